@@ -1,0 +1,90 @@
+# Every target that needs the environment makes it first; a second call finds it made (.ci/setup.py).
+# Plain rules for GNU make 3.81 and newer; relative paths only, so that the tree may lie under a path with spaces.
+
+PYTHON ?= python3
+BIN := .venv/bin
+ROCKETMQ_HA := $(BIN)/rocketmq-ha
+
+# make test ARGS="-k report"
+ARGS ?=
+
+.DEFAULT_GOAL := help
+
+.PHONY: help setup demo test check format bench fuzz replay report demo-bug transitions golden lock clean
+.PHONY: interop formal formal-breaks hostile soak
+
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | \
+	  while IFS='|' read -r target text; do printf '  %-14s %s\n' "$$target" "$$text"; done
+
+setup: ## Make .venv from the lock and find a Java for Spark; done by itself before everything below
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "setup: $(PYTHON) is\
+ missing or older than 3.11: install Python 3.11 or newer, or run make PYTHON=/path/to/python3" >&2; exit 1; }
+	@"$(PYTHON)" .ci/setup.py
+
+demo: setup ## A master, a slave and faults on a real store; a fuzz campaign; the report (build/demo/)
+	@$(ROCKETMQ_HA) demo --out build/demo
+
+test: setup ## All tests; ARGS="..." goes to pytest
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: setup ## Format, lint, types, the import table, and that generated files are up to date
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest tests/properties/test_imports.py
+	$(BIN)/python -m rocketmq_ha.reference.transitions --check
+
+format: setup ## Format, and mend what the linter can mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup ## Benchmarks; results to build/bench.json
+	@if ls bench/ | grep -q '^bench_.*[.]py$$'; then \
+	  mkdir -p build && $(BIN)/python -m pytest bench -o 'python_files=bench_*.py' --benchmark-only \
+	    --benchmark-json=build/bench.json $(ARGS); \
+	else echo "bench: not built yet: there is no bench/bench_*.py" >&2; exit 1; fi
+
+fuzz: RUNS ?= 1000
+fuzz: SEED ?= 1
+fuzz: setup ## A lock-step fuzz campaign on Spark: RUNS=1000 SEED=1 (logs in build/fuzz/)
+	@$(ROCKETMQ_HA) fuzz run --runs $(RUNS) --seed $(SEED) --out build/fuzz
+
+replay: setup ## One schedule, step by step: SEED=42, and FAULT=name to replay it on a faulty copy
+	@test -n "$(SEED)" || { echo "replay: say which: make replay SEED=42 [FAULT=name]" >&2; exit 2; }
+	@$(ROCKETMQ_HA) fuzz replay $(SEED) $(if $(FAULT),--fault $(FAULT))
+
+report: LOGS ?= build/fuzz
+report: setup ## The coverage report of a campaign's logs: LOGS=build/fuzz (to build/report.html)
+	@$(ROCKETMQ_HA) report "$(LOGS)" --out build/report.html
+
+demo-bug: setup ## See it disagree: plant FAULT=name in a copy and find it; without FAULT, list them
+	@$(ROCKETMQ_HA) demo-bug $(FAULT)
+
+transitions: setup ## Write spec/transitions.json anew from the model; look at the diff
+	$(BIN)/python -m rocketmq_ha.reference.transitions --write
+
+golden: setup ## Make the golden store again with the real RocketMQ (needs a JDK and Maven)
+	@if test -f tests/interop/golden/make_golden.py; then $(BIN)/python tests/interop/golden/make_golden.py; \
+	else echo "golden: not built yet: there is no tests/interop/golden/make_golden.py" >&2; exit 1; fi
+
+lock: ## Make requirements.lock and requirements-java.lock again; UPGRADE=1 takes newer versions
+	@"$(PYTHON)" -m venv build/lock && build/lock/bin/python -m pip --quiet --disable-pip-version-check install uv
+	@$(UV_COMPILE) --extra fuzz --group dev --output-file requirements.lock pyproject.toml
+	@$(UV_COMPILE) --group java --output-file requirements-java.lock
+
+# --universal: one file for every platform and every CPython from 3.11 on. The output names no index.
+UV_COMPILE = build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+  --no-header --no-emit-index-url $(if $(UPGRADE),--upgrade)
+
+clean: ## Remove .venv, build/ and the caches
+	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks *.egg-info
+
+interop: ## Our slave on a real master, and a real slave on our master (not built yet)
+formal: ## TLC checks the TLA+ modules (not built yet)
+formal-breaks: ## TLC finds every catalogued violation of the classic algorithm (not built yet)
+hostile: ## Hostile peers and full disks (not built yet)
+soak: ## Hours of replication under faults (not built yet)
+
+interop formal formal-breaks hostile soak:
+	@echo "$@: this layer is not built yet" >&2; exit 1

@@ -1,0 +1,38 @@
+"""Every example in a docstring is true."""
+
+import doctest
+import importlib
+import pkgutil
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("spec", "reference", "impl", "fuzz", "analysis")
+
+
+def modules() -> list[str]:
+    """Every module of ours, walked from the five packages: rocketmq_ha is a namespace, which cannot be listed."""
+    found = []
+    for folder in FOLDERS:
+        package = importlib.import_module(f"rocketmq_ha.{folder}")
+        walked = pkgutil.walk_packages(package.__path__, f"{package.__name__}.", onerror=None)
+        found += [package.__name__, *(module.name for module in walked)]
+    return [name for name in found if not name.endswith(".__main__")]
+
+
+@pytest.mark.parametrize("name", modules())
+def test_examples_of(name: str) -> None:
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_the_walk_finds_every_file() -> None:
+    files = (file.relative_to(ROOT) for folder in FOLDERS for file in (ROOT / folder).rglob("*.py"))
+    dotted = {".".join(("rocketmq_ha", *file.with_suffix("").parts)).removesuffix(".__init__") for file in files}
+    assert {name for name in dotted if not name.endswith(".__main__")} == set(modules())
+
+
+def test_there_are_examples() -> None:
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    found = (test for name in modules() for test in finder.find(importlib.import_module(name)))
+    assert sum(len(test.examples) for test in found) > 0
