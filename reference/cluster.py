@@ -1,0 +1,407 @@
+"""One master, its slaves, and the network between them: `step(cluster, event)`.
+
+A link is one TCP connection. What the master's socket has taken and the slave has not read is in `to_slave`; reports on their
+way are in `to_master`. `room` is what the master's socket will still take. After every event all machines run until they
+would block.
+"""
+
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from rocketmq_ha.reference import group_transfer, master, slave, store, wire
+from rocketmq_ha.reference.events import (
+    Clog,
+    Connect,
+    Cut,
+    DeliverFrames,
+    DeliverReports,
+    Event,
+    ForgeReport,
+    Grant,
+    Put,
+    RestartMaster,
+    RestartSlave,
+    Tick,
+)
+from rocketmq_ha.reference.group_transfer import NO_REQUESTS, GroupTransfer
+from rocketmq_ha.reference.master import MasterConnection
+from rocketmq_ha.reference.message import Record
+from rocketmq_ha.reference.slave import Slave
+from rocketmq_ha.reference.step import Acked, Close, Done, Step, sent
+from rocketmq_ha.reference.store import Log
+from rocketmq_ha.spec.profile import Profile, Settings
+
+STORE_HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")  # of every message that a schedule puts
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One connection, with both of its ends and what is between them."""
+
+    link_id: int
+    slave: int
+    conn: MasterConnection
+    room: int
+    slave_room: int
+    slave_open: bool = True  # the slave's end is open
+    severed: bool = False  # the network carries nothing any more; an end that was not told holds a stale connection
+    to_slave: bytes = b""
+    to_master: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    now_ms: int
+    log: Log  # the master's
+    slaves: tuple[Slave, ...]
+    links: tuple[Link, ...] = ()  # with at least one end open
+    group: GroupTransfer = NO_REQUESTS
+    push2_slave_max_offset: int = 0
+    queue_offsets: tuple[tuple[str, int, int], ...] = ()  # (topic, queue id, next queue offset)
+    next_link_id: int = 0
+    puts: int = 0  # the next request id
+    done: tuple[Done, ...] = ()  # of the last step
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One row: what one machine did in a step. Columns as in spec/event_log.py."""
+
+    actor: str
+    instance: int
+    event: str
+    from_state: str
+    to_state: str
+    offset: int
+    nbytes: int
+    fragment_len: int
+    split_at: int
+    clauses: tuple[str, ...]
+
+
+def new_cluster(slaves: int, settings: Settings, now_ms: int) -> Cluster:
+    """Empty stores, nobody connected."""
+    log = Log(settings.mapped_file_size)
+    return Cluster(now_ms, log, tuple(Slave(log) for _ in range(slaves)))
+
+
+def step(cluster: Cluster, event: Event, settings: Settings, profile: Profile) -> tuple[Cluster, tuple[Transition, ...]]:
+    """One event, and everything that it sets in motion. An event that does not apply (no link to cut, say) does nothing."""
+    work = _Work(cluster, settings, profile)
+    match event:
+        case Put():
+            work.put(event)
+        case Tick():
+            work.tick(event.ms)
+        case Connect():
+            work.connect(event)
+        case Grant():
+            if link := work.link_of(event.slave):
+                work.links[link.link_id] = replace(link, room=link.room + event.room)
+        case DeliverFrames():
+            work.deliver_frames(event)
+        case DeliverReports():
+            work.deliver_reports(event)
+        case ForgeReport():
+            link = work.link_of(event.slave)
+            if link and not link.severed:
+                forged = wire.pack_report(event.offset)
+                work.links[link.link_id] = replace(link, to_master=link.to_master + forged)
+        case Clog():
+            if link := work.link_of(event.slave):
+                work.links[link.link_id] = replace(link, slave_room=event.room)
+        case Cut():
+            work.cut(event)
+        case RestartSlave():
+            work.restart_slave(event.slave)
+        case RestartMaster():
+            work.restart_master(event.clean)
+        case _:
+            assert_never(event)
+    work.transfer()
+    return work.cluster(), tuple(work.transitions)
+
+
+class _Work:
+    """The cluster of one step while it is being made. Nothing of it outlives the step."""
+
+    def __init__(self, cluster: Cluster, settings: Settings, profile: Profile) -> None:
+        self.before, self.settings, self.profile = cluster, settings, profile
+        self.now_ms = cluster.now_ms
+        self.log, self.slaves, self.group = cluster.log, list(cluster.slaves), cluster.group
+        self.links = {link.link_id: link for link in cluster.links}
+        self.push2_slave_max_offset = cluster.push2_slave_max_offset
+        self.queue_offsets = {(topic, queue_id): n for topic, queue_id, n in cluster.queue_offsets}
+        self.next_link_id, self.puts = cluster.next_link_id, cluster.puts
+        self.transitions: list[Transition] = []
+        self.done: list[Done] = []
+
+    def cluster(self) -> Cluster:
+        return Cluster(
+            self.now_ms,
+            self.log,
+            tuple(self.slaves),
+            tuple(link for link in self.links.values() if link.slave_open or not link.conn.close_reason),
+            self.group,
+            self.push2_slave_max_offset,
+            tuple((topic, queue_id, n) for (topic, queue_id), n in self.queue_offsets.items()),
+            self.next_link_id,
+            self.puts,
+            tuple(self.done),
+        )
+
+    # --- Events ------------------------------------------------------------------------------------------------------
+
+    def put(self, event: Put) -> None:
+        queue = (event.topic, event.queue_id)
+        record = Record(
+            event.topic.encode(),
+            event.body,
+            event.properties.encode(),
+            event.queue_id,
+            queue_offset=self.queue_offsets.get(queue, 0),
+            born_timestamp=self.now_ms,
+            born_host=STORE_HOST,
+            store_timestamp=self.now_ms,
+            store_host=STORE_HOST,
+        )
+        before = self.log
+        self.log, offset, size = store.append_record(before, record)
+        rolls = offset > store.max_offset(before)  # a BLANK stands between
+        self.queue_offsets[queue] = record.queue_offset + 1
+        self._store_row(
+            0, before, self.log, "put_roll" if rolls else "put", ("HA-ST-2", "HA-ST-4", *(("HA-ST-3",) if rolls else ()))
+        )
+        if event.wait:
+            request_id, slaves, push2 = self.puts, self.count_slaves(), self.push2_slave_max_offset
+            self._group_step(
+                "put",
+                group_transfer.on_put(self.group, request_id, offset + size, slaves, push2, self.now_ms, self.settings),
+            )
+        self.puts += 1
+
+    def tick(self, ms: int) -> None:
+        self.now_ms += ms
+        for link in self.open_at_master():
+            self._master_step(link, "tick", master.on_tick(link.conn, self.now_ms, self.settings))
+        for index, node in enumerate(self.slaves):
+            own = self.link_of(index)
+            room = own.slave_room if own else 0
+            self._slave_step(index, "tick", slave.on_tick(node, room, self.now_ms, self.settings, self.profile))
+        self._group_step("tick", group_transfer.on_tick(self.group, self.now_ms))
+
+    def connect(self, event: Connect) -> None:
+        if self.slaves[event.slave].connected:
+            return
+        accepted = master.on_accept(self.now_ms)
+        link = Link(self.next_link_id, event.slave, accepted.state, event.room, event.slave_room)
+        self.next_link_id += 1
+        self.links[link.link_id] = link
+        state = master.classify(link.conn).value
+        self.transitions.append(
+            Transition("master_connection", link.link_id, "accept", state, state, -1, 0, -1, 0, accepted.clauses)
+        )
+        step = slave.on_connect(self.slaves[event.slave], link.slave_room, self.now_ms, self.profile)
+        self._slave_step(event.slave, "connect", step)
+
+    def deliver_frames(self, event: DeliverFrames) -> None:
+        link = self.link_of(event.slave)
+        if link is None or not link.to_slave or event.nbytes <= 0:
+            return
+        arrived = link.to_slave[: event.nbytes]
+        self.links[link.link_id] = replace(link, to_slave=link.to_slave[len(arrived) :])
+        node = self.slaves[event.slave]
+        step = slave.on_readable(node, arrived, link.slave_room, self.now_ms, self.settings, self.profile)
+        self._slave_step(event.slave, "frames", step, len(arrived))
+
+    def deliver_reports(self, event: DeliverReports) -> None:
+        link = self.link_of(event.slave)
+        if link is None or not link.to_master or event.nbytes <= 0:
+            return
+        arrived = link.to_master[: event.nbytes]
+        link = replace(link, to_master=link.to_master[len(arrived) :])
+        self.links[link.link_id] = link
+        step = master.on_readable(link.conn, arrived, self.log, self.now_ms, self.settings, self.profile)
+        self._master_step(link, "reports", step, len(arrived))
+
+    def cut(self, event: Cut) -> None:
+        link = self.link_of(event.slave)
+        if link is None:
+            return
+        link = replace(link, severed=True, to_slave=b"", to_master=b"")
+        self.links[link.link_id] = link
+        if event.tell != "slave" and not link.conn.close_reason:
+            self._master_step(link, "end_of_stream", master.on_end_of_stream(link.conn))
+        if event.tell != "master":
+            self._slave_step(event.slave, "end_of_stream", slave.on_end_of_stream(self.slaves[event.slave]))
+
+    def restart_slave(self, index: int) -> None:
+        node, link = self.slaves[index], self.link_of(index)
+        step = slave.on_restart(node, self.profile)
+        self._store_row(index + 1, node.log, step.state.log, "recover", step.clauses)
+        if link:  # a process that ends closes its sockets
+            self.links[link.link_id] = replace(link, slave_open=False)
+            self._close_at_master(link.link_id)
+        self._slave_step(index, "restart", step)
+
+    def restart_master(self, clean: bool) -> None:
+        before = self.log
+        recovered = store.recover(before, self.profile)
+        self.log = recovered.state
+        self._store_row(0, before, self.log, "recover", recovered.clauses)
+        if clean:
+            self._group_step("shutdown", group_transfer.on_shutdown(self.group))
+        self.group, self.push2_slave_max_offset = NO_REQUESTS, 0
+        for link in self.open_at_master():  # the stale ones too: their process is gone
+            self._master_step(link, "end_of_stream", master.on_end_of_stream(link.conn))
+            self._close_at_slave(link.link_id)
+
+    def transfer(self) -> None:
+        """Let every write side run until its socket or the log has no more."""
+        for link in self.open_at_master():
+            step = master.on_writable(link.conn, self.log, link.room, self.now_ms, self.settings)
+            if step.state == link.conn:
+                continue
+            data = sent(step)
+            to_slave = b"" if link.severed else link.to_slave + data
+            sending = replace(link, room=link.room - len(data), to_slave=to_slave)
+            self._master_step(sending, "transfer", step, len(data))
+
+    # --- What the events share -----------------------------------------------------------------------------------------
+
+    def link_of(self, index: int) -> Link | None:
+        """The link whose slave's end is open: a slave has at most one."""
+        return next((link for link in self.links.values() if link.slave == index and link.slave_open), None)
+
+    def open_at_master(self) -> list[Link]:
+        return [link for link in self.links.values() if not link.conn.close_reason]
+
+    def count_slaves(self) -> int:
+        """Connections that count as slaves. HA-G-4, HA-G-5."""
+        links = self.open_at_master()
+        if self.profile.forgets_lost_slaves:
+            links = [link for link in links if link.conn.slave_request_offset != -1]
+        return len(links)
+
+    def _close_at_master(self, link_id: int) -> None:
+        link = self.links[link_id]
+        if not link.conn.close_reason and not link.severed:
+            self._master_step(link, "end_of_stream", master.on_end_of_stream(link.conn))
+
+    def _close_at_slave(self, link_id: int) -> None:
+        link = self.links[link_id]
+        if link.slave_open and not link.severed:
+            self._slave_step(link.slave, "end_of_stream", slave.on_end_of_stream(self.slaves[link.slave]))
+
+    def _master_step(self, link: Link, event: str, step: Step[MasterConnection], nbytes: int = 0) -> None:
+        before, conn = link.conn, step.state
+        self.links[link.link_id] = replace(link, conn=conn)
+        if conn != before or nbytes:
+            of_report = len(conn.byte_buffer_read) - conn.process_position
+            self.transitions.append(
+                Transition(
+                    "master_connection",
+                    link.link_id,
+                    event,
+                    master.classify(before).value,
+                    master.classify(conn).value,
+                    conn.slave_ack_offset if event == "reports" else conn.next_transfer_from_where,
+                    nbytes,
+                    nbytes if nbytes else -1,
+                    of_report if event == "reports" else master.taken(conn),
+                    step.clauses,
+                )
+            )
+        for output in step.outputs:
+            if isinstance(output, Acked):
+                self._on_ack(output.offset)
+        if conn.close_reason and not before.close_reason:
+            self._dropped(link.link_id)
+            if self.profile.forgets_lost_slaves:
+                acks = (other.conn.slave_ack_offset for other in self.open_at_master())
+                self.push2_slave_max_offset = max((0, *acks))
+            if any(isinstance(output, Close) for output in step.outputs):
+                self._close_at_slave(link.link_id)
+
+    def _dropped(self, link_id: int) -> None:
+        """What is in flight on a closed connection is lost."""
+        self.links[link_id] = replace(self.links[link_id], to_slave=b"", to_master=b"")
+
+    def _on_ack(self, offset: int) -> None:
+        """Move push2_slave_max_offset, and release whom it frees. HA-G-4, HA-G-5."""
+        if offset > self.push2_slave_max_offset:
+            self.push2_slave_max_offset = offset
+            clause = "HA-G-5" if self.profile.forgets_lost_slaves else "HA-G-4"
+            self._group_step("ack", group_transfer.on_ack(self.group, offset), (clause,))
+
+    def _slave_step(self, index: int, event: str, step: Step[Slave], nbytes: int = 0) -> None:
+        before, node = self.slaves[index], step.state
+        self.slaves[index] = node
+        link = self.link_of(index)
+        reports = sent(step)
+        if node != before or reports or nbytes:
+            self.transitions.append(
+                Transition(
+                    "slave_client",
+                    index,
+                    event,
+                    slave.classify(before).value,
+                    slave.classify(node).value,
+                    store.max_offset(node.log),
+                    nbytes or len(reports),
+                    nbytes if nbytes else -1,
+                    len(slave.unparsed(node)),
+                    step.clauses,
+                )
+            )
+        if event == "frames" and node.log != before.log:
+            self._store_row(index + 1, before.log, node.log, "append_data", ("HA-ST-6",))
+        if link is None:
+            return
+        link = self.links[link.link_id]
+        if not link.severed:
+            link = replace(link, to_master=link.to_master + reports)
+        self.links[link.link_id] = replace(link, slave_room=link.slave_room - len(reports))
+        closes = any(isinstance(output, Close) for output in step.outputs)
+        if closes or (before.connected and not node.connected):
+            self.links[link.link_id] = replace(self.links[link.link_id], slave_open=False)
+            if closes:
+                self._close_at_master(link.link_id)
+            self._dropped(link.link_id)
+
+    def _store_row(self, instance: int, before: Log, after: Log, event: str, clauses: tuple[str, ...]) -> None:
+        self.transitions.append(
+            Transition(
+                "store",
+                instance,
+                event,
+                store.classify(before).value,
+                store.classify(after).value,
+                store.max_offset(after),
+                len(after.data) - len(before.data),
+                -1,
+                0,
+                clauses,
+            )
+        )
+
+    def _group_step(self, event: str, step: Step[GroupTransfer], clauses: tuple[str, ...] = ()) -> None:
+        before = self.group
+        self.group = step.state
+        done = [output for output in step.outputs if isinstance(output, Done)]
+        self.done += done
+        if self.group != before or done:
+            self.transitions.append(
+                Transition(
+                    "group_transfer",
+                    0,
+                    event,
+                    group_transfer.classify(before).value,
+                    group_transfer.classify(self.group).value,
+                    self.push2_slave_max_offset,
+                    0,
+                    -1,
+                    0,
+                    (*clauses, *step.clauses),
+                )
+            )

@@ -1,0 +1,96 @@
+"""What can happen to a cluster: a schedule is a sequence of these. Plain data, for both worlds."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A producer's message reaches the master. `wait`: it waits for a slave (SYNC_MASTER)."""
+
+    topic: str
+    body: bytes
+    properties: str  # as stored: name 0x01 value 0x02 ...
+    queue_id: int
+    wait: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time passes."""
+
+    ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """A slave that has no connection opens one. The sockets then take `room` and `slave_room` bytes before they would block."""
+
+    slave: int
+    room: int
+    slave_room: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The master's socket of a slave's link takes `room` bytes more before it would block."""
+
+    slave: int
+    room: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverFrames:
+    """The network delivers up to `nbytes` of what the master has sent."""
+
+    slave: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverReports:
+    """The network delivers up to `nbytes` of what the slave has sent."""
+
+    slave: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForgeReport:
+    """Eight bytes that no honest slave would send follow what the slave has sent: there is no authentication."""
+
+    slave: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Clog:
+    """The slave's socket takes `room` bytes and no more until its link ends: a report may be cut."""
+
+    slave: int
+    room: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The link breaks and what is in flight is lost. `tell`: the ends that notice; the other holds a stale connection."""
+
+    slave: int
+    tell: Literal["both", "slave", "master"]
+
+
+@dataclass(frozen=True, slots=True)
+class RestartSlave:
+    """The slave's process ends at once, and starts again over what its files hold."""
+
+    slave: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestartMaster:
+    """The master's process ends and starts again over what its files hold. `clean`: it ends its waiting puts first."""
+
+    clean: bool
+
+
+Event = Put | Tick | Connect | Grant | DeliverFrames | DeliverReports | ForgeReport | Clog | Cut | RestartSlave | RestartMaster

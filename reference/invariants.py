@@ -1,0 +1,65 @@
+"""What must hold of every cluster in the hardened profile, one predicate a property.
+
+Classic breaks some of them; which, by which shortest trace, is the catalogue's matter (spec/violations.md).
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from rocketmq_ha.reference import group_transfer, store
+from rocketmq_ha.reference.cluster import Cluster
+
+
+def slave_holds_a_prefix(cluster: Cluster) -> bool:
+    """Every byte of a slave's log is the master's at that offset, as far as the master has it."""
+    first = store.min_offset(cluster.log)
+    for node in cluster.slaves:
+        base = node.log.base
+        if base is not None and not cluster.log.data[base - first :].startswith(node.log.data):
+            return False
+    return True
+
+
+def slave_is_not_ahead(cluster: Cluster) -> bool:
+    """No slave has an offset that the master has not."""
+    return all(store.max_offset(node.log) <= store.max_offset(cluster.log) for node in cluster.slaves)
+
+
+def transfer_is_within_the_log(cluster: Cluster) -> bool:
+    """The master never promises bytes that it does not have."""
+    return all(link.conn.next_transfer_from_where <= store.max_offset(cluster.log) for link in cluster.links)
+
+
+def ack_is_appended(cluster: Cluster) -> bool:
+    """What a slave is believed to hold on its live connection, it holds."""
+    return all(
+        link.conn.slave_ack_offset <= store.max_offset(cluster.slaves[link.slave].log)
+        for link in cluster.links
+        if link.slave_open and not link.conn.close_reason
+    )
+
+
+def put_ok_is_replicated(cluster: Cluster) -> bool:
+    """A put that ended with PUT_OK in this step is in the log of some slave."""
+    most = max(store.max_offset(node.log) for node in cluster.slaves)
+    return all(done.next_offset <= most for done in cluster.done if done.status == group_transfer.PUT_OK)
+
+
+def slave_is_on_a_frame_boundary_when_idle(cluster: Cluster) -> bool:
+    """A slave without a connection holds no unparsed bytes."""
+    return all(node.connected or not node.byte_buffer_read for node in cluster.slaves)
+
+
+INVARIANTS: Final[tuple[Callable[[Cluster], bool], ...]] = (
+    slave_holds_a_prefix,
+    slave_is_not_ahead,
+    transfer_is_within_the_log,
+    ack_is_appended,
+    put_ok_is_replicated,
+    slave_is_on_a_frame_boundary_when_idle,
+)
+
+
+def broken(cluster: Cluster) -> tuple[str, ...]:
+    """Names of the invariants that do not hold."""
+    return tuple(invariant.__name__ for invariant in INVARIANTS if not invariant(cluster))

@@ -1,0 +1,243 @@
+"""The master's end of one connection: HAConnection with its read service and its write service.
+
+The read side takes reports; the write side sends frames. All state of both is in `MasterConnection`, and every function here is
+pure: (connection, what happened) -> Step. impl/ha/master.py lists its handlers in the same order.
+
+    AWAIT_REPORT --first report--> CAUGHT_UP --data--> FRAME_WAITING / HEADER_PARTIAL / BODY_PARTIAL --> CAUGHT_UP
+                                       \\--interval--> HEARTBEAT_WAITING / HEARTBEAT_PARTIAL --> CAUGHT_UP
+    any --> CLOSED
+"""
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from rocketmq_ha.reference import store, wire
+from rocketmq_ha.reference.step import Acked, Close, Output, Send, Step
+from rocketmq_ha.reference.store import Log
+from rocketmq_ha.spec.constants import REPORT_SIZE, TRANSFER_HEADER_SIZE
+from rocketmq_ha.spec.profile import Profile, Settings
+
+
+class MasterConnectionState(Enum):
+    AWAIT_REPORT = "await_report"
+    CAUGHT_UP = "caught_up"  # nothing pending, and the log holds nothing more for this slave
+    FRAME_WAITING = "frame_waiting"  # a data frame is built, and the socket has taken none of it
+    HEADER_PARTIAL = "header_partial"
+    BODY_PARTIAL = "body_partial"  # the header is out whole, the body is not
+    HEARTBEAT_WAITING = "heartbeat_waiting"
+    HEARTBEAT_PARTIAL = "heartbeat_partial"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class MasterConnection:
+    """One slave's connection, as the master holds it."""
+
+    last_read_timestamp: int  # ms; of the accept until the first byte is read
+    last_write_timestamp: int  # ms; of the accept until the first byte is written
+    # Read side.
+    byte_buffer_read: bytes = b""  # what has been read; its length is the buffer's position
+    process_position: int = 0  # bytes of the buffer that are used up; a multiple of 8
+    slave_request_offset: int = -1  # -1: nothing reported yet; fixed by the first report that is not negative
+    slave_ack_offset: int = -1  # the last report
+    # Write side.
+    next_transfer_from_where: int = -1  # -1: no frame built yet; then only grows
+    last_write_over: bool = True  # no frame is pending
+    byte_buffer_header: bytes = b""  # what remains of the pending header
+    select_mapped_buffer: bytes | None = None  # what remains of the pending body; None: a heartbeat, or no frame
+    this_offset: int = -1  # the offset in the last header that was built
+    close_reason: str = ""  # empty while open
+
+
+def classify(conn: MasterConnection) -> MasterConnectionState:
+    if conn.close_reason:
+        return MasterConnectionState.CLOSED
+    if conn.last_write_over:
+        fixed = conn.next_transfer_from_where != -1
+        return MasterConnectionState.CAUGHT_UP if fixed else MasterConnectionState.AWAIT_REPORT
+    untouched = len(conn.byte_buffer_header) == TRANSFER_HEADER_SIZE
+    if conn.select_mapped_buffer is None:
+        return MasterConnectionState.HEARTBEAT_WAITING if untouched else MasterConnectionState.HEARTBEAT_PARTIAL
+    if untouched:
+        return MasterConnectionState.FRAME_WAITING
+    return MasterConnectionState.HEADER_PARTIAL if conn.byte_buffer_header else MasterConnectionState.BODY_PARTIAL
+
+
+def sent_offset(conn: MasterConnection) -> int:
+    """The offset behind the last frame that the socket has taken whole: no honest report is beyond it."""
+    if conn.next_transfer_from_where == -1:
+        return conn.slave_request_offset
+    return conn.next_transfer_from_where if conn.last_write_over else conn.this_offset
+
+
+def taken(conn: MasterConnection) -> int:
+    """Bytes of the pending frame that the socket has taken; 0 where no frame is pending."""
+    if conn.last_write_over:
+        return 0
+    frame_size = TRANSFER_HEADER_SIZE + conn.next_transfer_from_where - conn.this_offset
+    return frame_size - len(conn.byte_buffer_header) - len(conn.select_mapped_buffer or b"")
+
+
+def on_accept(now_ms: int) -> Step[MasterConnection]:
+    """A new connection owes nothing and knows nothing.
+
+    Spec: HA-M-1.  Source: article 001, HAConnection.
+    """
+    return Step(MasterConnection(last_read_timestamp=now_ms, last_write_timestamp=now_ms), clauses=("HA-M-1",))
+
+
+def on_readable(
+    conn: MasterConnection, arrived: bytes, log: Log, now_ms: int, settings: Settings, profile: Profile
+) -> Step[MasterConnection]:
+    """Take the last complete report of each read.
+
+    Args: arrived: the bytes that the socket holds; each read takes as many as the buffer has room for.
+    Returns: Step with an `Acked` for each report used, or a `Close`.
+    Spec: HA-M-2, HA-M-3, HA-M-10.  Source: article 001, ReadSocketService.processReadEvent.
+    """
+    outputs: list[Output] = []
+    clauses: list[str] = []
+    while arrived:
+        if len(conn.byte_buffer_read) == settings.master_read_buffer_size:
+            conn = replace(conn, byte_buffer_read=b"", process_position=0)
+            clauses.append("HA-M-10")
+        room = settings.master_read_buffer_size - len(conn.byte_buffer_read)
+        buffer = conn.byte_buffer_read + arrived[:room]
+        arrived = arrived[room:]
+        conn = replace(conn, byte_buffer_read=buffer, last_read_timestamp=now_ms)
+        if len(buffer) - conn.process_position < REPORT_SIZE:
+            continue
+        pos = len(buffer) - len(buffer) % REPORT_SIZE
+        read_offset = wire.unpack_report(buffer[pos - REPORT_SIZE : pos])
+        clauses += ("HA-W-1", "HA-M-2")
+        # GUARD
+        if profile.checks_reports and (broken := broken_clause(conn, read_offset, log)):
+            conn = replace(conn, process_position=pos, close_reason="report")
+            return Step(conn, (*outputs, Close("report")), _unique((*clauses, broken)))
+        # STATE
+        first = conn.slave_request_offset < 0
+        clauses += ("HA-M-3",) if first else ()
+        conn = replace(
+            conn,
+            process_position=pos,
+            slave_ack_offset=read_offset,
+            slave_request_offset=read_offset if first else conn.slave_request_offset,
+        )
+        # OUTPUT
+        outputs.append(Acked(read_offset))
+    return Step(conn, tuple(outputs), _unique(clauses))
+
+
+def broken_clause(conn: MasterConnection, read_offset: int, log: Log) -> str:
+    """The clause that a report breaks in the hardened profile, or the empty string.
+
+    Spec: HA-M-11, HA-M-12.
+    """
+    if conn.slave_request_offset == -1:
+        if not 0 <= read_offset <= store.max_offset(log):
+            return "HA-M-11"
+        return "HA-M-12" if read_offset != 0 and read_offset < store.min_offset(log) else ""
+    return "" if conn.slave_ack_offset <= read_offset <= max(conn.slave_ack_offset, sent_offset(conn)) else "HA-M-11"
+
+
+def on_writable(conn: MasterConnection, log: Log, room: int, now_ms: int, settings: Settings) -> Step[MasterConnection]:
+    """Send what there is to send, until the socket or the log has no more.
+
+    Args: room: bytes that the socket will take; 0 where it would block.
+    Returns: Step with a `Send` for each write that took bytes.
+    Spec: HA-M-4 to HA-M-8.  Source: article 001, WriteSocketService.run.
+    """
+    outputs: list[Output] = []
+    clauses: list[str] = []
+    if conn.slave_request_offset == -1:
+        return Step(conn, clauses=("HA-M-1",))
+    if conn.next_transfer_from_where == -1:
+        if conn.slave_request_offset == 0:
+            start = store.max_offset(log) - store.max_offset(log) % settings.mapped_file_size
+            clauses.append("HA-M-4")
+        else:
+            start = conn.slave_request_offset
+            clauses.append("HA-M-5")
+        conn = replace(conn, next_transfer_from_where=start)
+
+    def transfer() -> None:
+        nonlocal conn, room
+        conn, data = transfer_data(conn, room, now_ms)
+        room -= len(data)
+        if data:
+            outputs.append(Send(data))
+
+    if not conn.last_write_over:
+        clauses.append("HA-M-6")
+        transfer()
+    elif now_ms - conn.last_write_timestamp > settings.ha_send_heartbeat_interval_ms:
+        conn = build_frame(conn, conn.next_transfer_from_where, None)
+        clauses += ("HA-T-1", "HA-W-3", "HA-M-8")
+        transfer()
+    while conn.last_write_over:
+        offset = conn.next_transfer_from_where
+        body = store.data_at(log, offset, settings.ha_transfer_batch_size)
+        if not body:
+            break
+        conn = build_frame(conn, offset, body)
+        clauses += ("HA-W-2", "HA-M-7")
+        if (offset + len(body)) % settings.mapped_file_size == 0:
+            clauses.append("HA-W-4")
+        if len(body) == settings.ha_transfer_batch_size:
+            clauses.append("HA-W-5")
+        transfer()
+    return Step(conn, tuple(outputs), _unique(clauses))
+
+
+def build_frame(conn: MasterConnection, offset: int, body: bytes | None) -> MasterConnection:
+    """The connection with a frame pending: of data, or a heartbeat where `body` is None. HA-M-7, HA-M-8."""
+    size = 0 if body is None else len(body)
+    return replace(
+        conn,
+        next_transfer_from_where=offset + size,
+        last_write_over=False,
+        byte_buffer_header=wire.pack_header(offset, size),
+        select_mapped_buffer=body,
+        this_offset=offset,
+    )
+
+
+def transfer_data(conn: MasterConnection, room: int, now_ms: int) -> tuple[MasterConnection, bytes]:
+    """Write the rest of the pending header, then the rest of the body: (connection, bytes that the socket took).
+
+    Spec: HA-M-6.  Source: article 001, transferData (its three tries at an empty socket change nothing that can be observed).
+    """
+    body = conn.select_mapped_buffer or b""
+    data = (conn.byte_buffer_header + body)[:room]
+    of_header = min(room, len(conn.byte_buffer_header))
+    header, body = conn.byte_buffer_header[of_header:], body[len(data) - of_header :]
+    over = not header and not body
+    return replace(
+        conn,
+        last_write_timestamp=now_ms if data else conn.last_write_timestamp,
+        last_write_over=over,
+        byte_buffer_header=header,
+        select_mapped_buffer=None if over or conn.select_mapped_buffer is None else body,
+    ), data
+
+
+def on_tick(conn: MasterConnection, now_ms: int, settings: Settings) -> Step[MasterConnection]:
+    """Close a connection from which nothing has come for too long.
+
+    Spec: HA-M-9.  Source: article 001, ReadSocketService.run.
+    """
+    if now_ms - conn.last_read_timestamp > settings.ha_housekeeping_interval_ms:
+        return Step(replace(conn, close_reason="housekeeping"), (Close("housekeeping"),), ("HA-T-1", "HA-M-9"))
+    return Step(conn)
+
+
+def on_end_of_stream(conn: MasterConnection) -> Step[MasterConnection]:
+    """The slave, or the network, has closed the connection.
+
+    Spec: HA-M-13.  Source: article 001, ReadSocketService.run.
+    """
+    return Step(replace(conn, close_reason="end_of_stream"), clauses=("HA-M-13",))
+
+
+def _unique(clauses: list[str] | tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(clauses))

@@ -1,0 +1,53 @@
+"""What a transition returns: the new state, what goes out, and the clauses that were exercised."""
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+State = TypeVar("State")
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Bytes that the socket took."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Acked:
+    """A report that the master uses, as `slave_ack_offset` of its connection."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """This side closes the connection."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A waiting put ends."""
+
+    request_id: int
+    next_offset: int  # the offset after its message
+    status: str
+
+
+Output = Send | Acked | Close | Done
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Generic[State]):
+    """One transition. `clauses` are ids of spec/, each at most once, in the order in which they were met."""
+
+    state: State
+    outputs: tuple[Output, ...] = ()
+    clauses: tuple[str, ...] = ()
+
+
+def sent(step: Step[State]) -> bytes:
+    """All bytes that a step sent, in order."""
+    return b"".join(output.data for output in step.outputs if isinstance(output, Send))

@@ -1,0 +1,118 @@
+"""The commit log as a value: the files of a store, laid end to end.
+
+base              max_offset
+ | file | file | fi...|
+ +------+------+------+
+"""
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from rocketmq_ha.reference import message
+from rocketmq_ha.reference.message import Record
+from rocketmq_ha.reference.step import Step
+from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, END_FILE_MIN_BLANK_SIZE
+from rocketmq_ha.spec.profile import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A commit log. `base` is the offset of the first file, a multiple of `file_size`, or None where there are no files."""
+
+    file_size: int
+    base: int | None = None
+    data: bytes = b""  # all bytes from base to the max offset
+
+
+class StoreState(Enum):
+    """The discrete state of a log, for the table of transitions."""
+
+    NO_FILES = "no_files"
+    PHANTOM = "phantom"  # there is a file, and nothing in it (quirk 17)
+    OPEN = "open"  # the last file has room
+    FILE_FULL = "file_full"  # the next byte opens a file
+
+
+def classify(log: Log) -> StoreState:
+    if log.base is None:
+        return StoreState.NO_FILES
+    if not log.data:
+        return StoreState.PHANTOM
+    return StoreState.OPEN if len(log.data) % log.file_size else StoreState.FILE_FULL
+
+
+def min_offset(log: Log) -> int:
+    return log.base or 0
+
+
+def max_offset(log: Log) -> int:
+    """The offset after the last byte; 0 where there are no files."""
+    return (log.base or 0) + len(log.data)
+
+
+def data_at(log: Log, offset: int, limit: int) -> bytes:
+    """Up to `limit` bytes from `offset`, to the end of its file at most; empty outside the log. HA-W-4, HA-W-5, HA-M-7."""
+    if log.base is None or not log.base <= offset < max_offset(log):
+        return b""
+    end_of_file = offset - offset % log.file_size + log.file_size
+    end = min(offset + limit, end_of_file, max_offset(log))
+    return log.data[offset - log.base : end - log.base]
+
+
+def blank(size: int) -> bytes:
+    """The padding of a file whose last `size` bytes take no message. HA-ST-3."""
+    return size.to_bytes(4, "big") + BLANK_MAGIC_CODE.to_bytes(4, "big") + bytes(size - END_FILE_MIN_BLANK_SIZE)
+
+
+def append_record(log: Log, record: Record) -> tuple[Log, int, int]:
+    """Append a message: (log, its offset, its size). Opens file 0 in an empty store, the next file behind a BLANK. HA-ST-3."""
+    size = len(message.encode(record))
+    assert size + END_FILE_MIN_BLANK_SIZE <= log.file_size, "a message larger than a file"
+    remaining = log.file_size - len(log.data) % log.file_size
+    data = log.data
+    if size + END_FILE_MIN_BLANK_SIZE > remaining:
+        data += blank(remaining)
+    offset = (log.base or 0) + len(data)
+    data += message.encode(replace(record, physical_offset=offset))
+    return replace(log, base=log.base or 0, data=data), offset, size
+
+
+def append_data(log: Log, offset: int, body: bytes) -> Log:
+    """Append replicated bytes at the max offset, whatever `offset` says, once there is a file. HA-ST-6, HA-S-10."""
+    base = log.base
+    if base is None:  # divided as Java divides, towards zero: an offset of -5 (quirk 4) is in file 0
+        base = offset - offset % log.file_size if offset >= 0 else -(-offset // log.file_size * log.file_size)
+    return replace(log, base=base, data=log.data + body)
+
+
+def recover(log: Log, profile: Profile) -> Step[Log]:
+    """Cut the log behind its last whole record; a BLANK counts to the end of its file. HA-ST-5, HA-ST-7, HA-ST-10.
+
+    A file is born as zeros, and nothing on the disk says how many bytes have come: what is missing of a record or of a BLANK
+    and would be zero counts as there.
+    """
+    if log.base is None:
+        return Step(log, clauses=("HA-ST-5",))
+    clauses = ["HA-ST-5"]
+    data = log.data + bytes(-len(log.data) % log.file_size)
+    position, last_position, ends_in_zero = 0, 0, False
+    while True:
+        rest_of_file = log.file_size - position % log.file_size
+        if data[position : position + END_FILE_MIN_BLANK_SIZE] == blank(rest_of_file)[:END_FILE_MIN_BLANK_SIZE]:
+            position += rest_of_file
+            ends_in_zero = False
+            continue
+        found = message.decode(data, position)
+        if found is None or found[0].physical_offset != log.base + position or found[1] > rest_of_file:
+            break
+        record, size = found
+        last_position, ends_in_zero = position, (record.properties or record.topic).endswith(b"\0")
+        position += size
+    if profile.clears_tail and ends_in_zero and not any(data[position:]):
+        position = last_position
+        clauses.append("HA-ST-10")
+    if profile.clears_tail and position < len(log.data):
+        clauses.append("HA-ST-7")
+    if profile.clears_tail and position == 0:
+        return Step(Log(log.file_size), clauses=tuple(clauses))
+    return Step(replace(log, data=data[:position]), clauses=tuple(clauses))

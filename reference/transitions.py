@@ -1,0 +1,300 @@
+"""Every transition that the model can make, found by exploring each machine alone under whatever its surroundings may do.
+
+The result is spec/transitions.json: what a campaign could see at all. The scope is tiny: a frame of 6 bytes, files of 12 bytes,
+three appends, times of a few milliseconds. A test holds the file against this module, and every transition that a campaign sees
+against the file.
+
+    python -m rocketmq_ha.reference.transitions           print the table as JSON
+    python -m rocketmq_ha.reference.transitions --check   exit status 1 if spec/transitions.json differs
+    python -m rocketmq_ha.reference.transitions --write   write it
+"""
+
+import json
+import sys
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import replace
+from importlib import resources
+from typing import TypeVar
+
+from rocketmq_ha.reference import group_transfer, master, slave, store, wire
+from rocketmq_ha.reference.group_transfer import GroupTransfer, GroupTransferState
+from rocketmq_ha.reference.master import MasterConnection, MasterConnectionState
+from rocketmq_ha.reference.message import Record
+from rocketmq_ha.reference.slave import Slave, SlaveState
+from rocketmq_ha.reference.step import Step
+from rocketmq_ha.reference.store import Log, StoreState
+from rocketmq_ha.spec import clauses
+from rocketmq_ha.spec.constants import TRANSFER_HEADER_SIZE
+from rocketmq_ha.spec.event_log import SCHEMA_VERSION, TRANSITIONS_FILE
+from rocketmq_ha.spec.profile import PROFILES, Profile, Settings
+
+Node = TypeVar("Node", bound=Hashable)
+Row = tuple[str, str, str, str, str]  # actor, from state, event, to state, profile
+
+FILE_SIZE = 12
+SETTINGS = Settings(
+    mapped_file_size=FILE_SIZE,
+    ha_transfer_batch_size=6,
+    ha_send_heartbeat_interval_ms=1,
+    ha_housekeeping_interval_ms=3,
+    sync_flush_timeout_ms=1,
+    master_read_buffer_size=8,
+    slave_read_buffer_size=24,
+)
+LATE_MS = 4  # an age beyond every interval
+
+
+def explore(start: Iterable[Node], successors: Callable[[Node], Iterator[Node]]) -> int:
+    """Visit every node that can be reached. Returns: how many there are."""
+    seen = set(start)
+    frontier = list(seen)
+    while frontier:
+        for node in successors(frontier.pop()):
+            if node not in seen:
+                seen.add(node)
+                frontier.append(node)
+    return len(seen)
+
+
+class Table:
+    """The transitions found, and the clauses met on the way."""
+
+    def __init__(self) -> None:
+        self.rows: set[Row] = set()
+        self.clauses: set[str] = set()
+
+    def add(self, actor: str, before: str, event: str, after: str, profile: Profile, step_clauses: Iterable[str]) -> None:
+        self.rows.add((actor, before, event, after, profile.name))
+        self.clauses.update(step_clauses)
+
+
+def explore_master(table: Table, profile: Profile) -> int:
+    """The master's connection: any report in any fragments, any room, time, appends, and the end of the stream."""
+    # A node: the connection with ages for timestamps, its log, and the bytes of a report of which only a part has come.
+    start = (master.on_accept(0).state, Log(FILE_SIZE, 0, bytes(3)), b"")
+
+    def successors(node: tuple[MasterConnection, Log, bytes]) -> Iterator[tuple[MasterConnection, Log, bytes]]:
+        conn, log, rest = node
+        if conn.close_reason:
+            return
+
+        def to(event: str, step: Step[MasterConnection], rest: bytes = rest) -> tuple[MasterConnection, Log, bytes]:
+            before, after = master.classify(conn).value, master.classify(step.state).value
+            if step.state != conn:
+                table.add("master_connection", before, event, after, profile, step.clauses)
+            return _normal(step.state, profile), log, rest
+
+        # The write side runs whenever it can: no other event finds a connection that could go on.
+        for room in (0, 1, 12, 13, 18, 24, 25, 30, 100):
+            step = master.on_writable(conn, log, room, 0, SETTINGS)
+            if step.state != conn:
+                yield to("transfer", step)
+        if master.on_writable(conn, log, 0, 0, SETTINGS).state != conn:
+            return
+        maximum = store.max_offset(log)
+        offsets = {0, maximum, maximum + 1, -1, -5}
+        for report in (rest,) if rest else map(wire.pack_report, sorted(offsets)):
+            for size in {len(report)} if rest else {1, len(report)}:
+                taken = master.on_readable(conn, report[:size], log, 0, SETTINGS, profile)
+                yield to("reports", taken, report[size:])
+        if len(log.data) < 15:  # a last file begun, full, and one beyond
+            yield conn, replace(log, data=log.data + bytes(6)), rest
+        yield replace(conn, last_write_timestamp=-LATE_MS), log, rest
+        yield to("tick", master.on_tick(replace(conn, last_read_timestamp=-LATE_MS), 0, SETTINGS))
+        yield to("end_of_stream", master.on_end_of_stream(conn))
+
+    state = master.classify(start[0]).value
+    table.add("master_connection", state, "accept", state, profile, master.on_accept(0).clauses)
+    return explore([start], successors)
+
+
+def _normal(conn: MasterConnection, profile: Profile) -> MasterConnection:
+    """The connection without what no later transition looks at: without this, the nodes are too many to visit."""
+    used, begun = conn.process_position, conn.next_transfer_from_where != -1
+    return replace(
+        conn,
+        byte_buffer_read=bytes(used) + conn.byte_buffer_read[used:],
+        this_offset=-1 if conn.last_write_over else conn.this_offset,
+        slave_request_offset=1 if begun and conn.slave_request_offset >= 0 else conn.slave_request_offset,
+        slave_ack_offset=conn.slave_ack_offset if profile.checks_reports else -1,
+    )
+
+
+def explore_slave(table: Table, profile: Profile) -> int:
+    """The slave: frames that fit and frames that do not, in any fragments; reports that go out and reports that are cut."""
+    # A node: the slave with ages for timestamps, and what is left of a frame of which only a part has come.
+    start = (Slave(Log(FILE_SIZE)), b"")
+    full_room, cut_room = 100, 3
+
+    def successors(node: tuple[Slave, bytes]) -> Iterator[tuple[Slave, bytes]]:
+        client, rest = node
+
+        def to(event: str, step: Step[Slave], rest: bytes = b"") -> tuple[Slave, bytes]:
+            table.add(
+                "slave_client",
+                slave.classify(client).value,
+                event,
+                slave.classify(step.state).value,
+                profile,
+                step.clauses,
+            )
+            after = step.state
+            used = after.dispatch_position  # what is dispatched is not looked at again
+            after = replace(after, byte_buffer_read=bytes(used) + after.byte_buffer_read[used:], close_reason="")
+            return after, rest if after.connected else b""
+
+        yield to("restart", slave.on_restart(client, profile))
+        if not client.connected:
+            for room in (full_room, cut_room):
+                yield to("connect", slave.on_connect(client, room, 0, profile))
+            return
+        yield to("end_of_stream", slave.on_end_of_stream(client))
+        maximum = store.max_offset(client.log)
+        streams = [rest]
+        if not rest:
+            room_in_file = FILE_SIZE - maximum % FILE_SIZE
+            sizes = {0, room_in_file} if maximum < 2 * FILE_SIZE else {0}
+            frames = [wire.pack_header(maximum, size) + b"\x01" * size for size in sorted(sizes)]
+            behind = wire.pack_header(maximum + max(sizes), 0)
+            streams = [*frames, wire.pack_header(maximum + 1, 1) + b"\x01", frames[0] + frames[-1], frames[-1] + behind]
+            # Nobody honest sends a body that the buffer cannot hold; classic stalls on it, hardened refuses its header.
+            too_large = SETTINGS.slave_read_buffer_size - TRANSFER_HEADER_SIZE + 1
+            streams.append(wire.pack_header(maximum, too_large) + b"\x01" * too_large)
+        for stream in streams:
+            for size in {1, 12, 13, len(stream) - 11, len(stream)}:
+                if 0 < size <= len(stream):
+                    for room in (full_room, cut_room):
+                        step = slave.on_readable(client, stream[:size], room, 0, SETTINGS, profile)
+                        yield to("frames", step, stream[size:])
+        for ms in (2, LATE_MS):
+            older = replace(
+                client,
+                last_read_timestamp=max(client.last_read_timestamp - ms, -LATE_MS),
+                last_write_timestamp=max(client.last_write_timestamp - ms, -LATE_MS),
+            )
+            if older == client:
+                continue
+            for room in (full_room, cut_room):
+                step = slave.on_tick(older, room, 0, SETTINGS, profile)
+                yield to("tick", step, rest) if step.state != older else (older, rest)
+
+    return explore([start], successors)
+
+
+def explore_store(table: Table, profile: Profile) -> int:
+    """A master's log of up to three files under puts, and a slave's log of any part of it; both under recoveries."""
+    # Files of 200 bytes hold a record of 92 bytes and one of 100, or one of them and a BLANK.
+    size = 200
+    complete = Log(size)
+
+    def add(before: Log, event: str, after: Log, step_clauses: tuple[str, ...]) -> Log:
+        table.add("store", store.classify(before).value, event, store.classify(after).value, profile, step_clauses)
+        return after
+
+    def recovered(log: Log) -> Log:
+        step = store.recover(log, profile)
+        return add(log, "recover", step.state, step.clauses)
+
+    def of_master(log: Log) -> Iterator[Log]:
+        nonlocal complete
+        yield recovered(log)
+        if len(log.data) > 2 * size:
+            complete = max(complete, log, key=lambda candidate: len(candidate.data))
+            return
+        for body in (b"", bytes(8)):
+            after, offset, _ = store.append_record(log, Record(b"T", body))
+            rolls = offset > store.max_offset(log)
+            stored = ("HA-ST-2", "HA-ST-4")
+            yield add(log, "put_roll" if rolls else "put", after, (*stored, "HA-ST-3") if rolls else stored)
+
+    def of_slave(log: Log) -> Iterator[Log]:
+        yield recovered(log)
+        for begin in (0, size) if log.base is None else (store.max_offset(log),):
+            for length in (0, 1, 50, 89, size):  # 89: all of a record but its topic and what follows
+                body = store.data_at(complete, begin, length)
+                if body or not profile.checks_frames:
+                    after = store.append_data(log, begin, body)
+                    if after != log:
+                        yield add(log, "append_data", after, ("HA-ST-6",) if body else ("HA-S-10",))
+
+    return explore([Log(size)], of_master) + explore([Log(size)], of_slave)
+
+
+def explore_group_transfer(table: Table, profile: Profile) -> int:
+    """Up to two waiting puts, acks, deadlines, shutdown."""
+    settings = SETTINGS
+
+    def successors(node: tuple[GroupTransfer, int]) -> Iterator[tuple[GroupTransfer, int]]:
+        group, now_ms = node
+
+        def to(event: str, step: Step[GroupTransfer], now_ms: int = now_ms) -> tuple[GroupTransfer, int]:
+            before, after = group_transfer.classify(group).value, group_transfer.classify(step.state).value
+            if step.state != group or step.outputs:
+                table.add("group_transfer", before, event, after, profile, step.clauses)
+            return step.state, now_ms
+
+        next_offset = group.requests[-1].next_offset + 1 if group.requests else 1
+        for slaves in (0, 1):
+            if len(group.requests) < 2 or slaves == 0:
+                step = group_transfer.on_put(group, next_offset, next_offset, slaves, 0, now_ms, settings)
+                yield to("put", step)
+        for ack in range(4):
+            released = group_transfer.on_ack(group, ack)
+            counted = "HA-G-5" if profile.forgets_lost_slaves else "HA-G-4"
+            yield to("ack", replace(released, clauses=(counted, *released.clauses)))
+        for later in range(now_ms, 5):
+            yield to("tick", group_transfer.on_tick(group, later), later)
+        yield to("shutdown", group_transfer.on_shutdown(group))
+
+    return explore([(GroupTransfer(), 0)], successors)
+
+
+MACHINES = {
+    "store": (explore_store, StoreState),
+    "master_connection": (explore_master, MasterConnectionState),
+    "slave_client": (explore_slave, SlaveState),
+    "group_transfer": (explore_group_transfer, GroupTransferState),
+}
+
+
+def generate() -> str:
+    """The text of spec/transitions.json."""
+    table = Table()
+    for profile in PROFILES.values():
+        for exploration, _ in MACHINES.values():
+            exploration(table, profile)
+    machines = {}
+    for actor, (_, states) in MACHINES.items():
+        rows = sorted(row[1:] for row in table.rows if row[0] == actor)
+        by_transition: dict[tuple[str, str, str], list[str]] = {}
+        for before, event, after, profile_name in rows:
+            by_transition.setdefault((before, event, after), []).append(profile_name)
+        machines[actor] = {
+            "states": [state.value for state in states],
+            "events": sorted({event for _, event, _, _ in rows}),
+            "transitions": [[*transition, profiles] for transition, profiles in by_transition.items()],
+        }
+    sentences = clauses.load()
+    met = {clause: sentence for clause, sentence in sentences.items() if clause in table.clauses}
+    assert table.clauses <= sentences.keys(), f"cited, not in spec/: {sorted(table.clauses - sentences.keys())}"
+    text = json.dumps({"version": SCHEMA_VERSION, "machines": machines, "clauses": met}, indent=1, ensure_ascii=False)
+    return text + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    file = resources.files("rocketmq_ha.spec") / TRANSITIONS_FILE
+    text = generate()
+    if arguments == ["--write"]:
+        with resources.as_file(file) as path:
+            path.write_text(text, encoding="utf-8")
+    elif arguments == ["--check"]:
+        if not file.is_file() or file.read_text(encoding="utf-8") != text:
+            sys.stderr.write(f"{file}: differs from the model; make transitions writes it anew\n")
+            return 1
+    else:
+        sys.stdout.write(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

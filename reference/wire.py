@@ -1,0 +1,36 @@
+"""Reports and transfer frames as bytes, by arithmetic on single integers.
+
+    report            8 bytes = i64 max physical offset                      HA-W-1
+    transfer header  12 bytes = i64 physical offset, i32 body size           HA-W-2
+
+>>> pack_report(1).hex()
+'0000000000000001'
+>>> pack_header(0x1122, 5).hex()
+'000000000000112200000005'
+>>> unpack_header(pack_header(-1, -4))
+(-1, -4)
+"""
+
+from rocketmq_ha.spec.constants import REPORT_SIZE, TRANSFER_HEADER_SIZE
+
+
+def pack_report(offset: int) -> bytes:
+    """8 bytes; `offset` is an i64."""
+    return offset.to_bytes(REPORT_SIZE, "big", signed=True)
+
+
+def unpack_report(data: bytes) -> int:
+    """The offset of an 8-byte report, negative ones included: nothing on the wire forbids them."""
+    assert len(data) == REPORT_SIZE
+    return int.from_bytes(data, "big", signed=True)
+
+
+def pack_header(offset: int, body_size: int) -> bytes:
+    """12 bytes; `offset` is an i64, `body_size` an i32."""
+    return offset.to_bytes(8, "big", signed=True) + body_size.to_bytes(4, "big", signed=True)
+
+
+def unpack_header(data: bytes) -> tuple[int, int]:
+    """(offset, body_size) of a 12-byte header."""
+    assert len(data) == TRANSFER_HEADER_SIZE
+    return int.from_bytes(data[:8], "big", signed=True), int.from_bytes(data[8:], "big", signed=True)
