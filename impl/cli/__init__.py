@@ -1,0 +1,62 @@
+"""The console script rocketmq-ha: results on stdout, logs and progress on stderr, a user's mistake in one line.
+
+Exit status: 0; 1 where the answer is no (two stores differ); 2 for bad input, with one line that names the thing and
+what was expected; 130 and 143 after SIGINT and SIGTERM. A traceback means a bug of ours.
+"""
+
+import click
+
+from rocketmq_ha.impl.cli.commands import LazyGroup, print_version
+from rocketmq_ha.impl.cli.logs import LEVELS, configure
+
+
+@click.group(
+    name="rocketmq-ha",
+    cls=LazyGroup,
+    commands_by_target={
+        "master": "rocketmq_ha.impl.cli.replication:master",
+        "slave": "rocketmq_ha.impl.cli.replication:slave",
+        "inspect": "rocketmq_ha.impl.cli.store:inspect",
+        "verify": "rocketmq_ha.impl.cli.store:verify",
+    },
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=print_version,
+    help="Show the version and exit.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How log lines look on stderr: for people, or one JSON object a line.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS, case_sensitive=False),
+    default="info",
+    show_default=True,
+    help="The least serious log lines that are shown.",
+)
+def main(log_format: str, log_level: str) -> None:
+    """Apache RocketMQ's master-slave replication (HA), compatible on the wire and on the disk.
+
+    A master streams its commit log to its slaves; a slave reports how far its own log reaches, and each report
+    acknowledges all before it. Both keep their logs as RocketMQ does, so a store that a broker wrote can be served,
+    inspected and verified here.
+
+    \b
+    A store is a directory with commitlog/ in it. To see one, and to check it:
+        rocketmq-ha inspect STORE --limit 10
+        rocketmq-ha verify STORE
+    A master and a slave on this machine, and then whether their logs are the same:
+        rocketmq-ha master --store /tmp/a --listen 127.0.0.1:10912 --put 1000 --size 1024
+        rocketmq-ha slave --store /tmp/b --master 127.0.0.1:10912
+        rocketmq-ha verify /tmp/a /tmp/b
+    """
+    configure(log_format, log_level)

@@ -1,0 +1,174 @@
+"""A group of commands that are loaded when they are called, and whose errors are one line.
+
+Commands are named by "module:function"; more come from the entry-point group `rocketmq_ha.commands`, so that impl need
+not import what it must not know. Listing them imports none: the help line is read from the function's source, so that a
+command which is slow to import, or broken, or whose extras are not installed, costs `--help` nothing.
+"""
+
+# ruff: noqa: ARG002  (click calls these methods with arguments that they need not look at)
+
+import ast
+import errno
+import importlib
+import importlib.util
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, entry_points, version
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, NoReturn
+
+import click
+
+from rocketmq_ha.impl.errors import RocketmqHaError
+
+ENTRY_POINT_GROUP: Final = "rocketmq_ha.commands"
+EXIT_BAD_INPUT: Final = 2
+EXIT_INTERRUPTED: Final = 128 + signal.SIGINT
+EXIT_TERMINATED: Final = 128 + signal.SIGTERM
+EXIT_BROKEN_PIPE: Final = 128 + signal.SIGPIPE
+
+# What a user, a disk or a network can cause. Any other OSError (a bad descriptor, say) is our bug and shows itself.
+_USERS_ERRORS: Final = frozenset(
+    (
+        *(errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EROFS),
+        *(errno.ENAMETOOLONG, errno.ELOOP, errno.EXDEV, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO),
+        *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENODEV, errno.ESTALE, errno.EADDRINUSE, errno.EADDRNOTAVAIL),
+        *(errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT),
+    )
+)
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command when it is called, and that ends every error as this program ends."""
+
+    def __init__(self, *args: Any, commands_by_target: Mapping[str, str] | None = None, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self._own = dict(commands_by_target or {})
+
+    def targets(self) -> dict[str, str]:
+        """Every command by name: "module:function". Our own come first, and win."""
+        joined = {point.name: point.value for point in sorted(entry_points(group=ENTRY_POINT_GROUP))}
+        return self._own | {name: value for name, value in joined.items() if name not in self._own}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.targets())
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        target = self._own.get(cmd_name) or self.targets().get(cmd_name)
+        return _load(cmd_name, target) if target is not None else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary(target)) for name, target in self.targets().items()])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:  # a bare call asks for help; it is no mistake
+            click.echo(ctx.get_help())
+            ctx.exit(0)
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except BrokenPipeError:  # the reader, `head` say, has what it wanted
+            _give_up_stdout()
+            ctx.exit(EXIT_BROKEN_PIPE)
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run and raise SystemExit with a status; or, unless standalone, return and raise as click does."""
+        name = prog_name or self.name or "rocketmq-ha"
+        if not standalone_mode:
+            return super().main(args, name, complete_var, standalone_mode=False, **extra)
+        in_main_thread = threading.current_thread() is threading.main_thread()
+        previous = signal.signal(signal.SIGTERM, _terminate) if in_main_thread else None
+        try:
+            status = super().main(args, name, complete_var, standalone_mode=False, **extra)
+            sys.exit(status if type(status) is int else 0)
+        except click.Abort:
+            sys.exit(EXIT_INTERRUPTED)
+        except click.UsageError as error:
+            path = error.ctx.command_path if error.ctx is not None else name
+            _fail(f"{path}: {error.format_message()} (see {path} --help)")
+        except click.ClickException as error:
+            _fail(f"{name}: {error.format_message()}")
+        except RocketmqHaError as error:
+            _fail(f"{name}: {error}")
+        except OSError as error:
+            if error.errno not in _USERS_ERRORS:
+                raise
+            where = f"{error.filename}: " if error.filename is not None else ""
+            _fail(f"{name}: {where}{error.strerror or error}")
+        finally:
+            if in_main_thread:
+                signal.signal(signal.SIGTERM, previous)
+
+
+def print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    """Print the distribution's version and end, if that is wanted."""
+    if wanted and not ctx.resilient_parsing:
+        try:
+            number = version("rocketmq-ha")
+        except PackageNotFoundError:  # run from the tree, by PYTHONPATH
+            number = "(not installed)"
+        click.echo(f"rocketmq-ha {number}")
+        ctx.exit(0)
+
+
+def summary(target: str) -> str:
+    """The first line of a command's docstring, read from its source, without importing it."""
+    module, _, function = target.partition(":")
+    try:
+        spec = importlib.util.find_spec(module)
+        assert spec is not None and spec.origin is not None
+        tree = ast.parse(Path(spec.origin).read_bytes())
+    except (ImportError, OSError, SyntaxError, ValueError, AssertionError):
+        return "(not to be found in this installation)"
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == function:
+            return (ast.get_docstring(node) or "").partition("\n")[0]
+    return ""
+
+
+def _load(name: str, target: str) -> click.Command:
+    module, _, function = target.partition(":")
+    try:
+        command = getattr(importlib.import_module(module), function)
+    except ImportError as error:
+        missing = error.name or module
+        extra = "; pip install 'rocketmq-ha[fuzz]'" if not missing.startswith("rocketmq_ha") else ""
+        raise click.ClickException(f"the command {name} cannot be loaded: {error}{extra}") from error
+    assert isinstance(command, click.Command), target
+    return command
+
+
+def _fail(message: str) -> NoReturn:
+    click.echo(" ".join(message.split()), err=True)
+    sys.exit(EXIT_BAD_INPUT)
+
+
+def _terminate(_signal_number: int, _frame: FrameType | None) -> NoReturn:
+    sys.exit(EXIT_TERMINATED)
+
+
+def _give_up_stdout() -> None:
+    """Send what is still buffered nowhere, or the interpreter's last flush would complain."""
+    try:
+        descriptor = sys.stdout.fileno()
+    except (OSError, ValueError):
+        return
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, descriptor)
+    os.close(null)

@@ -1,0 +1,96 @@
+"""A message as people and programs read it. What it shows is printable: a body must not drive the terminal."""
+
+import codecs
+import zlib
+from datetime import UTC, datetime
+from typing import Final
+
+from rich.text import Text
+
+from rocketmq_ha.impl.wire.message import COMPRESSION_TYPE_MASK, COMPRESSION_TYPES, Message
+from rocketmq_ha.spec.constants import SYS_FLAG_COMPRESSED
+
+_PREVIEW_SIZE: Final = 64  # bytes of the body, decompressed
+
+
+def message_fields(offset: int, size: int, message: Message) -> dict[str, object]:
+    """All fields for one JSON object; the body by its size, CRC and beginning."""
+    return {
+        "offset": offset,
+        "size": size,
+        "topic": message.topic,
+        "queue_id": message.queue_id,
+        "queue_offset": message.queue_offset,
+        "flag": message.flag,
+        "sys_flag": message.sys_flag,
+        "born_timestamp": message.born_timestamp,
+        "born_host": _host(message.born_host),
+        "store_timestamp": message.store_timestamp,
+        "store_host": _host(message.store_host),
+        "reconsume_times": message.reconsume_times,
+        "prepared_transaction_offset": message.prepared_transaction_offset,
+        "properties": message.properties,
+        "body_size": len(message.body),
+        "body_crc": message.body_crc,
+        "compressed": bool(message.sys_flag & SYS_FLAG_COMPRESSED),
+        "body_preview": preview(message),
+    }
+
+
+def message_row(offset: int, size: int, message: Message) -> list[Text]:
+    """The cells of a row: offset, size, queue, index, topic, stored, tags, keys, body. As Text: no markup is obeyed."""
+    properties = message.properties
+    cells = (
+        str(offset),
+        str(size),
+        str(message.queue_id),
+        str(message.queue_offset),
+        _printable(message.topic),
+        _time(message.store_timestamp),
+        _printable(properties.get("TAGS", "")),
+        _printable(properties.get("KEYS", "")),
+        preview(message),
+    )
+    return [Text(cell) for cell in cells]
+
+
+def preview(message: Message) -> str:
+    """The beginning of the body: as text where it is printable UTF-8, else as hexadecimal."""
+    body = _body_beginning(message)
+    is_cut = len(body) > _PREVIEW_SIZE
+    try:
+        # Not final: a cut may go through a character.
+        text = codecs.getincrementaldecoder("utf-8")().decode(body[:_PREVIEW_SIZE], final=not is_cut)
+        if all(character.isprintable() or character in "\t\r\n" for character in text):
+            return _printable(text) + ("…" if is_cut else "")
+    except UnicodeDecodeError:
+        pass
+    size = _PREVIEW_SIZE // 4
+    return f"0x{body[:size].hex()}" + ("…" if len(body) > size else "")
+
+
+def _body_beginning(message: Message) -> bytes:
+    compression = COMPRESSION_TYPES.get(message.sys_flag & COMPRESSION_TYPE_MASK)
+    if message.sys_flag & SYS_FLAG_COMPRESSED and compression == "zlib":
+        try:
+            return zlib.decompressobj().decompress(message.body, _PREVIEW_SIZE + 1)
+        except zlib.error:
+            pass  # then the bytes as they are
+    return message.body[: _PREVIEW_SIZE + 1]
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else "·" for character in text)
+
+
+def _time(timestamp_ms: int) -> str:
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):  # an i64 reaches beyond the calendar
+        return str(timestamp_ms)
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03d}"
+
+
+def _host(host: tuple[str, int]) -> str:
+    ip, port = host
+    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"

@@ -1,0 +1,56 @@
+"""Progress over bytes, on stderr: a bar with rate and time left on a terminal, a log line now and then elsewhere.
+
+A run of less than a second shows nothing.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+_QUIET_S: Final = 1.0
+_LOG_EVERY_S: Final = 10.0
+
+logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def byte_progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Give a function that is told how many bytes of the total are done."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
+    task = bar.add_task(what, total=total)
+    started = logged = time.monotonic()
+    shown = False
+
+    def update(done: int) -> None:
+        nonlocal shown, logged
+        now = time.monotonic()
+        if console.is_terminal:
+            bar.update(task, completed=done, total=max(total, done))
+            if not shown and now - started > _QUIET_S:
+                shown = True
+                bar.start()
+        elif now - logged > _LOG_EVERY_S:
+            logged = now
+            rate = done / (now - started)
+            left = max(0, total - done) / rate if rate else 0.0
+            logger.info("%s: %d of %d bytes, %.0f MB/s, %.0f s left", what, done, total, rate / 1e6, left)
+
+    try:
+        yield update
+    finally:
+        if shown:
+            bar.stop()

@@ -1,0 +1,205 @@
+"""`rocketmq-ha master` and `rocketmq-ha slave`: the two ends of the replication as processes."""
+
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from rocketmq_ha.impl.errors import ConfigInvalid
+from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest, PutMessageStatus
+from rocketmq_ha.impl.net.address import format_address, parse_address
+from rocketmq_ha.impl.net.client import Follower
+from rocketmq_ha.impl.net.server import Master
+from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.wire.message import Message
+from rocketmq_ha.spec.profile import PROFILES, Settings
+
+POLL_MS = 50
+# RocketMQ reads reports into 1 MiB a slave. They are 8 bytes each, and all but the last of a read are skipped.
+MASTER_READ_BUFFER_SIZE = 4096
+
+_store = click.option(
+    "--store", required=True, type=click.Path(path_type=Path), help="The store's directory (the parent of commitlog/)."
+)
+_file_size = click.option(
+    "--file-size",
+    type=click.IntRange(min=1),
+    metavar="BYTES",
+    help="Size of a commit-log file. Taken from the files of an existing store; 1 GiB for a new one.",
+)
+_profile = click.option(
+    "--profile",
+    type=click.Choice(sorted(PROFILES)),
+    default="hardened",
+    show_default=True,
+    help="classic behaves as RocketMQ 4.5.2 does; hardened puts the same bytes on the wire and mends its quirks.",
+)
+
+
+class Stop:
+    """Whether SIGINT or SIGTERM has asked this process to end. A flag, so that no append is torn by an exception."""
+
+    def __init__(self) -> None:
+        self._stopped = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._set)
+
+    def _set(self, *_: object) -> None:
+        self._stopped = True
+
+    def __call__(self) -> bool:
+        return self._stopped
+
+
+@click.command()
+@_store
+@click.option("--listen", default="127.0.0.1:10912", show_default=True, metavar="HOST:PORT", help="Where slaves connect.")
+@_file_size
+@_profile
+@click.option("--put", "count", type=click.IntRange(min=0), metavar="N", help="Put N messages, then go on serving.")
+@click.option("--size", type=click.IntRange(min=1), default=1024, show_default=True, metavar="BYTES", help="Body size.")
+@click.option(
+    "--in-flight",
+    type=click.IntRange(min=1),
+    default=64,
+    show_default=True,
+    metavar="K",
+    help="Puts that may wait for a slave at a time.",
+)
+@click.option(
+    "--sync",
+    type=click.FloatRange(0, 1),
+    default=1.0,
+    show_default=True,
+    metavar="SHARE",
+    help="The share of the puts that wait for a slave (SYNC_MASTER); the others do not (ASYNC_MASTER).",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the bodies that --put makes.")
+def master(
+    store: Path,
+    listen: str,
+    file_size: int | None,
+    profile: str,
+    count: int | None,
+    size: int,
+    in_flight: int,
+    sync: float,
+    seed: int,
+) -> None:
+    """Serve a commit log to slaves.
+
+    The first line of standard output says where it listens (port 0 takes a free one). With --put it becomes its own producer,
+    and
+    ends that with a line of status counts:
+
+    \b
+        listening=127.0.0.1:10912
+        put=20000 seconds=4.1 per_second=4878 PUT_OK=20000
+    """
+    host, port = parse_address(listen)
+    stopped = Stop()
+    with CommitLog.open(store, file_size=file_size) as log:
+        settings = Settings(mapped_file_size=log.file_size, master_read_buffer_size=MASTER_READ_BUFFER_SIZE)
+        server = Master(log, host, port, settings, PROFILES[profile])
+        try:
+            click.echo(f"listening={format_address(*server.address)}")
+            if count:
+                started = time.monotonic()
+                statuses = _put(server, stopped, messages(count, size, seed), count, in_flight, sync)
+                seconds = time.monotonic() - started
+                counts = " ".join(f"{status.value}={statuses[status]}" for status in PutMessageStatus if statuses[status])
+                done = sum(statuses.values())
+                click.echo(f"put={done} seconds={seconds:.1f} per_second={done / seconds:.0f} {counts}")
+            while not stopped():
+                server.poll(POLL_MS)
+        finally:
+            server.close()
+            log.flush()
+
+
+def messages(count: int, size: int, seed: int) -> Iterator[Message]:
+    """`count` messages with bodies of `size` bytes, the same for the same seed but for their timestamps."""
+    rng = random.Random(seed)
+    for index in range(count):
+        now_ms = time.time_ns() // 1_000_000
+        yield Message(
+            topic="rocketmq-ha",
+            body=rng.randbytes(size),
+            queue_id=index % 4,
+            properties_string=f"KEYS\x01{index}",
+            born_timestamp=now_ms,
+            store_timestamp=now_ms,
+        )
+
+
+def _put(
+    server: Master, stopped: Stop, produced: Iterator[Message], count: int, in_flight: int, sync: float
+) -> Counter[PutMessageStatus]:
+    """Put all messages, never more than `in_flight` waiting. Returns: how they ended."""
+    statuses: Counter[PutMessageStatus] = Counter()
+    waiting: list[GroupCommitRequest] = []
+    progress = Progress(
+        TextColumn("put"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.speed:.0f}/s"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not Console(stderr=True).is_terminal,
+    )
+
+    def collect() -> None:
+        server.poll(0 if len(waiting) < in_flight else POLL_MS)
+        done = [request for request in waiting if request.status is not None]
+        statuses.update(request.status for request in done if request.status is not None)
+        waiting[:] = [request for request in waiting if request.status is None]
+
+    with progress:
+        task = progress.add_task("put", total=count)
+        for index, message in enumerate(produced):
+            wait = int((index + 1) * sync) > int(index * sync)
+            request = server.put(message, wait=wait)
+            if request.status is not None:
+                statuses[request.status] += 1
+            else:
+                waiting.append(request)
+            while len(waiting) >= in_flight and not stopped():
+                collect()
+            if index % 64 == 0:
+                collect()
+                progress.update(task, completed=index + 1)
+            if stopped():
+                break
+        while waiting and not stopped():
+            collect()
+    return statuses
+
+
+@click.command()
+@_store
+@click.option("--master", "address", required=True, metavar="HOST:PORT", help="The master's HA address.")
+@_file_size
+@_profile
+def slave(store: Path, address: str, file_size: int | None, profile: str) -> None:
+    """Replicate a master's commit log, and go on until stopped.
+
+    A new store begins at the start of the master's last file, as in RocketMQ. The connection is opened again, with growing
+    pauses,
+    whenever it ends.
+    """
+    host, port = parse_address(address)
+    if port == 0:
+        raise ConfigInvalid(f"address {address!r}: expected the port of a master, not 0")
+    stopped = Stop()
+    with CommitLog.open(store, file_size=file_size) as log:
+        settings = Settings(mapped_file_size=log.file_size)
+        try:
+            Follower(log, host, port, settings, PROFILES[profile]).run(stopped)
+        finally:
+            log.flush()

@@ -1,0 +1,132 @@
+"""`inspect` and `verify`: look at a store, beside a live writer, without touching it."""
+
+import json
+import shlex
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import click
+
+from rocketmq_ha.impl.cli.present import message_fields, message_row
+from rocketmq_ha.impl.cli.progress import byte_progress
+from rocketmq_ha.impl.store.reader import LogReader
+from rocketmq_ha.impl.store.verify import Summary, compare
+from rocketmq_ha.impl.store.verify import verify as verify_store
+from rocketmq_ha.impl.wire.message import Message
+
+_TABLE_LIMIT: Final = 100
+_STORE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("store", metavar="DIR", type=_STORE)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, with all fields.")
+@click.option("--from", "start", type=click.IntRange(min=0), default=0, metavar="OFFSET", help="Begin here or behind.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"At most N. [{_TABLE_LIMIT}; with --json, all]")
+def inspect(store: Path, as_json: bool, start: int, limit: int | None) -> None:
+    """Show the messages of a store as a table, or as JSON lines.
+
+    DIR is the root of a RocketMQ store, with commitlog/ in it. Bodies are shown by their beginning, decompressed where
+    the client compressed them. A store that a broker is writing can be inspected too; the list stops at its end.
+    """
+    if limit is None and not as_json:
+        limit = _TABLE_LIMIT
+    with LogReader(store) as reader:
+        records = reader.records(start)
+        if as_json:
+            for offset, size, message in islice(records, limit):
+                click.echo(json.dumps(message_fields(offset, size, message)))
+        else:
+            _print_table(islice(records, limit))
+        if limit is not None and (following := next(records, None)) is not None:
+            click.echo(f"more messages follow: --from {following[0]}, --limit N, or --json", err=True)
+        elif reader.tail_size:
+            click.echo(_tail_line(store, reader.tail_size, reader.max_offset), err=True)
+
+
+@click.command()
+@click.argument("store", metavar="DIR", type=_STORE)
+@click.argument("other", metavar="[DIR2]", type=_STORE, required=False)
+@click.pass_context
+def verify(ctx: click.Context, store: Path, other: Path | None) -> None:
+    """Check every record of a store; with a second store, that both have the same bytes.
+
+    Each record must have a right size, magic, body CRC and physical offset, and nothing may follow the last. An
+    incomplete record at the end, which a slave can hold, is reported as a tail and is no error. Two logs are compared
+    byte by byte over the offsets that both have.
+
+    The last line on stdout is a summary of key=value. Exit status 1 if the logs differ, or have no offset in common; 2,
+    and one line that names file and offset, if a record is corrupt.
+    """
+    with LogReader(store) as reader:
+        mine = _verify_one(reader)
+        if other is None:
+            click.echo(f"{_summary_line(mine)} verdict=OK")
+            return
+        with LogReader(other) as other_reader:
+            theirs = _verify_one(other_reader)
+            start = max(mine.min_offset, theirs.min_offset)
+            with byte_progress("comparing", min(mine.max_offset, theirs.max_offset) - start) as progress:
+                found = compare(reader, other_reader, lambda offset: progress(offset - start))
+    click.echo(_summary_line(mine))
+    click.echo(_summary_line(theirs))
+    if found.difference is not None:
+        at = found.difference
+        click.echo(f"the logs differ at offset {at.offset}: {at.file_a} has {at.byte_a:#04x}, {at.file_b} has {at.byte_b:#04x}")
+    ahead = mine.max_offset - theirs.max_offset
+    leader = "neither" if ahead == 0 else shlex.quote(str(mine.store_dir if ahead > 0 else theirs.store_dir))
+    if found.difference is not None:
+        verdict = "DIFFERENT"
+    elif found.start == found.stop and (mine.log_size or theirs.log_size):
+        verdict = "NO_OVERLAP"  # nothing was compared, so nothing is shown
+    else:
+        verdict = "EQUAL"
+    click.echo(
+        f"compared_from={found.start} compared_to={found.stop} compared_bytes={found.stop - found.start} "
+        f"padding_differences={found.padding_differences} ahead={leader} ahead_by={abs(ahead)} verdict={verdict}"
+    )
+    if verdict != "EQUAL":
+        ctx.exit(1)
+
+
+def _verify_one(reader: LogReader) -> Summary:
+    with byte_progress(f"verifying {reader.store_dir}", reader.data_size()) as progress:
+        summary = verify_store(reader, lambda offset: progress(offset - reader.min_offset))
+    if summary.tail_size:
+        click.echo(_tail_line(summary.store_dir, summary.tail_size, summary.max_offset))
+    return summary
+
+
+def _tail_line(store: Path, size: int, offset: int) -> str:
+    return f"{store}: tail of {size} bytes at offset {offset}, an incomplete record; no error"
+
+
+def _summary_line(found: Summary) -> str:
+    values = (
+        *(("store", shlex.quote(str(found.store_dir))), ("files", found.files), ("messages", found.messages)),
+        *(("bytes", found.log_size), ("blanks", found.blanks), ("min_offset", found.min_offset)),
+        *(("max_offset", found.max_offset), ("tail", found.tail_size)),
+    )
+    return " ".join(f"{name}={value}" for name, value in values)
+
+
+def _print_table(records: Iterator[tuple[int, int, Message]]) -> None:
+    """Print what there is, also when the walk ends in an error, which then goes on its way."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("offset", "size", "queue", "index"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("topic", "stored (UTC)", "tags", "keys", "body"):
+        table.add_column(name, no_wrap=True, overflow="ellipsis")
+    try:
+        for offset, size, message in records:
+            table.add_row(*message_row(offset, size, message))
+    finally:
+        # A pipe has no width: nothing is cut off there.
+        console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 10_000, soft_wrap=True)
+        console.print(table)

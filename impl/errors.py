@@ -1,0 +1,55 @@
+"""Errors by whose fault it is. A bug of ours is an assert, never one of these, and is never caught."""
+
+# ruff: noqa: N818  (the names say whose fault it is; "Error" at the end would say nothing more)
+
+
+class RocketmqHaError(Exception):
+    """Base of all errors that a peer, a file, a configuration or the machine can cause. One line, no traceback."""
+
+
+class PeerViolation(RocketmqHaError):
+    """The other end broke a clause of the wire protocol."""
+
+    def __init__(self, clause: str, peer: str, found: object, expected: object) -> None:
+        super().__init__(f"{peer}: found {found}, expected {expected} ({clause})")
+        self.clause, self.peer, self.found, self.expected = clause, peer, found, expected
+
+
+class MessageMalformed(RocketmqHaError):
+    """Bytes that should be a message record are none. The store turns it into StoreCorrupt with file and offset."""
+
+    def __init__(self, field: str, found: object, expected: object) -> None:
+        super().__init__(f"{field}: found {found}, expected {expected}")
+        self.field, self.found, self.expected = field, found, expected
+
+
+class MessageIllegal(RocketmqHaError):
+    """A message that the record format, or the store that it is put into, cannot hold."""
+
+    def __init__(self, field: str, found: object, expected: object) -> None:
+        super().__init__(f"message {field}: found {found}, expected {expected}")
+        self.field, self.found, self.expected = field, found, expected
+
+
+class AppendRefused(RocketmqHaError):
+    """Replicated bytes have no place in the commit log: they cross the end of a file, or start before file 0."""
+
+    def __init__(self, file: object, offset: int, found: object, expected: object) -> None:
+        super().__init__(f"{file}: append at commit-log offset {offset}: found {found}, expected {expected}")
+        self.file, self.offset, self.found, self.expected = file, offset, found, expected
+
+
+class StoreCorrupt(RocketmqHaError):
+    """A file of the store does not hold what its format demands."""
+
+    def __init__(self, file: object, offset: int, found: object, expected: object) -> None:
+        super().__init__(f"{file}: at commit-log offset {offset}: found {found}, expected {expected}")
+        self.file, self.offset, self.found, self.expected = file, offset, found, expected
+
+
+class StoreLocked(RocketmqHaError):
+    """Another process owns the store."""
+
+
+class ConfigInvalid(RocketmqHaError):
+    """An option, an address, a path or a size that cannot be used."""

@@ -1,0 +1,1 @@
+"""Files: the commit log over mapped files."""

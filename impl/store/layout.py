@@ -1,0 +1,84 @@
+"""The commit log is a run of files of one size, each named by the 20-digit offset at which it starts.
+
+Looking only: this module lists and checks; it never creates, changes or locks anything.
+
+Spec: HA-ST-1.  Source: article 003 section 1.1; 4.9.8 MappedFileQueue.load; quirk 39.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
+from rocketmq_ha.spec.constants import COMMIT_LOG_DIR, END_FILE_MIN_BLANK_SIZE, FILE_NAME_DIGITS
+
+# Java keeps the size of a file in an i32, and a BLANK record tells the rest of a file in one.
+MAX_FILE_SIZE: Final = 2**31 - 1
+# A file under creation has this suffix until it has its full length; a process that died leaves one behind.
+CREATING_SUFFIX: Final = ".creating"
+_NAME: Final = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
+_CREATING_NAME: Final = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}{re.escape(CREATING_SUFFIX)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a commit-log directory holds. The files are adjacent: file i starts at min_offset + i * file_size."""
+
+    directory: Path  # STORE/commitlog
+    file_size: int | None  # bytes; None where there are no files to tell
+    bases: tuple[int, ...]  # start offsets, ascending
+    leftovers: tuple[Path, ...]  # of interrupted creations
+
+
+def file_name(base: int) -> str:
+    """The name of the file that starts at a commit-log offset."""
+    return f"{base:0{FILE_NAME_DIGITS}d}"
+
+
+def check_file_size(file_size: int) -> None:
+    """Refuse a size that no commit-log file can have.
+
+    Raises: ConfigInvalid.
+    """
+    if not END_FILE_MIN_BLANK_SIZE <= file_size <= MAX_FILE_SIZE:
+        raise ConfigInvalid(f"file size {file_size}: expected {END_FILE_MIN_BLANK_SIZE} to {MAX_FILE_SIZE} bytes")
+
+
+def read_layout(store_dir: Path) -> Layout | None:
+    """List and check the commit-log files of a store.
+
+    The size is what the names say (the distance of the first two); with one file, its length.
+
+    Returns: None where there is no store yet: no directory, or no commitlog in it.
+    Raises: ConfigInvalid where a path is not a directory; StoreCorrupt for a name that is no offset, a length unlike
+    the others', a name that is no multiple of the size, or a gap. OSError as the file system gives it.
+    """
+    for path in (store_dir, store_dir / COMMIT_LOG_DIR):
+        if path.exists() and not path.is_dir():
+            raise ConfigInvalid(f"{path}: not a directory, expected the root of a RocketMQ store")
+    directory = store_dir / COMMIT_LOG_DIR
+    if not directory.is_dir():
+        return None
+    bases, leftovers = [], []
+    for path in sorted(directory.iterdir()):
+        if _NAME.fullmatch(path.name) and path.is_file():
+            bases.append(int(path.name))
+        elif _CREATING_NAME.fullmatch(path.name):
+            leftovers.append(path)
+        else:
+            raise StoreCorrupt(path, 0, f"the name {path.name!r}", f"a file named by {FILE_NAME_DIGITS} digits")
+    if not bases:
+        return Layout(directory, None, (), tuple(leftovers))
+    first_length = (directory / file_name(bases[0])).stat().st_size
+    file_size = bases[1] - bases[0] if len(bases) > 1 else first_length
+    for index, base in enumerate(bases):
+        path = directory / file_name(base)
+        length = path.stat().st_size
+        if length != file_size or not END_FILE_MIN_BLANK_SIZE <= length <= MAX_FILE_SIZE:
+            raise StoreCorrupt(path, base, f"a length of {length} bytes", f"{file_size}, as the file names say")
+        expected_base = bases[0] + index * file_size
+        if base != expected_base or base % file_size:
+            expected = file_name(expected_base - expected_base % file_size)
+            raise StoreCorrupt(path, base, f"the name {path.name}", f"{expected}: files of {file_size} bytes, no gap")
+    return Layout(directory, file_size, tuple(bases), tuple(leftovers))

@@ -1,0 +1,1 @@
+"""Codecs of the wire and of the records."""

@@ -1,0 +1,486 @@
+"""inspect, verify and the frame of the command line: results on stdout, one line and status 2 for bad input."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import types
+import zlib
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from rocketmq_ha.impl.cli import commands, logs, main
+from rocketmq_ha.impl.cli.present import preview
+from rocketmq_ha.impl.store import reader as reader_module
+from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.wire.message import Message, encode
+
+FILE_SIZE = 1024
+
+
+@pytest.fixture(autouse=True)
+def quiet_and_quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(reader_module, "LOOK_AGAIN_S", 0.001)
+    yield
+    logs.logging.getLogger("rocketmq_ha").handlers.clear()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Three files of ten messages."""
+    path = tmp_path / "store"
+    with CommitLog.open(path, file_size=FILE_SIZE) as log:
+        for index in range(10):
+            log.append(
+                Message(
+                    f"topic-{index % 2}",
+                    f"body {index} ".encode() * 10,
+                    queue_id=index % 2,
+                    born_host=("10.0.0.1", 5),
+                    store_timestamp=1_700_000_000_123,
+                    properties_string=f"KEYS\x01key-{index}\x02TAGS\x01a",
+                )
+            )
+    return path
+
+
+def snapshot(path: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        str(entry): (entry.lstat().st_mtime_ns, entry.read_bytes() if entry.is_file() else b"")
+        for entry in sorted(path.rglob("*"))
+    }
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def process(*arguments: object, **options: object) -> subprocess.Popen[str]:
+    script = f"import sys; sys.path[:0] = {sys.path!r}; from rocketmq_ha.impl.cli import main; main()"
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options
+    return subprocess.Popen(command, **streams)  # type: ignore[call-overload, no-any-return]
+
+
+def file_of(store: Path, base: int) -> Path:
+    return store / "commitlog" / f"{base:020d}"
+
+
+def patch(path: Path, position: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(data)
+
+
+# --- inspect ---------------------------------------------------------------------------------------------------------
+
+
+def test_inspect_shows_messages_as_a_table(store: Path) -> None:
+    result = run("inspect", store)
+    lines = result.stdout.splitlines()
+    assert result.exit_code == 0
+    assert " ".join(lines[0].split()) == "offset size queue index topic stored (UTC) tags keys body"
+    assert len(lines) == 11
+    assert lines[4].split()[:7] == ["555", "185", "1", "1", "topic-1", "2023-11-14", "22:13:20.123"]
+    assert "key-3" in lines[4]
+    assert "body 3 body 3" in lines[4]
+
+
+def test_inspect_gives_all_fields_as_json_lines(store: Path) -> None:
+    lines = [json.loads(line) for line in run("inspect", store, "--json").stdout.splitlines()]
+    assert len(lines) == 10
+    assert lines[3] == {
+        "offset": 555,
+        "size": 185,
+        "topic": "topic-1",
+        "queue_id": 1,
+        "queue_offset": 1,
+        "flag": 0,
+        "sys_flag": 0,
+        "born_timestamp": 0,
+        "born_host": "10.0.0.1:5",
+        "store_timestamp": 1_700_000_000_123,
+        "store_host": "127.0.0.1:0",
+        "reconsume_times": 0,
+        "prepared_transaction_offset": 0,
+        "properties": {"KEYS": "key-3", "TAGS": "a"},
+        "body_size": 70,
+        "body_crc": lines[3]["body_crc"],
+        "compressed": False,
+        "body_preview": ("body 3 " * 10)[:64] + "…",
+    }
+
+
+def test_inspect_begins_and_ends_where_it_is_told(store: Path) -> None:
+    result = run("inspect", store, "--json", "--from", 556, "--limit", 2)
+    assert [json.loads(line)["offset"] for line in result.stdout.splitlines()] == [740, 1024]
+    assert "--from 1209" in result.stderr
+    assert run("inspect", store, "--json", "--from", 99_999).stdout == ""
+    assert run("inspect", store, "--json", "--limit", 10).stderr == ""
+
+
+def test_inspect_shows_what_stands_before_the_damage(store: Path) -> None:
+    patch(file_of(store, 1024), 300, b"\xff")
+    for option, count in (("--json", 6), ("--limit=99", 7)):
+        result = run("inspect", store, option)
+        assert len(result.stdout.splitlines()) == count
+        assert result.exit_code == 2
+        assert len(result.stderr.splitlines()) == 1
+        assert "at commit-log offset 1209" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("body", "sys_flag", "expected"),
+    [
+        (b"plain", 0, "plain"),
+        ("größe 订单".encode(), 0, "größe 订单"),
+        (b"a\tb\nc", 0, "a·b·c"),
+        (b"\x1b[31mred", 0, "0x1b5b33316d726564"),
+        (bytes(range(256)), 0, "0x000102030405060708090a0b0c0d0e0f…"),
+        (b"x" * 65, 0, "x" * 64 + "…"),
+        (b"x" * 63 + "é".encode(), 0, "x" * 63 + "…"),
+        (b"\xff", 0, "0xff"),
+        (b"", 0, ""),
+        (b"no zlib", 1, "no zlib"),
+        (zlib.compress(b"a" * 1000), 1, "a" * 64 + "…"),
+        (zlib.compress(b"abc"), 1, "abc"),
+    ],
+)
+def test_a_preview_is_printable(body: bytes, sys_flag: int, expected: str) -> None:
+    assert preview(Message("t", body, sys_flag=sys_flag)) == expected
+
+
+def test_a_terminal_is_not_driven_by_what_a_producer_wrote(tmp_path: Path) -> None:
+    with CommitLog.open(tmp_path / "s", file_size=FILE_SIZE) as log:
+        log.append(Message("t\x1b[2J", b"[bold]x[/bold]", properties_string="KEYS\x01\x1b]0;k\x07", store_timestamp=1 << 62))
+    result = run("inspect", tmp_path / "s")
+    assert "\x1b" not in result.stdout
+    assert "\x07" not in result.stdout
+    assert "[bold]x[/bold]" in result.stdout
+
+
+# --- verify ----------------------------------------------------------------------------------------------------------
+
+
+def test_verify_ends_with_a_summary(store: Path) -> None:
+    result = run("verify", store)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1] == (
+        f"store={store} files=2 messages=10 bytes=1949 blanks=1 min_offset=0 max_offset=1949 tail=0 verdict=OK"
+    )
+
+
+def test_verify_reports_a_tail_and_calls_it_no_error(store: Path) -> None:
+    with CommitLog.open(store) as log:
+        log.append_data(1949, [encode(Message("t", b"", queue_id=1), physical_offset=1949)[:30]])
+    result = run("verify", store)
+    assert result.exit_code == 0
+    tail, last = result.stdout.splitlines()
+    assert tail == f"{store}: tail of 16 bytes at offset 1949, an incomplete record; no error"
+    assert last.endswith("messages=10 bytes=1949 blanks=1 min_offset=0 max_offset=1949 tail=16 verdict=OK")
+    assert "tail of 16 bytes" in run("inspect", store).stderr
+
+
+def test_two_equal_stores(store: Path, tmp_path: Path) -> None:
+    other = tmp_path / "with space"
+    shutil.copytree(store, other)
+    with CommitLog.open(other) as log:
+        log.append(Message("more", b"x"))
+    result = run("verify", store, other)
+    assert result.exit_code == 0
+    *_, first, second, last = result.stdout.splitlines()
+    assert first.startswith(f"store={store} ")
+    assert second.startswith(f"store='{other}' ")
+    assert last == (
+        f"compared_from=0 compared_to=1949 compared_bytes=1949 padding_differences=0 ahead='{other}' "
+        f"ahead_by={2048 + 96 - 1949} verdict=EQUAL"
+    )
+
+
+def test_two_stores_that_differ_end_with_status_1(store: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(store, other)
+    patch(file_of(other, 1024), 41, b"\x08")
+    result = run("verify", store, other)
+    assert result.exit_code == 1
+    *_, line, last = result.stdout.splitlines()
+    assert line == f"the logs differ at offset 1065: {file_of(store, 1024)} has 0x00, {file_of(other, 1024)} has 0x08"
+    assert last.endswith("verdict=DIFFERENT")
+
+
+def test_stores_that_share_no_offset_are_not_called_equal(store: Path, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    CommitLog.open(empty).close()
+    result = run("verify", store, empty)
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[-1].endswith(
+        f"compared_bytes=0 padding_differences=0 ahead={store} ahead_by=1949 verdict=NO_OVERLAP"
+    )
+    assert run("verify", empty, empty).stdout.splitlines()[-1].endswith("verdict=EQUAL")
+
+
+# --- Bad input -------------------------------------------------------------------------------------------------------
+
+
+def _missing(store: Path) -> Path:
+    return store / "nowhere"
+
+
+def _no_commitlog(store: Path) -> Path:
+    return store / "commitlog"
+
+
+def _a_file(store: Path) -> Path:
+    return store / "lock"
+
+
+def _commitlog_is_a_file(store: Path) -> Path:
+    shutil.rmtree(store / "commitlog")
+    (store / "commitlog").touch()
+    return store
+
+
+def _wrong_length(store: Path) -> Path:
+    os.truncate(file_of(store, 1024), 1000)
+    return store
+
+
+def _wrong_name(store: Path) -> Path:
+    file_of(store, 1024).rename(store / "commitlog" / "1024")
+    return store
+
+
+def _gap(store: Path) -> Path:
+    file_of(store, 4096).write_bytes(bytes(FILE_SIZE))
+    return store
+
+
+def _corrupt(store: Path) -> Path:
+    patch(file_of(store, 1024), 300, b"\xff")
+    return store
+
+
+BAD_STORES = {
+    _missing: "nowhere: no such directory, expected the root of a RocketMQ store",
+    _no_commitlog: "commitlog: no commitlog in it, expected the root of a RocketMQ store",
+    _a_file: "lock: not a directory, expected the root of a RocketMQ store",
+    _commitlog_is_a_file: "commitlog: not a directory, expected the root of a RocketMQ store",
+    _wrong_length: "00000000000000001024: at commit-log offset 1024: found a length of 1000 bytes, expected 1024",
+    _wrong_name: "commitlog/1024: at commit-log offset 0: found the name '1024', expected a file named by 20 digits",
+    _gap: "found the name 00000000000000004096, expected 00000000000000002048",
+    _corrupt: "00000000000000001024: at commit-log offset 1209: found body CRC",
+}
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify", "verify two"])
+@pytest.mark.parametrize("damage", BAD_STORES, ids=lambda damage: damage.__name__)
+def test_a_bad_store_gets_one_line_and_status_2(store: Path, tmp_path: Path, damage: object, command: str) -> None:
+    assert callable(damage)
+    good = tmp_path / "good"
+    shutil.copytree(store, good)
+    path = damage(store)
+    before = snapshot(tmp_path)
+    result = run(*(["verify", good, path] if command == "verify two" else [command, path]))
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith("rocketmq-ha: ")
+    assert BAD_STORES[damage] in result.stderr
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_store_that_may_not_be_read_gets_one_line(store: Path) -> None:
+    file_of(store, 0).chmod(0)
+    result = run("verify", store)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+    assert "Permission denied" in result.stderr
+
+
+def test_readers_work_beside_a_writer_that_holds_the_lock(store: Path) -> None:
+    with CommitLog.open(store) as log:
+        log.append(Message("t", b"x"))
+        assert run("verify", store).exit_code == 0
+        assert "messages=11" in run("verify", store).stdout
+
+
+@pytest.mark.parametrize("command", ["master", "slave"])
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ([], "locked by"),
+        (["--file-size", "2048"], "found files of 1024 bytes, expected 2048"),
+    ],
+)
+def test_a_refused_start_changes_nothing(store: Path, command: str, options: list[str], text: str) -> None:
+    """A writer's bad input: the store is locked, or its files have another size."""
+    where = ["--listen", "127.0.0.1:0"] if command == "master" else ["--master", "127.0.0.1:9"]
+    owner = CommitLog.open(store) if not options else None
+    before = snapshot(store)
+    result = run(command, "--store", store, *where, *options)
+    if owner is not None:
+        owner.close()
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+    assert str(store) in result.stderr
+    assert text in result.stderr
+    assert snapshot(store) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["nonsense"], "rocketmq-ha: No such command 'nonsense'"),
+        (["inspect"], "rocketmq-ha inspect: Missing argument 'DIR'"),
+        (["inspect", "x", "--limit", "0"], "rocketmq-ha inspect: Invalid value for '--limit'"),
+        (["inspect", "x", "--from", "-1"], "rocketmq-ha inspect: Invalid value for '--from'"),
+        (["verify", "x", "--loud"], "rocketmq-ha verify: No such option"),
+        (["--log-level", "loud", "inspect", "x"], "rocketmq-ha: Invalid value for '--log-level'"),
+    ],
+)
+def test_a_usage_error_is_one_line(arguments: list[str], text: str) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, len(result.stderr.splitlines()), result.stdout) == (2, 1, "")
+    assert result.stderr.startswith(text)
+    assert "--help)" in result.stderr
+
+
+# --- The frame -------------------------------------------------------------------------------------------------------
+
+
+def test_help_lists_all_commands_and_imports_none() -> None:
+    script = (
+        f"import sys; sys.path[:0] = {sys.path!r}\n"
+        "from rocketmq_ha.impl.cli import main\n"
+        "try: main(['--help'])\n"
+        "finally: print({'rich', 'pyspark', 'rocketmq_ha.impl.store', 'rocketmq_ha.impl.cli.store'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
+    assert done.returncode == 0
+    for name in ("master", "slave", "inspect", "verify"):
+        assert f"\n  {name} " in done.stdout
+    assert done.stdout.endswith("set()\n")
+
+
+def test_a_bare_call_is_a_call_for_help() -> None:
+    result = run()
+    assert result.exit_code == 0
+    assert result.stdout == run("--help").stdout
+    assert "Check every record of a store" in result.stdout
+    assert run("--version").stdout.startswith("rocketmq-ha ")
+
+
+def test_commands_join_through_entry_points_and_a_broken_one_hurts_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "joined_command.py").write_text(
+        'import click\n@click.command()\ndef joined():\n    """Say hello.\n\n    More."""\n    click.echo("hello")\n'
+    )
+    (tmp_path / "broken_command.py").write_text('import no_such_module_anywhere\ndef broken():\n    """Is not to be had."""\n')
+    monkeypatch.syspath_prepend(str(tmp_path))
+    points = [
+        EntryPoint("joined", "joined_command:joined", commands.ENTRY_POINT_GROUP),
+        EntryPoint("broken", "broken_command:broken", commands.ENTRY_POINT_GROUP),
+        EntryPoint("gone", "gone_command:gone", commands.ENTRY_POINT_GROUP),
+        EntryPoint("verify", "joined_command:joined", commands.ENTRY_POINT_GROUP),
+    ]
+    monkeypatch.setattr(commands, "entry_points", lambda **_: points)
+    text = run("--help").stdout
+    assert "joined   Say hello." in text
+    assert "broken   Is not to be had." in text
+    assert "gone     (not to be found" in text
+    assert text.count("\n  verify") == 1
+    assert run("joined").stdout == "hello\n"
+    assert run("verify").exit_code == 2
+    for name in ("broken", "gone"):
+        result = run(name)
+        assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+        assert f"the command {name} cannot be loaded" in result.stderr
+
+
+def _command_that(action: object) -> object:
+    module = types.ModuleType("made_up_command")
+    module.made_up = click.command("made-up")(action)  # type: ignore[attr-defined, call-overload]
+    return module
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (OSError(28, "No space left on device", "/data/x"), "rocketmq-ha: /data/x: No space left on device"),
+        (PermissionError(13, "Permission denied", "/data/x"), "rocketmq-ha: /data/x: Permission denied"),
+        (OSError(98, "Address already in use"), "rocketmq-ha: Address already in use"),
+    ],
+)
+def test_what_a_machine_does_to_a_user_is_one_line(monkeypatch: pytest.MonkeyPatch, error: OSError, line: str) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setitem(sys.modules, "made_up_command", _command_that(fail))
+    point = EntryPoint("made-up", "made_up_command:made_up", commands.ENTRY_POINT_GROUP)
+    monkeypatch.setattr(commands, "entry_points", lambda **_: [point])
+    result = run("made-up")
+    assert (result.exit_code, result.stderr) == (2, line + "\n")
+
+
+def test_a_bug_shows_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        os.close(-1)
+
+    monkeypatch.setitem(sys.modules, "made_up_command", _command_that(fail))
+    point = EntryPoint("made-up", "made_up_command:made_up", commands.ENTRY_POINT_GROUP)
+    monkeypatch.setattr(commands, "entry_points", lambda **_: [point])
+    assert isinstance(run("made-up").exception, OSError)
+
+
+def test_a_reader_that_has_enough_ends_it_quietly(tmp_path: Path) -> None:
+    with CommitLog.open(tmp_path / "s", file_size=1 << 22) as log:
+        for _ in range(5000):
+            log.append(Message("t", b"x" * 300))
+    running = process("inspect", tmp_path / "s", "--json")
+    assert running.stdout is not None
+    assert running.stdout.readline().startswith('{"offset": 0,')
+    running.stdout.close()
+    assert running.stderr is not None
+    assert running.stderr.read() == ""
+    assert running.wait() == commands.EXIT_BROKEN_PIPE
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_it_cleanly(tmp_path: Path, number: signal.Signals, status: int) -> None:
+    """inspect writes into a pipe that nobody empties, so it is still there when the signal comes."""
+    with CommitLog.open(tmp_path / "s", file_size=1 << 22) as log:
+        for _ in range(5000):
+            log.append(Message("t", b"x" * 300))
+    running = process("inspect", tmp_path / "s", "--json")
+    assert running.stdout is not None
+    running.stdout.readline()
+    time.sleep(0.1)
+    running.send_signal(number)
+    _, errors = running.communicate(timeout=20)
+    assert running.returncode == status
+    assert errors.strip() == ""
+
+
+def test_log_lines_are_text_or_json(capsys: pytest.CaptureFixture[str]) -> None:
+    logger = logs.logging.getLogger("rocketmq_ha.impl.somewhere")
+    for log_format in ("json", "text"):
+        logs.configure(log_format, "INFO")
+        logger.debug("hidden")
+        logger.info("cut off %d bytes", 5, extra={"offset": 7} if log_format == "json" else None)
+    as_json, as_text = capsys.readouterr().err.splitlines()
+    found = json.loads(as_json)
+    assert (found["level"], found["logger"], found["message"], found["offset"]) == (
+        "INFO",
+        "rocketmq_ha.impl.somewhere",
+        "cut off 5 bytes",
+        7,
+    )
+    assert found["time"].endswith("Z")
+    assert as_text.endswith("INFO    rocketmq_ha.impl.somewhere: cut off 5 bytes")

@@ -1,0 +1,334 @@
+"""Readers work beside a writer, stop at its end, and tell a tail from damage; verify finds what differs."""
+
+import shutil
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
+from rocketmq_ha.impl.store import reader as reader_module
+from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.fragment import is_fragment
+from rocketmq_ha.impl.store.mapped_file import MappedFile
+from rocketmq_ha.impl.store.reader import LogReader
+from rocketmq_ha.impl.store.scan import find_record, scan
+from rocketmq_ha.impl.store.verify import Comparison, Summary, compare, verify
+from rocketmq_ha.impl.wire.message import Message, encode
+from rocketmq_ha.spec.constants import MESSAGE_MAGIC_CODE_V2
+
+FILE_SIZE = 1024
+
+
+def message_of(size: int, fill: int = 1) -> Message:
+    return Message("t", bytes([fill]) * (size - 92 - 6), properties_string="KEYS\x01k")
+
+
+def make(store: Path, sizes: list[int]) -> list[int]:
+    with CommitLog.open(store, file_size=FILE_SIZE) as log:
+        return [log.append(message_of(size, index + 1)).offset for index, size in enumerate(sizes)]
+
+
+def file_of(store: Path, base: int) -> Path:
+    return store / "commitlog" / f"{base:020d}"
+
+
+def patch(path: Path, position: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(data)
+
+
+def check(store: Path) -> Summary:
+    with LogReader(store) as reader:
+        return verify(reader)
+
+
+def compared(a: Path, b: Path) -> Comparison:
+    with LogReader(a) as reader_a, LogReader(b) as reader_b:
+        verify(reader_a)
+        verify(reader_b)
+        return compare(reader_a, reader_b)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Damage that no writer is mending is looked at 25 times, half a second apart in all; here less."""
+    monkeypatch.setattr(reader_module, "LOOK_AGAIN_S", 0.001)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+# --- Walking ---------------------------------------------------------------------------------------------------------
+
+
+def test_verify_counts_what_a_store_holds(store: Path) -> None:
+    make(store, [250] * 10)
+    assert check(store) == Summary(store, 3, 10, 2, 0, 2548, 0)
+
+
+def test_a_reader_takes_no_lock_and_makes_nothing(store: Path) -> None:
+    make(store, [250] * 10)
+    (store / "lock").unlink()
+    before = sorted(store.rglob("*"))
+    with LogReader(store) as reader:
+        assert len(list(reader.records())) == 10
+    assert sorted(store.rglob("*")) == before
+
+
+def test_an_empty_store_and_a_phantom_file_are_no_error(store: Path) -> None:
+    make(store, [])
+    assert check(store) == Summary(store, 0, 0, 0, 0, 0, 0)
+    file_of(store, 4096).write_bytes(bytes(FILE_SIZE))
+    assert check(store) == Summary(store, 1, 0, 0, 4096, 4096, 0)
+
+
+def test_a_store_that_is_not_there_is_named(store: Path) -> None:
+    for text in ("no such directory", "no commitlog"):
+        with pytest.raises(ConfigInvalid, match=text):
+            LogReader(store)
+        store.mkdir(exist_ok=True)
+
+
+@pytest.mark.parametrize("start", [0, 1, 249, 250, 774, 1000, 1024, 1030, 2548, 9999])
+def test_records_begin_at_or_behind_an_offset(store: Path, start: int) -> None:
+    offsets = make(store, [250] * 10)
+    with LogReader(store) as reader:
+        assert [offset for offset, _, _ in reader.records(start)] == [offset for offset in offsets if offset >= start]
+
+
+def test_records_before_the_damage_are_given(store: Path) -> None:
+    offsets = make(store, [250] * 10)
+    patch(file_of(store, 1024), 350, b"\xff")
+    with LogReader(store) as reader:
+        found: list[int] = []
+        with pytest.raises(StoreCorrupt) as refused:
+            found.extend(offset for offset, _, _ in reader.records(offsets[1]))
+        assert refused.value.offset == offsets[5]
+        assert found == offsets[1:5]
+
+
+# --- Tails and damage ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("magic", [0xDAA320A7, MESSAGE_MAGIC_CODE_V2])
+@pytest.mark.parametrize("properties", ["", "KEYS\x01k", "P\x01" + "v" * 300])
+@pytest.mark.parametrize("body", [b"", b"\x05" * 50, b"\x05" * 20 + bytes(20)])
+@pytest.mark.parametrize("sys_flag", [0, 0x30])
+def test_every_beginning_of_a_record_is_a_tail_or_is_whole(body: bytes, properties: str, magic: int, sys_flag: int) -> None:
+    host = ("::1", 7) if sys_flag else ("1.2.3.4", 7)
+    message = Message(
+        "topic", body, sys_flag=sys_flag, born_host=host, store_host=host, properties_string=properties, magic=magic
+    )
+    record = encode(message, physical_offset=1 << 20)
+    for present in range(len(record)):
+        data = record[:present] + bytes(len(record) - present + 100)
+        data_end = len(data.rstrip(b"\0"))
+        if data_end == 0:
+            continue
+        is_whole = data[: len(record)] == record
+        assert is_fragment(data, data_end, 1 << 20) != is_whole, present
+    assert not is_fragment(record + bytes(100), len(record.rstrip(b"\0")), 1 << 20)
+
+
+def test_every_beginning_of_a_blank_is_a_tail() -> None:
+    blank = (100).to_bytes(4, "big") + bytes.fromhex("CBD43194") + bytes(92)
+    for present in (4, 5, 6, 7):
+        assert is_fragment(blank[:present] + bytes(100 - present), present, 0)
+    assert not is_fragment((99).to_bytes(4, "big") + bytes.fromhex("CBD431") + bytes(93), 7, 0)
+
+
+@given(st.data())
+@settings(deadline=None, max_examples=300)
+def test_a_flipped_bit_in_the_last_record_is_damage_not_a_tail(data: st.DataObject) -> None:
+    """With properties no enlarged size passes for a record that is still to come."""
+    record = bytearray(encode(message_of(data.draw(st.integers(100, 400))), physical_offset=2048))
+    checked = [*range(12), *range(28, 36), *range(84, len(record) - 10)]
+    record[data.draw(st.sampled_from(checked))] ^= 1 << data.draw(st.integers(0, 7))
+    room = bytes(record) + bytes(data.draw(st.integers(0, 40_000)))
+    assert not scan(room, 2048, 0, 1).messages
+    assert not is_fragment(room, len(room.rstrip(b"\0")), 2048)
+
+
+@pytest.mark.parametrize("present", range(1, 250))
+def test_a_part_of_a_record_is_reported_as_a_tail(store: Path, present: int) -> None:
+    make(store, [250] * 10)
+    record = encode(message_of(250, 9), physical_offset=2548)
+    patch(file_of(store, 2048), 500, record[:present])
+    summary = check(store)
+    tail_size = len(record[:present].rstrip(b"\0"))
+    assert (summary.messages, summary.max_offset, summary.tail_size) == (10, 2548, tail_size)
+    with LogReader(store) as reader:
+        assert len(list(reader.records(1024))) == 6
+        assert (reader.max_offset, reader.tail_size) == (2548, tail_size)
+
+
+@pytest.mark.parametrize(
+    ("damage", "offset", "found"),
+    [
+        ((0, 100, b"\xff"), 0, "body CRC"),
+        ((1024, 254, b"\0\0\0\0"), 1274, "magic 0x00000000"),
+        ((1024, 250, b"\x7f"), 1274, "total size"),
+        ((1024, 250 + 35, b"\x01"), 1274, "physical offset"),
+        ((1024, 250, bytes(250)), 1274, "zero bytes, and data behind, up to"),
+        ((1024, 1000 - 249, b"\x01"), 1774, "a BLANK of 65786 bytes|total size|BLANK"),
+        ((2048, 400, b"\xff"), 2298, "body CRC"),
+        ((2048, 700, b"stray"), 2548, "zero bytes, and data behind, up to 2753"),
+    ],
+)
+def test_damage_is_named_by_file_and_offset(store: Path, damage: tuple[int, int, bytes], offset: int, found: str) -> None:
+    base, position, data = damage
+    make(store, [250] * 10)
+    patch(file_of(store, base), position, data)
+    with pytest.raises(StoreCorrupt, match=found) as refused:
+        check(store)
+    assert (refused.value.file, refused.value.offset) == (file_of(store, base), offset)
+
+
+def test_data_in_a_later_file_is_damage(store: Path) -> None:
+    make(store, [250] * 10)
+    file_of(store, 3072).write_bytes(bytes(FILE_SIZE))
+    assert check(store).max_offset == 2548
+    patch(file_of(store, 3072), 1000, b"x")
+    with pytest.raises(StoreCorrupt, match="up to 4073"):
+        check(store)
+
+
+def test_a_whole_record_is_found_at_any_place(store: Path) -> None:
+    """Also where its magic lies across two chunks of the file."""
+    size = 3 << 20
+    for position in (0, 1, 92, (1 << 20) - 6, (1 << 20) - 5, (1 << 20) - 4, (2 << 20) + 17, size - 250):
+        store.mkdir(exist_ok=True)
+        path = store / f"{position}"
+        path.write_bytes(b"\xda\xa3\x20" * (size // 3))
+        patch(path, position, encode(message_of(250), physical_offset=(1 << 40) + position))
+        file = MappedFile(path, 1 << 40, size, writable=False)
+        assert find_record(file, 0) == position
+        assert find_record(file, position) == position
+        assert find_record(file, position + 1) is None
+        file.close()
+
+
+# --- Beside a live writer --------------------------------------------------------------------------------------------
+
+
+def test_readers_beside_a_live_writer_never_see_damage(store: Path) -> None:
+    done = threading.Event()
+    failures: list[BaseException] = []
+
+    def write() -> None:
+        try:
+            with CommitLog.open(store, file_size=64 * 1024) as log:
+                deadline = time.monotonic() + 2
+                index = 0
+                while time.monotonic() < deadline:
+                    log.append(message_of(100 + index % 900, index % 251))
+                    index += 1
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            done.set()
+
+    store.mkdir()
+    (store / "commitlog").mkdir()
+    writer = threading.Thread(target=write)
+    writer.start()
+    ends = []
+    while not done.is_set():
+        summary = check(store)
+        ends.append(summary.max_offset)
+        assert summary.tail_size == 0
+    writer.join()
+    assert not failures
+    assert len(ends) > 3
+    assert ends == sorted(ends)
+    assert check(store).max_offset >= ends[-1]
+
+
+def test_a_write_that_is_completed_in_time_is_no_damage(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record is seen half written, out of order even; by the next looks it is there."""
+    monkeypatch.setattr(reader_module, "LOOK_AGAIN_S", 0.02)
+    make(store, [250] * 10)
+    record = encode(message_of(250, 9), physical_offset=2548)
+    patch(file_of(store, 2048), 600, record[100:])
+    finish = threading.Timer(0.1, lambda: patch(file_of(store, 2048), 500, record))
+    finish.start()
+    summary = check(store)
+    finish.join()
+    assert (summary.messages, summary.max_offset) == (11, 2798)
+
+
+# --- Two stores ------------------------------------------------------------------------------------------------------
+
+
+def test_equal_logs_are_equal_and_the_longer_one_is_ahead(store: Path, tmp_path: Path) -> None:
+    make(store, [250] * 10)
+    shutil.copytree(store, tmp_path / "slave")
+    patch(file_of(tmp_path / "slave", 2048), 400, bytes(200))
+    assert compared(store, tmp_path / "slave") == Comparison(0, 2400 + 48, None, 0)
+    file_of(store, 0).unlink()
+    assert compared(store, tmp_path / "slave") == Comparison(1024, 2448, None, 0)
+
+
+def test_file_sizes_need_not_agree(tmp_path: Path) -> None:
+    data = b"".join(encode(message_of(256, index + 1), physical_offset=index * 256) for index in range(16))
+    for name, size in (("a", 4096), ("b", 1024), ("c", 512)):
+        with CommitLog.open(tmp_path / name, file_size=size) as log:
+            for start in range(0, len(data), size):
+                log.append_data(start, [data[start : start + size]])
+    assert compared(tmp_path / "a", tmp_path / "b") == Comparison(0, 4096, None, 0)
+    assert compared(tmp_path / "c", tmp_path / "b") == Comparison(0, 4096, None, 0)
+
+
+@given(st.integers(0, 9), st.data())
+@settings(deadline=None, max_examples=40)
+def test_the_first_difference_is_named(index: int, data: st.DataObject) -> None:
+    """Also where no check of a record sees it: a timestamp, a flag, a letter of the topic."""
+    with tempfile.TemporaryDirectory() as directory:
+        a, b = Path(directory) / "a", Path(directory) / "b"
+        offset = make(a, [250] * 10)[index]
+        shutil.copytree(a, b)
+        position = data.draw(st.sampled_from([*range(12, 28), *range(40, 84), 245, 249]))
+        base = offset - offset % FILE_SIZE
+        byte = file_of(b, base).read_bytes()[offset - base + position]
+        patch(file_of(b, base), offset - base + position, bytes([byte ^ 0x08]))
+        found = compared(a, b).difference
+        assert found is not None
+        assert (found.offset, found.file_a, found.file_b) == (offset + position, file_of(a, base), file_of(b, base))
+        assert (found.byte_a, found.byte_b) == (byte, byte ^ 0x08)
+
+
+def test_padding_may_differ_and_is_counted(store: Path, tmp_path: Path) -> None:
+    """Facts.md item 38: what a BLANK leaves behind its eight bytes is no part of the log."""
+    make(store, [200] * 13)
+    other = tmp_path / "slave"
+    shutil.copytree(store, other)
+    patch(file_of(other, 0), 1020, b"old")
+    patch(file_of(other, 1024), 1008, b"old bytes")
+    assert compared(store, other) == Comparison(0, 2648, None, 2)
+    patch(file_of(other, 1024), 50, b"\x08")
+    difference = compared(store, other).difference
+    assert difference is not None
+    assert difference.offset == 1024 + 50
+
+
+def test_a_tail_is_compared_too(store: Path, tmp_path: Path) -> None:
+    make(store, [250] * 10)
+    other = tmp_path / "slave"
+    shutil.copytree(store, other)
+    with CommitLog.open(store) as log:
+        log.append(message_of(250, 9))
+    record = file_of(store, 2048).read_bytes()[500:620]
+    patch(file_of(other, 2048), 500, record)
+    assert compared(store, other) == Comparison(0, 2548 + 120, None, 0)
+    patch(file_of(other, 2048), 513, b"\x07")
+    difference = compared(store, other).difference
+    assert difference is not None
+    assert difference.offset == 2548 + 13
