@@ -1,0 +1,1 @@
+"""Decisions, sans-I/O: master connection, slave client, group transfer."""

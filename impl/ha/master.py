@@ -1,0 +1,211 @@
+"""The master's end of one connection, sans-I/O: bytes in, buffers out.
+
+What the socket gives goes into `recv_buffer()` and is announced by `on_received`; what it should take comes from `gather()`,
+and `on_sent` says how much it took. reference/master.py lists its handlers in the same order, and the lock-step compares the
+two after every event.
+
+A gather holds many frames, for one `sendmsg`. Only the frame at which the socket stopped stays as it is; those behind it, of
+which the socket has seen nothing, are given up and built anew, so that the framing is that of a master that builds one at a
+time (HA-M-7).
+"""
+
+from typing import Final, Protocol
+
+from rocketmq_ha.impl.errors import PeerViolation
+from rocketmq_ha.impl.wire.frame import HEADER, REPORT
+from rocketmq_ha.spec.profile import Profile, Settings
+
+MAX_FRAMES: Final = 16  # a gather; 32 buffers are far below IOV_MAX, and 512 KiB fill a socket's buffer
+
+
+class ReadableLog(Protocol):
+    """What the master needs of a commit log."""
+
+    @property
+    def min_offset(self) -> int: ...
+
+    @property
+    def max_offset(self) -> int: ...
+
+    def data_at(self, offset: int, limit: int) -> memoryview | None: ...
+
+
+class MasterConnection:
+    """One slave's connection, as the master holds it."""
+
+    __slots__ = (
+        "_frames",
+        "_header_views",
+        "_headers",
+        "_log",
+        "_pending",
+        "_position",
+        "_profile",
+        "_read_buffer",
+        "_read_view",
+        "_settings",
+        "close_reason",
+        "last_read_timestamp",
+        "last_write_timestamp",
+        "next_transfer_from_where",
+        "peer",
+        "process_position",
+        "sent_offset",
+        "slave_ack_offset",
+        "slave_request_offset",
+    )
+
+    def __init__(self, peer: str, log: ReadableLog, now_ms: int, settings: Settings, profile: Profile) -> None:
+        assert settings.master_read_buffer_size % REPORT.size == 0  # HA-M-10
+        self.peer = peer
+        self._log, self._settings, self._profile = log, settings, profile
+        self.last_read_timestamp = self.last_write_timestamp = now_ms
+        self.close_reason = ""  # empty while open
+        # Read side.
+        self._read_buffer = bytearray(settings.master_read_buffer_size)
+        self._read_view = memoryview(self._read_buffer)
+        self._position = 0  # bytes of the buffer that have been read
+        self.process_position = 0  # bytes of it that are used up; a multiple of 8
+        self.slave_request_offset = -1  # -1: nothing reported yet
+        self.slave_ack_offset = -1
+        # Write side.
+        self.next_transfer_from_where = -1  # -1: no frame built yet
+        self.sent_offset = -1  # behind the last frame that the socket has taken whole
+        self._headers = bytearray(MAX_FRAMES * HEADER.size)
+        self._header_views = [
+            memoryview(self._headers)[at : at + HEADER.size] for at in range(0, MAX_FRAMES * HEADER.size, HEADER.size)
+        ]
+        self._frames: list[tuple[int, memoryview, memoryview | None]] = []  # (offset, header, body), gathered
+        self._pending: tuple[int, memoryview, memoryview | None, int] | None = None  # ..., bytes already taken
+
+    # --- Read side ---------------------------------------------------------------------------------------------------
+
+    def recv_buffer(self) -> memoryview:
+        """Where the socket's next bytes go; at least one byte long."""
+        if self._position == len(self._read_buffer):  # HA-M-10
+            self._position = self.process_position = 0
+        return self._read_view[self._position :]
+
+    def on_received(self, nbytes: int, now_ms: int) -> bool:
+        """Take the last complete report among the bytes read. HA-M-2, HA-M-3.
+
+        Returns: whether slave_ack_offset was set.
+        Raises: PeerViolation in the hardened profile, HA-M-11 and HA-M-12; the connection is then to be closed.
+        """
+        self._position += nbytes
+        self.last_read_timestamp = now_ms
+        if self._position - self.process_position < REPORT.size:
+            return False
+        pos = self._position - self._position % REPORT.size
+        (read_offset,) = REPORT.unpack_from(self._read_buffer, pos - REPORT.size)
+        self.process_position = pos
+        if self._profile.checks_reports:
+            self._check_report(read_offset)
+        self.slave_ack_offset = read_offset
+        if self.slave_request_offset < 0:
+            self.slave_request_offset = read_offset
+        return True
+
+    def _check_report(self, read_offset: int) -> None:
+        """Refuse what no honest slave reports. HA-M-11 (quirks 1, 4, 9), HA-M-12 (quirk 7)."""
+        log = self._log
+        if self.slave_request_offset == -1:
+            if not 0 <= read_offset <= log.max_offset:
+                raise PeerViolation("HA-M-11", self.peer, f"first report {read_offset}", f"0 to {log.max_offset}")
+            if 0 != read_offset < log.min_offset:
+                raise PeerViolation("HA-M-12", self.peer, f"first report {read_offset}", f"0, or {log.min_offset} on")
+        elif not self.slave_ack_offset <= read_offset <= max(self.slave_ack_offset, self.sent_offset):
+            expected = f"{self.slave_ack_offset} to {self.sent_offset}"
+            raise PeerViolation("HA-M-11", self.peer, f"report {read_offset}", expected)
+
+    # --- Write side --------------------------------------------------------------------------------------------------
+
+    def gather(self, now_ms: int) -> list[memoryview]:
+        """The buffers that the socket should take next, in order; empty where there is nothing to send. HA-M-4 to HA-M-8."""
+        if self.slave_request_offset == -1:  # HA-M-1
+            return []
+        if self._pending is not None:  # HA-M-6
+            offset, header, body, taken = self._pending
+            self._frames = [(offset, header, body)]
+            if taken < HEADER.size:
+                return [header[taken:]] if body is None else [header[taken:], body]
+            assert body is not None
+            return [body[taken - HEADER.size :]]
+        if self.next_transfer_from_where == -1:
+            self._start()
+        settings, data_at = self._settings, self._log.data_at
+        frames: list[tuple[int, memoryview, memoryview | None]] = []
+        self._frames = frames
+        buffers: list[memoryview] = []
+        position = self.next_transfer_from_where
+        if now_ms - self.last_write_timestamp > settings.ha_send_heartbeat_interval_ms:  # HA-M-8
+            HEADER.pack_into(self._headers, 0, position, 0)
+            frames.append((position, self._header_views[0], None))
+            buffers.append(self._header_views[0])
+        while len(frames) < MAX_FRAMES:
+            body = data_at(position, settings.ha_transfer_batch_size)
+            if body is None:
+                break
+            header = self._header_views[len(frames)]
+            HEADER.pack_into(self._headers, len(frames) * HEADER.size, position, len(body))
+            frames.append((position, header, body))
+            buffers += (header, body)
+            position += len(body)
+        return buffers
+
+    def _start(self) -> None:
+        """Fix where the transfer starts. HA-M-4, HA-M-5."""
+        start = self.slave_request_offset
+        if start == 0:
+            start = self._log.max_offset - self._log.max_offset % self._settings.mapped_file_size
+        self.next_transfer_from_where = self.sent_offset = start
+
+    def on_sent(self, nbytes: int, now_ms: int) -> None:
+        """The socket took the first `nbytes` of what was gathered; 0 where it would block. HA-M-6, HA-M-7."""
+        if nbytes:
+            self.last_write_timestamp = now_ms
+        if self._pending is not None:
+            nbytes += self._pending[3]
+            self._pending = None
+        for offset, header, body in self._frames:
+            size = 0 if body is None else len(body)
+            self.next_transfer_from_where = offset + size
+            if nbytes < HEADER.size + size:
+                self._pending = (offset, self._own(header), body, nbytes)
+                break
+            nbytes -= HEADER.size + size
+            self.sent_offset = offset + size
+        self._frames = []
+
+    def _own(self, header: memoryview) -> memoryview:
+        """The header of a pending frame in the first slot, so that a gather cannot overwrite it."""
+        first = self._header_views[0]
+        first[:] = bytes(header)
+        return first
+
+    @property
+    def last_write_over(self) -> bool:
+        """Whether no frame is pending."""
+        return self._pending is None
+
+    @property
+    def taken(self) -> int:
+        """Bytes of the pending frame that the socket has taken."""
+        return self._pending[3] if self._pending else 0
+
+    @property
+    def unparsed(self) -> int:
+        """Bytes of an incomplete report."""
+        return self._position - self.process_position
+
+    # --- Life --------------------------------------------------------------------------------------------------------
+
+    def is_silent(self, now_ms: int) -> bool:
+        """Whether nothing has come for too long. HA-M-9, HA-T-1."""
+        return now_ms - self.last_read_timestamp > self._settings.ha_housekeeping_interval_ms
+
+    def close(self, reason: str) -> None:
+        """Drop the pending frame, and with it every view of the log. HA-M-13."""
+        self.close_reason = self.close_reason or reason
+        self._pending = None
+        self._frames = []

@@ -1,0 +1,186 @@
+"""The slave's end of its connection, sans-I/O, over the log that it writes.
+
+The documents' slave has a read buffer and a backup; this one has a single buffer, parses the frames where they lie, and hands
+all their bodies to the log in one append. What it has not parsed is moved to the front when room runs out. The lock-step
+shows that it is the same machine (HA-S-9).
+"""
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from rocketmq_ha.impl.errors import PeerViolation
+from rocketmq_ha.impl.wire.frame import HEADER, REPORT
+from rocketmq_ha.spec.profile import Profile, Settings
+
+RECV_SIZE: Final = 1024 * 1024  # bytes: large enough for one pwritev of many frames, small enough to stay in the cache
+
+
+class AppendableLog(Protocol):
+    """What the slave needs of a commit log."""
+
+    @property
+    def file_size(self) -> int: ...
+
+    @property
+    def max_offset(self) -> int: ...
+
+    def append_data(self, offset: int, buffers: Sequence[memoryview]) -> None: ...
+
+
+class SlaveClient:
+    """One slave: its log, and its one connection to the master."""
+
+    __slots__ = (
+        "_buffer",
+        "_end",
+        "_log",
+        "_profile",
+        "_settings",
+        "_start",
+        "_view",
+        "close_reason",
+        "connected",
+        "current_reported_offset",
+        "last_read_timestamp",
+        "last_write_timestamp",
+        "peer",
+    )
+
+    def __init__(self, peer: str, log: AppendableLog, settings: Settings, profile: Profile) -> None:
+        self.peer = peer
+        self._log, self._settings, self._profile = log, settings, profile
+        self.connected = False
+        self.current_reported_offset = 0
+        self.last_write_timestamp = self.last_read_timestamp = 0
+        self.close_reason = ""  # why the last connection ended
+        self._resize(min(RECV_SIZE, settings.slave_read_buffer_size))
+        self._start = self._end = 0  # the unparsed bytes are _buffer[_start:_end]
+
+    def _resize(self, size: int) -> None:
+        self._buffer = bytearray(size)
+        self._view = memoryview(self._buffer)
+
+    # --- Life --------------------------------------------------------------------------------------------------------
+
+    def on_connect(self, now_ms: int) -> bytes | None:
+        """Start at the max offset. HA-S-1.  Returns: the report to write at once, HA-S-3, or None in classic."""
+        self.connected = True
+        self.close_reason = ""
+        self.current_reported_offset = self._log.max_offset
+        self.last_write_timestamp = self.last_read_timestamp = now_ms
+        return REPORT.pack(self.current_reported_offset) if self._profile.reports_on_connect else None
+
+    # --- Frames ------------------------------------------------------------------------------------------------------
+
+    def recv_buffer(self) -> memoryview:
+        """Where the socket's next bytes go; at least one byte long, unless the client is stalled (HA-S-14)."""
+        unparsed = self._end - self._start
+        if self._end == len(self._buffer):
+            if unparsed == len(self._buffer) < self._settings.slave_read_buffer_size:  # one frame fills it: it may grow
+                kept = bytes(self._view)
+                self._resize(min(2 * len(kept), self._settings.slave_read_buffer_size))
+                self._buffer[:unparsed] = kept
+            elif unparsed:
+                self._view[:unparsed] = bytes(self._view[self._start : self._end])
+            self._start, self._end = 0, unparsed
+        free = self._settings.slave_read_buffer_size - unparsed
+        return self._view[self._end : self._end + free]
+
+    def on_received(self, nbytes: int, now_ms: int) -> None:
+        """`nbytes` more are in the buffer; `dispatch` takes the frames out."""
+        self._end += nbytes
+        self.last_read_timestamp = now_ms
+
+    def dispatch(self) -> bytes | None:
+        """Append whole frames. HA-S-4, HA-S-5, HA-S-11.
+
+        Returns: a report to write before the next call (classic, HA-S-6), or None when no whole frame is left.
+        Raises: PeerViolation; the frames before the broken one are appended, and the connection is to be closed.
+        """
+        log, profile = self._log, self._profile
+        max_offset = log.max_offset
+        bodies: list[memoryview] = []  # whole frames of one file, which follow the log's end and are not appended yet
+        try:
+            while self._end - self._start >= HEADER.size:
+                offset, body_size = HEADER.unpack_from(self._buffer, self._start)
+                if max_offset not in (0, offset):
+                    raise PeerViolation("HA-S-4", self.peer, f"a frame at offset {offset}", f"offset {max_offset}")
+                if profile.checks_frames:
+                    self._check_frame(offset, body_size, max_offset)
+                body_start = self._start + HEADER.size
+                if self._end < body_start + body_size:
+                    break
+                self._start = body_start + body_size
+                if body_size == 0 and profile.checks_frames:
+                    continue
+                bodies.append(self._view[body_start : self._start])
+                if max_offset == 0 or not profile.coalesces_reports:
+                    # An empty log learns here where it begins, a classic one even from a heartbeat (HA-S-10).
+                    log.append_data(offset, bodies)
+                    bodies = []
+                    max_offset = log.max_offset
+                    if not profile.coalesces_reports and (report := self.report_plus()):
+                        return report
+                else:
+                    max_offset += body_size
+                    if max_offset % log.file_size == 0:  # one append stays within one file
+                        log.append_data(log.max_offset, bodies)
+                        bodies = []
+        finally:
+            if bodies:
+                log.append_data(log.max_offset, bodies)
+        return None
+
+    def _check_frame(self, offset: int, body_size: int, max_offset: int) -> None:
+        """Refuse what no honest master sends. HA-S-11 (quirks 17 to 24)."""
+        largest = self._settings.slave_read_buffer_size - HEADER.size
+        if not 0 <= body_size <= largest:
+            raise PeerViolation("HA-S-11", self.peer, f"body size {body_size}", f"0 to {largest}")
+        file_size = self._log.file_size
+        if offset < 0 or (max_offset == 0 and offset % file_size):
+            raise PeerViolation("HA-S-11", self.peer, f"start offset {offset}", f"a multiple of file size {file_size}")
+        if offset % file_size + body_size > file_size:
+            end = offset - offset % file_size + file_size
+            raise PeerViolation("HA-S-11", self.peer, f"a frame from {offset} to {offset + body_size}", f"its end by {end}")
+
+    # --- Reports -----------------------------------------------------------------------------------------------------
+
+    def report_plus(self) -> bytes | None:
+        """The report of a max offset that has grown, or None. HA-S-6, HA-S-7."""
+        max_offset = self._log.max_offset
+        if max_offset <= self.current_reported_offset:
+            return None
+        self.current_reported_offset = max_offset
+        return REPORT.pack(max_offset)
+
+    def report_due(self, now_ms: int) -> bytes | None:
+        """The report that is due by the clock, or None. HA-S-2, HA-T-1."""
+        if now_ms - self.last_write_timestamp <= self._settings.ha_send_heartbeat_interval_ms:
+            return None
+        return REPORT.pack(self.current_reported_offset)
+
+    def on_report_written(self, nbytes: int, now_ms: int) -> bool:
+        """The socket took `nbytes` of a report. HA-S-8.  Returns: whether that was all; if not, the connection closes."""
+        self.last_write_timestamp = now_ms
+        return nbytes == REPORT.size
+
+    def is_master_silent(self, now_ms: int) -> bool:
+        """HA-S-12, HA-T-1."""
+        silence = now_ms - self.last_read_timestamp
+        return self._profile.detects_silent_master and silence > self._settings.ha_housekeeping_interval_ms
+
+    def close(self, reason: str) -> None:
+        """Forget the connection and its unparsed bytes. HA-S-13."""
+        self.connected = False
+        self.close_reason = reason
+        self._start = self._end = 0
+
+    @property
+    def unparsed(self) -> bytes:
+        """The bytes that have been read and not dispatched."""
+        return bytes(self._view[self._start : self._end])
+
+    @property
+    def stalled(self) -> bool:
+        """Whether one frame fills the whole buffer. HA-S-14."""
+        return self._end - self._start == self._settings.slave_read_buffer_size

@@ -1,0 +1,1 @@
+"""Moving bytes: sockets and the selectors loop."""

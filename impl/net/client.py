@@ -1,0 +1,71 @@
+"""The slave: connect, follow, reconnect."""
+
+import logging
+import random
+import select
+import socket
+import time
+from collections.abc import Callable
+from typing import Final
+
+from rocketmq_ha.impl.ha.slave import SlaveClient
+from rocketmq_ha.impl.net.address import format_address
+from rocketmq_ha.impl.net.link import SlaveLink
+from rocketmq_ha.impl.net.server import TICK_MS, clock_ms
+from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.spec.profile import Profile, Settings
+
+CONNECT_TIMEOUT_S: Final = 5.0
+FIRST_BACK_OFF_S: Final = 0.05
+LAST_BACK_OFF_S: Final = 5.0
+
+log = logging.getLogger(__name__)
+
+
+class Follower:
+    """Replicates a master's log into `commit_log`, until it is told to stop."""
+
+    def __init__(self, commit_log: CommitLog, host: str, port: int, settings: Settings, profile: Profile) -> None:
+        self.client = SlaveClient(format_address(host, port), commit_log, settings, profile)
+        self._address = (host, port)
+        self._back_off_s = FIRST_BACK_OFF_S
+
+    def run(self, stopped: Callable[[], bool]) -> None:
+        """Follow until `stopped()`, which is asked at least every 100 ms while connected. Raises: what the log raises."""
+        while not stopped():
+            try:
+                sock = socket.create_connection(self._address, CONNECT_TIMEOUT_S)
+            except OSError as error:
+                log.info("%s: cannot connect: %s", self.client.peer, error.strerror or error)
+                self._wait(stopped)
+                continue
+            with sock:
+                self._follow(sock, stopped)
+            if not stopped():
+                log.warning("%s: connection closed: %s", self.client.peer, self.client.close_reason)
+                self._wait(stopped)
+
+    def _follow(self, sock: socket.socket, stopped: Callable[[], bool]) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        link = SlaveLink(sock, self.client)
+        link.on_connect(clock_ms())
+        log.info("%s: connected at offset %d", self.client.peer, self.client.current_reported_offset)
+        while self.client.connected and not stopped():
+            ready, _, _ = select.select([sock], [], [], TICK_MS / 1000)
+            now_ms = clock_ms()
+            if ready:
+                self._back_off_s = FIRST_BACK_OFF_S  # it talks: the next reconnect may be quick
+                if violation := link.on_readable(now_ms):
+                    log.error("closed the connection: %s", violation)
+                    self._back_off_s = LAST_BACK_OFF_S
+            if self.client.connected:
+                link.on_tick(now_ms)
+        link.close("shutdown")
+
+    def _wait(self, stopped: Callable[[], bool]) -> None:
+        """Back off, doubling, with jitter, so that many slaves do not come back as one."""
+        until = time.monotonic() + self._back_off_s * random.uniform(0.5, 1.5)
+        self._back_off_s = min(2 * self._back_off_s, LAST_BACK_OFF_S)
+        while time.monotonic() < until and not stopped():
+            time.sleep(0.02)

@@ -1,0 +1,145 @@
+"""Bytes between a socket and a decision: one end of a connection, read and written until it would block.
+
+`Socket` is the part of a non-blocking socket that is used; the lock-step passes a scripted one.
+"""
+
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+from rocketmq_ha.impl.errors import PeerViolation
+from rocketmq_ha.impl.ha.master import MasterConnection
+from rocketmq_ha.impl.ha.service import HAService
+from rocketmq_ha.impl.ha.slave import SlaveClient
+from rocketmq_ha.spec.constants import REPORT_WRITE_TRIES
+
+# Bytes moved in one call, so that one busy connection starves neither the others nor its own reports.
+MAX_TURN: Final = 4 * 1024 * 1024
+
+
+class Socket(Protocol):
+    """A connected, non-blocking stream socket."""
+
+    def recv_into(self, buffer: memoryview, /) -> int: ...
+
+    def send(self, data: bytes, /) -> int: ...
+
+    def sendmsg(self, buffers: Iterable[memoryview], /) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class MasterLink:
+    """The master's end."""
+
+    def __init__(self, sock: Socket, conn: MasterConnection, service: HAService) -> None:
+        self.sock, self.conn, self._service = sock, conn, service
+
+    def on_readable(self, now_ms: int) -> PeerViolation | None:
+        """Read until the socket would block. Returns: the violation for which the connection was closed."""
+        conn = self.conn
+        try:
+            while nbytes := self.sock.recv_into(conn.recv_buffer()):
+                if conn.on_received(nbytes, now_ms):
+                    self._service.on_ack(conn)
+        except BlockingIOError:
+            return None
+        except PeerViolation as violation:
+            self.close("report")
+            return violation
+        except OSError:
+            pass  # reset by the peer: an end of stream like another (HA-M-13)
+        self.close("end_of_stream")
+        return None
+
+    def transfer(self, now_ms: int) -> bool:
+        """Write until the socket or the log has no more. HA-M-6.  Returns: whether the turn ended before that."""
+        conn, moved = self.conn, 0
+        while moved < MAX_TURN:
+            buffers = conn.gather(now_ms)
+            if not buffers:
+                return False
+            try:
+                nbytes = self.sock.sendmsg(buffers)
+            except BlockingIOError:
+                nbytes = 0
+            except OSError:
+                self.close("end_of_stream")
+                return False
+            conn.on_sent(nbytes, now_ms)
+            moved += nbytes
+            if nbytes == 0:
+                return False
+        return True
+
+    def close(self, reason: str) -> None:
+        if not self.conn.close_reason:
+            self._service.close(self.conn, reason)
+        self.sock.close()
+
+
+class SlaveLink:
+    """The slave's end. Each call returns the violation for which it closed the connection, or None."""
+
+    def __init__(self, sock: Socket, client: SlaveClient) -> None:
+        self.sock, self.client = sock, client
+
+    def on_connect(self, now_ms: int) -> None:
+        self._write(self.client.on_connect(now_ms), now_ms)
+
+    def on_readable(self, now_ms: int) -> PeerViolation | None:
+        """Read until the socket would block; append; report. HA-S-5 to HA-S-7."""
+        client, moved = self.client, 0
+        while moved < MAX_TURN:
+            buffer = client.recv_buffer()
+            try:
+                nbytes = self.sock.recv_into(buffer)
+            except BlockingIOError:
+                break
+            except OSError:
+                nbytes = 0  # reset by the peer: an end of stream like another
+            if nbytes == 0:
+                self.close("end_of_stream")
+                return None
+            client.on_received(nbytes, now_ms)
+            moved += nbytes
+            try:
+                while report := client.dispatch():
+                    if not self._write(report, now_ms):
+                        return None
+            except PeerViolation as violation:
+                self.close("offset" if violation.clause == "HA-S-4" else "frame")
+                return violation
+            if client.stalled:  # HA-S-14
+                self.close("stalled")
+                return None
+        self._write(client.report_plus(), now_ms)
+        return None
+
+    def on_tick(self, now_ms: int) -> None:
+        """Report what is due; close when the master is silent. HA-S-2, HA-S-12."""
+        if self._write(self.client.report_due(now_ms), now_ms) and self.client.is_master_silent(now_ms):
+            self.close("housekeeping")
+
+    def _write(self, report: bytes | None, now_ms: int) -> bool:
+        """Write a report in at most three tries, or close. HA-S-8.  Returns: whether the connection is still open."""
+        if report is None:
+            return True
+        written = 0
+        for _ in range(REPORT_WRITE_TRIES):
+            try:
+                written += self.sock.send(report[written:])
+            except BlockingIOError:
+                continue
+            except OSError:
+                break
+            if written == len(report):
+                break
+        if self.client.on_report_written(written, now_ms):
+            return True
+        self.close("report")
+        return False
+
+    def close(self, reason: str) -> None:
+        if self.client.connected:
+            self.client.close(reason)
+        self.sock.close()

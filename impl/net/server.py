@@ -1,0 +1,115 @@
+"""The master: one selectors loop for the listener and all slaves, driven by the thread that puts."""
+
+import logging
+import selectors
+import socket
+import time
+from typing import Final
+
+from rocketmq_ha.impl.errors import ConfigInvalid
+from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest
+from rocketmq_ha.impl.ha.service import HAService
+from rocketmq_ha.impl.net.address import format_address
+from rocketmq_ha.impl.net.link import MasterLink
+from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.wire.message import Message
+from rocketmq_ha.spec.profile import Profile, Settings
+
+TICK_MS: Final = 100  # how often deadlines and silence are looked at
+
+log = logging.getLogger(__name__)
+
+
+def clock_ms() -> int:
+    """Milliseconds of a clock that does not step. HA-T-2."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class Master:
+    """Serves slaves from a commit log. Not thread-safe: the thread that puts is the thread that polls."""
+
+    def __init__(self, commit_log: CommitLog, host: str, port: int, settings: Settings, profile: Profile) -> None:
+        """Listen. Raises: ConfigInvalid where the address cannot be used."""
+        self.service = HAService(commit_log, settings, profile)
+        try:
+            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+            self._listener = socket.create_server((host, port), family=family)
+        except OSError as error:
+            reason = error.strerror or error
+            raise ConfigInvalid(f"cannot listen on {format_address(host, port)}: {reason}") from error
+        self._listener.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._links: dict[socket.socket, MasterLink] = {}
+        self._next_tick_ms = 0
+        self._unsent = False  # some link has more to write than its turn allowed
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens; the port that was taken, if 0 was asked for."""
+        host, port = self._listener.getsockname()[:2]
+        return host, port
+
+    def put(self, message: Message, *, wait: bool) -> GroupCommitRequest:
+        """Append a message; `poll` sends it, and ends the request if it waits."""
+        return self.service.put(message, clock_ms(), wait=wait)
+
+    def poll(self, timeout_ms: int) -> None:
+        """One turn of the loop: read, send what was put, expire; wait at most `timeout_ms` for something to do."""
+        timeout = 0 if self._unsent else timeout_ms / 1000
+        ready = self._selector.select(timeout)
+        now_ms = clock_ms()
+        for key, _ in ready:
+            if key.fileobj is self._listener:
+                self._accept(now_ms)
+                continue
+            link = key.data
+            if violation := link.on_readable(now_ms):
+                log.warning("closed a connection: %s", violation)
+        if now_ms >= self._next_tick_ms:
+            self._next_tick_ms = now_ms + TICK_MS
+            for conn in self.service.on_tick(now_ms):
+                log.warning("%s: closed: silent for more than the housekeeping interval", conn.peer)
+                self.service.close(conn, "housekeeping")
+        self._unsent = False
+        for sock, link in list(self._links.items()):
+            if not link.conn.close_reason and link.transfer(now_ms):
+                self._unsent = True
+            if link.conn.close_reason:
+                self._drop(sock, link)
+            else:
+                self._watch(sock, link)
+
+    def _accept(self, now_ms: int) -> None:
+        try:
+            sock, address = self._listener.accept()
+        except OSError:  # the peer has gone again, or there are no descriptors left: the others go on
+            return
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        peer = format_address(*address[:2])
+        link = MasterLink(sock, self.service.accept(peer, now_ms), self.service)
+        self._links[sock] = link
+        self._selector.register(sock, selectors.EVENT_READ, link)
+        log.info("%s: connected", peer)
+
+    def _watch(self, sock: socket.socket, link: MasterLink) -> None:
+        """Ask for writability only while a frame is pending: an idle socket is always writable."""
+        events = selectors.EVENT_READ if link.conn.last_write_over else selectors.EVENT_READ | selectors.EVENT_WRITE
+        if self._selector.get_key(sock).events != events:
+            self._selector.modify(sock, events, link)
+
+    def _drop(self, sock: socket.socket, link: MasterLink) -> None:
+        log.info("%s: disconnected: %s", link.conn.peer, link.conn.close_reason)
+        self._selector.unregister(sock)
+        del self._links[sock]
+        link.close(link.conn.close_reason)
+
+    def close(self) -> None:
+        """End every waiting put and every connection."""
+        self.service.shutdown()
+        for sock in list(self._links):
+            sock.close()
+        self._links.clear()
+        self._selector.close()
+        self._listener.close()
