@@ -1,0 +1,133 @@
+"""A fuzz campaign on Spark: many seeds in lock-step, logs written where they are made, one verdict row a run.
+
+No run raises: a divergence is a row, or everything that the others found would be lost with it. Many small partitions, so
+that there is progress to show. `local[*]` by default; on a cluster, `out` must be a directory that all machines share.
+"""
+
+import json
+import platform
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from rocketmq_ha.fuzz import lockstep, recorder, schedule
+from rocketmq_ha.fuzz.recorder import EventRecorder
+from rocketmq_ha.spec.event_log import (
+    CAMPAIGN_FILE,
+    EVENTS_DIR,
+    PHASE_GENERATE,
+    RUNS_DIR,
+    SCHEMA_VERSION,
+    VERDICT_OK,
+)
+
+RUNS_PER_PARTITION: Final = 50  # a second or two of work: often enough for a progress bar, seldom enough for Spark
+POLL_S: Final = 0.2
+
+_VERDICT_SCHEMA: Final = recorder.RUN_SCHEMA.append(pa.field("digest", pa.int64(), nullable=False))
+_VERDICT_DDL: Final = ", ".join(
+    f"{field.name} {str(field.type).replace('int64', 'bigint').replace('int32', 'int')}" for field in _VERDICT_SCHEMA
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignResult:
+    """What a campaign found; the rest is in its log."""
+
+    rows: tuple[dict[str, Any], ...]  # of runs, in order of their seeds, with digest
+    seconds: float
+
+    @property
+    def failed(self) -> list[dict[str, Any]]:
+        return [row for row in self.rows if row["verdict"] != VERDICT_OK]
+
+    @property
+    def distinct(self) -> int:
+        """Schedules that differ, whatever their seeds."""
+        return len({row["digest"] for row in self.rows})
+
+
+def run(
+    spark: SparkSession, runs: int, seed: int, out: Path, progress: Callable[[int], None] = lambda _: None
+) -> CampaignResult:
+    """Run the schedules of seeds `seed` to `seed + runs - 1` and write their log into `out`, which is emptied of an older log.
+
+    Args: progress: is told how many runs are done.
+    """
+    import time  # the campaign's own duration; no schedule ever sees a clock
+
+    started = time.monotonic()
+    for stale in (EVENTS_DIR, RUNS_DIR):
+        shutil.rmtree(out / stale, ignore_errors=True)
+    out.mkdir(parents=True, exist_ok=True)
+    partitions = -(-runs // RUNS_PER_PARTITION)
+    seeds = spark.range(seed, seed + runs, 1, partitions)
+    verdicts = seeds.mapInArrow(_runner(str(out.resolve())), _VERDICT_DDL)
+    collected: list[pa.Table] = []
+    failure: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            collected.append(verdicts.toArrow())
+        except BaseException as error:  # carried over to the caller's thread
+            failure.append(error)
+
+    thread = threading.Thread(target=work, name="campaign")
+    thread.start()
+    while thread.is_alive():
+        thread.join(POLL_S)
+        progress(min(runs, _finished_tasks(spark) * RUNS_PER_PARTITION))
+    if failure:
+        raise failure[0]
+    progress(runs)
+    rows = sorted(collected[0].to_pylist(), key=lambda row: int(row["run_id"]))
+    recorder.write_runs([{key: value for key, value in row.items() if key != "digest"} for row in rows], out)
+    (out / CAMPAIGN_FILE).write_text(json.dumps(_provenance(runs, seed), indent=1) + "\n", encoding="utf-8")
+    return CampaignResult(tuple(rows), time.monotonic() - started)
+
+
+def _runner(out: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What an executor does with its seeds."""
+
+    def run_seeds(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            events, rows = EventRecorder(), []
+            run_ids = batch.column(0).to_pylist()
+            for run_id in run_ids:
+                outcome = lockstep.run(schedule.draw(run_id))
+                row = recorder.run_row(outcome, PHASE_GENERATE, events.add(outcome))
+                rows.append(row | {"digest": recorder.digest(outcome)})
+            if run_ids:
+                # Named by its seeds: an attempt that Spark repeats writes the same file again.
+                events.write(Path(out), f"seeds-{run_ids[0]:020d}")
+                yield pa.RecordBatch.from_pylist(rows, _VERDICT_SCHEMA)
+
+    return run_seeds
+
+
+def _finished_tasks(spark: SparkSession) -> int:
+    tracker = spark.sparkContext.statusTracker()
+    stages = (tracker.getStageInfo(stage) for job in _jobs(tracker) for stage in job.stageIds)
+    return sum(stage.numCompletedTasks for stage in stages if stage)
+
+
+def _jobs(tracker: Any) -> list[Any]:
+    return [job for job in map(tracker.getJobInfo, tracker.getActiveJobsIds()) if job]
+
+
+def _provenance(runs: int, seed: int) -> dict[str, object]:
+    """What is needed to run the same campaign again. No time and no host: the same campaign leaves the same log."""
+    packages = ("rocketmq-ha", "pyspark", "pyarrow")
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "seed": seed,
+        "runs": runs,
+        "versions": {"python": platform.python_version()} | {name: metadata.version(name) for name in packages},
+    }

@@ -1,0 +1,143 @@
+"""Planted faults: source edits of a copy of the implementation. The harness knows nothing of them.
+
+A check that has never failed proves nothing. Each edit here is a mistake that somebody could make; the lock-step must find it
+from random schedules alone, in seconds. A faulty copy is a directory that goes in front of the installed package on the
+import path of a new process, so that nothing of the harness changes.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import rocketmq_ha.impl
+from rocketmq_ha.fuzz.errors import FuzzError
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One edit: in `file` of the implementation, the one occurrence of `old` becomes `new`."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    story: str
+
+
+FAULTS: Final = (
+    Fault(
+        "report-rounds-up",
+        "ha/slave.py",
+        "        return REPORT.pack(max_offset)\n",
+        "        return REPORT.pack(-(-max_offset // 8) * 8)\n",
+        "the slave acknowledges bytes that it does not have, up to the next multiple of 8",
+    ),
+    Fault(
+        "first-report-of-a-read",
+        "ha/master.py",
+        "REPORT.unpack_from(self._read_buffer, pos - REPORT.size)",
+        "REPORT.unpack_from(self._read_buffer, self.process_position)",
+        "of several reports in one read the first is used, not the last (HA-M-2)",
+    ),
+    Fault(
+        "untouched-frame-rebuilt",
+        "ha/master.py",
+        "            if nbytes < HEADER.size + size:\n",
+        "            if nbytes == 0:\n                self.next_transfer_from_where = offset\n                break\n"
+        "            if nbytes < HEADER.size + size:\n",
+        "a frame that blocked before its first byte is built anew, larger, after the next put (HA-M-7)",
+    ),
+    Fault(
+        "heartbeat-on-time",
+        "ha/master.py",
+        "if now_ms - self.last_write_timestamp > settings.ha_send_heartbeat_interval_ms:",
+        "if now_ms - self.last_write_timestamp >= settings.ha_send_heartbeat_interval_ms:",
+        "the heartbeat is sent when the interval has been reached, not when it has passed (HA-T-1)",
+    ),
+    Fault(
+        "offset-checked-with-body",
+        "ha/slave.py",
+        "                if max_offset not in (0, offset):\n",
+        "                if max_offset not in (0, offset) and self._end - self._start >= HEADER.size + body_size:\n",
+        "a frame at the wrong offset is refused only once its body is there (HA-S-4)",
+    ),
+    Fault(
+        "ack-one-short",
+        "ha/group_transfer.py",
+        "requests[0].next_offset <= push2_slave_max_offset",
+        "requests[0].next_offset <= push2_slave_max_offset + 1",
+        "a put ends with PUT_OK one byte before the slave has all of it (HA-G-1)",
+    ),
+    Fault(
+        "unparsed-kept",
+        "ha/slave.py",
+        "        self.close_reason = reason\n        self._start = self._end = 0\n",
+        "        self.close_reason = reason\n",
+        "half a frame of the old connection is glued to the first of the new one (HA-S-13)",
+    ),
+    Fault(
+        "acks-outlive-their-slave",
+        "ha/service.py",
+        "        if self.profile.forgets_lost_slaves:\n            self.push2_slave_max_offset = max(",
+        "        if False:\n            self.push2_slave_max_offset = max(",
+        "the acknowledgements of a slave that is gone still count (HA-G-5, quirk 2)",
+    ),
+    Fault(
+        "body-resumes-one-late",
+        "ha/master.py",
+        "            return [body[taken - HEADER.size :]]\n",
+        "            return [body[taken - HEADER.size + (taken > HEADER.size + 1) :]]\n",
+        "a body that was cut behind its second byte or later goes on one byte too far (HA-M-6)",
+    ),
+    Fault(
+        "history-from-zero",
+        "ha/master.py",
+        "            start = self._log.max_offset - self._log.max_offset % self._settings.mapped_file_size\n",
+        "            start = self._log.min_offset\n",
+        "an empty slave gets the whole log, which is what users ask for and not the protocol (HA-M-4)",
+    ),
+    Fault(
+        "last-byte-of-a-file",
+        "store/commit_log.py",
+        "min(position + limit, file.wrote_position)",
+        "min(position + limit, file.wrote_position, self.file_size - 1)",
+        "the last byte of a full file is never sent (HA-M-7)",
+    ),
+)
+
+
+def find(name: str) -> Fault:
+    for fault in FAULTS:
+        if fault.name == name:
+            return fault
+    raise FuzzError(f"fault {name!r}: expected one of {', '.join(fault.name for fault in FAULTS)}")
+
+
+def plant(fault: Fault, directory: Path) -> Path:
+    """Make a copy of the implementation with the fault in it.
+
+    Returns: the directory to put in front on the import path of a process that is to run it.
+    """
+    source = Path(rocketmq_ha.impl.__file__).parent
+    root = directory / fault.name
+    shutil.rmtree(root, ignore_errors=True)
+    copy = root / "rocketmq_ha" / "impl"
+    shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    file = copy / fault.file
+    text = file.read_text(encoding="utf-8")
+    assert text.count(fault.old) == 1, f"{fault.name}: its text stands {text.count(fault.old)} times in {fault.file}"
+    file.write_text(text.replace(fault.old, fault.new), encoding="utf-8")
+    return root
+
+
+def run_with(fault: Fault, directory: Path, arguments: Sequence[str]) -> int:
+    """Run `python -m rocketmq_ha.fuzz` with `arguments` over a faulty copy. Returns: its exit status."""
+    root = plant(fault, directory)
+    paths = [str(root.resolve()), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    return subprocess.run([sys.executable, "-m", "rocketmq_ha.fuzz", *arguments], env=environment, check=False).returncode

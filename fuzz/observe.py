@@ -1,0 +1,98 @@
+"""What the lock-step compares: the reference and the implementation, seen through the same window after every event.
+
+Both sides are at rest, every machine having run until it would block. Compared are the bytes in flight in each direction, the
+logs, what is unparsed, the last report, the state of each connection, and the ends of the waiting puts. The slave of the
+model has the documents' two buffers and that of the implementation has one; what relates them is the unparsed bytes.
+"""
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedLink:
+    """One connection; what is in flight is bytes, offsets are commit-log offsets."""
+
+    link_id: int
+    slave: int
+    to_slave: bytes
+    to_master: bytes
+    room: int
+    master_close_reason: str
+    slave_request_offset: int
+    slave_ack_offset: int
+    next_transfer_from_where: int
+    last_write_over: bool
+    taken: int  # bytes of the pending frame that the socket has taken
+    unparsed_report: int  # bytes
+    slave_open: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedSlave:
+    connected: bool
+    close_reason: str
+    min_offset: int
+    max_offset: int
+    log: bytes
+    current_reported_offset: int
+    unparsed: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A whole cluster."""
+
+    min_offset: int
+    max_offset: int
+    log: bytes
+    push2_slave_max_offset: int
+    waiting: tuple[int, ...]  # next offsets of the waiting puts
+    done: tuple[tuple[int, str], ...]  # (next offset, status) of those that ended in this step
+    links: tuple[ObservedLink, ...]
+    slaves: tuple[ObservedSlave, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One field in which the two sides differ."""
+
+    actor: str  # master, link N or slave N
+    field: str
+    reference: str
+    implementation: str
+
+    def __str__(self) -> str:
+        return f"{self.actor}.{self.field}: reference {self.reference}, implementation {self.implementation}"
+
+
+def differences(reference: Observation, implementation: Observation) -> list[Difference]:
+    """Every field that differs, the master's first."""
+    found = _of("master", reference, implementation, skip=("links", "slaves"))
+    if [link.link_id for link in reference.links] != [link.link_id for link in implementation.links]:
+        numbers = [str([link.link_id for link in side.links]) for side in (reference, implementation)]
+        return [*found, Difference("master", "links", *numbers)]
+    for ours, theirs in zip(reference.links, implementation.links, strict=True):
+        found += _of(f"link {ours.link_id}", ours, theirs)
+    for index, (our_slave, their_slave) in enumerate(zip(reference.slaves, implementation.slaves, strict=True)):
+        found += _of(f"slave {index}", our_slave, their_slave)
+    return found
+
+
+def _of(actor: str, reference: object, implementation: object, skip: tuple[str, ...] = ()) -> list[Difference]:
+    if reference == implementation:
+        return []
+    found = []
+    for field in fields(reference):  # type: ignore[arg-type]  # only the dataclasses above are passed
+        ours, theirs = getattr(reference, field.name), getattr(implementation, field.name)
+        if field.name not in skip and ours != theirs:
+            found.append(Difference(actor, field.name, *_show(ours, theirs)))
+    return found
+
+
+def _show(ours: object, theirs: object) -> tuple[str, str]:
+    """Both values; of long bytes only their length and where they part."""
+    if isinstance(ours, bytes) and isinstance(theirs, bytes) and max(len(ours), len(theirs)) > 16:
+        pairs = enumerate(zip(ours, theirs, strict=False))
+        at = next((i for i, (a, b) in pairs if a != b), min(len(ours), len(theirs)))
+        return tuple(f"{len(side)} bytes, from {at}: {side[at : at + 8].hex(' ') or 'end'}" for side in (ours, theirs))  # type: ignore[return-value]
+    return tuple(side.hex(" ") if isinstance(side, bytes) else repr(side) for side in (ours, theirs))  # type: ignore[return-value]

@@ -1,0 +1,38 @@
+"""Progress of long work on stderr: a bar with rate and time left on a terminal, a line every few seconds elsewhere."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+LINE_EVERY_S: Final = 5.0
+
+
+@contextmanager
+def run_progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A function that is told how much of `total` is done."""
+    console = Console(stderr=True)
+    started = last = time.monotonic()
+    if not console.is_terminal:
+
+        def line(done: int) -> None:
+            nonlocal last
+            now = time.monotonic()
+            if now - last >= LINE_EVERY_S and 0 < done < total:
+                last = now
+                rate = done / (now - started)
+                console.print(f"{what}: {done} of {total}, {rate:.0f}/s, {(total - done) / rate:.0f} s left", highlight=False)
+
+        yield line
+        return
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task(what, total=total, rate="")
+
+        def bar(done: int) -> None:
+            progress.update(task, completed=done, rate=f"{done / max(time.monotonic() - started, 0.001):.0f}/s")
+
+        yield bar

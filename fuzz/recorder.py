@@ -1,0 +1,115 @@
+"""Write what runs did as Parquet: the event log that analysis reads (spec/event_log.py)."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rocketmq_ha.fuzz.lockstep import RunOutcome
+from rocketmq_ha.fuzz.schedule import fault_of
+from rocketmq_ha.spec.event_log import EVENT_COLUMNS, EVENTS_DIR, RUN_COLUMNS, RUNS_DIR, VERDICT_OK
+
+_TYPES: Final = {
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "string": pa.string(),
+    "list<string>": pa.list_(pa.field("element", pa.string(), nullable=False)),
+}
+
+
+def _schema(columns: Sequence[tuple[str, str, str]]) -> pa.Schema:
+    return pa.schema([pa.field(name, _TYPES[type_name], nullable=False) for name, type_name, _ in columns])
+
+
+EVENT_SCHEMA: Final = _schema(EVENT_COLUMNS)
+RUN_SCHEMA: Final = _schema(RUN_COLUMNS)
+
+
+class EventRecorder:
+    """Collects the rows of some runs, column by column: 4 us a row where a dict for each takes 15."""
+
+    def __init__(self) -> None:
+        self._columns: list[list[Any]] = [[] for _ in EVENT_COLUMNS]
+
+    def add(self, outcome: RunOutcome) -> int:
+        """All transitions of a run. The verdict of an operation stands on its last row. Returns: how many rows."""
+        rows: list[tuple[Any, ...]] = []
+        run_id = outcome.schedule.seed
+        for step in outcome.steps:
+            fault, ts_ns = fault_of(step.event), step.now_ms * 1_000_000
+            last = len(step.transitions) - 1
+            for index, row in enumerate(step.transitions):
+                verdict = step.verdict if index == last else VERDICT_OK
+                rows.append(
+                    (
+                        run_id,
+                        len(rows),
+                        step.op_index,
+                        row.actor,
+                        row.instance,
+                        row.event,
+                        row.from_state,
+                        row.to_state,
+                        row.offset,
+                        row.nbytes,
+                        row.fragment_len,
+                        row.split_at,
+                        fault,
+                        list(row.clauses),
+                        ts_ns,
+                        verdict,
+                    )
+                )
+        for column, values in zip(self._columns, zip(*rows, strict=True), strict=False):
+            column.extend(values)
+        return len(rows)
+
+    def table(self) -> pa.Table:
+        return pa.Table.from_arrays(
+            [pa.array(column, field.type) for column, field in zip(self._columns, EVENT_SCHEMA, strict=True)],
+            schema=EVENT_SCHEMA,
+        )
+
+    def write(self, log: Path, name: str) -> None:
+        """Write events/`name`.parquet of a log: whole, or not at all."""
+        write_parquet(self.table(), log / EVENTS_DIR / f"{name}.parquet")
+
+
+def run_row(outcome: RunOutcome, phase: str, n_steps: int) -> dict[str, object]:
+    """The row of `outcome` in runs, by column name."""
+    last, ok = outcome.last, outcome.verdict == VERDICT_OK
+    carried = sum(row.nbytes for step in outcome.steps for row in step.transitions if row.event in ("frames", "reports"))
+    return {
+        "run_id": outcome.schedule.seed,
+        "phase": phase,
+        "profile": outcome.schedule.profile.name,
+        "n_ops": len(outcome.steps),
+        "n_steps": n_steps,
+        "nbytes": carried,
+        "n_messages": outcome.n_messages,
+        "verdict": outcome.verdict,
+        "failing_op": -1 if ok else last.op_index,
+        "signature": last.signature,
+        "detail": last.detail,
+    }
+
+
+def write_runs(rows: Sequence[dict[str, object]], log: Path) -> None:
+    write_parquet(pa.Table.from_pylist(list(rows), RUN_SCHEMA), log / RUNS_DIR / "runs.parquet")
+
+
+def write_parquet(table: pa.Table, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    pq.write_table(table, partial, compression="zstd")
+    partial.rename(path)
+
+
+def digest(outcome: RunOutcome) -> int:
+    """An int64 that tells two schedules apart, whatever seeds they came from."""
+    schedule = outcome.schedule
+    text = repr((schedule.profile, schedule.settings, schedule.slaves, schedule.events))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)

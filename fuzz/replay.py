@@ -1,0 +1,143 @@
+"""Show a schedule step by step: one line an event, a column a node, the failing line last with both sides."""
+
+from collections import Counter
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from rocketmq_ha.fuzz import lockstep
+from rocketmq_ha.fuzz.lockstep import Lockstep, StepOutcome
+from rocketmq_ha.fuzz.schedule import START_MS, Schedule, fault_of
+from rocketmq_ha.reference import master, slave, store
+from rocketmq_ha.reference.cluster import Cluster
+from rocketmq_ha.reference.events import (
+    Clog,
+    Connect,
+    Cut,
+    DeliverFrames,
+    DeliverReports,
+    Event,
+    ForgeReport,
+    Grant,
+    Put,
+    RestartMaster,
+    RestartSlave,
+    Tick,
+)
+from rocketmq_ha.spec.constants import TRANSFER_HEADER_SIZE
+from rocketmq_ha.spec.event_log import NO_FAULT, VERDICT_OK
+
+LEGEND = """\
+ms      model time since the start
+event   what the schedule does; sN is slave N, a fault is marked !; dim where nothing came of it
+master  max offset; wN: puts that wait for a slave; then how many ended in this step, and how
+sN      max offset, and what its client holds: . nothing, h+n part of a header, b+n part of a body, - no connection
+link    the master's end: ? awaits a report, @n next transfer offset, =n bytes of a pending frame taken, x closed
+        >n bytes in flight to the slave, <n to the master; ~ severed; +n stale: connections that only the master still holds
+Every column shows the reference model after the event; the implementation agrees unless the last line says otherwise."""
+
+
+def show(schedule: Schedule, console: Console) -> StepOutcome:
+    """Run a schedule and print its table. Returns: the last step, which is the failing one if there is one."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in ("op", "ms"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("event", no_wrap=True, max_width=40, overflow="ellipsis")
+    table.add_column("master", no_wrap=True)
+    for index in range(schedule.slaves):
+        table.add_column(f"s{index}", no_wrap=True)
+        table.add_column(f"link of s{index}", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    with lockstep.scratch_directory() as directory:
+        worlds = Lockstep(schedule.slaves, schedule.settings, schedule.profile, directory)
+        try:
+            for event in schedule.events:
+                outcome = worlds.apply(event)
+                style = "bold red" if outcome.verdict != VERDICT_OK else "" if outcome.transitions else "dim"
+                table.add_row(*_row(outcome, worlds.reference.cluster), style=style)
+                if outcome.verdict != VERDICT_OK:
+                    break
+        finally:
+            worlds.close()
+    console.print(
+        f"seed {schedule.seed}: {schedule.profile.name}, {schedule.slaves} slave(s), files of "
+        f"{schedule.settings.mapped_file_size}, batches of {schedule.settings.ha_transfer_batch_size}, read buffers "
+        f"{schedule.settings.master_read_buffer_size} and {schedule.settings.slave_read_buffer_size} bytes"
+    )
+    console.print(LEGEND, style="dim", highlight=False)
+    console.print(table)
+    if outcome.verdict == VERDICT_OK:
+        console.print(f"{outcome.op_index + 1} operations, both sides agree after every one")
+    else:
+        console.print(f"{outcome.verdict} at operation {outcome.op_index}: {_event(outcome.event)}", style="bold red")
+        for line in outcome.detail.split("; "):
+            console.print(f"  {line}", highlight=False, soft_wrap=True)
+    return outcome
+
+
+def _row(outcome: StepOutcome, cluster: Cluster) -> list[str]:
+    mark = "" if fault_of(outcome.event) == NO_FAULT else "! "
+    waiting = f" w{len(cluster.group.requests)}" if cluster.group.requests else ""
+    ended = "".join(f" {n}x{status}" for status, n in Counter(done.status for done in cluster.done).items())
+    row = [
+        str(outcome.op_index),
+        str(outcome.now_ms - START_MS),
+        mark + _event(outcome.event),
+        f"{store.max_offset(cluster.log)}{waiting}{ended}",
+    ]
+    for index, node in enumerate(cluster.slaves):
+        held = len(slave.unparsed(node))
+        kind = "-" if not node.connected else "." if not held else f"h+{held}"
+        if held >= TRANSFER_HEADER_SIZE:
+            kind = f"b+{held - TRANSFER_HEADER_SIZE}"
+        row += [f"{store.max_offset(node.log)} {kind}", _links(cluster, index)]
+    return [*row, outcome.verdict]
+
+
+def _links(cluster: Cluster, index: int) -> str:
+    """The slave's own link; of those whose slave's end is gone only the number."""
+    text, stale = "", 0
+    for link in cluster.links:
+        if link.slave != index:
+            continue
+        if not link.slave_open:
+            stale += 1
+            continue
+        conn = link.conn
+        if conn.close_reason:
+            text = "x"
+        elif conn.next_transfer_from_where == -1:
+            text = "?"
+        else:
+            text = f"@{conn.next_transfer_from_where}" + ("" if conn.last_write_over else f" ={master.taken(conn)}")
+        text += f" >{len(link.to_slave)}" if link.to_slave else ""
+        text += f" <{len(link.to_master)}" if link.to_master else ""
+        text += " ~" if link.severed else ""
+    return text + (f" +{stale} stale" if stale else "")
+
+
+def _event(event: Event) -> str:
+    match event:
+        case Put():
+            return f"put {len(event.body)} B{' and wait' if event.wait else ''}"
+        case Tick():
+            return f"{event.ms} ms pass"
+        case Connect():
+            return f"s{event.slave} connects"
+        case Grant():
+            return f"socket to s{event.slave} takes {event.room} B more"
+        case DeliverFrames():
+            return f"s{event.slave} receives up to {event.nbytes} B"
+        case DeliverReports():
+            return f"master receives up to {event.nbytes} B of s{event.slave}"
+        case ForgeReport():
+            return f"forged report {event.offset} on s{event.slave}"
+        case Clog():
+            return f"socket of s{event.slave} takes {event.room} B, no more"
+        case Cut():
+            return f"link of s{event.slave} cut, told: {event.tell}"
+        case RestartSlave():
+            return f"s{event.slave} killed and restarted"
+        case RestartMaster():
+            return f"master {'stopped' if event.clean else 'killed'} and restarted"

@@ -1,0 +1,151 @@
+"""Schedules: what happens to a cluster, as plain data drawn from a seed.
+
+Each seed first draws a character, sizes, intervals and weights, and then events by those weights (swarm testing: a schedule
+that never cuts a link goes deeper into the transfer than one that may do anything at any time). The same seed gives the same
+schedule everywhere.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from rocketmq_ha.reference.events import (
+    Clog,
+    Connect,
+    Cut,
+    DeliverFrames,
+    DeliverReports,
+    Event,
+    ForgeReport,
+    Grant,
+    Put,
+    RestartMaster,
+    RestartSlave,
+    Tick,
+)
+from rocketmq_ha.spec.constants import END_FILE_MIN_BLANK_SIZE, MESSAGE_FIXED_SIZE, TRANSFER_HEADER_SIZE
+from rocketmq_ha.spec.event_log import NO_FAULT
+from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
+
+TOPICS: Final = ("T", "orders")
+MIN_OPS, MAX_OPS = 100, 220
+UNBOUNDED_ROOM: Final = 1 << 18  # bytes; a socket that all but never blocks, and stops an implementation that sends for ever
+START_MS: Final = 1_000_000  # model time at which every schedule begins
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Everything that a run depends on."""
+
+    seed: int
+    profile: Profile
+    settings: Settings
+    slaves: int
+    events: tuple[Event, ...]
+
+
+def draw(seed: int) -> Schedule:
+    """The schedule of a seed."""
+    rng = random.Random(seed)
+    profile = rng.choice((CLASSIC, HARDENED))
+    settings = draw_settings(rng)
+    slaves = rng.choice((1, 1, 2))
+    draws = _event_draws(rng, slaves, settings, profile)
+    weights = [weight * rng.choice((0, 1, 1, 1, 3)) if optional else weight for weight, optional, _ in draws]
+    choices = rng.choices([make for _, _, make in draws], weights, k=rng.randint(MIN_OPS, MAX_OPS))
+    return Schedule(seed, profile, settings, slaves, tuple(make() for make in choices))
+
+
+def draw_settings(rng: random.Random) -> Settings:
+    """Sizes so small that frames, files and buffers end everywhere within a short run."""
+    batch = rng.choice((1, 7, 16, 48, 100, 1000))
+    # Mostly just enough for one frame, or two; now and then too small for any (HA-S-11, HA-S-14).
+    slave_buffer = batch + TRANSFER_HEADER_SIZE + rng.choice((0, 1, 12, 40, 400, 4000))
+    if rng.random() < 0.04:
+        slave_buffer = TRANSFER_HEADER_SIZE + max(1, batch // 2)
+    return Settings(
+        mapped_file_size=rng.choice((256, 384, 512, 1000, 4096)),
+        ha_transfer_batch_size=batch,
+        ha_slave_fallbehind_max=rng.choice((300, 1 << 20, 1 << 28)),
+        master_read_buffer_size=rng.choice((8, 16, 24, 64, 4096)),
+        slave_read_buffer_size=slave_buffer,
+    )
+
+
+def largest_body(settings: Settings) -> int:
+    """Bytes of the largest body that still fits a file, with the longest topic of a schedule and no properties."""
+    return settings.mapped_file_size - END_FILE_MIN_BLANK_SIZE - MESSAGE_FIXED_SIZE - max(map(len, TOPICS))
+
+
+def fault_of(event: Event) -> str:
+    """The name under which the event log counts an event as an injected fault."""
+    match event:
+        case Cut():
+            return f"cut_{event.tell}"
+        case ForgeReport():
+            return "forge_report"
+        case Clog():
+            return "clog"
+        case RestartSlave():
+            return "restart_slave"
+        case RestartMaster():
+            return "stop_master" if event.clean else "kill_master"
+        case _:
+            return NO_FAULT
+
+
+def _event_draws(
+    rng: random.Random, slaves: int, settings: Settings, profile: Profile
+) -> list[tuple[int, bool, Callable[[], Event]]]:
+    """(weight, whether a schedule may do without, how to draw one)."""
+
+    # generous: sockets all but never block, so that slaves keep up and puts get their acks; exact: they stop between frames.
+    character = rng.choice(("generous", "exact", "mixed"))
+    # In classic any offset is taken from anyone; hardened must refuse these, and cannot tell an honest one from a forged one.
+    forged = (-1, -5, 1 << 40, (1 << 63) - 1) if profile is HARDENED else (-1, -5, 0, 1, 50, 300, 1 << 40, (1 << 63) - 1)
+
+    def slave() -> int:
+        return rng.randrange(slaves)
+
+    def few() -> int:
+        """A number of bytes about the size of a header."""
+        return rng.randint(1, TRANSFER_HEADER_SIZE + 1)
+
+    def frames() -> int:
+        """A number of bytes about the size of a frame or several."""
+        frame = TRANSFER_HEADER_SIZE + min(settings.ha_transfer_batch_size, 400)
+        return max(1, rng.choice((frame, 2 * frame, 6 * frame)) + rng.randint(-2, 2))
+
+    def grant() -> int:
+        frame = TRANSFER_HEADER_SIZE + settings.ha_transfer_batch_size
+        return rng.choice((TRANSFER_HEADER_SIZE, frame, 2 * frame)) if character == "exact" else few()
+
+    def put() -> Event:
+        size = rng.choice((0, rng.randrange(60), rng.randint(0, largest_body(settings)), largest_body(settings)))
+        body = rng.randbytes(max(0, min(size, largest_body(settings) - 8)))
+        properties = rng.choice(("", "", "K\x01v"))
+        return Put(rng.choice(TOPICS), body, properties, rng.randrange(2), rng.random() < 0.4)
+
+    def connect() -> Event:
+        room = UNBOUNDED_ROOM if character == "generous" else rng.choice((0, grant(), frames(), UNBOUNDED_ROOM))
+        return Connect(slave(), room, UNBOUNDED_ROOM if rng.random() < 0.9 else rng.randint(0, 20))
+
+    return [
+        (12, False, put),
+        (14, False, connect),
+        (10, False, lambda: Grant(slave(), grant())),
+        (16, True, lambda: Grant(slave(), frames())),
+        (12, True, lambda: DeliverFrames(slave(), few())),
+        (18, False, lambda: DeliverFrames(slave(), frames())),
+        (8, True, lambda: DeliverFrames(slave(), UNBOUNDED_ROOM)),
+        (8, True, lambda: DeliverReports(slave(), rng.randint(1, 9))),
+        (14, False, lambda: DeliverReports(slave(), rng.choice((8, 16, 24, 1000)))),
+        (5, False, lambda: Tick(rng.choice((1, 100, 2500, 5000, 5001)))),
+        (1, True, lambda: Tick(rng.choice((20_000, 20_001)))),
+        (1, True, lambda: ForgeReport(slave(), rng.choice(forged))),
+        (2, True, lambda: Clog(slave(), rng.randint(0, 20))),
+        (3, True, lambda: Cut(slave(), rng.choice(("both", "both", "slave", "master")))),
+        (2, True, lambda: RestartSlave(slave())),
+        (1, True, lambda: RestartMaster(rng.random() < 0.5)),
+    ]

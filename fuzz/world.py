@@ -1,0 +1,342 @@
+"""The two worlds that the lock-step drives: the reference cluster, and the implementation over scripted sockets and real files.
+
+Each takes the same events (reference/events.py) and shows itself by `observe()`. The implementation's world holds what a
+network and an operating system would: connections, who is told of a break, processes that end. All decisions are the
+implementation's own.
+"""
+
+from pathlib import Path
+from typing import assert_never
+
+from rocketmq_ha.fuzz.channel import Channel
+from rocketmq_ha.fuzz.observe import Observation, ObservedLink, ObservedSlave
+from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest
+from rocketmq_ha.impl.ha.service import HAService
+from rocketmq_ha.impl.ha.slave import SlaveClient
+from rocketmq_ha.impl.net.link import MasterLink, SlaveLink
+from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.wire.frame import REPORT
+from rocketmq_ha.impl.wire.message import Message
+from rocketmq_ha.reference import cluster, master, slave, store
+from rocketmq_ha.reference.cluster import Cluster, Transition
+from rocketmq_ha.reference.events import (
+    Clog,
+    Connect,
+    Cut,
+    DeliverFrames,
+    DeliverReports,
+    Event,
+    ForgeReport,
+    Grant,
+    Put,
+    RestartMaster,
+    RestartSlave,
+    Tick,
+)
+from rocketmq_ha.spec.profile import Profile, Settings
+
+
+class ReferenceWorld:
+    """The model."""
+
+    def __init__(self, slaves: int, settings: Settings, profile: Profile, now_ms: int) -> None:
+        self._settings, self._profile = settings, profile
+        self.cluster: Cluster = cluster.new_cluster(slaves, settings, now_ms)
+
+    def apply(self, event: Event) -> tuple[Transition, ...]:
+        self.cluster, transitions = cluster.step(self.cluster, event, self._settings, self._profile)
+        return transitions
+
+    def observe(self) -> Observation:
+        now = self.cluster
+        return Observation(
+            store.min_offset(now.log),
+            store.max_offset(now.log),
+            now.log.data,
+            now.push2_slave_max_offset,
+            tuple(request.next_offset for request in now.group.requests),
+            tuple(sorted((done.next_offset, done.status) for done in now.done)),
+            tuple(
+                ObservedLink(
+                    link.link_id,
+                    link.slave,
+                    link.to_slave,
+                    link.to_master,
+                    link.room,
+                    link.conn.close_reason,
+                    link.conn.slave_request_offset,
+                    link.conn.slave_ack_offset,
+                    link.conn.next_transfer_from_where,
+                    link.conn.last_write_over or bool(link.conn.close_reason),
+                    0 if link.conn.close_reason else master.taken(link.conn),
+                    len(link.conn.byte_buffer_read) - link.conn.process_position,
+                    link.slave_open,
+                )
+                for link in now.links
+            ),
+            tuple(
+                ObservedSlave(
+                    node.connected,
+                    node.close_reason,
+                    store.min_offset(node.log),
+                    store.max_offset(node.log),
+                    node.log.data,
+                    node.current_reported_offset,
+                    slave.unparsed(node),
+                )
+                for node in now.slaves
+            ),
+        )
+
+
+class _Connection:
+    """One connection of the implementation's world, with both of its ends."""
+
+    def __init__(self, channel: Channel, at_master: MasterLink, at_slave: SlaveLink) -> None:
+        self.channel, self.at_master, self.at_slave = channel, at_master, at_slave
+        self.slave_open = True
+
+    @property
+    def master_open(self) -> bool:
+        return not self.at_master.conn.close_reason
+
+
+class ImplementationWorld:
+    """The implementation, over files in `directory`. Close it."""
+
+    def __init__(self, slaves: int, settings: Settings, profile: Profile, now_ms: int, directory: Path) -> None:
+        self._settings, self._profile, self._now_ms = settings, profile, now_ms
+        self._directory = directory
+        self._service = HAService(self._open("master"), settings, profile)
+        self._logs = [self._open(f"slave-{index}") for index in range(slaves)]
+        self._clients = [self._client(log) for log in self._logs]
+        self._connections: dict[int, _Connection] = {}
+        self._next_link_id = 0
+        self._waiting: list[GroupCommitRequest] = []
+        self._done: list[GroupCommitRequest] = []
+
+    def _open(self, name: str) -> CommitLog:
+        size, clear_tail = self._settings.mapped_file_size, self._profile.clears_tail
+        return CommitLog.open(self._directory / name, file_size=size, clear_tail=clear_tail)
+
+    def _client(self, log: CommitLog) -> SlaveClient:
+        return SlaveClient("master", log, self._settings, self._profile)
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.at_master.conn.close("shutdown")
+        for log in (self._service.log, *self._logs):
+            log.close()
+
+    def apply(self, event: Event) -> None:
+        """One event, and everything that it sets in motion."""
+        self._done = []
+        match event:
+            case Put():
+                self._put(event)
+            case Tick():
+                self._tick(event.ms)
+            case Connect():
+                self._connect(event)
+            case Grant():
+                if connection := self._of(event.slave):
+                    connection.channel.at_master.room += event.room
+            case DeliverFrames():
+                self._deliver_frames(event)
+            case DeliverReports():
+                self._deliver_reports(event)
+            case ForgeReport():
+                connection = self._of(event.slave)
+                if connection and not connection.channel.at_slave.severed:
+                    connection.channel.at_slave.in_flight += REPORT.pack(event.offset)
+            case Clog():
+                if connection := self._of(event.slave):
+                    connection.channel.at_slave.room = event.room
+            case Cut():
+                self._cut(event)
+            case RestartSlave():
+                self._restart_slave(event.slave)
+            case RestartMaster():
+                self._restart_master(event.clean)
+            case _:
+                assert_never(event)
+        for connection in self._connections.values():
+            if connection.master_open:
+                while connection.at_master.transfer(self._now_ms):
+                    pass
+        self._settle()
+        self._done += [request for request in self._waiting if request.status is not None]
+        self._waiting = [request for request in self._waiting if request.status is None]
+
+    def _put(self, event: Put) -> None:
+        message = Message(
+            topic=event.topic,
+            body=event.body,
+            queue_id=event.queue_id,
+            properties_string=event.properties,
+            born_timestamp=self._now_ms,
+            born_host=("127.0.0.1", 10911),
+            store_timestamp=self._now_ms,
+            store_host=("127.0.0.1", 10911),
+        )
+        request = self._service.put(message, self._now_ms, wait=event.wait)
+        if event.wait:
+            self._waiting.append(request)
+
+    def _tick(self, ms: int) -> None:
+        self._now_ms += ms
+        silent = self._service.on_tick(self._now_ms)
+        for connection in list(self._connections.values()):
+            if connection.at_master.conn in silent:
+                connection.at_master.close("housekeeping")
+        self._settle()
+        for index, client in enumerate(self._clients):
+            if client.connected and (own := self._of(index)):
+                own.at_slave.on_tick(self._now_ms)
+        self._settle()
+
+    def _connect(self, event: Connect) -> None:
+        client = self._clients[event.slave]
+        if client.connected:
+            return
+        channel = Channel(self._next_link_id, event.slave, event.room, event.slave_room)
+        conn = self._service.accept(f"slave-{event.slave}", self._now_ms)
+        at_master = MasterLink(channel.at_master, conn, self._service)
+        at_slave = SlaveLink(channel.at_slave, client)
+        self._connections[self._next_link_id] = _Connection(channel, at_master, at_slave)
+        self._next_link_id += 1
+        at_slave.on_connect(self._now_ms)
+
+    def _deliver_frames(self, event: DeliverFrames) -> None:
+        connection = self._of(event.slave)
+        if connection and connection.channel.deliver(connection.channel.at_master, max(event.nbytes, 0)):
+            while connection.channel.at_slave.arrived and connection.at_slave.client.connected:
+                connection.at_slave.on_readable(self._now_ms)
+
+    def _deliver_reports(self, event: DeliverReports) -> None:
+        connection = self._of(event.slave)
+        if connection and connection.channel.deliver(connection.channel.at_slave, max(event.nbytes, 0)):
+            connection.at_master.on_readable(self._now_ms)
+
+    def _cut(self, event: Cut) -> None:
+        connection = self._of(event.slave)
+        if connection is None:
+            return
+        connection.channel.sever()
+        if event.tell != "slave" and connection.master_open:
+            self._tell_master(connection)
+        if event.tell != "master":
+            self._tell_slave(connection)
+
+    def _restart_slave(self, index: int) -> None:
+        if connection := self._of(index):
+            connection.slave_open = False
+            if connection.master_open and not connection.channel.at_master.severed:
+                self._tell_master(connection)
+        self._logs[index].close()
+        self._logs[index] = self._open(f"slave-{index}")
+        self._clients[index] = self._client(self._logs[index])
+
+    def _restart_master(self, clean: bool) -> None:
+        if clean:
+            self._service.group_transfer.on_shutdown()
+        else:
+            self._waiting = []  # nobody is there to tell them
+        for connection in self._connections.values():
+            if connection.master_open and not connection.channel.at_master.severed:
+                self._tell_master(connection)
+                if connection.slave_open:
+                    self._tell_slave(connection)
+            elif connection.master_open:
+                connection.at_master.close("end_of_stream")
+        self._service.log.close()
+        self._service = HAService(self._open("master"), self._settings, self._profile)
+
+    # --- The network ---------------------------------------------------------------------------------------------------
+
+    def _of(self, index: int) -> _Connection | None:
+        """The connection whose slave's end is open: a slave has at most one."""
+        return next((c for c in self._connections.values() if c.channel.slave == index and c.slave_open), None)
+
+    def _tell_master(self, connection: _Connection) -> None:
+        connection.channel.at_master.end_of_stream = True
+        connection.at_master.on_readable(self._now_ms)
+        self._lose_what_is_in_flight(connection)
+
+    def _tell_slave(self, connection: _Connection) -> None:
+        connection.channel.at_slave.end_of_stream = True
+        connection.at_slave.on_readable(self._now_ms)
+        connection.slave_open = False
+        self._lose_what_is_in_flight(connection)
+
+    def _lose_what_is_in_flight(self, connection: _Connection) -> None:
+        for end in (connection.channel.at_master, connection.channel.at_slave):
+            end.in_flight.clear()
+            end.arrived.clear()
+
+    def _settle(self) -> None:
+        """Let the other end know of every end that has closed itself."""
+        for connection in list(self._connections.values()):
+            channel = connection.channel
+            if not connection.master_open and connection.slave_open and not channel.at_slave.severed:
+                self._tell_slave(connection)
+            if connection.slave_open and channel.at_slave.closed:
+                connection.slave_open = False
+                self._lose_what_is_in_flight(connection)
+                if connection.master_open and not channel.at_master.severed:
+                    self._tell_master(connection)
+            if not connection.slave_open and not connection.master_open:
+                del self._connections[channel.link_id]
+
+    # --- The window ----------------------------------------------------------------------------------------------------
+
+    def observe(self) -> Observation:
+        service = self._service
+        return Observation(
+            service.log.min_offset,
+            service.log.max_offset,
+            _bytes(service.log),
+            service.push2_slave_max_offset,
+            tuple(request.next_offset for request in self._waiting),
+            tuple(sorted((done.next_offset, done.status.value) for done in self._done if done.status)),
+            tuple(
+                ObservedLink(
+                    connection.channel.link_id,
+                    connection.channel.slave,
+                    bytes(connection.channel.at_master.in_flight),
+                    bytes(connection.channel.at_slave.in_flight),
+                    connection.channel.at_master.room,
+                    connection.at_master.conn.close_reason,
+                    connection.at_master.conn.slave_request_offset,
+                    connection.at_master.conn.slave_ack_offset,
+                    connection.at_master.conn.next_transfer_from_where,
+                    connection.at_master.conn.last_write_over,
+                    connection.at_master.conn.taken,
+                    connection.at_master.conn.unparsed,
+                    connection.slave_open,
+                )
+                for connection in self._connections.values()
+            ),
+            tuple(
+                ObservedSlave(
+                    client.connected,
+                    client.close_reason,
+                    log.min_offset,
+                    log.max_offset,
+                    _bytes(log),
+                    client.current_reported_offset,
+                    client.unparsed,
+                )
+                for client, log in zip(self._clients, self._logs, strict=True)
+            ),
+        )
+
+
+def _bytes(log: CommitLog) -> bytes:
+    """The whole log, file by file."""
+    parts = []
+    offset = log.min_offset
+    while part := log.data_at(offset, log.file_size):
+        parts.append(bytes(part))
+        offset += len(part)
+    return b"".join(parts)
