@@ -1,0 +1,160 @@
+"""The log's schema for Spark, and the check that a directory is such a log before Spark is started on it.
+
+Both come from spec/event_log.py. The check reads the footers only, with pyarrow, so that a bad path costs
+milliseconds and not a Java start, and so that Spark may then read with the explicit schema: it would take a missing
+column for nulls.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import types as T  # noqa: N812
+
+from rocketmq_ha.analysis.errors import LogInvalid
+from rocketmq_ha.spec.event_log import (
+    CAMPAIGN_FILE,
+    EVENT_COLUMNS,
+    EVENTS_DIR,
+    RUN_COLUMNS,
+    RUNS_DIR,
+    SCHEMA_VERSION,
+    TRANSITIONS_FILE,
+)
+
+Columns = Sequence[tuple[str, str, str]]
+
+PARQUET_GLOB: Final = "*.parquet"
+TRANSITIONS_VERSION: Final = 1
+
+_SPARK_TYPES: Final[Mapping[str, T.DataType]] = {
+    "int32": T.IntegerType(),
+    "int64": T.LongType(),
+    "string": T.StringType(),
+    "list<string>": T.ArrayType(T.StringType()),
+}
+
+
+def spark_schema(columns: Columns) -> T.StructType:
+    """The columns of spec.event_log as Spark reads them: nullable, whatever their writer promised."""
+    return T.StructType([T.StructField(name, _SPARK_TYPES[kind]) for name, kind, _ in columns])
+
+
+EVENTS: Final = spark_schema(EVENT_COLUMNS)
+RUNS: Final = spark_schema(RUN_COLUMNS)
+
+
+def arrow_type_name(kind: pa.DataType) -> str:
+    """An Arrow type in the words of spec.event_log; encodings that Spark reads as the same type count as the same."""
+    if pa.types.is_dictionary(kind):
+        return arrow_type_name(kind.value_type)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return f"list<{arrow_type_name(kind.value_type)}>"
+    return "string" if pa.types.is_large_string(kind) else str(kind)
+
+
+def check_log(path: Path) -> dict[str, Any]:
+    """A directory that passes is a log of this version; returns its campaign.json.
+
+    Raises: LogInvalid, naming the first path that is wrong.
+    """
+    if not path.exists():
+        raise LogInvalid(path, "nothing", "the directory of an event log")
+    if not path.is_dir():
+        raise LogInvalid(path, "a file", "the directory of an event log")
+    for name in (EVENTS_DIR, RUNS_DIR):
+        if not (path / name).is_dir():
+            raise LogInvalid(path, f"no {name}/ in it", f"an event log: {EVENTS_DIR}/, {RUNS_DIR}/ and {CAMPAIGN_FILE}")
+    campaign = _check_campaign(path / CAMPAIGN_FILE)
+    _check_parquet(path / EVENTS_DIR, EVENT_COLUMNS)
+    _check_parquet(path / RUNS_DIR, RUN_COLUMNS)
+    return campaign
+
+
+def _check_campaign(file: Path) -> dict[str, Any]:
+    campaign = _read_json(file, "the campaign's settings as a JSON object")
+    version = campaign.get("schema_version", "none")
+    if version != SCHEMA_VERSION:
+        raise LogInvalid(file, f"schema_version {version}", f"schema_version {SCHEMA_VERSION}")
+    return campaign
+
+
+def _check_parquet(folder: Path, columns: Columns) -> None:
+    files = sorted(folder.glob(PARQUET_GLOB))
+    if not files:
+        raise LogInvalid(folder, f"no {PARQUET_GLOB} file", "at least one Parquet file")
+    expected = {name: kind for name, kind, _ in columns}
+    for file in files:
+        try:
+            schema = pq.read_schema(file)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise LogInvalid(file, "a file that is not Parquet", "a Parquet file") from error
+        found = {field.name: arrow_type_name(field.type) for field in schema}
+        missing = [name for name in expected if name not in found]
+        if missing:
+            raise LogInvalid(file, f"no column {', '.join(missing)}", f"the {len(expected)} columns of a {folder.name} file")
+        extra = [name for name in found if name not in expected]
+        if extra:
+            raise LogInvalid(file, f"column {', '.join(extra)}", f"the {len(expected)} columns of a {folder.name} file")
+        for name, kind in expected.items():
+            if found[name] != kind:
+                raise LogInvalid(file, f"column {name} of type {found[name]}", f"type {kind}")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One state machine of the model, in the order in which the model declares its states and events."""
+
+    states: tuple[str, ...]
+    events: tuple[str, ...]
+    transitions: tuple[tuple[str, str, str, tuple[str, ...]], ...]  # from_state, event, to_state, profiles
+
+
+@dataclass(frozen=True, slots=True)
+class Possible:
+    """What is possible at all: spec/transitions.json."""
+
+    machines: Mapping[str, Machine]
+    clauses: Mapping[str, str]
+
+
+def load_possible(file: Path | None = None) -> Possible:
+    """The table of the installed specification, or the given file of the same shape.
+
+    Raises: LogInvalid where the file is missing or has another shape.
+    """
+    path = file or Path(str(resources.files("rocketmq_ha.spec") / TRANSITIONS_FILE))
+    expected = "the possible transitions, as spec/event_log.py describes them"
+    document = _read_json(path, expected)
+    if document.get("version") != TRANSITIONS_VERSION:
+        raise LogInvalid(path, f"version {document.get('version', 'none')}", f"version {TRANSITIONS_VERSION}")
+    try:
+        machines = {
+            str(actor): Machine(
+                states=tuple(machine["states"]),
+                events=tuple(machine["events"]),
+                transitions=tuple((f, e, t, tuple(profiles)) for f, e, t, profiles in machine["transitions"]),
+            )
+            for actor, machine in document["machines"].items()
+        }
+        clauses = {str(clause): str(sentence) for clause, sentence in document["clauses"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise LogInvalid(path, "another shape", expected) from error
+    return Possible(machines, clauses)
+
+
+def _read_json(file: Path, expected: str) -> dict[str, Any]:
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise LogInvalid(file, "nothing", expected) from error
+    except (OSError, ValueError) as error:
+        raise LogInvalid(file, "no JSON", expected) from error
+    if not isinstance(document, dict):
+        raise LogInvalid(file, "JSON that is no object", expected)
+    return document

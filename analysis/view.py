@@ -1,0 +1,255 @@
+"""What the page says, as data, in the order of the page. No HTML and no Spark here."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final
+
+import pyarrow as pa
+
+from rocketmq_ha.analysis import plots
+from rocketmq_ha.analysis.schema import Possible
+from rocketmq_ha.spec.event_log import VERDICT_OK
+
+Row = Mapping[str, Any]
+
+RAREST: Final = 10  # transitions named as seen in the fewest runs
+MOST_SIGNATURES: Final = 50  # signatures shown; all are in the Parquet table
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The numbers of the first lines, and of the command's last line."""
+
+    runs: int
+    failed_runs: int
+    steps: int
+    nbytes: int
+    messages: int
+    median_steps: float | None
+    median_ops: float | None
+    seen: int
+    possible: int
+    clauses_exercised: int
+    clauses: int
+    signatures: int
+    impossible: int
+    runs_without_row: int
+    runs_short: int
+    runs_repeated: int
+
+    @property
+    def is_whole(self) -> bool:
+        return not (self.runs_without_row or self.runs_short or self.runs_repeated)
+
+    @property
+    def verdict(self) -> str:
+        return "PASS" if self.runs and self.is_whole and not (self.failed_runs or self.impossible) else "FAIL"
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A transition by name, with the profiles that it concerns."""
+
+    actor: str
+    from_state: str
+    event: str
+    to_state: str
+    profiles: tuple[str, ...]
+    rows: tuple[Row, ...]  # one a profile, where the table counts anything
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """One machine's states by its events; cells[state, event] is absent where the model has no transition."""
+
+    actor: str
+    states: tuple[str, ...]
+    events: tuple[str, ...]
+    cells: Mapping[tuple[str, str], Row]
+    seen: int
+    possible: int
+
+
+@dataclass(frozen=True, slots=True)
+class Splits:
+    """One kind of transfer: where it was split, where never."""
+
+    actor: str
+    event: str
+    unit: str
+    never: tuple[int, ...]
+    rows: tuple[Row, ...]
+    plot: plots.Plot
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The page. `profiles` were run; `profiles_not_run` have transitions that could not be seen, and are not listed."""
+
+    figures: Figures
+    profiles: tuple[str, ...]
+    profiles_not_run: tuple[str, ...]
+    verdicts: tuple[Row, ...]
+    divergences: tuple[Row, ...]
+    impossible: tuple[Named, ...]
+    never_seen: tuple[tuple[str, tuple[Named, ...]], ...]  # by machine
+    n_never_seen: int
+    rarest: tuple[Row, ...]
+    clauses_never: tuple[Row, ...]
+    clauses_unknown: tuple[Row, ...]
+    clauses: tuple[Row, ...]
+    matrices: tuple[Matrix, ...]
+    splits: tuple[Splits, ...]
+    growth: plots.Plot | None
+    growth_notes: tuple[str, ...]
+    estimates: tuple[Row, ...]
+    faults: tuple[Row, ...]
+    provenance: tuple[tuple[tuple[str, str], ...], ...]  # a log: its campaign.json, flattened
+
+
+def build(tables: Mapping[str, pa.Table], possible: Possible, campaigns: Sequence[Mapping[str, Any]]) -> View:
+    """Everything that the page shows, from the tables of analysis.tables and nothing else."""
+    rows = {name: table.to_pylist() for name, table in tables.items()}
+    clauses = sorted(rows["clauses"], key=lambda row: _clause_order(row["clause"]))
+    profiles = tuple(sorted({row["profile"] for row in rows["summary"]}))
+    declared = {p for machine in possible.machines.values() for *_, ps in machine.transitions for p in ps}
+    never = _named(rows["transitions_never_seen"])
+    figures = _figures(rows)
+    return View(
+        figures=figures,
+        profiles=profiles,
+        profiles_not_run=tuple(sorted(declared - set(profiles))),
+        verdicts=tuple(rows["summary"]),
+        divergences=tuple(sorted(rows["divergences"], key=lambda row: (-row["n"], row["signature"]))[:MOST_SIGNATURES]),
+        impossible=_named(rows["transitions_impossible"]),
+        never_seen=tuple((actor, tuple(group)) for actor, group in groupby(never, key=lambda named: named.actor)),
+        n_never_seen=len(rows["transitions_never_seen"]),
+        rarest=tuple(sorted(rows["transitions_seen"], key=lambda row: (row["n_runs"], row["n"]))[:RAREST]),
+        clauses_never=tuple(row for row in clauses if row["n"] == 0),
+        clauses_unknown=tuple(row for row in clauses if row["clause"] not in possible.clauses),
+        clauses=tuple(clauses),
+        matrices=_matrices(rows["matrix"], possible),
+        splits=_splits(rows["fragmentation"], rows["never_split"]),
+        growth=_growth(rows["growth"], rows["transitions_never_seen"]),
+        growth_notes=tuple(_growth_note(profile, points) for profile, points in _by_profile(rows["growth"])),
+        estimates=tuple(rows["estimates"] if len(rows["estimates"]) > 2 else rows["estimates"][-1:]),
+        faults=tuple(rows["faults"]),
+        provenance=tuple(tuple(_flattened(campaign)) for campaign in campaigns),
+    )
+
+
+def _figures(rows: Mapping[str, Sequence[Row]]) -> Figures:
+    summary, whole = rows["summary"], rows["integrity"][0]
+    known = [row for row in rows["clauses"] if row["sentence"]]
+    return Figures(
+        runs=sum(row["runs"] for row in summary),
+        failed_runs=sum(row["runs"] for row in summary if row["verdict"] != VERDICT_OK),
+        steps=whole["events"],
+        nbytes=sum(row["nbytes"] for row in summary),
+        messages=sum(row["messages"] for row in summary),
+        median_steps=rows["run_sizes"][0]["median_steps"],
+        median_ops=rows["run_sizes"][0]["median_ops"],
+        seen=len(rows["transitions_seen"]) - len(rows["transitions_impossible"]),
+        possible=len(rows["transitions_seen"]) - len(rows["transitions_impossible"]) + len(rows["transitions_never_seen"]),
+        clauses_exercised=sum(row["n"] > 0 for row in known),
+        clauses=len(known),
+        signatures=len(rows["divergences"]),
+        impossible=len(rows["transitions_impossible"]),
+        runs_without_row=whole["runs_without_row"],
+        runs_short=whole["runs_short"],
+        runs_repeated=whole["runs_repeated"],
+    )
+
+
+def _named(rows: Sequence[Row]) -> tuple[Named, ...]:
+    """One entry a transition; the rows are sorted by name, so that its profiles stand together."""
+    named = []
+    for key, group in groupby(rows, key=lambda row: (row["actor"], row["from_state"], row["event"], row["to_state"])):
+        members = tuple(group)
+        named.append(Named(*key, profiles=tuple(row["profile"] for row in members), rows=members))
+    return tuple(named)
+
+
+def _clause_order(clause: str) -> tuple[str, int]:
+    """HA-S-4 stands before HA-S-14."""
+    chapter, _, number = clause.rpartition("-")
+    return chapter, int(number) if number.isdigit() else 0
+
+
+def _matrices(rows: Sequence[Row], possible: Possible) -> tuple[Matrix, ...]:
+    """Machines, states and events in the model's order; behind them those that only the log knows."""
+    matrices = []
+    for actor in _in_order(possible.machines, (row["actor"] for row in rows)):
+        mine = [row for row in rows if row["actor"] == actor]
+        machine = possible.machines.get(actor)
+        matrices.append(
+            Matrix(
+                actor=actor,
+                states=_in_order(machine.states if machine else (), (row["from_state"] for row in mine)),
+                events=_in_order(machine.events if machine else (), (row["event"] for row in mine)),
+                cells={(row["from_state"], row["event"]): row for row in mine},
+                seen=sum(row["n_seen"] for row in mine),
+                possible=sum(row["n_possible"] for row in mine),
+            )
+        )
+    return tuple(matrices)
+
+
+def _in_order(known: Iterable[str], found: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*known, *sorted(found)]))
+
+
+def _splits(rows: Sequence[Row], never: Sequence[Row]) -> tuple[Splits, ...]:
+    missing = {(row["actor"], row["event"], row["unit"]): tuple(row["never"]) for row in never}
+    kinds = []
+    for number, (key, group) in enumerate(groupby(rows, key=lambda row: (row["actor"], row["event"], row["unit"]))):
+        members = tuple(group)
+        actor, event, unit = key
+        most = max(members, key=lambda row: row["n"])
+        alt = (
+            f"Splits of a {unit} by byte, {actor}, {event}: {sum(row['n'] for row in members):,} in all, "
+            f"most at {most['bucket']} ({most['n']:,}), none at {len([row for row in members if row['n'] == 0])} "
+            f"of {len(members)} places. The table below has the numbers."
+        )
+        bars = plots.Bars([row["bucket"] for row in members], [row["n"] for row in members])
+        kinds.append(Splits(actor, event, unit, missing[key], members, plots.splits(bars, f"splits-{number}", alt)))
+    return tuple(kinds)
+
+
+def _by_profile(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    return [(profile, list(group)) for profile, group in groupby(rows, key=lambda row: row["profile"])]
+
+
+def _growth(rows: Sequence[Row], never: Sequence[Row]) -> plots.Plot | None:
+    curves = [
+        plots.Curve(
+            profile=profile,
+            runs=[point["runs"] for point in points],
+            transitions=[point["transitions"] for point in points],
+            possible=points[-1]["transitions"] + sum(row["profile"] == profile for row in never),
+        )
+        for profile, points in _by_profile(rows)
+    ]
+    if not curves:
+        return None
+    ends = "; ".join(f"{curve.profile}: {curve.transitions[-1]} after {curve.runs[-1]:,} runs" for curve in curves)
+    return plots.growth(curves, f"Distinct transitions over runs. {ends}.")
+
+
+def _growth_note(profile: str, points: Sequence[Row]) -> str:
+    """When the curve became flat, in words: the first run with the final count, and with half of it."""
+    last, total = points[-1]["runs"], points[-1]["transitions"]
+    half = next(point["runs"] for point in points if point["transitions"] * 2 >= total)
+    full = next(point["runs"] for point in points if point["transitions"] == total)
+    return f"{profile}: half of its {total:,} transitions by run {half:,}, the last new one in run {full:,} of {last:,}."
+
+
+def _flattened(document: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(document, Mapping):
+        for key, value in sorted(document.items()):
+            yield from _flattened(value, f"{prefix}.{key}" if prefix else str(key))
+    elif isinstance(document, list):
+        yield prefix, ", ".join(str(value) for value in document)
+    else:
+        yield prefix, str(document)
