@@ -126,7 +126,7 @@ def _event(event: Event) -> str:
         case Connect():
             return f"s{event.slave} connects"
         case Grant():
-            return f"socket to s{event.slave} takes {event.room} B more"
+            return f"socket to s{event.slave} takes {event.room} B"
         case DeliverFrames():
             return f"s{event.slave} receives up to {event.nbytes} B"
         case DeliverReports():

@@ -141,7 +141,7 @@ def _event_draws(
         (8, True, lambda: DeliverFrames(slave(), UNBOUNDED_ROOM)),
         (8, True, lambda: DeliverReports(slave(), rng.randint(1, 9))),
         (14, False, lambda: DeliverReports(slave(), rng.choice((8, 16, 24, 1000)))),
-        (5, False, lambda: Tick(rng.choice((1, 100, 2500, 5000, 5001)))),
+        (7, False, lambda: Tick(rng.choice((1, 100, 2500, 5000, 5001)))),
         (1, True, lambda: Tick(rng.choice((20_000, 20_001)))),
         (1, True, lambda: ForgeReport(slave(), rng.choice(forged))),
         (2, True, lambda: Clog(slave(), rng.randint(0, 20))),

@@ -140,7 +140,7 @@ class ImplementationWorld:
                 self._connect(event)
             case Grant():
                 if connection := self._of(event.slave):
-                    connection.channel.at_master.room += event.room
+                    connection.channel.at_master.room = event.room
             case DeliverFrames():
                 self._deliver_frames(event)
             case DeliverReports():

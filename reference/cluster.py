@@ -6,6 +6,7 @@ would block.
 """
 
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import assert_never
 
 from rocketmq_ha.reference import group_transfer, master, slave, store, wire
@@ -34,6 +35,11 @@ from rocketmq_ha.spec.profile import Profile, Settings
 STORE_HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")  # of every message that a schedule puts
 
 
+class LinkState(Enum):
+    UP = "up"
+    SEVERED = "severed"
+
+
 @dataclass(frozen=True, slots=True)
 class Link:
     """One connection, with both of its ends and what is between them."""
@@ -47,6 +53,10 @@ class Link:
     severed: bool = False  # the network carries nothing any more; an end that was not told holds a stale connection
     to_slave: bytes = b""
     to_master: bytes = b""
+
+
+def classify(link: Link) -> LinkState:
+    return LinkState.SEVERED if link.severed else LinkState.UP
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +107,7 @@ def step(cluster: Cluster, event: Event, settings: Settings, profile: Profile) -
             work.connect(event)
         case Grant():
             if link := work.link_of(event.slave):
-                work.links[link.link_id] = replace(link, room=link.room + event.room)
+                work.links[link.link_id] = replace(link, room=event.room)
         case DeliverFrames():
             work.deliver_frames(event)
         case DeliverReports():
@@ -106,10 +116,10 @@ def step(cluster: Cluster, event: Event, settings: Settings, profile: Profile) -
             link = work.link_of(event.slave)
             if link and not link.severed:
                 forged = wire.pack_report(event.offset)
-                work.links[link.link_id] = replace(link, to_master=link.to_master + forged)
+                work.disturb("forge_report", link, replace(link, to_master=link.to_master + forged))
         case Clog():
             if link := work.link_of(event.slave):
-                work.links[link.link_id] = replace(link, slave_room=event.room)
+                work.disturb("clog", link, replace(link, slave_room=event.room))
         case Cut():
             work.cut(event)
         case RestartSlave():
@@ -228,8 +238,9 @@ class _Work:
         link = self.link_of(event.slave)
         if link is None:
             return
-        link = replace(link, severed=True, to_slave=b"", to_master=b"")
-        self.links[link.link_id] = link
+        broken = replace(link, severed=True, to_slave=b"", to_master=b"")
+        self.disturb("cut", link, broken)
+        link = broken
         if event.tell != "slave" and not link.conn.close_reason:
             self._master_step(link, "end_of_stream", master.on_end_of_stream(link.conn))
         if event.tell != "master":
@@ -275,6 +286,12 @@ class _Work:
 
     def open_at_master(self) -> list[Link]:
         return [link for link in self.links.values() if not link.conn.close_reason]
+
+    def disturb(self, event: str, link: Link, after: Link) -> None:
+        """What the network does to a link."""
+        self.links[link.link_id] = after
+        before, state = classify(link).value, classify(after).value
+        self.transitions.append(Transition("network", link.link_id, event, before, state, -1, 0, -1, 0, ()))
 
     def count_slaves(self) -> int:
         """Connections that count as slaves. HA-G-4, HA-G-5."""

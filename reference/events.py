@@ -33,7 +33,7 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The master's socket of a slave's link takes `room` bytes more before it would block."""
+    """From now on the master's socket of a slave's link takes `room` bytes before it would block."""
 
     slave: int
     room: int

@@ -17,6 +17,7 @@ from importlib import resources
 from typing import TypeVar
 
 from rocketmq_ha.reference import group_transfer, master, slave, store, wire
+from rocketmq_ha.reference.cluster import LinkState
 from rocketmq_ha.reference.group_transfer import GroupTransfer, GroupTransferState
 from rocketmq_ha.reference.master import MasterConnection, MasterConnectionState
 from rocketmq_ha.reference.message import Record
@@ -209,7 +210,10 @@ def explore_store(table: Table, profile: Profile) -> int:
 
     def of_slave(log: Log) -> Iterator[Log]:
         yield recovered(log)
-        for begin in (0, size) if log.base is None else (store.max_offset(log),):
+        begins = [store.max_offset(log)]
+        if begins == [0]:  # nothing is checked in classic while the max offset is 0 (quirks 17, 18 and 24)
+            begins = [0, size] if profile.checks_frames else [0, 50, size]
+        for begin in begins:
             for length in (0, 1, 50, 89, size):  # 89: all of a record but its topic and what follows
                 body = store.data_at(complete, begin, length)
                 if body or not profile.checks_frames:
@@ -249,11 +253,27 @@ def explore_group_transfer(table: Table, profile: Profile) -> int:
     return explore([(GroupTransfer(), 0)], successors)
 
 
+def explore_network(table: Table, profile: Profile) -> int:
+    """A link under what schedules do to it. A severed one whose slave was not told can be cut again; it carries no forgery."""
+    up, severed = LinkState.UP.value, LinkState.SEVERED.value
+    rows = (
+        (up, "forge_report", up),
+        (up, "clog", up),
+        (up, "cut", severed),
+        (severed, "clog", severed),
+        (severed, "cut", severed),
+    )
+    for before, event, after in rows:
+        table.add("network", before, event, after, profile, ())
+    return len(LinkState)
+
+
 MACHINES = {
     "store": (explore_store, StoreState),
     "master_connection": (explore_master, MasterConnectionState),
     "slave_client": (explore_slave, SlaveState),
     "group_transfer": (explore_group_transfer, GroupTransferState),
+    "network": (explore_network, LinkState),
 }
 
 

@@ -22,7 +22,7 @@ EVENT_COLUMNS: Final = (
     ("run_id", "int64", "the seed of the run, so that a seed gives the same rows everywhere"),
     ("step", "int32", "number of the row within its run, from 0"),
     ("op_index", "int32", "index of the schedule's operation that caused it, from 0"),
-    ("actor", "string", "machine: store, master_connection, slave_client or group_transfer"),
+    ("actor", "string", "machine: store, master_connection, slave_client, group_transfer or network"),
     ("instance", "int32", "which one: the connection's or the slave's number; 0 where there is one only"),
     ("event", "string", "event of that machine, as in transitions.json"),
     ("from_state", "string", "discrete state before, as in transitions.json"),

@@ -80,6 +80,14 @@ class Stop:
     metavar="SHARE",
     help="The share of the puts that wait for a slave (SYNC_MASTER); the others do not (ASYNC_MASTER).",
 )
+@click.option(
+    "--await-slaves",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Put only while N slaves are connected, as a producer would that tries again later.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the bodies that --put makes.")
 def master(
     store: Path,
@@ -90,6 +98,7 @@ def master(
     size: int,
     in_flight: int,
     sync: float,
+    await_slaves: int,
     seed: int,
 ) -> None:
     """Serve a commit log to slaves.
@@ -111,7 +120,7 @@ def master(
             click.echo(f"listening={format_address(*server.address)}")
             if count:
                 started = time.monotonic()
-                statuses = _put(server, stopped, messages(count, size, seed), count, in_flight, sync)
+                statuses = _put(server, stopped, messages(count, size, seed), count, in_flight, sync, await_slaves)
                 seconds = time.monotonic() - started
                 counts = " ".join(f"{status.value}={statuses[status]}" for status in PutMessageStatus if statuses[status])
                 done = sum(statuses.values())
@@ -139,7 +148,13 @@ def messages(count: int, size: int, seed: int) -> Iterator[Message]:
 
 
 def _put(
-    server: Master, stopped: Stop, produced: Iterator[Message], count: int, in_flight: int, sync: float
+    server: Master,
+    stopped: Stop,
+    produced: Iterator[Message],
+    count: int,
+    in_flight: int,
+    sync: float,
+    await_slaves: int,
 ) -> Counter[PutMessageStatus]:
     """Put all messages, never more than `in_flight` waiting. Returns: how they ended."""
     statuses: Counter[PutMessageStatus] = Counter()
@@ -163,6 +178,8 @@ def _put(
     with progress:
         task = progress.add_task("put", total=count)
         for index, message in enumerate(produced):
+            while server.service.count_slaves() < await_slaves and not stopped():
+                server.poll(POLL_MS)
             wait = int((index + 1) * sync) > int(index * sync)
             request = server.put(message, wait=wait)
             if request.status is not None:

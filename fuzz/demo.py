@@ -1,0 +1,208 @@
+"""`rocketmq-ha demo`: the main job, end to end.
+
+A master on a store that RocketMQ wrote and an empty slave, two processes on loopback, replicate under cuts and a kill -9; the
+two logs are compared byte by byte. Then a lock-step campaign on Spark, and its report. Only what was seen is counted.
+"""
+
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+from rich.console import Console
+
+from rocketmq_ha.fuzz import campaign, golden, pictures
+from rocketmq_ha.fuzz.errors import FuzzError
+from rocketmq_ha.fuzz.processes import Node
+from rocketmq_ha.fuzz.progress import run_progress
+from rocketmq_ha.fuzz.proxy import CuttingProxy, PlannedCut
+from rocketmq_ha.impl.net.address import parse_address
+from rocketmq_ha.impl.store.reader import LogReader
+from rocketmq_ha.impl.store.verify import compare, verify
+
+FILE_SIZE: Final = 1024 * 1024  # of the golden store
+BODY_SIZE: Final = 1024
+IN_FLIGHT: Final = 64
+CATCH_UP_SECONDS: Final = 60.0
+POLL_S: Final = 0.1
+CAMPAIGN_SEED: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Replication:
+    """What the first half of the demo saw."""
+
+    messages: int  # that the slave holds
+    nbytes: int  # of its log, from its start offset
+    seconds: float  # from the first byte put to the last byte acknowledged
+    cuts_in_header: int
+    cuts_in_body: int
+    outstanding: int  # bytes that the slave lacked when it was killed
+    statuses: str
+    problems: tuple[str, ...]
+
+
+@click.command()
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("build/demo"), show_default=True)
+@click.option("--messages", type=click.IntRange(min=1000), default=20_000, show_default=True, help="To put; half wait.")
+@click.option("--runs", type=click.IntRange(min=1), default=1500, show_default=True, help="Schedules of the campaign.")
+def demo(out: Path, messages: int, runs: int) -> None:
+    """Replicate a real store under faults, fuzz in lock-step on Spark, and make the report.
+
+    Its last line says what was seen; exit status 1 with verdict=FAIL if anything differed.
+    """
+    console = Console(highlight=False, soft_wrap=True)
+    if out.exists():
+        if not (out / "demo").is_file() and any(out.iterdir()):
+            raise FuzzError(f"{out}: is not empty and not made by an earlier demo, expected a new directory")
+        shutil.rmtree(out)
+    out.mkdir(parents=True)
+    (out / "demo").touch()
+
+    console.print("1. A master on RocketMQ's own store, an empty slave, cuts and a kill", style="bold")
+    replication = replicate(out, messages, console)
+    console.print("2. A lock-step fuzz campaign on Spark", style="bold")
+    from rocketmq_ha.analysis.session import spark_session
+
+    spark = spark_session("rocketmq-ha demo", fast_start=True)
+    log = out / "fuzz"
+    with run_progress("schedules", runs) as progress:
+        result = campaign.run(spark, runs, CAMPAIGN_SEED, log, progress)
+    spark.stop()
+    for row in result.failed[:5]:
+        console.print(f"   {row['verdict']}: {row['signature']}: rocketmq-ha fuzz replay {row['run_id']}", style="red")
+    steps = [int(row["n_steps"]) for row in result.rows]
+    console.print(
+        f"   {result.distinct} distinct schedules, {sum(steps)} steps, median {statistics.median(steps):.0f} a schedule, "
+        f"{len(result.failed)} failed, {result.seconds:.1f} s"
+    )
+    console.print("3. The report", style="bold")
+    report = out / "report.html"
+    summary = make_report(log, report)
+    made = pictures.take(report, out)
+    console.print(f"   {report}" + (f", as a phone and a desktop show it: {', '.join(map(str, made))}" if made else ""))
+
+    problems = [*replication.problems]
+    problems += [f"{len(result.failed)} schedules failed"] if result.failed else []
+    problems += [f"only {result.distinct} distinct schedules of {runs}"] if result.distinct < runs else []
+    problems += [f"a median of only {statistics.median(steps):.0f} steps"] if statistics.median(steps) < 50 else []
+    problems += [f"report: {key}={summary[key]}" for key in ("divergences", "impossible") if summary[key] != "0"]
+    for problem in problems:
+        console.print(f"   {problem}", style="red")
+    verdict = "FAIL" if problems else "PASS"
+    click.echo(
+        f"messages={replication.messages} bytes={replication.nbytes} "
+        f"mb_per_s={replication.nbytes / 1e6 / replication.seconds:.1f} "
+        f"cuts={replication.cuts_in_header + replication.cuts_in_body} schedules={result.distinct} steps={sum(steps)} "
+        f"transitions={summary['transitions']} divergences={summary['divergences']} verdict={verdict}"
+    )
+    sys.exit(1 if problems else 0)
+
+
+def replicate(out: Path, messages: int, console: Console) -> Replication:
+    """The first half: two processes, a cutting proxy between them, a kill -9, a comparison."""
+    stores = {name: out / name for name in ("master", "slave")}
+    golden.unpack(stores["master"])
+    expected = messages * (BODY_SIZE + 110)  # bytes; only to place the faults
+    cuts = [PlannedCut(expected * n // 10, (5, 0, 11, 0, 1, 0, 8, 0)[n - 1]) for n in range(1, 9)]
+    put = ("--put", str(messages), "--size", str(BODY_SIZE), "--in-flight", str(IN_FLIGHT), "--sync", "0.5")
+    serve = ("--store", str(stores["master"]), "--listen", "127.0.0.1:0", "--await-slaves", "1")
+    master = Node(out / "master.log", "master", *serve, *put)
+    slave: Node | None = None
+    proxy: CuttingProxy | None = None
+    try:
+        proxy = CuttingProxy(parse_address(master.line("listening")), cuts)
+        follow = ("slave", "--store", str(stores["slave"]), "--master", proxy.address, "--file-size", str(FILE_SIZE))
+        started = time.monotonic()
+        slave = Node(out / "slave.log", *follow)
+        with run_progress("bytes replicated", expected) as progress:
+
+            def wait(done: Callable[[], bool]) -> None:
+                deadline = time.monotonic() + CATCH_UP_SECONDS
+                while not done():
+                    master.check()
+                    assert proxy is not None and slave is not None
+                    slave.check()
+                    progress(min(proxy.body_bytes, expected))
+                    if time.monotonic() > deadline:
+                        raise FuzzError(f"{stores['slave']}: at {proxy.slave_ack_offset} after {CATCH_UP_SECONDS:.0f} s")
+                    time.sleep(POLL_S / 10)
+
+            wait(lambda: proxy.body_bytes > expected * 0.45)
+            proxy.hold()
+            time.sleep(POLL_S)  # the master goes on until its waiting puts are at their limit
+            slave.kill()
+            outstanding = _end(stores["master"]) - _end(stores["slave"])
+            slave = Node(out / "slave.log", *follow)
+            proxy.release()
+            statuses = _line_while(master, "put", wait)
+            end = _end(stores["master"])
+            wait(lambda: proxy.slave_ack_offset == end)
+            seconds = time.monotonic() - started
+            progress(expected)
+    finally:
+        for node in (slave, master):
+            if node:
+                node.stop()
+        if proxy:
+            proxy.close()
+    with LogReader(stores["master"]) as ours, LogReader(stores["slave"]) as theirs:
+        ours_summary, theirs_summary = verify(ours), verify(theirs)
+        decoded = sum(1 for _ in theirs.records())
+        comparison = compare(ours, theirs)
+        nbytes = theirs.max_offset - theirs.min_offset
+        problems = [f"the logs differ: {comparison.difference}"] if comparison.difference else []
+        problems += (
+            [f"the slave ends at {theirs.max_offset}, not {ours.max_offset}"] if theirs.max_offset != ours.max_offset else []
+        )
+    problems += [f"{decoded} messages decoded of {theirs_summary.messages}"] if decoded != theirs_summary.messages else []
+    problems += [f"only {decoded} messages on the slave"] if decoded < messages else []
+    problems += ["no cut in a header"] if not proxy.cuts_in_header else []
+    problems += ["no cut in a body"] if not proxy.cuts_in_body else []
+    problems += ["nothing outstanding when the slave was killed"] if outstanding <= 0 else []
+    problems += [f"not every put ended with PUT_OK: {statuses}"] if f"PUT_OK={messages}" not in statuses.split() else []
+    console.print(
+        f"   {proxy.cuts_in_header} cuts in a header, {proxy.cuts_in_body} in a body; killed with {outstanding} bytes "
+        f"outstanding\n"
+        f"   put={statuses}\n"
+        f"   master {ours_summary.messages} messages, slave {decoded} from offset {theirs.min_offset}, {nbytes} bytes; "
+        f"every CRC is right, the logs are {'not ' if comparison.difference else ''}byte-identical"
+    )
+    return Replication(
+        decoded, nbytes, seconds, proxy.cuts_in_header, proxy.cuts_in_body, outstanding, statuses, tuple(problems)
+    )
+
+
+def _end(store: Path) -> int:
+    """The max offset of a store beside its writer, whole records only."""
+    with LogReader(store) as reader:
+        reader.walk()
+        return reader.max_offset
+
+
+def _line_while(node: Node, key: str, wait: Callable[[Callable[[], bool]], None]) -> str:
+    """A line of results, with progress shown until it comes."""
+    import threading
+
+    lines: list[str] = []
+    thread = threading.Thread(target=lambda: lines.append(node.line(key)), daemon=True)
+    thread.start()
+    wait(lambda: not thread.is_alive())
+    if not lines:
+        raise FuzzError(f"{node.log}: the process ended before its {key}= line")
+    return lines[0]
+
+
+def make_report(log: Path, report: Path) -> dict[str, str]:
+    """Run the report command on a log. Returns: its last line, by key. Raises: FuzzError if it fails."""
+    command = [sys.executable, "-m", "rocketmq_ha.analysis", "report", str(log), "--out", str(report)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0 or not done.stdout.strip():
+        raise FuzzError(f"{report}: the report command ended with status {done.returncode}")
+    return dict(part.split("=", 1) for part in done.stdout.strip().splitlines()[-1].split())

@@ -1,0 +1,20 @@
+"""The golden store: a commit log that Apache RocketMQ itself wrote."""
+
+import tarfile
+from pathlib import Path
+from typing import Final
+
+import rocketmq_ha.spec
+from rocketmq_ha.fuzz.errors import FuzzError
+
+ARCHIVE: Final = Path("vectors") / "rocketmq-4.9.8" / "store.tar.xz"
+
+
+def unpack(directory: Path) -> None:
+    """Unpack the golden store so that `directory` is its root. Raises: FuzzError where this installation has no vectors."""
+    archive = Path(rocketmq_ha.spec.__file__).parent / ARCHIVE
+    if not archive.is_file():
+        raise FuzzError(f"{archive}: not found, expected the golden store: run from a checkout, where spec/vectors is")
+    directory.mkdir(parents=True)
+    with tarfile.open(archive) as tar:
+        tar.extractall(directory, filter="data")

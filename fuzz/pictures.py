@@ -1,0 +1,44 @@
+"""Pictures of a page as a phone and a desktop show it, by a headless Chromium where there is one."""
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final
+
+BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
+SCREENS: Final = {"phone": "780x1688 devicePixelRatio=2", "desktop": "1280x900 devicePixelRatio=1"}  # physical pixels
+TIMEOUT_S: Final = 30
+
+
+def take(page: Path, directory: Path) -> list[Path]:
+    """Write phone.png and desktop.png. Returns: those that were made; none where there is no browser, or it fails."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        return []
+    made = []
+    for name, screen in SCREENS.items():
+        picture = directory / f"{name}.png"
+        with tempfile.TemporaryDirectory(prefix="rocketmq-ha-") as profile:
+            command = [
+                browser,
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-background-networking",
+                "--disable-component-update",
+                "--disable-sync",
+                "--hide-scrollbars",
+                "--kiosk",
+                f"--user-data-dir={profile}",
+                f"--screen-info={{{screen}}}",
+                f"--screenshot={picture.resolve()}",
+                page.resolve().as_uri(),
+            ]
+            try:
+                subprocess.run(command, capture_output=True, timeout=TIMEOUT_S, check=False)
+            except subprocess.TimeoutExpired:
+                continue
+        if picture.is_file():
+            made.append(picture)
+    return made

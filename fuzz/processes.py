@@ -1,0 +1,60 @@
+"""The master and the slave as processes of their own, as a person starts them."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO, Final
+
+from rocketmq_ha.fuzz.errors import FuzzError
+
+STOP_SECONDS: Final = 20
+
+
+class Node:
+    """One `rocketmq-ha` process; its log lines go to `log`, its results are read line by line. Stop it."""
+
+    def __init__(self, log: Path, *arguments: str) -> None:
+        self.log = log
+        self._log_file: IO[bytes] = log.open("ab")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "rocketmq_ha.impl.cli", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._log_file,
+            text=True,
+        )
+
+    def line(self, key: str) -> str:
+        """The next line of results, without `key=` at its start. Raises: FuzzError if the process ends instead."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line.startswith(f"{key}="):
+            last = (self.log.read_text(encoding="utf-8").splitlines() or ["nothing"])[-1]
+            raise FuzzError(f"{self.log}: expected a line {key}=..., found {line.strip() or 'the end'}; it said: {last}")
+        return line.strip().removeprefix(f"{key}=")
+
+    def check(self) -> None:
+        """Raises: FuzzError if the process has ended by itself."""
+        if self._process.poll() is not None:
+            raise FuzzError(f"{self.log}: the process ended with status {self._process.returncode}")
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._process.kill()
+        self._end()
+
+    def stop(self) -> int:
+        """SIGTERM, and its exit status."""
+        self._process.terminate()
+        return self._end()
+
+    def _end(self) -> int:
+        try:
+            status = self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            status = self._process.wait()
+        if self._process.stdout:
+            self._process.stdout.close()
+        self._log_file.close()
+        return status

@@ -1,0 +1,162 @@
+"""A TCP proxy between a slave and its master that cuts the connection in mid-frame, at a byte that it chooses.
+
+It reads the frames that pass, to know where it is: a cut in the header comes after 1 to 11 bytes of a frame, a cut in the body
+after 13 or more and before its end. Then the slave's side is half-closed: the slave gets exactly the bytes before the cut.
+"""
+
+import contextlib
+import selectors
+import socket
+import threading
+from dataclasses import dataclass
+from typing import Final
+
+from rocketmq_ha.spec.constants import REPORT_SIZE, TRANSFER_HEADER_SIZE
+
+CHUNK: Final = 256 * 1024
+POLL_S: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCut:
+    """Cut the first frame after `after_bytes` of bodies have passed, in all connections together."""
+
+    after_bytes: int
+    header_bytes: int  # that still pass, 1 to 11; 0: cut in the middle of the body
+
+
+class Frames:
+    """Follows the frames of one connection byte by byte."""
+
+    def __init__(self) -> None:
+        self.position = 0  # bytes of the current frame that have passed
+        self._header = bytearray()
+        self._body_size = 0
+
+    @property
+    def in_header(self) -> bool:
+        return 0 < self.position < TRANSFER_HEADER_SIZE
+
+    @property
+    def in_body(self) -> bool:
+        return self.position > TRANSFER_HEADER_SIZE
+
+    def take(self, data: bytes, cut: PlannedCut | None) -> tuple[int, int, bool]:
+        """Follow `data`, at most to the place of `cut` in a frame.
+
+        Returns: (bytes followed, how many of them were of bodies, whether it stopped for the cut).
+        """
+        at = bodies = 0
+        while at < len(data):
+            header_left = TRANSFER_HEADER_SIZE - self.position
+            if header_left > 0:
+                if cut and self.position == cut.header_bytes > 0:
+                    return at, bodies, True
+                stop_in = cut.header_bytes - self.position if cut else 0
+                step = min(stop_in if stop_in > 0 else header_left, len(data) - at)
+                self._header += data[at : at + step]
+                if len(self._header) == TRANSFER_HEADER_SIZE:
+                    self._body_size = int.from_bytes(self._header[8:], "big")
+            else:
+                in_middle = cut is not None and cut.header_bytes == 0
+                if in_middle and self.in_body:
+                    return at, bodies, True
+                left = self._body_size + header_left
+                step = min(max(1, left // 2) if in_middle else left, len(data) - at)
+                bodies += step
+            at += step
+            self.position += step
+            if self.position == TRANSFER_HEADER_SIZE + self._body_size and len(self._header) == TRANSFER_HEADER_SIZE:
+                self.position = 0
+                self._header.clear()
+        return at, bodies, False
+
+
+class CuttingProxy:
+    """Listens on loopback for one slave at a time, in a thread. Close it."""
+
+    def __init__(self, upstream: tuple[str, int], cuts: list[PlannedCut]) -> None:
+        self._upstream, self._cuts = upstream, list(cuts)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._closed = threading.Event()
+        self._held = threading.Event()
+        self.cuts_in_header = self.cuts_in_body = 0
+        self.body_bytes = 0  # that have gone to the slave
+        self.slave_ack_offset = 0  # the last report that passed
+        self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
+        self._thread.start()
+
+    @property
+    def address(self) -> str:
+        host, port = self._listener.getsockname()
+        return f"{host}:{port}"
+
+    def hold(self) -> None:
+        """Let nothing through to the slave, as a network that is congested."""
+        self._held.set()
+
+    def release(self) -> None:
+        self._held.clear()
+
+    def close(self) -> None:
+        self._closed.set()
+        self._thread.join(5)
+        self._listener.close()
+
+    def _run(self) -> None:
+        self._listener.settimeout(POLL_S)
+        while not self._closed.is_set():
+            try:
+                slave, _ = self._listener.accept()
+            except TimeoutError:
+                continue
+            with slave, contextlib.suppress(OSError), socket.create_connection(self._upstream, 5) as master:
+                self._carry(slave, master)
+
+    def _carry(self, slave: socket.socket, master: socket.socket) -> None:
+        """One connection, until an end closes or it is cut."""
+        frames, reports = Frames(), bytearray()
+        with selectors.DefaultSelector() as selector:
+            selector.register(slave, selectors.EVENT_READ)
+            selector.register(master, selectors.EVENT_READ)
+            while not self._closed.is_set():
+                for key, _ in selector.select(POLL_S):
+                    if key.fileobj is slave:
+                        data = slave.recv(CHUNK)
+                        if not data:
+                            return
+                        self._note_reports(reports, data)
+                        master.sendall(data)
+                    elif self._held.is_set():
+                        self._closed.wait(POLL_S)  # what the master sends stays in the sockets' buffers
+                    else:
+                        data = master.recv(CHUNK)
+                        if not data or self._forward(frames, slave, data):
+                            self._end(slave)
+                            return
+
+    def _forward(self, frames: Frames, slave: socket.socket, data: bytes) -> bool:
+        """Pass frames on. Returns: whether the connection is to be cut behind them."""
+        due = self._cuts[0] if self._cuts and self.body_bytes >= self._cuts[0].after_bytes else None
+        passed, bodies, stopped = frames.take(data, due)
+        slave.sendall(data[:passed])
+        self.body_bytes += bodies
+        if stopped:
+            self._cuts.pop(0)
+            self.cuts_in_header += frames.in_header
+            self.cuts_in_body += frames.in_body
+        return stopped
+
+    def _note_reports(self, reports: bytearray, data: bytes) -> None:
+        reports += data
+        whole = len(reports) - len(reports) % REPORT_SIZE
+        if whole:
+            self.slave_ack_offset = int.from_bytes(reports[whole - REPORT_SIZE : whole], "big")
+            del reports[:whole]
+
+    def _end(self, slave: socket.socket) -> None:
+        """Half-close, and wait until the slave has read it all: a plain close could take back what is on the way."""
+        slave.shutdown(socket.SHUT_WR)
+        slave.settimeout(2)
+        while slave.recv(CHUNK):
+            pass
