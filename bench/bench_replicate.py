@@ -11,7 +11,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from rocketmq_ha.impl.net.client import Follower
-from rocketmq_ha.impl.net.server import Master
+from rocketmq_ha.impl.net.server import Master, listen
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.profile import HARDENED, Settings
@@ -62,7 +62,7 @@ def test_catch_up(benchmark: BenchmarkFixture, master_log: CommitLog, tmp_path: 
     rounds = iter(range(100))
 
     def catch_up() -> None:
-        server = Master(master_log, "127.0.0.1", 0, settings, HARDENED)
+        server = Master(master_log, listen("127.0.0.1", 0), settings, HARDENED)
         with CommitLog.open(tmp_path / str(next(rounds)), file_size=FILE_SIZE) as log:
             follower = Follower(log, *server.address, settings, HARDENED)
             done = threading.Event()

@@ -50,14 +50,16 @@ def on_put(
     now_ms: int,
     settings: Settings,
 ) -> Step[GroupTransfer]:
-    """Let a put wait, or refuse it at once where no slave could answer.
+    """Let a put wait, or end it at once: where no slave could answer, or where one already has.
 
     Args: slaves: connections that count as slaves (HA-G-4, HA-G-5).
-    Spec: HA-G-3.  Source: article 001, handleHA and isSlaveOK.
+    Spec: HA-G-1, HA-G-3.  Source: article 001, handleHA, isSlaveOK, and doWaitTransfer, which looks before it waits.
     """
     # GUARD
     if slaves == 0 or next_offset - push2_slave_max_offset >= settings.ha_slave_fallbehind_max:
         return Step(group, (Done(request_id, next_offset, SLAVE_NOT_AVAILABLE),), ("HA-G-3", "HA-G-6"))
+    if next_offset <= push2_slave_max_offset:  # only a report that nobody honest sent is beyond the log (quirk 1)
+        return Step(group, (Done(request_id, next_offset, PUT_OK),), ("HA-G-1", "HA-G-6"))
     # STATE
     request = GroupCommitRequest(request_id, next_offset, now_ms + settings.sync_flush_timeout_ms)
     return Step(GroupTransfer((*group.requests, request)))

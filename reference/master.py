@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from rocketmq_ha.reference import store, wire
-from rocketmq_ha.reference.step import Acked, Close, Output, Send, Step
+from rocketmq_ha.reference.step import Acked, Close, Output, Send, Step, unique
 from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec.constants import REPORT_SIZE, TRANSFER_HEADER_SIZE
 from rocketmq_ha.spec.profile import Profile, Settings
@@ -113,7 +113,7 @@ def on_readable(
         # GUARD
         if profile.checks_reports and (broken := broken_clause(conn, read_offset, log)):
             conn = replace(conn, process_position=pos, close_reason="report")
-            return Step(conn, (*outputs, Close("report")), _unique((*clauses, broken)))
+            return Step(conn, (*outputs, Close("report")), unique((*clauses, broken)))
         # STATE
         first = conn.slave_request_offset < 0
         clauses += ("HA-M-3",) if first else ()
@@ -125,7 +125,7 @@ def on_readable(
         )
         # OUTPUT
         outputs.append(Acked(read_offset))
-    return Step(conn, tuple(outputs), _unique(clauses))
+    return Step(conn, tuple(outputs), unique(clauses))
 
 
 def broken_clause(conn: MasterConnection, read_offset: int, log: Log) -> str:
@@ -186,7 +186,7 @@ def on_writable(conn: MasterConnection, log: Log, room: int, now_ms: int, settin
         if len(body) == settings.ha_transfer_batch_size:
             clauses.append("HA-W-5")
         transfer()
-    return Step(conn, tuple(outputs), _unique(clauses))
+    return Step(conn, tuple(outputs), unique(clauses))
 
 
 def build_frame(conn: MasterConnection, offset: int, body: bytes | None) -> MasterConnection:
@@ -237,7 +237,3 @@ def on_end_of_stream(conn: MasterConnection) -> Step[MasterConnection]:
     Spec: HA-M-13.  Source: article 001, ReadSocketService.run.
     """
     return Step(replace(conn, close_reason="end_of_stream"), clauses=("HA-M-13",))
-
-
-def _unique(clauses: list[str] | tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(clauses))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from rocketmq_ha.reference import store, wire
-from rocketmq_ha.reference.step import Close, Output, Send, Step
+from rocketmq_ha.reference.step import Close, Output, Send, Step, unique
 from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec.constants import TRANSFER_HEADER_SIZE
 from rocketmq_ha.spec.profile import Profile, Settings
@@ -92,7 +92,7 @@ def on_readable(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: 
             clauses.extend(("HA-S-7" if profile.coalesces_reports else "HA-S-6", *_report_clauses(out)))
 
     def close(reason: str, clause: str) -> Step[Slave]:
-        return Step(close_master(slave, reason), (*outputs, Close(reason)), _unique((*clauses, clause, "HA-S-13")))
+        return Step(close_master(slave, reason), (*outputs, Close(reason)), unique((*clauses, clause, "HA-S-13")))
 
     while arrived and len(slave.byte_buffer_read) < settings.slave_read_buffer_size:
         free = settings.slave_read_buffer_size - len(slave.byte_buffer_read)
@@ -119,7 +119,7 @@ def on_readable(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: 
             if not profile.coalesces_reports:
                 report()
                 if not slave.connected:
-                    return Step(slave, tuple(outputs), _unique(clauses))
+                    return Step(slave, tuple(outputs), unique(clauses))
         if len(slave.byte_buffer_read) == settings.slave_read_buffer_size:
             slave = reallocate_byte_buffer(slave)
             clauses.append("HA-S-9")
@@ -127,7 +127,7 @@ def on_readable(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: 
         return close("stalled", "HA-S-14")
     if profile.coalesces_reports:
         report()
-    return Step(slave, tuple(outputs), _unique(clauses))
+    return Step(slave, tuple(outputs), unique(clauses))
 
 
 def frame_is_legal(log: Log, offset: int, body_size: int, settings: Settings) -> bool:
@@ -168,8 +168,8 @@ def on_tick(slave: Slave, room: int, now_ms: int, settings: Settings, profile: P
     silent = now_ms - slave.last_read_timestamp > settings.ha_housekeeping_interval_ms
     if slave.connected and profile.detects_silent_master and silent:
         clauses = (*clauses, "HA-T-1", "HA-S-12", "HA-S-13")
-        return Step(close_master(slave, "housekeeping"), (*outputs, Close("housekeeping")), _unique(clauses))
-    return Step(slave, outputs, _unique(clauses))
+        return Step(close_master(slave, "housekeeping"), (*outputs, Close("housekeeping")), unique(clauses))
+    return Step(slave, outputs, unique(clauses))
 
 
 def on_end_of_stream(slave: Slave) -> Step[Slave]:
@@ -217,7 +217,3 @@ def _report_clauses(outputs: tuple[Output, ...]) -> tuple[str, ...]:
     if not outputs:
         return ()
     return ("HA-W-1", "HA-S-8", "HA-S-13") if any(isinstance(output, Close) for output in outputs) else ("HA-W-1",)
-
-
-def _unique(clauses: list[str] | tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(clauses))

@@ -1,5 +1,6 @@
 """What a transition returns: the new state, what goes out, and the clauses that were exercised."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -51,3 +52,8 @@ class Step(Generic[State]):
 def sent(step: Step[State]) -> bytes:
     """All bytes that a step sent, in order."""
     return b"".join(output.data for output in step.outputs if isinstance(output, Send))
+
+
+def unique(clauses: Iterable[str]) -> tuple[str, ...]:
+    """Each clause once, where it was first met."""
+    return tuple(dict.fromkeys(clauses))

@@ -22,6 +22,8 @@ class Log:
     file_size: int
     base: int | None = None
     data: bytes = b""  # all bytes from base to the max offset
+    # What the last file holds behind them, without the zeros at its end: cut off by a recovery that cleared nothing (quirk 35).
+    stale: bytes = b""
 
 
 class StoreState(Enum):
@@ -69,12 +71,12 @@ def append_record(log: Log, record: Record) -> tuple[Log, int, int]:
     size = len(message.encode(record))
     assert size + END_FILE_MIN_BLANK_SIZE <= log.file_size, "a message larger than a file"
     remaining = log.file_size - len(log.data) % log.file_size
-    data = log.data
+    log = replace(log, base=log.base or 0)
     if size + END_FILE_MIN_BLANK_SIZE > remaining:
-        data += blank(remaining)
-    offset = (log.base or 0) + len(data)
-    data += message.encode(replace(record, physical_offset=offset))
-    return replace(log, base=log.base or 0, data=data), offset, size
+        padding = (log.stale + bytes(remaining))[END_FILE_MIN_BLANK_SIZE:remaining]  # the writer leaves it as it is
+        log = _extend(log, blank(remaining)[:END_FILE_MIN_BLANK_SIZE] + padding)
+    offset = max_offset(log)
+    return _extend(log, message.encode(replace(record, physical_offset=offset))), offset, size
 
 
 def append_data(log: Log, offset: int, body: bytes) -> Log:
@@ -82,7 +84,12 @@ def append_data(log: Log, offset: int, body: bytes) -> Log:
     base = log.base
     if base is None:  # divided as Java divides, towards zero: an offset of -5 (quirk 4) is in file 0
         base = offset - offset % log.file_size if offset >= 0 else -(-offset // log.file_size * log.file_size)
-    return replace(log, base=base, data=log.data + body)
+    return _extend(replace(log, base=base), body)
+
+
+def _extend(log: Log, body: bytes) -> Log:
+    """Write at the max offset, over whatever is stale there."""
+    return replace(log, data=log.data + body, stale=log.stale[len(body) :])
 
 
 def recover(log: Log, profile: Profile) -> Step[Log]:
@@ -94,7 +101,8 @@ def recover(log: Log, profile: Profile) -> Step[Log]:
     if log.base is None:
         return Step(log, clauses=("HA-ST-5",))
     clauses = ["HA-ST-5"]
-    data = log.data + bytes(-len(log.data) % log.file_size)
+    data = log.data + log.stale
+    data += bytes(-len(data) % log.file_size)
     position, last_position, ends_in_zero = 0, 0, False
     while True:
         rest_of_file = log.file_size - position % log.file_size
@@ -115,4 +123,7 @@ def recover(log: Log, profile: Profile) -> Step[Log]:
         clauses.append("HA-ST-7")
     if profile.clears_tail and position == 0:
         return Step(Log(log.file_size), clauses=tuple(clauses))
-    return Step(replace(log, data=data[:position]), clauses=tuple(clauses))
+    # Files that begin beyond the end go; of the last one the bytes behind the end stay, unless they are cleared.
+    end_of_file = position - position % log.file_size + log.file_size
+    stale = b"" if profile.clears_tail else data[position:end_of_file].rstrip(b"\0")
+    return Step(replace(log, data=data[:position], stale=stale), clauses=tuple(clauses))

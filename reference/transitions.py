@@ -240,8 +240,9 @@ def explore_group_transfer(table: Table, profile: Profile) -> int:
         next_offset = group.requests[-1].next_offset + 1 if group.requests else 1
         for slaves in (0, 1):
             if len(group.requests) < 2 or slaves == 0:
-                step = group_transfer.on_put(group, next_offset, next_offset, slaves, 0, now_ms, settings)
-                yield to("put", step)
+                for push2 in (0, 9):
+                    step = group_transfer.on_put(group, next_offset, next_offset, slaves, push2, now_ms, settings)
+                    yield to("put", step)
         for ack in range(4):
             released = group_transfer.on_ack(group, ack)
             counted = "HA-G-5" if profile.forgets_lost_slaves else "HA-G-4"

@@ -16,6 +16,7 @@ from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest, PutMessageSta
 from rocketmq_ha.impl.net.address import format_address, parse_address
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.server import Master
+from rocketmq_ha.impl.net.server import listen as open_listener
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.profile import PROFILES, Settings
@@ -111,11 +112,11 @@ def master(
         listening=127.0.0.1:10912
         put=20000 seconds=4.1 per_second=4878 PUT_OK=20000
     """
-    host, port = parse_address(listen)
+    listener = open_listener(*parse_address(listen))
     stopped = Stop()
-    with CommitLog.open(store, file_size=file_size) as log:
+    with listener, CommitLog.open(store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail) as log:
         settings = Settings(mapped_file_size=log.file_size, master_read_buffer_size=MASTER_READ_BUFFER_SIZE)
-        server = Master(log, host, port, settings, PROFILES[profile])
+        server = Master(log, listener, settings, PROFILES[profile])
         try:
             click.echo(f"listening={format_address(*server.address)}")
             if count:
@@ -214,7 +215,7 @@ def slave(store: Path, address: str, file_size: int | None, profile: str) -> Non
     if port == 0:
         raise ConfigInvalid(f"address {address!r}: expected the port of a master, not 0")
     stopped = Stop()
-    with CommitLog.open(store, file_size=file_size) as log:
+    with CommitLog.open(store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail) as log:
         settings = Settings(mapped_file_size=log.file_size)
         try:
             Follower(log, host, port, settings, PROFILES[profile]).run(stopped)

@@ -25,18 +25,22 @@ def clock_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
+def listen(host: str, port: int) -> socket.socket:
+    """Take the address; apart from Master, so that a refusal comes before any store is touched. Raises: ConfigInvalid."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise ConfigInvalid(f"cannot listen on {format_address(host, port)}: {error.strerror or error}") from error
+
+
 class Master:
     """Serves slaves from a commit log. Not thread-safe: the thread that puts is the thread that polls."""
 
-    def __init__(self, commit_log: CommitLog, host: str, port: int, settings: Settings, profile: Profile) -> None:
-        """Listen. Raises: ConfigInvalid where the address cannot be used."""
+    def __init__(self, commit_log: CommitLog, listener: socket.socket, settings: Settings, profile: Profile) -> None:
+        """Serve on `listener`, which becomes the master's own."""
         self.service = HAService(commit_log, settings, profile)
-        try:
-            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-            self._listener = socket.create_server((host, port), family=family)
-        except OSError as error:
-            reason = error.strerror or error
-            raise ConfigInvalid(f"cannot listen on {format_address(host, port)}: {reason}") from error
+        self._listener = listener
         self._listener.setblocking(False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)

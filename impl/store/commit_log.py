@@ -66,9 +66,9 @@ class CommitLog:
 
         Args:  store_dir: the store's root. It is made where only its parent exists; commitlog/ and lock are made in it.
                file_size: bytes. By default that of the files there are, or 1 GiB for a new store.
-               clear_tail: make all bytes beyond the end zero and remove the files wholly beyond it; without a whole
-               record, all files (HA-ST-7). If False they stay as they are, as RocketMQ leaves them (quirk 35),
-               and the end is where RocketMQ finds it (recovery.py, `strict`).
+               clear_tail: make all bytes of the last file beyond the end zero; without a whole record, remove all files
+               (HA-ST-7). If False they stay, as RocketMQ leaves them (quirk 35), and the end is where RocketMQ finds it
+               (recovery.py, `strict`). Files that begin beyond the end are removed in any case, as in RocketMQ.
         Raises: ConfigInvalid, StoreCorrupt (file and offset), StoreLocked, OSError. Then nothing changed on disk.
         """
         if file_size is not None:
@@ -289,8 +289,7 @@ def _cut(files: list[MappedFile], found: Recovery, clear_tail: bool) -> list[Map
     kept = 0 if is_empty and clear_tail else found.files
     for file in reversed(files[kept:]):
         file.close()
-        if clear_tail:
-            file.path.unlink()
+        file.path.unlink()
     for file in files[:kept]:
         file.wrote_position = min(file.size, found.end - file.base)
     if kept and clear_tail and found.cut_size:

@@ -36,3 +36,8 @@ def test_there_are_examples() -> None:
     finder = doctest.DocTestFinder(exclude_empty=True)
     found = (test for name in modules() for test in finder.find(importlib.import_module(name)))
     assert sum(len(test.examples) for test in found) > 0
+
+
+@pytest.mark.parametrize("chapter", sorted((ROOT / "spec").glob("*.md")), ids=lambda path: path.name)
+def test_examples_of_the_chapter(chapter: Path) -> None:
+    assert doctest.testfile(str(chapter), module_relative=False).failed == 0

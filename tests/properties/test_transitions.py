@@ -1,0 +1,208 @@
+"""The table of what is possible at all is the model's own, campaigns stay within it, and every clause is met somewhere."""
+
+import json
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketmq_ha.fuzz import lockstep, schedule
+from rocketmq_ha.fuzz.lockstep import Lockstep
+from rocketmq_ha.fuzz.world import ReferenceWorld
+from rocketmq_ha.reference import master, transitions, wire
+from rocketmq_ha.reference.events import Connect, DeliverFrames, DeliverReports, Event, Put, Tick
+from rocketmq_ha.reference.store import Log
+from rocketmq_ha.spec import clauses
+from rocketmq_ha.spec.event_log import VERDICT_OK
+from rocketmq_ha.spec.profile import CLASSIC, HARDENED, PROFILES, Profile, Settings
+
+ROOT = Path(__file__).parents[2]
+TABLE = ROOT / "spec" / "transitions.json"
+EXCEPTIONS = ROOT / "spec" / "exceptions.toml"  # clauses that nothing meets or tests, each with its reason
+CHAPTERS = ("W", "M", "S", "G", "ST", "T")  # those whose layers are built
+CODE = ("spec", "reference", "impl", "fuzz", "analysis", "bench", "tests")
+CITATION = re.compile(r"HA-([A-Z]+)-(\d+)(?: to (?:HA-\1-)?(\d+))?")  # "HA-S-5 to HA-S-7" and "HA-S-5 to 7" cite three
+
+
+@pytest.fixture(scope="module")
+def table() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))
+    return found
+
+
+@cache
+def cited(folder: str) -> dict[str, str]:
+    """Clause ids in the .py, .md and .txt files of a folder of the tree ("." for its top), each with one place."""
+    files = (ROOT / folder).glob("*.md") if folder == "." else (ROOT / folder).rglob("*")
+    found = {}
+    for file in files:
+        if file.suffix in (".py", ".md", ".txt"):
+            for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+                for chapter, first, last in CITATION.findall(line):
+                    for clause in range(int(first), int(last or first) + 1):
+                        found[f"HA-{chapter}-{clause}"] = f"{file.relative_to(ROOT)}:{number}"
+    return found
+
+
+# --- The table -------------------------------------------------------------------------------------------------------
+
+
+def test_transitions_json_is_what_the_model_generates() -> None:
+    assert TABLE.read_text(encoding="utf-8") == transitions.generate(), "make transitions, and look at the diff"
+
+
+def test_every_state_and_event_of_the_table_is_in_some_transition(table: dict[str, Any]) -> None:
+    for actor, machine in table["machines"].items():
+        rows = machine["transitions"]
+        assert {state for before, _, after, _ in rows for state in (before, after)} == set(machine["states"]), actor
+        assert {event for _, event, _, _ in rows} == set(machine["events"]), actor
+        assert all(set(profiles) <= PROFILES.keys() for *_, profiles in rows), actor
+
+
+def test_the_table_tells_the_profiles_apart(table: dict[str, Any]) -> None:
+    """HA-S-10 and HA-S-11 as states: a phantom file is classic's own."""
+    rows = table["machines"]["store"]["transitions"]
+    assert ["no_files", "append_data", "phantom", ["classic"]] in rows
+    assert all(profiles == ["classic"] for before, _, after, profiles in rows if "phantom" in (before, after))
+
+
+def test_schedules_make_no_transition_that_is_not_in_the_table(table: dict[str, Any]) -> None:
+    possible = {
+        (actor, before, event, after, profile)
+        for actor, machine in table["machines"].items()
+        for before, event, after, profiles in machine["transitions"]
+        for profile in profiles
+    }
+    seen = set()
+    for seed in range(300):
+        drawn = schedule.draw(seed)
+        world = ReferenceWorld(drawn.slaves, drawn.settings, drawn.profile, schedule.START_MS)
+        for event in drawn.events:
+            for row in world.apply(event):
+                seen.add((row.actor, row.from_state, row.event, row.to_state, drawn.profile.name))
+                assert set(row.clauses) <= table["clauses"].keys() | {"HA-M-12"}, (seed, row)
+    assert seen <= possible, sorted(seen - possible)
+    assert len(seen) > 0.8 * len(possible)  # the scope of the table is not out of all proportion
+
+
+# --- Clauses ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_citation_is_of_a_clause_that_exists() -> None:
+    """HA-X-n stands for any clause, where a text explains what one looks like."""
+    known = clauses.load().keys()
+    stale = {
+        f"{place}: {clause}"
+        for folder in (*CODE, ".")
+        for clause, place in cited(folder).items()
+        if clause not in known and not clause.startswith("HA-X-")
+    }
+    assert not stale
+
+
+def test_the_table_quotes_the_clauses_as_they_stand(table: dict[str, Any]) -> None:
+    sentences = clauses.load()
+    assert table["clauses"].items() <= sentences.items()
+
+
+def binding() -> list[str]:
+    """The clauses that must be met: those of the chapters that are built, but for the exceptions."""
+    excepted = {exception["clause"] for exception in tomllib.loads(EXCEPTIONS.read_text(encoding="utf-8"))["exception"]}
+    return [clause for clause in clauses.load() if clause.split("-")[1] in CHAPTERS and clause not in excepted]
+
+
+def test_every_clause_is_cited_where_it_is_met() -> None:
+    blanks = [clause for clause in binding() if clause not in cited("reference") and clause not in cited("impl")]
+    assert not blanks, f"neither reference nor impl cites {', '.join(blanks)}"
+
+
+def test_every_clause_is_exercised_or_tested(table: dict[str, Any]) -> None:
+    blanks = [clause for clause in binding() if clause not in table["clauses"] and clause not in cited("tests")]
+    assert not blanks, f"neither does the model exercise, nor does a test cite {', '.join(blanks)}"
+
+
+def test_every_chapter_that_is_built_has_clauses() -> None:
+    assert {clause.split("-")[1] for clause in binding()} == set(CHAPTERS)
+
+
+# --- What no schedule reaches: their masters have all of their history, and their clocks do not step back ----------------
+
+
+@pytest.mark.parametrize(
+    ("report", "reason"), [(0, ""), (512, ""), (700, ""), (712, ""), (1, "HA-M-12"), (511, "HA-M-12"), (713, "HA-M-11")]
+)
+def test_hardened_refuses_a_first_report_below_the_log(report: int, reason: str) -> None:
+    """HA-M-12 (quirk 7), on a log from 512 to 712; 0 is no offset but "the last file" (HA-M-4). Classic takes all of them."""
+    log = Log(256, 512, bytes(200))
+    for profile in (HARDENED, CLASSIC):
+        conn = master.on_accept(0).state
+        step = master.on_readable(conn, wire.pack_report(report), log, 0, Settings(256), profile)
+        expected = reason if profile is HARDENED else ""
+        assert step.state.close_reason == ("report" if expected else "")
+        assert set(step.clauses) & {"HA-M-11", "HA-M-12"} == ({expected} if expected else set())
+
+
+@pytest.mark.parametrize("report", [0, 1, 511, 512, 700, 712, 713, -1])
+@pytest.mark.parametrize("profile", [CLASSIC, HARDENED], ids=lambda profile: profile.name)
+def test_the_implementation_refuses_what_the_model_refuses(report: int, profile: Profile) -> None:
+    """HA-M-11, HA-M-12: the lock-step never gets there, for no schedule deletes a file."""
+    from rocketmq_ha.impl.errors import PeerViolation
+    from rocketmq_ha.impl.ha.master import MasterConnection
+
+    class DeletedHistory:
+        min_offset, max_offset = 512, 712
+
+        def data_at(self, offset: int, limit: int) -> memoryview | None:
+            del offset, limit
+            return None
+
+    settings = Settings(256)
+    step = master.on_readable(
+        master.on_accept(0).state, wire.pack_report(report), Log(256, 512, bytes(200)), 0, settings, profile
+    )
+    conn = MasterConnection("peer", DeletedHistory(), 0, settings, profile)
+    conn.recv_buffer()[:8] = wire.pack_report(report)
+    try:
+        conn.on_received(8, 0)
+        refused = ""
+    except PeerViolation as violation:
+        refused = violation.clause
+    assert bool(refused) == bool(step.state.close_reason)
+    assert not refused or refused in step.clauses
+    if not refused:
+        assert (conn.slave_request_offset, conn.slave_ack_offset) == (report, report)
+
+
+@pytest.mark.parametrize("back_ms", [1, 5_000, 3_600_000])
+@pytest.mark.parametrize("profile", [CLASSIC, HARDENED], ids=lambda profile: profile.name)
+def test_a_clock_that_steps_back_delays_what_is_due_and_nothing_else(profile: Profile, back_ms: int) -> None:
+    """HA-T-2 (quirk 28): no heartbeat, report or timeout for as long as it stepped, and then as ever; in both worlds.
+
+    Only with more than one waiting put may the implementation end the later one after the earlier one, whose deadline is later.
+    """
+    settings = Settings(1000)
+    with lockstep.scratch_directory() as directory:
+        worlds = Lockstep(1, settings, profile, directory)
+        try:
+
+            def happens(*events: Event) -> set[str]:
+                """Which machines the clock moved in the last of the events."""
+                outcomes = [worlds.apply(event) for event in events]
+                assert all(outcome.verdict == VERDICT_OK for outcome in outcomes), outcomes
+                return {row.actor for row in outcomes[-1].transitions}
+
+            happens(
+                Connect(0, 1 << 18, 1 << 18), Tick(5001), DeliverReports(0, 99), DeliverFrames(0, 999), DeliverReports(0, 99)
+            )
+            happens(Put("T", b"waits", "", 0, True))
+            assert happens(Tick(-back_ms)) == set()
+            assert happens(Tick(back_ms)) == set()
+            assert happens(Tick(5000)) == set()
+            assert happens(Tick(1)) == {"slave_client", "master_connection", "group_transfer"}
+            assert happens(Tick(-back_ms)) == set()
+            assert happens(DeliverFrames(0, 999)) == {"slave_client", "store"}  # bytes are not delayed
+        finally:
+            worlds.close()

@@ -1,0 +1,61 @@
+"""Bad machines must fail: the lock-step finds every planted fault from random schedules alone, and none where there is none.
+
+Each hunt is a process over a faulty copy of the implementation (fuzz/faults.py), for the harness must not know of the fault.
+"""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import rocketmq_ha.impl
+from rocketmq_ha.fuzz import faults
+from rocketmq_ha.fuzz.cli import fuzz
+from rocketmq_ha.fuzz.faults import FAULTS, Fault
+
+IMPL = Path(rocketmq_ha.impl.__file__).parent
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_hunt_finds_the_fault(fault: Fault, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    status = faults.run_with(fault, tmp_path, ["hunt", "--seconds", "60"])
+    printed = capfd.readouterr()
+    assert status == 0, printed.err
+    found = printed.out.splitlines()[-1]
+    assert found.startswith("found="), printed.out
+    # The replay stands above it, and its last line shows both sides, or where the implementation broke.
+    assert "divergence at operation" in printed.out or "error at operation" in printed.out, printed.out
+
+
+def test_a_hunt_finds_nothing_in_the_implementation_as_it_is() -> None:
+    result = CliRunner().invoke(fuzz, ["hunt", "--seconds", "3"])
+    assert result.exit_code == 1, result.output
+    assert "found=" not in result.output
+    assert "no failure" in result.output
+
+
+def test_every_edit_applies_once_and_changes_one_file_of_the_copy(tmp_path: Path) -> None:
+    for fault in FAULTS:
+        root = faults.plant(fault, tmp_path)
+        copy = root / "rocketmq_ha" / "impl"
+        changed = [
+            file.relative_to(IMPL).as_posix()
+            for file in IMPL.rglob("*.py")
+            if file.read_bytes() != (copy / file.relative_to(IMPL)).read_bytes()
+        ]
+        assert changed == [fault.file], fault.name
+
+
+def test_a_replay_of_the_found_seed_shows_the_fault_and_without_the_fault_agrees(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fault = faults.find("heartbeat-on-time")
+    assert faults.run_with(fault, tmp_path, ["hunt"]) == 0
+    seed = capfd.readouterr().out.splitlines()[-1].split()[0].removeprefix("found=")
+    assert faults.run_with(fault, tmp_path, ["replay", seed]) == 1
+    assert "divergence at operation" in capfd.readouterr().out
+    assert CliRunner().invoke(fuzz, ["replay", seed]).exit_code == 0
+
+
+def test_there_are_at_least_five_and_their_names_differ() -> None:
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS) >= 5

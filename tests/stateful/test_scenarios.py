@@ -1,0 +1,210 @@
+"""Scenarios that a person can read: what happens, and what comes of it, in both worlds in lock-step.
+
+A file of scenarios/ is its story, as lines that begin with #, and steps, each on a line of its own. What stands indented below
+a step is what the model does in it (who, from which state to which, by which clauses) and then every node that is different:
+
+    cluster PROFILE [slaves=N] [SETTING=N ...]       begin, or begin again
+    put SIZE [wait] [topic=NAME]                     a body of SIZE bytes; a record is 91 more, and the topic's
+    tick MS
+    connect SLAVE [room=N] [slave_room=N]            bytes that the sockets of master and slave take; else all
+    grant SLAVE N                                    the master's socket now takes N bytes
+    frames SLAVE N|all     reports SLAVE N|all       so many bytes arrive at the slave, at the master
+    forge SLAVE OFFSET     clog SLAVE N              a report that no slave sent; the slave's socket takes N bytes and no more
+    cut SLAVE both|slave|master                      the link breaks, and who is told
+    restart-slave SLAVE    restart-master [clean]
+
+A node's line: min..max offset, and for a link the master's end of it: `next` transfer offset, the `pending` frame as
+offset+size, `>n` bytes on their way to the slave, `<n` on their way to the master.
+
+`pytest tests/stateful --rewrite-scenarios` writes the indented lines anew; review the diff as you review code.
+"""
+
+import difflib
+from contextlib import ExitStack
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from rocketmq_ha.fuzz import lockstep
+from rocketmq_ha.fuzz.lockstep import Lockstep
+from rocketmq_ha.fuzz.schedule import UNBOUNDED_ROOM
+from rocketmq_ha.reference import master, slave, store
+from rocketmq_ha.reference.cluster import Cluster, Link, Transition
+from rocketmq_ha.reference.events import (
+    Clog,
+    Connect,
+    Cut,
+    DeliverFrames,
+    DeliverReports,
+    Event,
+    ForgeReport,
+    Grant,
+    Put,
+    RestartMaster,
+    RestartSlave,
+    Tick,
+)
+from rocketmq_ha.reference.slave import Slave
+from rocketmq_ha.spec.event_log import VERDICT_OK
+from rocketmq_ha.spec.profile import PROFILES, Settings
+
+SCENARIOS = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
+INDENT = "    "
+
+
+def parse_cluster(words: list[str], directory: Path) -> Lockstep:
+    profile, numbers = PROFILES[words[0]], {name: int(value) for name, value in (word.split("=") for word in words[1:])}
+    slaves = numbers.pop("slaves", 1)
+    assert numbers.keys() <= {field.name for field in fields(Settings)}, words
+    return Lockstep(slaves, replace(Settings(mapped_file_size=1000), **numbers), profile, directory)
+
+
+def parse_event(words: list[str]) -> Event:
+    """The event of one line.
+
+    >>> parse_event("frames 0 all".split())
+    DeliverFrames(slave=0, nbytes=262144)
+    """
+    options = dict(word.split("=") for word in words if "=" in word)
+    number = [
+        UNBOUNDED_ROOM if word == "all" else int(word) for word in words[1:] if word == "all" or word.lstrip("-").isdigit()
+    ]
+    match words[0]:
+        case "put":
+            return Put(options.get("topic", "T"), b"x" * number[0], "", 0, "wait" in words)
+        case "tick":
+            return Tick(number[0])
+        case "connect":
+            rooms = (int(options.get(name, UNBOUNDED_ROOM)) for name in ("room", "slave_room"))
+            return Connect(number[0], *rooms)
+        case "grant":
+            return Grant(*number)
+        case "frames":
+            return DeliverFrames(*number)
+        case "reports":
+            return DeliverReports(*number)
+        case "forge":
+            return ForgeReport(*number)
+        case "clog":
+            return Clog(*number)
+        case "cut":
+            assert words[2] in ("both", "slave", "master"), words
+            return Cut(number[0], words[2])  # type: ignore[arg-type]
+        case "restart-slave":
+            return RestartSlave(number[0])
+        case "restart-master":
+            return RestartMaster("clean" in words)
+    raise AssertionError(f"no such step: {' '.join(words)}")
+
+
+def describe_transition(row: Transition) -> str:
+    log = "master" if row.instance == 0 else f"s{row.instance - 1}"
+    names = {"store": f"log of {log}", "slave_client": f"s{row.instance}", "group_transfer": "waiting puts"}
+    actor = names.get(row.actor, f"link {row.instance}")
+    return f"{actor}: {row.from_state} -{row.event}-> {row.to_state}  {' '.join(row.clauses)}".rstrip()
+
+
+def describe(cluster: Cluster) -> dict[str, str]:
+    """The line of every node."""
+    puts = [f"put to {request.next_offset} waits" for request in cluster.group.requests]
+    puts += [f"put to {done.next_offset} ends {done.status}" for done in cluster.done]
+    nodes = {"master": ", ".join([describe_log(cluster.log), f"push2 {cluster.push2_slave_max_offset}", *puts])}
+    nodes |= {f"s{index}": describe_slave(node) for index, node in enumerate(cluster.slaves)}
+    return nodes | {f"link {link.link_id}": describe_link(link) for link in cluster.links}
+
+
+def describe_log(log: store.Log) -> str:
+    return "no files" if log.base is None else f"{store.min_offset(log)}..{store.max_offset(log)}"
+
+
+def describe_slave(node: Slave) -> str:
+    log = describe_log(node.log)
+    if not node.connected:
+        return f"{log}, not connected" + (f": {node.close_reason}" if node.close_reason else "")
+    held = len(slave.unparsed(node))
+    return f"{log}, reported {node.current_reported_offset}" + (f", {held} bytes unparsed" if held else "")
+
+
+def describe_link(link: Link) -> str:
+    conn = link.conn
+    words = [f"to s{link.slave}", master.classify(conn).value]
+    if conn.close_reason:
+        words[-1] += f" ({conn.close_reason})"
+    elif conn.next_transfer_from_where != -1:
+        words.append(f"next {conn.next_transfer_from_where}")
+        if not conn.last_write_over:
+            size = conn.next_transfer_from_where - conn.this_offset
+            words.append(f"pending {conn.this_offset}+{size}, {master.taken(conn)} bytes of it taken")
+    if conn.slave_request_offset != -1:
+        words.append(f"request {conn.slave_request_offset}, ack {conn.slave_ack_offset}")
+    words += [f">{len(link.to_slave)}"] if link.to_slave else []
+    words += [f"<{len(link.to_master)}"] if link.to_master else []
+    words += ["severed"] if link.severed else []
+    words += [] if link.slave_open else ["stale: the slave's end is gone"]
+    return ", ".join(words)
+
+
+def play(text: str) -> str:
+    """The scenario with what happens now below each of its steps. Raises: AssertionError where the worlds disagree."""
+    lines: list[str] = []
+    worlds, seen = None, {}
+    with ExitStack() as resources:
+        for line in text.splitlines():
+            if line.startswith(INDENT):
+                continue
+            lines.append(line)
+            words = line.split()
+            if not words or line.startswith("#"):
+                continue
+            if words[0] == "cluster":
+                worlds = parse_cluster(words[1:], resources.enter_context(lockstep.scratch_directory()))
+                resources.callback(worlds.close)
+                seen = describe(worlds.reference.cluster)
+                continue
+            assert worlds is not None, "a scenario begins with its cluster"
+            outcome = worlds.apply(parse_event(words))
+            assert outcome.verdict == VERDICT_OK, f"{line}: {outcome.verdict} {outcome.signature}: {outcome.detail}"
+            now = describe(worlds.reference.cluster)
+            changes = [describe_transition(row) for row in outcome.transitions]
+            changes += [f"{name:7} {told}" for name, told in now.items() if seen.get(name) != told]
+            changes += [f"{name:7} gone" for name in seen if name not in now]
+            lines += [INDENT + change for change in changes or ["nothing happens"]]
+            seen = now
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("file", SCENARIOS, ids=lambda file: file.stem)
+def test_the_scenario_happens_as_it_is_told(file: Path, request: pytest.FixtureRequest) -> None:
+    told = file.read_text(encoding="utf-8")
+    happens = play(told)
+    if request.config.getoption("--rewrite-scenarios", default=False):
+        file.write_text(happens, encoding="utf-8")
+        return
+    diff = "\n".join(difflib.unified_diff(told.splitlines(), happens.splitlines(), "told", "happens", lineterm="", n=4))
+    assert not diff, f"{file.name}: pytest tests/stateful --rewrite-scenarios, if this is how it should be\n{diff}"
+
+
+def test_every_scenario_is_headed_by_its_story_and_cites_clauses() -> None:
+    assert len(SCENARIOS) >= 8
+    for file in SCENARIOS:
+        story = file.read_text(encoding="utf-8").split("cluster ")[0]
+        assert story.startswith("# "), file.name
+        assert "HA-" in story, file.name
+
+
+def test_the_steps_can_say_every_event() -> None:
+    lines = (
+        "put 1 wait",
+        "tick 1",
+        "connect 0",
+        "grant 0 1",
+        "frames 0 1",
+        "reports 0 all",
+        "forge 0 -5",
+        "clog 0 3",
+        "cut 0 both",
+    )
+    told = {type(parse_event(line.split())) for line in (*lines, "restart-slave 0", "restart-master clean")}
+    assert told == set(get_args(Event))
