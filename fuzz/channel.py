@@ -51,10 +51,10 @@ class Channel:
         self.at_slave = ScriptedSocket(slave_room)
 
     def deliver(self, sender: ScriptedSocket, nbytes: int) -> int:
-        """Move up to `nbytes` of what `sender` sent to the other end. Returns: how many there were."""
+        """Move up to `nbytes` of what `sender` sent (all but so many, if negative). Returns: how many there were."""
         receiver = self.at_slave if sender is self.at_master else self.at_master
         data = sender.in_flight[:nbytes]
-        del sender.in_flight[:nbytes]
+        del sender.in_flight[: len(data)]
         receiver.arrived += data
         return len(data)
 

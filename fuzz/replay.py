@@ -117,6 +117,10 @@ def _links(cluster: Cluster, index: int) -> str:
     return text + (f" +{stale} stale" if stale else "")
 
 
+def _amount(nbytes: int) -> str:
+    return f"all but {-nbytes} B" if nbytes < 0 else f"up to {nbytes} B"
+
+
 def _event(event: Event) -> str:
     match event:
         case Put():
@@ -128,9 +132,9 @@ def _event(event: Event) -> str:
         case Grant():
             return f"socket to s{event.slave} takes {event.room} B"
         case DeliverFrames():
-            return f"s{event.slave} receives up to {event.nbytes} B"
+            return f"s{event.slave} receives {_amount(event.nbytes)}"
         case DeliverReports():
-            return f"master receives up to {event.nbytes} B of s{event.slave}"
+            return f"master receives {_amount(event.nbytes)} of s{event.slave}"
         case ForgeReport():
             return f"forged report {event.offset} on s{event.slave}"
         case Clog():

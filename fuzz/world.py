@@ -209,13 +209,13 @@ class ImplementationWorld:
 
     def _deliver_frames(self, event: DeliverFrames) -> None:
         connection = self._of(event.slave)
-        if connection and connection.channel.deliver(connection.channel.at_master, max(event.nbytes, 0)):
+        if connection and connection.channel.deliver(connection.channel.at_master, event.nbytes):
             while connection.channel.at_slave.arrived and connection.at_slave.client.connected:
                 connection.at_slave.on_readable(self._now_ms)
 
     def _deliver_reports(self, event: DeliverReports) -> None:
         connection = self._of(event.slave)
-        if connection and connection.channel.deliver(connection.channel.at_slave, max(event.nbytes, 0)):
+        if connection and connection.channel.deliver(connection.channel.at_slave, event.nbytes):
             connection.at_master.on_readable(self._now_ms)
 
     def _cut(self, event: Cut) -> None:

@@ -216,9 +216,9 @@ class _Work:
 
     def deliver_frames(self, event: DeliverFrames) -> None:
         link = self.link_of(event.slave)
-        if link is None or not link.to_slave or event.nbytes <= 0:
+        arrived = link.to_slave[: event.nbytes] if link else b""
+        if link is None or not arrived:
             return
-        arrived = link.to_slave[: event.nbytes]
         self.links[link.link_id] = replace(link, to_slave=link.to_slave[len(arrived) :])
         node = self.slaves[event.slave]
         step = slave.on_readable(node, arrived, link.slave_room, self.now_ms, self.settings, self.profile)
@@ -226,9 +226,9 @@ class _Work:
 
     def deliver_reports(self, event: DeliverReports) -> None:
         link = self.link_of(event.slave)
-        if link is None or not link.to_master or event.nbytes <= 0:
+        arrived = link.to_master[: event.nbytes] if link else b""
+        if link is None or not arrived:
             return
-        arrived = link.to_master[: event.nbytes]
         link = replace(link, to_master=link.to_master[len(arrived) :])
         self.links[link.link_id] = link
         step = master.on_readable(link.conn, arrived, self.log, self.now_ms, self.settings, self.profile)
@@ -372,7 +372,8 @@ class _Work:
                 )
             )
         if event == "frames" and node.log != before.log:
-            self._store_row(index + 1, before.log, node.log, "append_data", ("HA-ST-6",))
+            appended = len(node.log.data) > len(before.log.data)
+            self._store_row(index + 1, before.log, node.log, "append_data", ("HA-ST-6",) if appended else ("HA-S-10",))
         if link is None:
             return
         link = self.links[link.link_id]

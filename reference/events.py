@@ -41,7 +41,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class DeliverFrames:
-    """The network delivers up to `nbytes` of what the master has sent."""
+    """The network delivers up to `nbytes` of what the master has sent; a negative number: all but so many."""
 
     slave: int
     nbytes: int
@@ -49,7 +49,7 @@ class DeliverFrames:
 
 @dataclass(frozen=True, slots=True)
 class DeliverReports:
-    """The network delivers up to `nbytes` of what the slave has sent."""
+    """The network delivers up to `nbytes` of what the slave has sent; a negative number: all but so many."""
 
     slave: int
     nbytes: int

@@ -84,6 +84,8 @@ def append_data(log: Log, offset: int, body: bytes) -> Log:
     base = log.base
     if base is None:  # divided as Java divides, towards zero: an offset of -5 (quirk 4) is in file 0
         base = offset - offset % log.file_size if offset >= 0 else -(-offset // log.file_size * log.file_size)
+    if base < 0 or len(body) > log.file_size - len(log.data) % log.file_size:
+        return log  # what does not fit is not written, and classic does not look at the result (quirks 19 and 25)
     return _extend(replace(log, base=base), body)
 
 

@@ -106,6 +106,10 @@ def explore_master(table: Table, profile: Profile) -> int:
 
     state = master.classify(start[0]).value
     table.add("master_connection", state, "accept", state, profile, master.on_accept(0).clauses)
+    # The one step that looks at the min offset, on a log whose first file is gone (HA-M-12).
+    log = Log(FILE_SIZE, FILE_SIZE, bytes(3))
+    step = master.on_readable(start[0], wire.pack_report(FILE_SIZE - 1), log, 0, SETTINGS, profile)
+    table.add("master_connection", state, "reports", master.classify(step.state).value, profile, step.clauses)
     return explore([start], successors)
 
 

@@ -8,7 +8,7 @@ shows that it is the same machine (HA-S-9).
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from rocketmq_ha.impl.errors import PeerViolation
+from rocketmq_ha.impl.errors import AppendRefused, PeerViolation
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.spec.profile import Profile, Settings
 
@@ -116,8 +116,8 @@ class SlaveClient:
                 bodies.append(self._view[body_start : self._start])
                 if max_offset == 0 or not profile.coalesces_reports:
                     # An empty log learns here where it begins, a classic one even from a heartbeat (HA-S-10).
-                    log.append_data(offset, bodies)
-                    bodies = []
+                    frame, bodies = bodies, []
+                    self._append(offset, frame)
                     max_offset = log.max_offset
                     if not profile.coalesces_reports and (report := self.report_plus()):
                         return report
@@ -130,6 +130,14 @@ class SlaveClient:
             if bodies:
                 log.append_data(log.max_offset, bodies)
         return None
+
+    def _append(self, offset: int, frame: list[memoryview]) -> None:
+        """Append one frame. Classic ignores a refusal (quirks 19 and 25); HA-S-11 leaves nothing that could be refused."""
+        try:
+            self._log.append_data(offset, frame)
+        except AppendRefused:
+            if self._profile.checks_frames:
+                raise
 
     def _check_frame(self, offset: int, body_size: int, max_offset: int) -> None:
         """Refuse what no honest master sends. HA-S-11 (quirks 17 to 24)."""
