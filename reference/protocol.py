@@ -1,0 +1,355 @@
+"""The protocol level: the same protocol in units, as spec/protocol.md defines it and spec/tla/ states it in TLA+.
+
+A unit is one message's worth of log, a frame is a run of units, a report is one offset. Names are the page's; where the byte
+level has another for the same thing, the field says so. One function an action, in the order of the page: it returns the state
+after, or None where it is not enabled. `edges` labels them; an action whose outcome is the state as it is, is not an edge.
+
+The parts of a state are in protocol_state.py; what must hold of states and edges is in protocol_properties.py.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from rocketmq_ha.reference.protocol_state import (
+    FORGED_REPORT,
+    NO_REPORT,
+    SLOTS,
+    Connection,
+    Frame,
+    Scope,
+    SlaveNode,
+    State,
+    initial,
+)
+
+# --- What the actions share ---------------------------------------------------------------------------------------------------
+
+
+def max_offset(node: SlaveNode) -> int:
+    """A slave's max offset: 0 where there are no files."""
+    return 0 if node.base == -1 else node.base + len(node.units)
+
+
+def start_of_file(offset: int, scope: Scope) -> int:
+    return offset - offset % scope.file_size
+
+
+def counted(state: State, scope: Scope) -> int:
+    """Connections that count as slaves. HA-G-4, HA-G-5."""
+    return sum(not scope.forgets or conn.req != -1 for conn in connections(state.conn))
+
+
+def connections(conn: tuple[tuple[Connection | None, ...], ...]) -> list[Connection]:
+    return [one for slots in conn for one in slots if one is not None]
+
+
+def sent(conn: Connection) -> int:
+    """The sent offset: no honest report but the first is beyond it."""
+    return conn.req if conn.next == -1 else conn.next
+
+
+def transfer_from(conn: Connection, state: State, scope: Scope) -> int:
+    """Where the next frame begins. HA-M-4, HA-M-5."""
+    if conn.next != -1:
+        return conn.next
+    return start_of_file(len(state.log), scope) if conn.req == 0 else conn.req
+
+
+def with_conn(state: State, s: int, k: int, conn: Connection | None) -> State:
+    """The state with another connection in slot `k` of slave `s`."""
+    slots = state.conn[s - 1]
+    slots = (*slots[: k - 1], conn, *slots[k:])
+    return replace(state, conn=(*state.conn[: s - 1], slots, *state.conn[s:]))
+
+
+def with_slave(state: State, s: int, node: SlaveNode) -> State:
+    return replace(state, slave=(*state.slave[: s - 1], node, *state.slave[s:]))
+
+
+def close(state: State, scope: Scope, s: int, k: int) -> State:
+    """A connection closes at the master; its slave is told unless the connection is stale. HA-M-13, HA-G-5."""
+    conn = state.conn[s - 1][k - 1]
+    assert conn is not None
+    state = with_conn(state, s, k, None)
+    if scope.forgets:
+        state = replace(state, push2=max((0, *(other.ack for other in connections(state.conn)))))
+    return state if conn.stale else with_slave(state, s, replace(state.slave[s - 1], slot=0))
+
+
+def lose(state: State, s: int) -> State:
+    """The slave's end of its connection is gone, and the master is not told."""
+    k = state.slave[s - 1].slot
+    conn = state.conn[s - 1][k - 1]
+    assert conn is not None
+    state = with_conn(state, s, k, replace(conn, frames=(), report=NO_REPORT, stale=True))
+    return with_slave(state, s, replace(state.slave[s - 1], slot=0))
+
+
+def acknowledge(state: State, r: int) -> State:
+    """Move push2, and release whom it frees with PUT_OK. HA-G-1, HA-G-4."""
+    if r <= state.push2:
+        return state
+    return replace(state, push2=r, waiting=tuple(o for o in state.waiting if o > r))
+
+
+def attached(state: State, s: int) -> Connection | None:
+    """The connection that slave `s` holds, or None."""
+    k = state.slave[s - 1].slot
+    return state.conn[s - 1][k - 1] if k else None
+
+
+# --- Actions: the producer and the disk of the master ------------------------------------------------------------------------
+
+
+def put(state: State, scope: Scope) -> State | None:
+    """A message is appended to the master's log, and nobody waits. HA-ST-2."""
+    # GUARD
+    if state.used.puts >= scope.max_puts:
+        return None
+    # STATE
+    return replace(state, log=(*state.log, state.epoch), used=replace(state.used, puts=state.used.puts + 1))
+
+
+def put_sync(state: State, scope: Scope) -> State | None:
+    """A message is appended; its put waits for a slave, or ends at once with SLAVE_NOT_AVAILABLE. HA-G-3."""
+    # GUARD
+    if not scope.sync_puts:
+        return None
+    after = put(state, scope)
+    if after is None or counted(state, scope) == 0:
+        return after
+    # STATE
+    return replace(after, waiting=(*after.waiting, len(after.log)))
+
+
+def timeout(state: State, o: int) -> State | None:
+    """A put that has waited too long ends with FLUSH_SLAVE_TIMEOUT. HA-G-2."""
+    # GUARD
+    if o not in state.waiting:
+        return None
+    # STATE
+    return replace(state, waiting=tuple(other for other in state.waiting if other != o))
+
+
+def flush(state: State) -> State:
+    """What the log holds becomes durable."""
+    return replace(state, flushed=len(state.log))
+
+
+def delete(state: State, scope: Scope) -> State | None:
+    """The oldest file goes, unless it is the last. HA-ST-1."""
+    # GUARD
+    mmax, after = len(state.log), state.min + scope.file_size
+    if state.used.deletes >= scope.max_deletes or after > start_of_file(mmax, scope) or after >= mmax:
+        return None
+    # STATE
+    return replace(state, min=after, used=replace(state.used, deletes=state.used.deletes + 1))
+
+
+# --- Actions: a connection and its reports -----------------------------------------------------------------------------------
+
+
+def connect(state: State, scope: Scope, s: int) -> State | None:
+    """A slave without a connection opens one, in the lowest free slot. HA-M-1, HA-S-1, HA-S-3."""
+    # GUARD
+    node = state.slave[s - 1]
+    free = [k for k in SLOTS if state.conn[s - 1][k - 1] is None]
+    if node.slot or not free:
+        return None
+    # STATE
+    reported = max_offset(node)
+    state = with_conn(state, s, free[0], Connection(report=reported if scope.at_once else NO_REPORT))
+    return with_slave(state, s, replace(node, slot=free[0], reported=reported))
+
+
+def report(state: State, s: int) -> State | None:
+    """It is time for a report. HA-S-2."""
+    # GUARD
+    node, conn = state.slave[s - 1], attached(state, s)
+    if conn is None:
+        return None
+    # STATE
+    return with_conn(state, s, node.slot, replace(conn, report=node.reported))
+
+
+def forge(state: State, scope: Scope, s: int) -> State | None:
+    """Somebody reports what no slave holds: there is no authentication."""
+    # GUARD
+    conn = attached(state, s)
+    if state.used.forgeries >= scope.max_forgeries or conn is None:
+        return None
+    # STATE
+    state = with_conn(state, s, state.slave[s - 1].slot, replace(conn, report=FORGED_REPORT))
+    return replace(state, used=replace(state.used, forgeries=state.used.forgeries + 1))
+
+
+def is_bad(conn: Connection, r: int, state: State) -> bool:
+    """Whether the hardened master refuses a report. HA-M-11, HA-M-12."""
+    if conn.req == -1:
+        return r > len(state.log) or not (r == 0 or r >= state.min)
+    return r < conn.ack or (r > conn.ack and r > sent(conn))
+
+
+def recv_report(state: State, scope: Scope, s: int, k: int) -> State | None:
+    """The master uses a report, or closes the connection over it. HA-M-2, HA-M-3, HA-M-11, HA-M-12."""
+    # GUARD
+    conn = state.conn[s - 1][k - 1]
+    if conn is None or conn.report == NO_REPORT:
+        return None
+    r = conn.report
+    if scope.checks and is_bad(conn, r, state):
+        return close(state, scope, s, k)
+    # STATE
+    conn = replace(conn, req=r if conn.req == -1 else conn.req, ack=r, report=NO_REPORT)
+    return acknowledge(with_conn(state, s, k, conn), r)
+
+
+# --- Actions: frames ---------------------------------------------------------------------------------------------------------
+
+
+def send(state: State, scope: Scope, s: int, k: int) -> State | None:
+    """A data frame, to the end of its file at most. HA-M-4 to HA-M-7, HA-W-4, HA-W-5."""
+    # GUARD
+    conn = state.conn[s - 1][k - 1]
+    if conn is None or conn.req == -1 or conn.frames:
+        return None
+    n = transfer_from(conn, state, scope)
+    if not state.min <= n < len(state.log):
+        return None
+    # STATE
+    units = state.log[n : min(n + scope.batch, start_of_file(n, scope) + scope.file_size)]
+    frames = () if conn.stale else (Frame(n, units),)
+    return with_conn(state, s, k, replace(conn, next=n + len(units), frames=frames))
+
+
+def heartbeat(state: State, scope: Scope, s: int, k: int) -> State | None:
+    """A frame without units, wherever the transfer stands: inside the log or not. HA-M-8, HA-W-3."""
+    # GUARD
+    conn = state.conn[s - 1][k - 1]
+    if conn is None or conn.stale or conn.req == -1 or conn.frames:
+        return None
+    # STATE
+    n = transfer_from(conn, state, scope)
+    return with_conn(state, s, k, replace(conn, next=n, frames=(Frame(n, ()),)))
+
+
+def recv_frame(state: State, scope: Scope, s: int) -> State | None:
+    """The slave appends a frame and reports, or closes over it. HA-S-4 to HA-S-7, HA-S-10, HA-S-11, HA-ST-6."""
+    # GUARD
+    node, conn = state.slave[s - 1], attached(state, s)
+    if conn is None or not conn.frames:
+        return None
+    frame, m = conn.frames[0], max_offset(node)
+    unaligned = frame.offset % scope.file_size != 0
+    if m not in (0, frame.offset) or (scope.ignores_heartbeats and m == 0 and unaligned):
+        return close(state, scope, s, node.slot)
+    # STATE
+    conn = replace(conn, frames=())
+    if node.base == -1 and (frame.units or not scope.ignores_heartbeats):
+        node = replace(node, base=start_of_file(frame.offset, scope))
+    node = replace(node, units=(*node.units, *frame.units))
+    if max_offset(node) > node.reported:
+        node = replace(node, reported=max_offset(node))
+        conn = replace(conn, report=node.reported)
+    return with_slave(with_conn(state, s, node.slot, conn), s, node)
+
+
+# --- Actions: faults ---------------------------------------------------------------------------------------------------------
+
+
+def drop(state: State, scope: Scope, s: int) -> State | None:
+    """A link breaks, and both ends are told. HA-M-13, HA-S-13."""
+    # GUARD
+    k = state.slave[s - 1].slot
+    if state.used.drops >= scope.max_drops or not k:
+        return None
+    # STATE
+    state = close(state, scope, s, k)
+    return replace(state, used=replace(state.used, drops=state.used.drops + 1))
+
+
+def drop_unseen(state: State, scope: Scope, s: int) -> State | None:
+    """A link breaks, and the slave alone is told: the master holds a stale connection. HA-S-13."""
+    # GUARD
+    if state.used.drops >= scope.max_drops or not state.slave[s - 1].slot:
+        return None
+    # STATE
+    state = lose(state, s)
+    return replace(state, used=replace(state.used, drops=state.used.drops + 1))
+
+
+def reap(state: State, scope: Scope, s: int, k: int) -> State | None:
+    """A connection from which nothing comes any more is closed. HA-M-9."""
+    # GUARD
+    conn = state.conn[s - 1][k - 1]
+    if conn is None or not conn.stale:
+        return None
+    # STATE
+    return close(state, scope, s, k)
+
+
+def master_crash(state: State, scope: Scope) -> State | None:
+    """The master comes back with what was durable, and remembers nothing else."""
+    # GUARD
+    if state.used.mcrashes >= scope.max_master_crashes or state.flushed < state.min:
+        return None
+    # STATE
+    return replace(
+        state,
+        log=state.log[: state.flushed],
+        epoch=state.epoch + 1,
+        push2=0,
+        waiting=(),
+        conn=initial(scope).conn,
+        slave=tuple(replace(node, slot=0) for node in state.slave),
+        used=replace(state.used, mcrashes=state.used.mcrashes + 1),
+    )
+
+
+def slave_crash(state: State, scope: Scope, s: int) -> State | None:
+    """A slave comes back without its last unit, which was in flight to the disk. HA-ST-5, HA-ST-7."""
+    # GUARD
+    if state.used.scrashes >= scope.max_slave_crashes:
+        return None
+    # STATE
+    if state.slave[s - 1].slot:
+        state = lose(state, s)
+    node = state.slave[s - 1]
+    units = node.units[:-1]
+    base = -1 if scope.ignores_heartbeats and not units else node.base
+    state = with_slave(state, s, replace(node, base=base, units=units))
+    return replace(state, used=replace(state.used, scrashes=state.used.scrashes + 1))
+
+
+# --- The graph ---------------------------------------------------------------------------------------------------------------
+
+
+def attempts(state: State, scope: Scope) -> Iterator[tuple[str, State | None]]:
+    """Every action with its label, enabled or not."""
+    yield "Put", put(state, scope)
+    yield "PutSync", put_sync(state, scope)
+    for o in state.waiting:
+        yield f"Timeout({o})", timeout(state, o)
+    yield "Flush", flush(state)
+    yield "Delete", delete(state, scope)
+    yield "MasterCrash", master_crash(state, scope)
+    for s in range(1, scope.slaves + 1):
+        yield f"Connect({s})", connect(state, scope, s)
+        yield f"Report({s})", report(state, s)
+        yield f"Forge({s})", forge(state, scope, s)
+        yield f"RecvFrame({s})", recv_frame(state, scope, s)
+        yield f"Drop({s})", drop(state, scope, s)
+        yield f"DropUnseen({s})", drop_unseen(state, scope, s)
+        yield f"SlaveCrash({s})", slave_crash(state, scope, s)
+        for k in SLOTS:
+            yield f"RecvReport({s},{k})", recv_report(state, scope, s, k)
+            yield f"Send({s},{k})", send(state, scope, s, k)
+            yield f"Heartbeat({s},{k})", heartbeat(state, scope, s, k)
+            yield f"Reap({s},{k})", reap(state, scope, s, k)
+
+
+def edges(state: State, scope: Scope) -> Iterator[tuple[str, State]]:
+    """The labelled edges out of a state."""
+    for label, after in attempts(state, scope):
+        if after is not None and after != state:
+            yield label, after

@@ -1,0 +1,107 @@
+"""What the protocol level is made of: the constants of a scope, and the parts of a state, as spec/protocol.md lists them."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rocketmq_ha.spec.profile import Profile
+
+NO_REPORT: Final = -2  # nothing is in flight to the master
+FORGED_REPORT: Final = 99  # which no log reaches
+SLOTS: Final = (1, 2)  # at most two connections of a slave stand at the master; all but its own are stale
+
+Units = tuple[int, ...]  # a run of log; a unit is the epoch in which it was put
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The constants that bound a run, and the profile."""
+
+    slaves: int = 1
+    max_puts: int = 0
+    max_drops: int = 0
+    max_master_crashes: int = 0
+    max_slave_crashes: int = 0
+    max_deletes: int = 0
+    max_forgeries: int = 0
+    file_size: int = 2  # units
+    batch: int = 2  # units
+    sync_puts: bool = False
+    # The profile: all False in classic, all True in hardened.
+    checks: bool = False  # Profile.checks_reports
+    forgets: bool = False  # Profile.forgets_lost_slaves
+    at_once: bool = False  # Profile.reports_on_connect
+    ignores_heartbeats: bool = False  # Profile.checks_frames
+
+
+def of_profile(scope: Scope, profile: Profile) -> Scope:
+    """The scope with the switches of a profile; the other switches of a profile are below this level."""
+    return replace(
+        scope,
+        checks=profile.checks_reports,
+        forgets=profile.forgets_lost_slaves,
+        at_once=profile.reports_on_connect,
+        ignores_heartbeats=profile.checks_frames,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A transfer frame; one without units is a heartbeat."""
+
+    offset: int
+    units: Units
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A connection as the master holds it, with what is in flight on it."""
+
+    req: int = -1  # slave_request_offset; set once
+    ack: int = -1  # slave_ack_offset
+    next: int = -1  # next_transfer_from_where; then only grows
+    frames: tuple[Frame, ...] = ()  # to the slave; at most one
+    report: int = NO_REPORT  # to the master; a new one replaces one that has not arrived (HA-M-2)
+    stale: bool = False  # the slave's end is gone, and the master has not noticed
+
+
+@dataclass(frozen=True, slots=True)
+class SlaveNode:
+    """A slave's log and its end of a connection."""
+
+    base: int = -1  # of the first file; -1: no files
+    units: Units = ()
+    slot: int = 0  # of the connection that it holds; 0: none
+    reported: int = 0  # current_reported_offset
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """How often each has happened."""
+
+    puts: int = 0
+    drops: int = 0
+    mcrashes: int = 0
+    scrashes: int = 0
+    deletes: int = 0
+    forgeries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One master, its slaves, and what is between them."""
+
+    log: Units  # the master's, deleted units included
+    flushed: int  # <= len(log); what is beyond is lost in a crash
+    epoch: int  # how often the master has crashed
+    push2: int  # push2_slave_max_offset
+    min: int  # units below it are deleted; a multiple of file_size
+    waiting: tuple[int, ...]  # next offsets of the puts that wait, ascending
+    conn: tuple[tuple[Connection | None, ...], ...]  # [slave - 1][slot - 1]
+    slave: tuple[SlaveNode, ...]  # [slave - 1]
+    used: Used
+
+
+def initial(scope: Scope) -> State:
+    """Empty logs, nobody connected."""
+    conn = ((None,) * len(SLOTS),) * scope.slaves
+    return State((), 0, 0, 0, 0, (), conn, (SlaveNode(),) * scope.slaves, Used())

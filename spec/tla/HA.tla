@@ -1,0 +1,75 @@
+--------------------------------- MODULE HA ---------------------------------
+(* The whole: one operator an edge label, the next-state relation, and the specification.                                       *)
+(* TLC labels an edge of its dump with the innermost operator that is not a mere call of another, and leaves parameters out.    *)
+(* So each value of the parameters has an operator of its own here, and a conjunct in front that keeps it from being a mere     *)
+(* call; it also says that slave 2 is in scope, if it is.  tests/formal/dump.py reads Send_1_2 as Send(1,2).                    *)
+EXTENDS HAProperties, TLC
+
+ASSUME Slaves \in {{1}, {1, 2}} /\ MaxPuts <= 6    \* or Next below misses some
+
+On(s) == s \in Slaves
+Puts(o) == o <= MaxPuts
+
+Timeout_1 == Puts(1) /\ Timeout(1)
+Timeout_2 == Puts(2) /\ Timeout(2)
+Timeout_3 == Puts(3) /\ Timeout(3)
+Timeout_4 == Puts(4) /\ Timeout(4)
+Timeout_5 == Puts(5) /\ Timeout(5)
+Timeout_6 == Puts(6) /\ Timeout(6)
+
+Connect_1 == On(1) /\ Connect(1)
+Connect_2 == On(2) /\ Connect(2)
+
+Report_1 == On(1) /\ Report(1)
+Report_2 == On(2) /\ Report(2)
+
+Forge_1 == On(1) /\ Forge(1)
+Forge_2 == On(2) /\ Forge(2)
+
+RecvReport_1_1 == On(1) /\ RecvReport(1, 1)
+RecvReport_1_2 == On(1) /\ RecvReport(1, 2)
+RecvReport_2_1 == On(2) /\ RecvReport(2, 1)
+RecvReport_2_2 == On(2) /\ RecvReport(2, 2)
+
+Send_1_1 == On(1) /\ Send(1, 1)
+Send_1_2 == On(1) /\ Send(1, 2)
+Send_2_1 == On(2) /\ Send(2, 1)
+Send_2_2 == On(2) /\ Send(2, 2)
+
+Heartbeat_1_1 == On(1) /\ Heartbeat(1, 1)
+Heartbeat_1_2 == On(1) /\ Heartbeat(1, 2)
+Heartbeat_2_1 == On(2) /\ Heartbeat(2, 1)
+Heartbeat_2_2 == On(2) /\ Heartbeat(2, 2)
+
+RecvFrame_1 == On(1) /\ RecvFrame(1)
+RecvFrame_2 == On(2) /\ RecvFrame(2)
+
+Drop_1 == On(1) /\ Drop(1)
+Drop_2 == On(2) /\ Drop(2)
+
+DropUnseen_1 == On(1) /\ DropUnseen(1)
+DropUnseen_2 == On(2) /\ DropUnseen(2)
+
+Reap_1_1 == On(1) /\ Reap(1, 1)
+Reap_1_2 == On(1) /\ Reap(1, 2)
+Reap_2_1 == On(2) /\ Reap(2, 1)
+Reap_2_2 == On(2) /\ Reap(2, 2)
+
+SlaveCrash_1 == On(1) /\ SlaveCrash(1)
+SlaveCrash_2 == On(2) /\ SlaveCrash(2)
+
+Next ==
+    \/ Put \/ PutSync \/ Timeout_1 \/ Timeout_2 \/ Timeout_3 \/ Timeout_4 \/ Timeout_5 \/ Timeout_6 \/ Flush \/ Delete
+    \/ Connect_1 \/ Connect_2 \/ Report_1 \/ Report_2 \/ Forge_1 \/ Forge_2 \/ RecvReport_1_1 \/ RecvReport_1_2
+    \/ RecvReport_2_1 \/ RecvReport_2_2 \/ Send_1_1 \/ Send_1_2 \/ Send_2_1 \/ Send_2_2 \/ Heartbeat_1_1 \/ Heartbeat_1_2
+    \/ Heartbeat_2_1 \/ Heartbeat_2_2 \/ RecvFrame_1 \/ RecvFrame_2 \/ Drop_1 \/ Drop_2 \/ DropUnseen_1 \/ DropUnseen_2
+    \/ Reap_1_1 \/ Reap_1_2 \/ Reap_2_1 \/ Reap_2_2 \/ MasterCrash \/ SlaveCrash_1 \/ SlaveCrash_2
+
+Spec == Init /\ [][Next]_vars
+
+FairSpec == Spec /\ Fairness
+
+(* A bound for the scope that has everything in it: TLC goes on from a state only while this holds.                              *)
+AtMostElevenStates == TLCGet("level") <= 11
+
+=============================================================================

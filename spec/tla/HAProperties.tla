@@ -1,0 +1,156 @@
+---------------------------- MODULE HAProperties ----------------------------
+(* What should be true.  First what holds in both profiles, whatever happens; then what holds in hardened and fails in classic, *)
+(* by number of the catalogue (spec/violations.md); then what fails in hardened too, each with its reason; then liveness.       *)
+(* tests/formal/scopes.toml says for each scope which must hold and which must be violated; run_formal.py fails on either.      *)
+(* An invariant is a predicate of states; a step property, [][...]_vars, is one of steps.                                       *)
+EXTENDS HAActions
+
+Live(s) == slave[s].slot                                          \* the slot that a slave holds, or 0
+Max0(S) == Greatest({0} \union S)
+Kept(s, k) == conn[s][k] # NONE /\ conn'[s][k] # NONE              \* no step closes a connection and opens another in its slot
+
+(* -------------------------------------------- in both profiles, always ------------------------------------------------------ *)
+
+\* HA-W-4.
+NoFrameAcrossFile ==
+    \A p \in Open : \A i \in 1..Len(At(p).frames) :
+        LET f == At(p).frames[i]
+        IN  f.units # <<>> => FileStart(f.offset) = FileStart(f.offset + Len(f.units) - 1)
+
+\* HA-W-2, HA-M-7: a frame carries the master's units of its offset, all of which next has passed.
+FrameIsLog ==
+    \A p \in Open : \A i \in 1..Len(At(p).frames) :
+        LET f == At(p).frames[i]
+        IN  /\ At(p).next = f.offset + Len(f.units)
+            /\ f.units = SubSeq(log, f.offset + 1, f.offset + Len(f.units))
+
+\* HA-M-1.
+SilentBeforeFirstReport == \A p \in Open : At(p).req = -1 => At(p).next = -1 /\ At(p).ack = -1 /\ At(p).frames = <<>>
+
+\* HA-M-7: next_transfer_from_where never goes back within a connection.
+NextMonotone == [][\A s \in Slaves, k \in Slots : Kept(s, k) => conn'[s][k].next >= conn[s][k].next]_vars
+
+\* HA-M-3: slave_request_offset is set once.
+RequestSetOnce == [][\A s \in Slaves, k \in Slots : Kept(s, k) /\ conn[s][k].req # -1 => conn'[s][k].req = conn[s][k].req]_vars
+
+\* HA-G-6: a put begins to wait once, when it is put ...
+WaitersJoinByPuts == [][waiting' \ waiting # {} => Len(log') = Len(log) + 1 /\ waiting' \ waiting = {Len(log')}]_vars
+
+\* ... and ends once: by an acknowledgement that reaches it (HA-G-1), by its own timeout (HA-G-2), or with its master.
+WaitersEndOnce ==
+    [][LET ended == waiting \ waiting'
+       IN  ended # {} => \/ push2' > push2 /\ ended = {o \in waiting : o <= push2'}
+                         \/ push2' = push2 /\ Cardinality(ended) = 1
+                         \/ epoch' > epoch /\ waiting' = {}]_vars
+
+(* ------------------------------------- in hardened always; in classic violated ---------------------------------------------- *)
+
+\* Quirk 1: HA-M-11.  An ack is what the slave has appended.  (A stale connection's slave may have crashed since.)
+AckIsAppended == \A p \in Open : ~At(p).stale => At(p).ack <= MaxOffset(p[1])
+
+\* Quirk 1: push2 is an offset of this log.
+Push2WithinLog == push2 <= mmax
+
+\* Quirk 1: what is sent is within the log.
+NextWithinLog == \A p \in Open : At(p).next <= mmax
+
+\* Quirk 1: in a connection acks do not go back.
+AckMonotone == [][\A s \in Slaves, k \in Slots : Kept(s, k) => conn'[s][k].ack >= conn[s][k].ack]_vars
+
+\* Quirk 1, for a sync put: at PUT_OK a slave's log reaches the put.
+PutOkIsReached ==
+    [][push2' > push2 => \A o \in waiting \ waiting' : \E s \in Slaves : MaxOffset(s) >= o]_vars
+
+\* Quirks 1 and 9: what push2 has reached does not wait.  Only a *greater* report wakes the waiting, and so such a put would time out.
+WaitersAreBeyondPush2 == \A o \in waiting : o > push2
+
+\* Quirk 2: HA-G-5.  push2 is the greatest ack of the connections that are open.
+Push2IsGreatestAck == push2 = Max0({At(p).ack : p \in Open})
+
+\* Quirk 3: HA-G-5.  A put waits only if somebody has reported.
+OnlyReplicasAreWaitedFor == [][waiting' \ waiting # {} => \E p \in Open : At(p).req # -1]_vars
+
+\* Quirk 7: HA-M-12.  The request that a connection is served from is 0 or an offset of the log.
+RequestIsServable ==
+    [][\A s \in Slaves, k \in Slots : Kept(s, k) /\ conn[s][k].req = -1 =>
+          LET r == conn'[s][k].req IN r \in {-1, 0} \/ (min <= r /\ r <= mmax)]_vars
+
+\* Quirk 9, its first half: HA-M-11.  A slave that is ahead of its master is not served as if it were level.
+AheadIsNotServed == \A s \in Slaves : Live(s) # 0 /\ conn[s][Live(s)].req # -1 => MaxOffset(s) <= mmax
+
+\* Quirks 17 and 18: HA-S-11, HA-ST-7.  Units land at the offset of their frame: no gap, no overlap.
+FrameLandsAtItsOffset ==
+    [][\A s \in Slaves : Len(slave'[s].units) > Len(slave[s].units) =>
+          conn[s][Live(s)].frames[1].offset = slave'[s].base + Len(slave[s].units)]_vars
+
+\* Quirk 17: HA-ST-7.  A slave without a whole unit has no files.
+NoEmptyFile == \A s \in Slaves : slave[s].base # -1 => slave[s].units # <<>>
+
+\* A slave differs from its master only in units that a master crash has lost: the master's are of a later epoch.
+DiffersOnlyInLostUnits ==
+    \A s \in Slaves : \A i \in 1..Len(slave[s].units) :
+        LET o == slave[s].base + i IN o <= mmax => slave[s].units[i] <= log[o]
+
+(* ---------------------- in both without master crashes; with them an exception in hardened (quirk 9) ------------------------ *)
+
+\* The slave's units are the master's at those offsets, as far as the master has them.
+SlaveHoldsPrefix ==
+    \A s \in Slaves : \A i \in 1..Len(slave[s].units) :
+        LET o == slave[s].base + i IN o <= mmax => slave[s].units[i] = log[o]
+
+\* A master that lost its unflushed tail is behind its slave; nothing truncates the slave.  In hardened AheadIsNotServed.
+SlaveNotAhead == \A s \in Slaves : MaxOffset(s) <= mmax
+
+\* Quirk 9, its second half.  Once the master has grown past a slave that was ahead, no offset tells: to find it, bytes must be
+\* compared (../design.md, "Out of range, ahead, diverged"), and offsets are all that the protocol has.
+DivergedIsNotServed ==
+    \A s \in Slaves : Live(s) # 0 /\ conn[s][Live(s)].req # -1 =>
+        \A i \in 1..Len(slave[s].units) : LET o == slave[s].base + i IN o <= mmax => slave[s].units[i] = log[o]
+
+\* The same for a sync put: at PUT_OK some slave holds the very unit.
+PutOkIsHeld ==
+    [][push2' > push2 => \A o \in waiting \ waiting' : \E s \in Slaves :
+          slave[s].base < o /\ o <= MaxOffset(s) /\ slave[s].base # -1 /\ slave[s].units[o - slave[s].base] = log[o]]_vars
+
+(* ------------------------------------------ exceptions in hardened too ------------------------------------------------------ *)
+
+\* Slave crashes: an ack says appended, not flushed, and a stale connection's ack counts until it is reaped (HA-M-9).
+Push2IsReached == push2 <= Max0({MaxOffset(s) : s \in Slaves})
+
+\* Quirk 8: HA-M-4.  A slave that asks for 0 gets the last file: to ask for the history the wire has no word.
+HistoryNotSkipped == \A s \in Slaves : slave[s].base <= min
+
+\* Quirk 7 again: HA-M-12 looks at the first report only; a file deleted under an open connection stalls it in hardened too.
+NotStalled == \A p \in Open : ~At(p).stale /\ At(p).req # -1 => Start(At(p)) >= min
+
+(* ---------------------------------------------------- liveness -------------------------------------------------------------- *)
+(* Faults and puts are bounded and under no fairness.  What is sent needs strong fairness: heartbeats and reports keep taking   *)
+(* the one place in flight.  Heartbeats are due too (HA-M-8): to a slave that is not level without knowing it (quirk 17), the   *)
+(* next one says so.                                                                                                            *)
+
+SendLive(s) == Live(s) # 0 /\ Send(s, Live(s))
+HeartbeatLive(s) == Live(s) # 0 /\ Heartbeat(s, Live(s))
+RecvReportLive(s) == Live(s) # 0 /\ RecvReport(s, Live(s))
+ReapAny == \E s \in Slaves, k \in Slots : Reap(s, k)
+TimeoutAny == \E o \in 1..MaxPuts : Timeout(o)
+
+Fairness ==
+    /\ WF_vars(ReapAny)
+    /\ WF_vars(TimeoutAny)
+    /\ \A s \in Slaves :
+        /\ WF_vars(Connect(s))
+        /\ SF_vars(Report(s))
+        /\ SF_vars(RecvReportLive(s))
+        /\ SF_vars(SendLive(s))
+        /\ SF_vars(HeartbeatLive(s))
+        /\ SF_vars(RecvFrame(s))
+
+\* Level with the master; or without data, if the last file is empty: a request of 0 starts there (HA-M-4, quirk 8).
+IsLevel(s) == MaxOffset(s) = mmax \/ (MaxOffset(s) = 0 /\ FileStart(mmax) = mmax)
+
+CatchesUp == <>[](\A s \in Slaves : IsLevel(s))
+AcksArrive == <>[](\A s \in Slaves : Live(s) # 0 /\ conn[s][Live(s)].ack = MaxOffset(s))
+WaitersEnd == <>[](waiting = {})
+StaleIsReaped == <>[](\A p \in Open : ~At(p).stale)
+
+=============================================================================

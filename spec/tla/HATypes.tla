@@ -1,0 +1,108 @@
+------------------------------ MODULE HATypes ------------------------------
+(* The protocol level of spec/protocol.md: constants, variables, what type they have, and the words that the actions use.       *)
+(* Read HATypes, HAActions, HAProperties, HA in this order.  A unit is one message's worth of log, a frame is a run of units, a *)
+(* report is one offset.                                                                                                        *)
+EXTENDS Integers, Sequences, FiniteSets
+
+CONSTANTS
+    Slaves,            \* 1..N
+    MaxPuts, MaxDrops, MaxMasterCrashes, MaxSlaveCrashes, MaxDeletes, MaxForgeries,
+    FileSize,          \* units in a file
+    Batch,             \* units in a frame at most                                   HA-W-5
+    SyncPuts,          \* whether puts may wait
+    Checks,            \* hardened: bad reports close the connection                 HA-M-11, HA-M-12
+    Forgets,           \* hardened: acks and counts end with their connection        HA-G-5
+    AtOnce,            \* hardened: a slave reports on connecting                    HA-S-3
+    IgnoresHeartbeats, \* hardened: heartbeats change nothing, frames are checked    HA-S-11, HA-ST-7
+    NONE               \* a model value: no connection
+
+Slots == {1, 2}
+Forged == 99           \* an offset that no log reaches
+Nothing == -2          \* no report in flight
+
+VARIABLES
+    log,      \* the master's units; the one at offset i is log[i + 1], and is the epoch in which it was put
+    flushed,  \* what is beyond is lost in a crash
+    min,      \* units below are deleted
+    epoch,    \* how often the master has crashed
+    push2,    \* push2_slave_max_offset
+    waiting,  \* the next offsets of the puts that wait
+    conn,     \* conn[s][k]: a connection as the master holds it, or NONE
+    slave,    \* slave[s]: its log and its end of the connection
+    used      \* how often each bounded thing has happened
+
+vars == <<log, flushed, min, epoch, push2, waiting, conn, slave, used>>
+
+(* ----------------------------------------------------- types ---------------------------------------------------------------- *)
+
+IsUnits(u, most) == Len(u) <= most /\ \A i \in 1..Len(u) : u[i] \in 0..epoch
+
+IsOffset(o) == o \in 0..Forged
+
+IsFrame(f) == IsOffset(f.offset) /\ IsUnits(f.units, Batch)
+
+IsConnection(c) ==
+    /\ DOMAIN c = {"req", "ack", "next", "frames", "report", "stale"}
+    /\ \A o \in {c.req, c.ack, c.next} : o = -1 \/ IsOffset(o)
+    /\ Len(c.frames) <= 1 /\ \A i \in 1..Len(c.frames) : IsFrame(c.frames[i])
+    /\ c.report = Nothing \/ IsOffset(c.report)
+    /\ c.stale \in BOOLEAN
+
+IsSlave(v) ==
+    /\ DOMAIN v = {"base", "units", "slot", "reported"}
+    /\ v.base = -1 \/ (IsOffset(v.base) /\ v.base % FileSize = 0)
+    /\ IsUnits(v.units, MaxPuts)
+    /\ v.slot \in {0} \union Slots
+    /\ IsOffset(v.reported)
+
+TypeOK ==
+    /\ IsUnits(log, MaxPuts)
+    /\ flushed \in 0..Len(log)
+    /\ min \in 0..Len(log) /\ min % FileSize = 0
+    /\ epoch = used.mcrashes
+    /\ IsOffset(push2)
+    /\ waiting \subseteq 1..Len(log)
+    /\ \A s \in Slaves : \A k \in Slots : conn[s][k] # NONE => IsConnection(conn[s][k])
+    /\ \A s \in Slaves : IsSlave(slave[s])
+    /\ used \in [puts: 0..MaxPuts, drops: 0..MaxDrops, mcrashes: 0..MaxMasterCrashes, scrashes: 0..MaxSlaveCrashes,
+                 deletes: 0..MaxDeletes, forgeries: 0..MaxForgeries]
+    \* Both ends agree: a slave that holds a connection has one at the master that is not stale; stale ones carry nothing.
+    /\ \A s \in Slaves : slave[s].slot > 0 => conn[s][slave[s].slot] # NONE
+    /\ \A s \in Slaves : \A k \in Slots : conn[s][k] # NONE =>
+          /\ conn[s][k].stale = (slave[s].slot # k)
+          /\ conn[s][k].stale => conn[s][k].frames = <<>> /\ conn[s][k].report = Nothing
+
+(* ----------------------------------------------------- words ---------------------------------------------------------------- *)
+
+Least(a, b) == IF a < b THEN a ELSE b
+Greatest(S) == CHOOSE m \in S : \A o \in S : o <= m
+
+FileStart(o) == o - (o % FileSize)         \* HA-ST-1: where the file of o begins
+mmax == Len(log)                           \* the master's max offset
+
+\* The slave's max offset (HA-ST-6).
+MaxOffset(s) == IF slave[s].base = -1 THEN 0 ELSE slave[s].base + Len(slave[s].units)
+
+Open == {p \in Slaves \X Slots : conn[p[1]][p[2]] # NONE}
+At(p) == conn[p[1]][p[2]]
+
+\* Who counts as a slave: from the accept on (classic, HA-G-4, quirk 3), or from the first valid report on (HA-G-5).
+Counted == {p \in Open : Forgets => At(p).req # -1}
+
+\* Where the next frame of a connection starts, once req is known.  HA-M-4: 0 means the last file; HA-M-5: else where it asks.
+Start(c) == IF c.next # -1 THEN c.next ELSE IF c.req = 0 THEN FileStart(mmax) ELSE c.req
+
+\* The frame at n: what the master has (HA-M-7), within the batch (HA-W-5), not across the end of a file (HA-W-4).
+FrameAt(n) ==
+    LET end == Least(Least(n + Batch, mmax), FileStart(n) + FileSize)
+    IN  [offset |-> n, units |-> SubSeq(log, n + 1, end)]
+
+\* HA-M-11 and HA-M-12: a first report must be 0 or within the log; a later one neither less than the one before it nor beyond
+\* what has been sent, unless it is the one before it.
+IsBad(c, r) ==
+    IF c.req = -1
+    THEN r > mmax \/ ~(r = 0 \/ r >= min)
+    ELSE LET sent == IF c.next = -1 THEN c.req ELSE c.next
+         IN  r < c.ack \/ (r > c.ack /\ r > sent)
+
+=============================================================================

@@ -1,0 +1,145 @@
+"""A state graph that TLC dumped, in the canonical form: the one in which the Python model's graph is compared with it.
+
+canonical.md, in this folder, defines the form; in short:
+
+- A state is JSON without spaces, with the keys of STATE_KEYS in that order. A connection is null or a list of CONNECTION_KEYS,
+  a frame a list of FRAME_KEYS, a slave a list of SLAVE_KEYS, `used` the list of USED_KEYS; a set is an ascending list.
+- A label is the action's name with its parameters, `Send(1,2)`; TLC's dump has `Send_1_2`, for the reason in spec/tla/HA.tla.
+- An edge is `label TAB state TAB state`. The edges are a set without loops. The hash is the sha256 of its lines, sorted by code
+  point and joined by newlines.
+
+    python tests/formal/dump.py GRAPH.dot            prints the hash and the counts
+    python tests/formal/dump.py GRAPH.dot --lines    prints the edges themselves, sorted
+"""
+
+import argparse
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+STATE_KEYS: Final = ("log", "flushed", "min", "epoch", "push2", "waiting", "conn", "slave", "used")
+CONNECTION_KEYS: Final = ("req", "ack", "next", "frames", "report", "stale")
+FRAME_KEYS: Final = ("offset", "units")
+SLAVE_KEYS: Final = ("base", "units", "slot", "reported")
+USED_KEYS: Final = ("puts", "drops", "mcrashes", "scrashes", "deletes", "forgeries")
+
+# A node's line is `6049604134999566072 [label="/\\ epoch = 0\n/\\ slave = ...",style = filled]`: a `\n` stands for a line's
+# end, and a `\\` for a backslash; only the initial state is filled.
+_NODE: Final = re.compile(r'^(-?\d+) \[label="(.*?)"(,style = filled)?\];?$')
+_EDGE: Final = re.compile(r'^(-?\d+) -> (-?\d+) \[label="(\w+)"')
+
+# From TLA+ to JSON: records, sequences and sets are told apart by their brackets, and names are quoted. No value is a string.
+_FIELD: Final = re.compile(r"(\w+) \|->")
+_VARIABLE: Final = re.compile(r"^/\\ (\w+) = ", re.MULTILINE)
+_BRACKETS: Final = (("{", "("), ("}", ")"), ("[", "{"), ("]", "}"), ("<<", "["), (">>", "]"), ("(", "["), (")", "]"))
+_WORDS: Final = (("NONE", "null"), ("TRUE", "true"), ("FALSE", "false"))
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A labelled state graph in the canonical form.
+
+    edges: the lines of the edges, sorted, no two equal.
+    """
+
+    initial: str
+    states: frozenset[str]
+    edges: tuple[str, ...]
+
+    @property
+    def hash(self) -> str:
+        return hashlib.sha256("\n".join(self.edges).encode("ascii")).hexdigest()
+
+
+def label(name: str) -> str:
+    """Parameters stand in parentheses.
+
+    >>> label("Put"), label("Timeout_2"), label("Send_1_2")
+    ('Put', 'Timeout(2)', 'Send(1,2)')
+    """
+    action, *parameters = name.split("_")
+    return f"{action}({','.join(parameters)})" if parameters else action
+
+
+def state(text: str) -> str:
+    r"""The canonical line of a state as TLC prints it, a conjunct a variable.
+
+    >>> text = "/\\ epoch = 0\n/\\ waiting = {2, 1}\n/\\ log = <<0, 0>>\n/\\ conn = << << NONE, NONE >> >>\n"
+    >>> text += "/\\ slave = <<[slot |-> 0, units |-> <<>>, base |-> -1, reported |-> 0]>>\n/\\ min = 0\n/\\ push2 = 0\n"
+    >>> text += "/\\ flushed = 0\n/\\ used = [ puts |-> 2, drops |-> 0,\n  mcrashes |-> 0, scrashes |-> 0,\n  deletes |-> 0,\n"
+    >>> text += "  forgeries |-> 0 ]"
+    >>> print(state(text)[:81], state(text)[81:], sep="\n")
+    {"log":[0,0],"flushed":0,"min":0,"epoch":0,"push2":0,"waiting":[1,2],"conn":[[nul
+    l,null]],"slave":[[-1,[],0,0]],"used":[2,0,0,0,0,0]}
+    """
+    for tla, plain in _BRACKETS + _WORDS:
+        text = text.replace(tla, plain)
+    text = _FIELD.sub(r'"\1":', text)
+    text = "{" + _VARIABLE.sub(r',"\1":', text)[1:] + "}"
+    values: dict[str, Any] = json.loads(text)
+    assert set(values) == set(STATE_KEYS), sorted(values)
+    values["waiting"] = sorted(values["waiting"])
+    values["conn"] = [[_connection(slot) for slot in slots] for slots in values["conn"]]
+    values["slave"] = [_row(slave, SLAVE_KEYS) for slave in values["slave"]]
+    values["used"] = _row(values["used"], USED_KEYS)
+    return json.dumps({key: values[key] for key in STATE_KEYS}, separators=(",", ":"))
+
+
+def _connection(value: dict[str, Any] | None) -> list[Any] | None:
+    if value is None:
+        return None
+    return _row(value | {"frames": [_row(frame, FRAME_KEYS) for frame in value["frames"]]}, CONNECTION_KEYS)
+
+
+def _row(record: dict[str, Any], keys: tuple[str, ...]) -> list[Any]:
+    assert set(record) == set(keys), sorted(record)
+    return [record[key] for key in keys]
+
+
+def read(lines: Iterable[str]) -> Graph:
+    """Read the lines of a file that `-dump dot,actionlabels` wrote."""
+    states: dict[str, str] = {}
+    arrows: set[tuple[str, str, str]] = set()
+    initial: list[str] = []
+    for line in lines:
+        if match := _EDGE.match(line):
+            arrows.add((match[3], match[1], match[2]))
+        elif match := _NODE.match(line):
+            states[match[1]] = state(match[2].replace("\\n", "\n").replace("\\\\", "\\"))
+            if match[3]:
+                initial.append(states[match[1]])
+    assert len(initial) == 1, f"{len(initial)} initial states"
+    assert len(set(states.values())) == len(states), "two nodes of one state"
+    names = {name: label(name) for name, _, _ in arrows}
+    edges = sorted(f"{names[name]}\t{states[start]}\t{states[end]}" for name, start, end in arrows if start != end)
+    return Graph(initial[0], frozenset(states.values()), tuple(edges))
+
+
+def read_file(path: Path) -> Graph:
+    with path.open(encoding="ascii") as lines:
+        return read(lines)
+
+
+def labels(graph: Graph) -> Iterator[str]:
+    return (edge.partition("\t")[0] for edge in graph.edges)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="The canonical form of a state graph that TLC dumped.")
+    parser.add_argument("graph", type=Path)
+    parser.add_argument("--lines", action="store_true", help="print the edges")
+    arguments = parser.parse_args()
+    graph = read_file(arguments.graph)
+    if arguments.lines:
+        sys.stdout.writelines(f"{edge}\n" for edge in graph.edges)
+    else:
+        sys.stdout.write(f"{graph.hash}  {len(graph.states)} states  {len(graph.edges)} edges\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,259 @@
+"""The labelled state graph of a scope, explored breadth-first from the reference model, in the form of canonical.md.
+
+python tests/formal/graph.py                       a line a scope of scopes.toml: what is counted, and what is checked in
+python tests/formal/graph.py one-hardened          these scopes alone
+python tests/formal/graph.py --write               put states, edges and hash of every graph scope into scopes.toml
+"""
+
+import argparse
+import hashlib
+import json
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import cast
+
+from rocketmq_ha.reference import protocol
+from rocketmq_ha.reference.protocol_properties import CATALOGUE, EXCEPTIONS, OF_STATES, EdgeProperty, StateProperty
+from rocketmq_ha.reference.protocol_state import Connection, Scope, SlaveNode, State, initial, of_profile
+from rocketmq_ha.spec.profile import CLASSIC, HARDENED, PROFILES
+
+SCOPES_FILE = Path(__file__).with_name("scopes.toml")
+
+Edge = tuple[str, int, int]  # label, index of the state before, index of the state after
+Edges = Callable[[State, Scope], Iterator[tuple[str, State]]]
+
+
+class GraphTooLargeError(Exception):
+    """A scope has more states than its caller would wait for."""
+
+
+@dataclass(frozen=True)
+class NamedScope:
+    """One table of scopes.toml."""
+
+    name: str
+    scope: Scope
+    profile: str
+    graph: bool  # its graph is compared with TLC's
+    states: int | None = None
+    edges: int | None = None
+    hash: str | None = None
+
+
+def load_scopes(file: Path = SCOPES_FILE) -> dict[str, NamedScope]:
+    """Every scope, in the order of the file."""
+    tables = tomllib.loads(file.read_text(encoding="utf-8"))["scope"]
+    found = {}
+    for name, table in tables.items():
+        scope = of_profile(Scope(**table["constants"]), PROFILES[table["profile"]])
+        checked_in = (table.get("states"), table.get("edges"), table.get("hash"))
+        found[name] = NamedScope(name, scope, table["profile"], table.get("graph", False), *checked_in)
+    return found
+
+
+# --- Canonical lines: canonical.md, rules 1 to 4. Written out, for json.dumps is slower; a test holds it to json.dumps. -------
+
+
+def _ints(values: tuple[int, ...]) -> str:
+    return f"[{','.join(map(str, values))}]"
+
+
+@lru_cache(maxsize=1 << 16)
+def _conn(conn: Connection | None) -> str:
+    if conn is None:
+        return "null"
+    frames = ",".join(f"[{frame.offset},{_ints(frame.units)}]" for frame in conn.frames)
+    return f"[{conn.req},{conn.ack},{conn.next},[{frames}],{conn.report},{'true' if conn.stale else 'false'}]"
+
+
+@lru_cache(maxsize=1 << 16)
+def _slave(node: SlaveNode) -> str:
+    return f"[{node.base},{_ints(node.units)},{node.slot},{node.reported}]"
+
+
+def canonical(state: State) -> str:
+    """The line of a state."""
+    used = state.used
+    slots = ",".join(f"[{','.join(map(_conn, slots))}]" for slots in state.conn)
+    return (
+        f'{{"log":{_ints(state.log)},"flushed":{state.flushed},"min":{state.min},"epoch":{state.epoch},"push2":{state.push2},'
+        f'"waiting":{_ints(state.waiting)},"conn":[{slots}],"slave":[{",".join(map(_slave, state.slave))}],'
+        f'"used":[{used.puts},{used.drops},{used.mcrashes},{used.scrashes},{used.deletes},{used.forgeries}]}}'
+    )
+
+
+# --- The graph ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Graph:
+    """All that can be reached. Index 0 is the initial state; indices ascend with the distance from it."""
+
+    scope: Scope
+    states: list[State] = field(default_factory=list)
+    edges: list[Edge] = field(default_factory=list)
+    parents: list[tuple[int, str]] = field(default_factory=list)  # the state before on a shortest path, and the label from it
+    depth: int = 0  # edges on the longest of the shortest paths
+
+    def path(self, index: int) -> list[tuple[str, str]]:
+        """A shortest path: (label, canonical line of the state after it), the initial state first under an empty label."""
+        found = []
+        while index >= 0:
+            parent, label = self.parents[index]
+            found.append((label, canonical(self.states[index])))
+            index = parent
+        return found[::-1]
+
+    def lines(self) -> list[str]:
+        """The canonical line of each state, by its index."""
+        return [canonical(state) for state in self.states]
+
+    def edge_lines(self) -> set[str]:
+        """The lines of rule 6."""
+        lines = self.lines()
+        return {f"{label}\t{lines[before]}\t{lines[after]}" for label, before, after in self.edges}
+
+    def hash(self) -> str:
+        """What `hash_of_lines` makes of the edge lines, which would be hundreds of megabytes.
+
+        Sorting by ranks gives their order, for the TAB is less than any character of a label or a state.
+        """
+        lines = self.lines()
+        by_rank = sorted(range(len(lines)), key=lines.__getitem__)
+        rank = [0] * len(lines)
+        for position, index in enumerate(by_rank):
+            rank[index] = position
+        digest = hashlib.sha256()
+        newline = ""
+        for label, before, after in sorted((label, rank[before], rank[after]) for label, before, after in self.edges):
+            digest.update(f"{newline}{label}\t{lines[by_rank[before]]}\t{lines[by_rank[after]]}".encode("ascii"))
+            newline = "\n"
+        return digest.hexdigest()
+
+
+def hash_of_lines(lines: Iterable[str]) -> str:
+    """The hash of rule 7."""
+    return hashlib.sha256("\n".join(sorted(lines)).encode("ascii")).hexdigest()
+
+
+def explore(scope: Scope, limit: int | None = None, edges: Edges = protocol.edges) -> Graph:
+    """The graph of a scope, breadth-first.
+
+    Args: limit: GraphTooLargeError is raised beyond this number of states.
+    """
+    start = initial(scope)
+    graph = Graph(scope, [start], [], [(-1, "")])
+    index_of = {start: 0}
+    distance = [0]
+    for before, state in enumerate(graph.states):  # the list grows while it is walked: it is the queue
+        for label, after in edges(state, scope):
+            index = index_of.setdefault(after, len(graph.states))
+            if index == len(graph.states):
+                graph.states.append(after)
+                graph.parents.append((before, label))
+                distance.append(distance[before] + 1)
+            graph.edges.append((label, before, index))
+        if limit is not None and len(graph.states) > limit:
+            raise GraphTooLargeError(f"more than {limit} states, at distance {distance[before]} from the initial one")
+    graph.depth = distance[-1]
+    return graph
+
+
+def show(path: Sequence[tuple[str, str]]) -> str:
+    """A path as a scenario: a line a step, with what the step changed. A path is labels and canonical lines."""
+    lines = []
+    before: dict[str, str] = {}
+    for label, line in path:
+        now = {}
+        for name, value in json.loads(line).items():
+            if name in ("log", "flushed", "min", "push2", "waiting"):
+                now[name] = _compact(value)
+            elif name == "slave":
+                now |= {f"slave {s}": _compact(node) for s, node in enumerate(value, 1)}
+            elif name == "conn":
+                slots = ((s, k, conn) for s, row in enumerate(value, 1) for k, conn in enumerate(row, 1))
+                now |= {f"conn {s},{k}": _compact(conn) for s, k, conn in slots}
+        changes = (f"{name} {before[name]} -> {value}" for name, value in now.items() if before.get(name, value) != value)
+        lines.append(f"{label:<16} {'; '.join(changes)}".rstrip() if label else "(start)")
+        before = now
+    return "\n".join(lines)
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def first_violation(graph: Graph, holds: StateProperty | EdgeProperty) -> list[tuple[str, str]] | None:
+    """A shortest path to where a property does not hold, or None. Of an edge, the edge is its last step."""
+    scope = graph.scope
+    if holds in OF_STATES:
+        return next((graph.path(index) for index, state in enumerate(graph.states) if not holds(state, scope)), None)
+    of_edge = cast(EdgeProperty, holds)
+    for label, before, after in graph.edges:
+        if not of_edge(graph.states[before], label, graph.states[after], scope):
+            return [*graph.path(before), (label, canonical(graph.states[after]))]
+    return None
+
+
+# --- The program -------------------------------------------------------------------------------------------------------------
+
+
+def say(text: str, end: str = "\n") -> None:
+    """Progress and results, at once."""
+    sys.stdout.write(text + end)
+    sys.stdout.flush()
+
+
+def catalogue() -> int:
+    """Print the trace of each violation of classic, and of each exception of hardened. Returns: 1 if one is not found."""
+    status = 0
+    shown = [(CLASSIC, f"quirk {found.quirk}", found.breaks, found.scope, found.story) for found in CATALOGUE]
+    shown += [(HARDENED, "exception", found.holds, found.scope, found.reason) for found in EXCEPTIONS]
+    for profile, title, holds, scope, story in shown:
+        path = first_violation(explore(of_profile(scope, profile)), holds)
+        status |= path is None
+        trace = show(path) if path else "NOT FOUND"
+        say(f"{profile.name}, {title}: {story}\nbreaks {holds.__name__}\n{trace}\n")
+    return status
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="scope")
+    parser.add_argument("--catalogue", action="store_true", help="print the shortest traces instead")
+    parser.add_argument("--limit", type=int, default=120_000, help="states at most (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    if options.catalogue:
+        return catalogue()
+    status = 0
+    scopes = load_scopes()
+    if unknown := set(options.names) - scopes.keys():
+        parser.error(f"no such scope: {', '.join(sorted(unknown))}; there are: {', '.join(scopes)}")
+    say(f"{'scope':<24} {'states':>8} {'edges':>8} {'depth':>5} {'seconds':>7}  hash")
+    for named in [scopes[name] for name in options.names] or [named for named in scopes.values() if named.graph]:
+        say(f"{named.name:<24}", end=" ")
+        start = time.perf_counter()
+        try:
+            graph = explore(named.scope, options.limit)
+        except GraphTooLargeError as error:
+            say(str(error))
+            status = 1
+            continue
+        result = (len(graph.states), len(graph.edges), graph.hash())
+        seconds = time.perf_counter() - start
+        say(f"{result[0]:>8} {result[1]:>8} {graph.depth:>5} {seconds:>7.1f}  {result[2][:16]}", end="  ")
+        if result == (named.states, named.edges, named.hash):
+            say("as checked in")
+        else:
+            say(f"checked in: {named.states} {named.edges} {named.hash}")
+            status = 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

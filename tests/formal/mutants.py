@@ -1,0 +1,546 @@
+"""Mutation adequacy: wrong copies of the reference model, and whether the checks notice.
+
+A mutant is one decision expression of the model changed: a comparison, a boolean operator, a constant or a sum in one, an arm
+of a condition. They are drawn by seed, half of them from the protocol level and half from the byte level; PICKED are mistakes
+that a person made up. Each runs in a process of its own, which takes the changed module in place of the real one (no file is
+changed), and stops at its first difference:
+
+    protocol level   graph: an edge that the unchanged model has not, or the reverse, in a scope of scopes.toml; the hash of the
+                     unchanged model's graph is checked in, and is TLC's
+    byte level       lock-step: the implementation differs, on fixed seeds, or an invariant of the cluster does not hold; then
+                     among hostile peers that the schedules do not have
+                     refinement: which reports are bad is not what the protocol level says
+                     scenarios: tests/stateful/scenarios/ tell another story
+                     table: a transition that spec/transitions.json does not have, or one that it has and the mutant has not
+
+    python tests/formal/mutants.py                     the drawn ones and PICKED; exit status 1 below 95 in 100
+    python tests/formal/mutants.py --count 80 --seed 7
+    python tests/formal/mutants.py --list              every mutant that could be drawn
+    python tests/formal/mutants.py --only master.py    every mutant of one file
+"""
+
+import argparse
+import ast
+import copy
+import importlib
+import importlib.abc
+import importlib.util
+import itertools
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import CodeType, FrameType, ModuleType
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PACKAGE: Final = "rocketmq_ha.reference"
+PROTOCOL_FILES: Final = ("protocol.py",)
+BYTE_FILES: Final = ("master.py", "slave.py", "store.py", "group_transfer.py", "cluster.py")
+TARGET: Final = 0.95
+LOCKSTEP_SEEDS: Final = range(1, 161)
+HOSTILE_SEEDS: Final = range(1, 121)
+SECONDS_PER_CHECK: Final = 10  # what takes longer does not end; a check takes a fiftieth of a second
+SECONDS_PER_TABLE: Final = 60  # but for this one, which takes seven
+SECONDS_PER_GRAPH: Final = 300  # the protocol level has no loop that might not end
+MEMORY_BYTES: Final = 3 << 30
+NO_MUTANT: Final = 3  # exit status of a process that could not make its mutant
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One change: the `variant`-th in the `site`-th slot of a file; by hand, from one text to another (site -1)."""
+
+    file: str
+    line: int
+    before: str
+    after: str
+    site: int = -1
+    variant: int = -1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.before}  ->  {self.after}"
+
+
+PICKED: Final = (
+    Mutant("protocol.py", 0, "push2=max((0, *(other.ack", "push2=min((0, *(other.ack"),
+    Mutant(
+        "protocol.py",
+        0,
+        "replace(conn, frames=(), report=NO_REPORT, stale=True)",
+        "replace(conn, report=NO_REPORT, stale=True)",
+    ),
+    Mutant("protocol.py", 0, "frames = () if conn.stale else (Frame(n, units),)", "frames = (Frame(n, units),)"),
+    Mutant("protocol.py", 0, "        conn=initial(scope).conn,\n", ""),
+    Mutant("protocol.py", 0, "frames=(Frame(n, ()),)", "frames=(Frame(state.min, ()),)"),
+    Mutant(
+        "master.py", 0, "buffer[pos - REPORT_SIZE : pos]", "buffer[conn.process_position : conn.process_position + REPORT_SIZE]"
+    ),
+    Mutant(
+        "master.py",
+        0,
+        "start = store.max_offset(log) - store.max_offset(log) % settings.mapped_file_size",
+        "start = store.min_offset(log)",
+    ),
+    Mutant("slave.py", 0, "byte_buffer_read=byte_buffer_backup, dispatch_position=0", "byte_buffer_read=byte_buffer_backup"),
+    Mutant("store.py", 0, "base = offset - offset % log.file_size if offset >= 0", "base = offset if offset >= 0"),
+    Mutant("cluster.py", 0, "self.group, self.push2_slave_max_offset = NO_REQUESTS, 0", "self.group = NO_REQUESTS"),
+)
+
+
+# --- What can be changed -----------------------------------------------------------------------------------------------------
+
+_COMPARISONS: Final[dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]]] = {
+    ast.Lt: (ast.LtE, ast.GtE),
+    ast.LtE: (ast.Lt, ast.Gt),
+    ast.Gt: (ast.GtE, ast.LtE),
+    ast.GtE: (ast.Gt, ast.Lt),
+    ast.Eq: (ast.NotEq,),
+    ast.NotEq: (ast.Eq,),
+    ast.Is: (ast.IsNot,),
+    ast.IsNot: (ast.Is,),
+    ast.In: (ast.NotIn,),
+    ast.NotIn: (ast.In,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A place in a syntax tree that holds an expression."""
+
+    parent: ast.AST
+    field: str
+    index: int | None  # in the list that the field is
+    node: ast.expr
+
+    def put(self, node: ast.expr) -> None:
+        ast.copy_location(node, self.node)
+        if self.index is None:
+            setattr(self.parent, self.field, node)
+        else:
+            getattr(self.parent, self.field)[self.index] = node
+
+
+def slots(node: ast.AST, inside: bool = False) -> Iterator[Slot]:
+    """Every expression in the bodies of functions, in a fixed order; assertions, annotations and defaults apart."""
+    inside = inside or isinstance(node, ast.FunctionDef)
+    for field, value in ast.iter_fields(node):
+        if field in ("annotation", "returns", "args", "decorator_list") and not isinstance(node, ast.Call):
+            continue
+        for index, child in enumerate(value if isinstance(value, list) else [value]):
+            if isinstance(child, ast.Assert) or not isinstance(child, ast.AST):
+                continue
+            if inside and isinstance(child, ast.expr):
+                yield Slot(node, field, index if isinstance(value, list) else None, child)
+            yield from slots(child, inside)
+
+
+def variants(slot: Slot) -> list[ast.expr]:
+    """What could stand in the slot instead; nothing where nothing is decided."""
+    node = slot.node
+    found: list[ast.expr] = []
+    match node:
+        case ast.Compare():
+            for place, op in enumerate(node.ops):
+                for other in _COMPARISONS[type(op)]:
+                    found.append(changed := copy.deepcopy(node))
+                    changed.ops[place] = other()
+            for moved in _moved(node.left):
+                found.append(ast.Compare(moved, copy.deepcopy(node.ops), copy.deepcopy(node.comparators)))
+            for place, operand in enumerate(node.comparators):
+                for moved in _moved(operand):
+                    found.append(changed := copy.deepcopy(node))
+                    changed.comparators[place] = moved
+        case ast.BoolOp():
+            found.append(ast.BoolOp(ast.Or() if isinstance(node.op, ast.And) else ast.And(), copy.deepcopy(node.values)))
+            for place in range(len(node.values)):
+                rest = [copy.deepcopy(value) for other, value in enumerate(node.values) if other != place]
+                found.append(rest[0] if len(rest) == 1 else ast.BoolOp(copy.deepcopy(node.op), rest))
+        case ast.UnaryOp(op=ast.Not()):
+            found.append(copy.deepcopy(node.operand))
+        case ast.IfExp():
+            found += [copy.deepcopy(node.body), copy.deepcopy(node.orelse)]
+        case ast.BinOp() if slot.field == "slice":
+            pass  # `conn[s - 1]` counts from 1, and decides nothing
+        case ast.BinOp(op=ast.Add() | ast.Sub()) if not _is_text(node.left) and not _is_text(node.right):
+            other_op = ast.Sub() if isinstance(node.op, ast.Add) else ast.Add()
+            found.append(ast.BinOp(copy.deepcopy(node.left), other_op, copy.deepcopy(node.right)))
+            found += (ast.BinOp(copy.deepcopy(node.left), copy.deepcopy(node.op), moved) for moved in _moved(node.right))
+        case ast.Name() | ast.Attribute() | ast.Call() if slot.field in ("test", "ifs"):
+            found.append(ast.UnaryOp(ast.Not(), copy.deepcopy(node)))
+    return found
+
+
+def _moved(operand: ast.expr) -> list[ast.expr]:
+    """A constant one more and one less."""
+    match operand:
+        case ast.Constant(value=int(value)) if not isinstance(value, bool):
+            return [ast.Constant(value + by) for by in (1, -1)]
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(value))):
+            return [ast.UnaryOp(ast.USub(), ast.Constant(value + by)) for by in (1, -1)]
+    return []
+
+
+def _is_text(node: ast.expr) -> bool:
+    """Bytes, strings and tuples have no minus."""
+    match node:
+        case ast.Constant(value=value):
+            return isinstance(value, str | bytes)
+        case ast.JoinedStr() | ast.Tuple() | ast.List():
+            return True
+        case ast.Call(func=ast.Name(id="bytes" | "blank" | "tuple")) | ast.Call(func=ast.Attribute(attr="encode")):
+            return True
+        case ast.BinOp():
+            return _is_text(node.left) or _is_text(node.right)
+    return False
+
+
+def all_mutants(file: str) -> list[Mutant]:
+    tree = ast.parse((ROOT / "reference" / file).read_text(encoding="utf-8"))
+    return [
+        Mutant(file, slot.node.lineno, ast.unparse(slot.node), ast.unparse(node), site, variant)
+        for site, slot in enumerate(slots(tree))
+        for variant, node in enumerate(variants(slot))
+    ]
+
+
+def draw(count: int, seed: int) -> list[Mutant]:
+    """Half from the protocol level, half from the byte level."""
+    rng = random.Random(seed)
+    found = []
+    for files in (PROTOCOL_FILES, BYTE_FILES):
+        candidates = [mutant for file in files for mutant in all_mutants(file)]
+        found += rng.sample(candidates, min(len(candidates), count // 2))
+    return found
+
+
+def compiled(mutant: Mutant) -> CodeType:
+    """The code of a module with the change in it."""
+    file = ROOT / "reference" / mutant.file
+    text = file.read_text(encoding="utf-8")
+    if mutant.site == -1:
+        assert text.count(mutant.before) == 1, f"stands {text.count(mutant.before)} times in {mutant.file}: {mutant.before}"
+        return compile(text.replace(mutant.before, mutant.after), str(file), "exec")
+    tree = ast.parse(text)
+    slot = list(slots(tree))[mutant.site]
+    node = variants(slot)[mutant.variant]
+    assert (ast.unparse(slot.node), ast.unparse(node)) == (mutant.before, mutant.after), f"{mutant.file} has changed meanwhile"
+    slot.put(node)
+    return compile(ast.fix_missing_locations(tree), str(file), "exec")
+
+
+# --- In the process of one mutant: nothing of ours is imported above ---------------------------------------------------------
+
+
+class _Substitute(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finder and loader of the one module that is changed."""
+
+    def __init__(self, name: str, code: CodeType) -> None:
+        self._name, self._code = name, code
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:  # noqa: ARG002
+        return ModuleSpec(name, self) if name == self._name else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:  # noqa: ARG002
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        exec(self._code, module.__dict__)
+
+
+def module_from(name: str, path: Path) -> ModuleType:
+    """The module of a file, under a name of its own."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def bounded(check: Callable[[], str], seconds: int) -> str:
+    """What a check found; an exception is a difference too, and so is a check that does not end."""
+
+    def ring(_signal: int, _frame: FrameType | None) -> None:
+        raise TimeoutError
+
+    signal.signal(signal.SIGALRM, ring)
+    signal.alarm(seconds)
+    try:
+        return check()
+    except TimeoutError:
+        return f"hangs for {seconds} s"
+    except (Exception, RecursionError) as error:
+        return f"raises {type(error).__name__}"
+    finally:
+        signal.alarm(0)
+
+
+def graph_differs(scope: object, name: str, as_it_is: ModuleType) -> str:
+    """The first edge, nearest to the initial state, that the mutant and the unchanged model do not share."""
+    changed = importlib.import_module(f"{PACKAGE}.protocol")
+    start = as_it_is.initial(scope)
+    seen, queue = {start}, [start]
+    for number, state in enumerate(queue):  # the list grows while it is walked
+        edges = list(as_it_is.edges(state, scope))
+        mutated = list(changed.edges(state, scope))
+        if mutated != edges and set(mutated) != set(edges):
+            label = min(label for label, _ in set(mutated) ^ set(edges))
+            return f"{name}, state {number}: {label}"
+        for _, after in edges:
+            if after not in seen:
+                seen.add(after)
+                queue.append(after)
+    return ""
+
+
+def protocol_checks() -> Iterator[tuple[str, Callable[[], str]]]:
+    """(kind of check, the check), the cheapest first."""
+    import graph
+
+    as_it_is = module_from("protocol_as_it_is", ROOT / "reference" / "protocol.py")
+    scopes = [named for named in graph.load_scopes().values() if named.graph]
+    for named in sorted(scopes, key=lambda named: named.states or 0):
+        yield "graph", partial(graph_differs, named.scope, named.name, as_it_is)
+
+
+def lockstep_differs(seed: int, table: set[tuple[str, str, str, str, str]]) -> str:
+    from rocketmq_ha.fuzz import lockstep, schedule
+
+    drawn = schedule.draw(seed)
+    outcome = lockstep.run(drawn)
+    if outcome.verdict != "ok":
+        return f"seed {seed}, operation {outcome.last.op_index}: {outcome.verdict} {outcome.last.signature}"
+    for step in outcome.steps:
+        for row in step.transitions:
+            if (row.actor, row.from_state, row.event, row.to_state, drawn.profile.name) not in table:
+                return f"seed {seed}: no such transition: {row.actor} {row.from_state} -{row.event}-> {row.to_state}"
+    return ""
+
+
+def hostile_differs(seed: int) -> str:
+    """The lock-step of a seed among peers that the schedules do not have: the worlds must agree there too.
+
+    Reports are forged around the offsets of a connection, where the model cannot tell them from honest ones (its invariants
+    need not hold then). Slaves get frames that no master sends, and restart no more: the implementation refuses to
+    recover from damage, which the model does not know. Every second master's log begins behind deleted files.
+    """
+    from rocketmq_ha.fuzz import lockstep, observe, schedule
+    from rocketmq_ha.reference import store, wire
+    from rocketmq_ha.reference.events import Event, ForgeReport, RestartSlave
+    from rocketmq_ha.reference.message import Record
+    from rocketmq_ha.spec.constants import TRANSFER_HEADER_SIZE
+
+    rng, drawn = random.Random(-seed), schedule.draw(seed)
+    file_size = drawn.settings.mapped_file_size
+    damaged = set()
+
+    def forged(worlds: lockstep.Lockstep) -> Iterator[Event]:
+        cluster = worlds.reference.cluster
+        links = [link for link in cluster.links if link.slave_open]
+        if not links or rng.random() > 0.15:
+            return
+        link = rng.choice(links)
+        conn = link.conn
+        near = (conn.slave_request_offset, conn.slave_ack_offset, conn.this_offset, conn.next_transfer_from_where)
+        begins_and_ends = (store.min_offset(cluster.log), store.max_offset(cluster.log))
+        for _ in range(rng.randint(1, 3)):
+            yield ForgeReport(link.slave, min(rng.choice((*near, *begins_and_ends)) + rng.randint(-1, 1), (1 << 63) - 1))
+
+    def send_frame(worlds: lockstep.Lockstep) -> None:
+        """A frame of any offset and size follows what is in flight to a slave."""
+        links = [link for link in worlds.reference.cluster.links if link.slave_open and not link.severed]
+        if not links or rng.random() > 0.1:
+            return
+        link = rng.choice(links)
+        at = store.max_offset(worlds.reference.cluster.slaves[link.slave].log)
+        limits = (0, file_size - at % file_size, drawn.settings.slave_read_buffer_size - TRANSFER_HEADER_SIZE)
+        size = rng.choice(limits) + rng.choice((-1, 0, 0, 1))
+        if not drawn.profile.checks_frames:
+            size = max(0, size)  # what a negative size does to RocketMQ (quirks 20 and 21) is not modelled
+        offset = rng.choice((at, at, at + rng.randint(-2, 2), file_size, -1, -5, -file_size - 1))
+        frame = wire.pack_header(offset, size) + b"\1" * size
+        others = (
+            replace(link, to_slave=link.to_slave + frame) if each is link else each for each in worlds.reference.cluster.links
+        )
+        worlds.reference.cluster = replace(worlds.reference.cluster, links=tuple(others))
+        connection = worlds.implementation._of(link.slave)
+        assert connection is not None
+        connection.channel.at_master.in_flight += frame
+        damaged.add(link.slave)
+
+    with lockstep.scratch_directory() as directory:
+        log = store.Log(file_size)
+        if seed % 2:
+            log, _, _ = store.append_record(store.Log(file_size, 2 * file_size), Record(b"S", b"body"))
+            folder = directory / "master" / "commitlog"
+            folder.mkdir(parents=True)
+            (folder / f"{2 * file_size:020}").write_bytes(log.data.ljust(file_size, b"\0"))
+        worlds = lockstep.Lockstep(drawn.slaves, drawn.settings, drawn.profile, directory)
+        worlds.reference.cluster = replace(worlds.reference.cluster, log=log)
+        try:
+            for index, event in enumerate(drawn.events):
+                send_frame(worlds)
+                if isinstance(event, RestartSlave) and event.slave in damaged:
+                    continue
+                for each in (*forged(worlds), event):
+                    worlds.reference.apply(each)
+                    worlds.implementation.apply(each)
+                    if found := observe.differences(worlds.reference.observe(), worlds.implementation.observe()):
+                        return f"seed {seed} among hostile peers, operation {index}: {found[0].actor} {found[0].field}"
+        finally:
+            worlds.close()
+    return ""
+
+
+def refinement_differs() -> str:
+    """Every small connection and log: a report is bad at the byte level if it is negative, or bad at the protocol level."""
+    from rocketmq_ha.reference import master, protocol, protocol_state
+    from rocketmq_ha.reference.master import MasterConnection
+    from rocketmq_ha.reference.store import Log
+
+    for begin, size, req, ack, after, r in itertools.product((0, 2), range(5), *[range(-1, 5)] * 4):
+        mmax = begin + size
+        if (req == -1) != (ack == -1):
+            continue  # the first report sets both
+        unit = protocol_state.Connection(req, ack, after)
+        state = protocol_state.State((0,) * mmax, 0, 0, 0, begin, (), (), (), protocol_state.Used())
+        conn = MasterConnection(0, 0, slave_request_offset=req, slave_ack_offset=ack, next_transfer_from_where=after)
+        bad = bool(master.broken_clause(conn, r, Log(2, begin, bytes(size))))
+        if bad != (r < 0 or protocol.is_bad(unit, r, state)):
+            return f"report {r} to {conn} of a log from {begin} to {mmax}"
+    return ""
+
+
+def scenario_differs(scenarios: ModuleType, file: Path) -> str:
+    told = file.read_text(encoding="utf-8")
+    return "" if scenarios.play(told) == told else f"{file.stem} is told otherwise"
+
+
+def table_differs(text: str) -> str:
+    from rocketmq_ha.reference import transitions
+
+    return "" if transitions.generate() == text else "spec/transitions.json differs"
+
+
+def byte_checks() -> Iterator[tuple[str, Callable[[], str]]]:
+    text = (ROOT / "spec" / "transitions.json").read_text(encoding="utf-8")
+    table = {
+        (actor, before, event, after, profile)
+        for actor, machine in json.loads(text)["machines"].items()
+        for before, event, after, profiles in machine["transitions"]
+        for profile in profiles
+    }
+    for seed in LOCKSTEP_SEEDS:
+        yield "lock-step", partial(lockstep_differs, seed, table)
+    scenarios = module_from("scenarios", ROOT / "tests" / "stateful" / "test_scenarios.py")
+    for file in scenarios.SCENARIOS:
+        yield "scenario", partial(scenario_differs, scenarios, file)
+    yield "refinement", refinement_differs
+    for seed in HOSTILE_SEEDS:
+        yield "lock-step", partial(hostile_differs, seed)
+    yield "table", partial(table_differs, text)
+
+
+def child(told: str) -> int:
+    """Print which check noticed a mutant, as JSON: [kind, what]; or ["", ""]. The empty mutant changes nothing."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    fields = json.loads(told)
+    mutant = Mutant(*fields)
+    if mutant.before != mutant.after:
+        name = f"{PACKAGE}.{mutant.file.removesuffix('.py')}"
+        try:
+            code = compiled(mutant)
+        except AssertionError as error:
+            sys.stderr.write(f"{error}\n")
+            return NO_MUTANT
+        sys.meta_path.insert(0, _Substitute(name, code))
+    found = ("", "")
+    for kind, check in protocol_checks() if mutant.file in PROTOCOL_FILES else byte_checks():
+        if what := bounded(check, {"table": SECONDS_PER_TABLE, "graph": SECONDS_PER_GRAPH}.get(kind, SECONDS_PER_CHECK)):
+            found = (what.partition(" ")[0] if what.startswith(("raises ", "hangs ")) else kind, what)
+            break
+    sys.stdout.write(json.dumps(found) + "\n")
+    return 0
+
+
+# --- The program -------------------------------------------------------------------------------------------------------------
+
+
+def run(mutant: Mutant) -> tuple[str, str]:
+    """(kind of check, what it found) of a mutant, in a process of its own; ("", "") where it survives."""
+    told = json.dumps([mutant.file, mutant.line, mutant.before, mutant.after, mutant.site, mutant.variant])
+    command = [sys.executable, __file__, "--child", told]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    if done.returncode == NO_MUTANT:
+        raise SystemExit(f"mutants: {done.stderr.strip()}")
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no word"])[-1]
+        return "raises", f"on import: {last}"
+    kind, what = json.loads(done.stdout.splitlines()[-1])
+    return kind, what
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=60, help="how many are drawn (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="of the draw (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=2, help="processes at a time (default: %(default)s)")
+    parser.add_argument("--list", action="store_true", help="print every mutant that could be drawn, and run none")
+    parser.add_argument("--only", metavar="FILE", choices=PROTOCOL_FILES + BYTE_FILES, help="run every mutant of one file")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.child:
+        return child(options.child)
+    everything = {file: all_mutants(file) for file in PROTOCOL_FILES + BYTE_FILES}
+    if options.list:
+        for mutants in everything.values():
+            say("\n".join(map(str, mutants)))
+        return 0
+    os.nice(10)
+    unchanged = [run(Mutant(file, 0, "", "")) for file in ("protocol.py", "master.py")]
+    if any(kind for kind, _ in unchanged):
+        say(f"the model as it is does not pass: {unchanged}")
+        return 2
+    mutants = everything[options.only] if options.only else [*draw(options.count, options.seed), *PICKED]
+    return judge(mutants, options.jobs, sum(map(len, everything.values())))
+
+
+def judge(mutants: Sequence[Mutant], jobs: int, possible: int) -> int:
+    """Run them, with a line each as they end. Returns: 1 below TARGET."""
+    begin = time.monotonic()
+    kinds: Counter[str] = Counter()
+    survivors = []
+    with ThreadPoolExecutor(jobs) as pool:
+        runs = {pool.submit(run, mutant): mutant for mutant in mutants}
+        for number, future in enumerate(as_completed(runs), 1):
+            mutant, (kind, what) = runs[future], future.result()
+            kinds[kind] += 1
+            survivors += [] if kind else [mutant]
+            say(f"{number:>3}/{len(mutants)} {time.monotonic() - begin:4.0f} s  {mutant}\n{'':15} {what or 'SURVIVES'}")
+    killed = len(mutants) - len(survivors)
+    by_kind = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common() if kind)
+    say(f"\n{killed} of {len(mutants)} mutants killed, {killed / len(mutants):.1%} ({by_kind}); {possible} could be drawn")
+    for mutant in survivors:
+        say(f"survives: {mutant}")
+    return int(killed < TARGET * len(mutants))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,139 @@
+"""scopes.toml as data, and a scope as the configuration file that TLC reads."""
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+TLA: Final = ROOT / "spec" / "tla"
+SCOPES_FILE: Final = Path(__file__).with_name("scopes.toml")
+
+# The constants of spec/protocol.md, as scopes.toml and as the TLA+ modules name them.
+NUMBERS: Final = {
+    "max_puts": "MaxPuts",
+    "max_drops": "MaxDrops",
+    "max_master_crashes": "MaxMasterCrashes",
+    "max_slave_crashes": "MaxSlaveCrashes",
+    "max_deletes": "MaxDeletes",
+    "max_forgeries": "MaxForgeries",
+    "file_size": "FileSize",
+    "batch": "Batch",
+}
+SWITCHES: Final = ("Checks", "Forgets", "AtOnce", "IgnoresHeartbeats")
+IS_ON: Final = {"classic": False, "hardened": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """What HAProperties.tla defines: of states, of steps, and of runs."""
+
+    invariants: tuple[str, ...]
+    steps: tuple[str, ...]
+    liveness: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A table [scope.NAME]; scopes.toml says what each key means."""
+
+    name: str
+    story: str
+    profile: str
+    constants: dict[str, int | bool]
+    graph: bool = False
+    fair: bool = False
+    excused: tuple[str, ...] = ()
+    constraint: str | None = None
+    min_edges: int | None = None
+    states: int | None = None
+    edges: int | None = None
+    hash: str | None = None
+
+    def labels(self) -> list[str]:
+        """Every label that the scope has parameters for."""
+        slaves = range(1, int(self.constants["slaves"]) + 1)
+        puts = range(1, int(self.constants["max_puts"]) + 1)
+        of_slave = ("Connect", "Report", "Forge", "RecvFrame", "Drop", "DropUnseen", "SlaveCrash")
+        of_slot = ("RecvReport", "Send", "Heartbeat", "Reap")
+        return [
+            *("Put", "PutSync", "Flush", "Delete", "MasterCrash"),
+            *(f"Timeout({offset})" for offset in puts),
+            *(f"{action}({slave})" for action in of_slave for slave in slaves),
+            *(f"{action}({slave},{slot})" for action in of_slot for slave in slaves for slot in (1, 2)),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A table [[violation]]."""
+
+    property: str
+    scope: str
+    quirk: str = ""
+    length: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    properties: Properties
+    scopes: dict[str, Scope]
+    violations: tuple[Violation, ...] = field(default=())
+
+
+def load(file: Path = SCOPES_FILE) -> Catalogue:
+    """Read scopes.toml, and refuse one in which a property could fail, or cease to fail, unseen."""
+    tables: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
+    properties = Properties(**{kind: tuple(names) for kind, names in tables["properties"].items()})
+    scopes = {
+        name: Scope(name=name, **{**table, "excused": tuple(table.get("excused", ()))})
+        for name, table in tables["scope"].items()
+    }
+    violations = tuple(Violation(**table) for table in tables["violation"])
+    catalogue = Catalogue(properties, scopes, violations)
+    known = {*properties.invariants, *properties.steps, *properties.liveness}
+    found = {(scopes[violation.scope].profile, violation.property) for violation in violations}
+    for scope in scopes.values():
+        for name in scope.excused:
+            assert name in known, f"{scope.name} excuses {name}, which is no property"
+            assert (scope.profile, name) in found, f"{scope.name} excuses {name}, and no [[violation]] of its profile shows why"
+    for violation in violations:
+        name, scope = violation.property, scopes[violation.scope]
+        assert name in scope.excused, f"{scope.name} claims {name}, and a [[violation]] says that it fails there"
+        assert (name in properties.liveness) == scope.fair, f"{name} cannot be checked in {scope.name}"
+        assert scope.profile == "classic" or violation.reason, f"{name} in {scope.name} has no reason"
+    return catalogue
+
+
+def claimed(scope: Scope, properties: Properties) -> list[str]:
+    """The properties that must hold in a scope."""
+    names = properties.liveness if scope.fair else properties.invariants + properties.steps
+    return [name for name in names if name not in scope.excused]
+
+
+def configuration(scope: Scope, names: Sequence[str], properties: Properties) -> str:
+    """TLC's configuration file for a scope and the properties to check."""
+    slaves = ", ".join(str(slave + 1) for slave in range(int(scope.constants["slaves"])))
+    constants = [f"Slaves = {{{slaves}}}"]
+    constants += [f"{tla} = {scope.constants[key]}" for key, tla in NUMBERS.items()]
+    constants += [f"SyncPuts = {_tla(bool(scope.constants['sync_puts']))}"]
+    constants += [f"{switch} = {_tla(IS_ON[scope.profile])}" for switch in SWITCHES]
+    constants += ["NONE = NONE"]
+    lines = [
+        f"\\* {scope.name}: {scope.story}.",
+        "\\* Written by tests/formal/run_formal.py --write from tests/formal/scopes.toml.",
+        f"SPECIFICATION {'FairSpec' if scope.fair else 'Spec'}",
+        "CONSTANTS",
+        *(f"  {constant}" for constant in constants),
+        "CHECK_DEADLOCK FALSE",
+    ]
+    lines += [f"CONSTRAINT {scope.constraint}"] if scope.constraint else []
+    lines += [f"INVARIANT {name}" for name in names if name in properties.invariants]
+    lines += [f"PROPERTY {name}" for name in names if name not in properties.invariants]
+    return "\n".join(lines) + "\n"
+
+
+def _tla(value: bool) -> str:
+    return "TRUE" if value else "FALSE"
