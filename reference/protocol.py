@@ -44,8 +44,8 @@ def connections(conn: tuple[tuple[Connection | None, ...], ...]) -> list[Connect
 
 
 def sent(conn: Connection) -> int:
-    """The sent offset: no honest report but the first is beyond it."""
-    return conn.req if conn.next == -1 else conn.next
+    """The sent offset: `next`, or `req` while that is -1; once it is set, it is never less than `req`."""
+    return max(conn.req, conn.next)
 
 
 def transfer_from(conn: Connection, state: State, scope: Scope) -> int:
@@ -187,7 +187,7 @@ def is_bad(conn: Connection, r: int, state: State) -> bool:
     """Whether the hardened master refuses a report. HA-M-11, HA-M-12."""
     if conn.req == -1:
         return r > len(state.log) or not (r == 0 or r >= state.min)
-    return r < conn.ack or (r > conn.ack and r > sent(conn))
+    return not conn.ack <= r <= max(conn.ack, sent(conn))
 
 
 def recv_report(state: State, scope: Scope, s: int, k: int) -> State | None:

@@ -37,7 +37,7 @@ import mutants  # noqa: E402
 
 PROPERTIES: tuple[StateProperty | EdgeProperty, ...] = (*OF_STATES, *OF_EDGES)
 SCOPES = graph.load_scopes()
-SMALL_STATES = 30_000  # of the scopes of a profile that are explored here, together; make formal explores all
+SMALL_STATES = 26_000  # of the scopes of a profile that are explored here, together; make formal explores all
 
 
 def small(profile: Profile) -> list[graph.NamedScope]:
