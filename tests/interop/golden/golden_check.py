@@ -174,6 +174,8 @@ def check(vectors: Path) -> Row:
     for name, content in store.items():
         need(hashlib.sha256(content).hexdigest() == manifest["files"][name]["sha256"], name, "sha256")
 
+    # From 5.0 on the client clears the bit of a body that it has decompressed.
+    client_clears = manifest["jars"]["rocketmq-client"]["version"].startswith("5.")
     file_size = int(manifest["master_conf"]["mappedFileSizeCommitLog"])
     end = manifest["log"]["commit_log_max_offset"]
     log = concatenated(store, "commitlog")
@@ -184,7 +186,8 @@ def check(vectors: Path) -> Row:
             blanks.append(item)
             continue
         reported = told.pop(item["commit_log_offset"], None)
-        need(reported == item, "told", reported, "stored", item)
+        seen = item | {"sys_flag": item["sys_flag"] & ~COMPRESSED} if client_clears else item
+        need(reported == seen, "told", reported, "stored", seen)
         queues[item["topic"], item["queue_id"]].append(item)
     need(not told, "not in the log:", list(told))
     need(not any(log[end:]), "bytes beyond the end of the log")

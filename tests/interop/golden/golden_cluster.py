@@ -27,9 +27,10 @@ JVM = [
     "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
 ]
 
+# From 5.0 on the brokers log through a copy of logback in a package of its own.
 LOGBACK = """<configuration>
-  <appender name="file" class="ch.qos.logback.core.FileAppender">
-    <file>${golden.log}</file>
+  <appender name="file" class="{package}ch.qos.logback.core.FileAppender">
+    <file>${{golden.log}}</file>
     <encoder><pattern>%d %p %t - %m%n</pattern></encoder>
   </appender>
   <root level="INFO"><appender-ref ref="file"/></root>
@@ -94,7 +95,12 @@ class Cluster:
         for part in ("home/conf", "logs"):
             (self.work / part).mkdir(parents=True)
         for kind in ("broker", "namesrv"):
-            (self.work / f"home/conf/logback_{kind}.xml").write_text(LOGBACK)
+            (self.work / f"home/conf/logback_{kind}.xml").write_text(LOGBACK.format(package=""))
+        self.shaded_logback.write_text(LOGBACK.format(package="org.apache.rocketmq.logging."))
+
+    @property
+    def shaded_logback(self) -> Path:
+        return self.work / "home/conf/shaded_logback.xml"
 
     def java(self, name: str, main: str, *args: str) -> list[str]:
         logs = self.work / "logs"
@@ -102,6 +108,7 @@ class Cluster:
             "java",
             *JVM,
             f"-Dgolden.log={logs / name}.log",
+            f"-Drmq.logback.configurationFile={self.shaded_logback}",
             f"-Drocketmq.client.logRoot={logs}",
             f"-Drocketmq.client.logFileName={name}-client.log",
             f"-Duser.home={self.work / 'home'}",
@@ -170,7 +177,7 @@ def refuse_busy_ports(ports: Ports) -> None:
                 raise RuntimeError(f"port {port} is taken; choose another --port-base")
 
 
-def broker_conf(name: str, ports: Ports, work: Path) -> dict[str, str]:
+def broker_conf(name: str, ports: Ports, work: Path, release: str) -> dict[str, str]:
     """Return the settings of "master" or "slave"; those that name this machine's folders are `storePath*`."""
     slave = name == "slave"
     store = work / f"store-{name}"
@@ -182,7 +189,9 @@ def broker_conf(name: str, ports: Ports, work: Path) -> dict[str, str]:
         "storePathRootDir": os.fspath(store),
         "storePathCommitLog": os.fspath(store / "commitlog"),
     }
-    if slave:
+    if slave and release.startswith("4."):
         # Without forceRegister a broker asks QUERY_DATA_VERSION (322) first; compressedRegister shows the other body.
         conf |= {"forceRegister": "false", "compressedRegister": "true"}
+    # In 5.3.3 neither works: a slave that need not register is never told of its master, and the name server cannot read a
+    # compressed body (it answers with a NullPointerException).
     return conf

@@ -34,11 +34,11 @@ LIMIT = 3 << 20
 KEPT = ("commitlog/*", "consumequeue/*/*/*", "index/*", "checkpoint", "config/*.json")
 
 
-def fetch_jars(build: Path, properties: list[str]) -> str:
+def fetch_jars(build: Path, release: str, properties: list[str]) -> str:
     """Compile our clients, copy the jars, and return the class path."""
     shutil.rmtree(build / "lib", ignore_errors=True)  # or the jars of two versions would stand side by side
     goals = ["compile", "dependency:copy-dependencies"]
-    given = [f"-Dgolden.build={build}", *(f"-D{text}" for text in properties)]
+    given = ["-P", release, f"-Dgolden.build={build}", *(f"-D{text}" for text in properties)]
     subprocess.run(["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), *given, *goals], check=True, timeout=900)
     return f"{build / 'classes'}:{build / 'lib'}/*"
 
@@ -47,13 +47,13 @@ def jars(lib: Path) -> dict[str, dict[str, str]]:
     """Name each RocketMQ jar of the run, as the versions are not all one (pom.xml says why)."""
     found = {}
     for jar in sorted(lib.glob("rocketmq-*.jar")):
-        match = re.fullmatch(r"(rocketmq-[a-z]+)-(.+)\.jar", jar.name)
+        match = re.fullmatch(r"(rocketmq-[a-z0-9-]+?)-([0-9].*)\.jar", jar.name)
         assert match is not None, jar
         found[match[1]] = {"version": match[2], "sha256": hashlib.sha256(jar.read_bytes()).hexdigest()}
     return found
 
 
-def run_rocketmq(cluster: Cluster, ports: Ports, seed: int) -> Transcript:
+def run_rocketmq(cluster: Cluster, ports: Ports, release: str, seed: int) -> Transcript:
     """Fill a master that a slave follows, record both, and stop all of it cleanly."""
     transcript = Transcript()
     master = f"127.0.0.1:{ports.master}"
@@ -72,7 +72,7 @@ def run_rocketmq(cluster: Cluster, ports: Ports, seed: int) -> Transcript:
     try:
         cluster.start("namesrv", f"{package}.namesrv.NamesrvStartup", {"listenPort": str(ports.namesrv)}, 60)
         for name in ("master", "slave"):
-            cluster.start(name, f"{package}.broker.BrokerStartup", broker_conf(name, ports, cluster.work), 60)
+            cluster.start(name, f"{package}.broker.BrokerStartup", broker_conf(name, ports, cluster.work, release), 60)
         # A slave that reports 0 is sent the last file only: it must have reported before there are two.
         cluster.await_log("master", "request offset 0", 60)
         cluster.run("produce", "golden.Produce", namesrv, broker, BROKER_NAME, str(seed), timeout_s=180)
@@ -126,12 +126,12 @@ def slave_log(work: Path, end: int) -> dict[str, object]:
     return {"equal_to_commit_log_max_offset": len(logs[1]) >= end and logs[0][:end] == logs[1][:end]}
 
 
-def shown_conf(name: str, ports: Ports, work: Path) -> dict[str, str]:
-    conf = broker_conf(name, ports, work)
+def shown_conf(name: str, ports: Ports, work: Path, release: str) -> dict[str, str]:
+    conf = broker_conf(name, ports, work, release)
     return {key: value for key, value in conf.items() if not key.startswith("storePath")}
 
 
-def write_vectors(cluster: Cluster, ports: Ports, transcript: Transcript, vectors: Path, seed: int) -> None:
+def write_vectors(cluster: Cluster, ports: Ports, release: str, transcript: Transcript, vectors: Path, seed: int) -> None:
     work = cluster.work
     files = read_kept(work / "store-master")
     summary = json.loads((work / "recorded/summary.json").read_text())
@@ -145,8 +145,8 @@ def write_vectors(cluster: Cluster, ports: Ports, transcript: Transcript, vector
         "java": java.splitlines()[0],
         "jars": jars(work.parent / "maven/lib"),
         "broker_version_told": summary["runtime"],
-        "master_conf": shown_conf("master", ports, work),
-        "slave_conf": shown_conf("slave", ports, work),
+        "master_conf": shown_conf("master", ports, work, release),
+        "slave_conf": shown_conf("slave", ports, work, release),
         "log": {"commit_log_max_offset": end},
         "counts": counts([json.loads(line) for line in messages.decode().splitlines()]),
         "slave_log": slave_log(work, end),
@@ -195,26 +195,28 @@ def refuse_traces(vectors: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=Path, default=ROOT / "build/golden", help="emptied of earlier runs")
-    parser.add_argument("--vectors", type=Path, default=ROOT / "spec/vectors/rocketmq-4.9.8")
+    parser.add_argument("--release", choices=("4.9.8", "5.3.3"), default="4.9.8")
+    parser.add_argument("--build", type=Path, help="emptied of earlier runs (build/golden-RELEASE)")
+    parser.add_argument("--vectors", type=Path, help="where to (spec/vectors/rocketmq-RELEASE)")
     parser.add_argument("--port-base", type=int, default=21000, help="ports up to base + 500 are used, on loopback")
     parser.add_argument("--seed", type=int, default=498)
     parser.add_argument("-D", dest="properties", action="append", default=[], help="a Maven property, name=value")
     args = parser.parse_args()
 
     started = time.monotonic()
-    build: Path = args.build.resolve()
+    build: Path = (args.build or ROOT / f"build/golden-{args.release}").resolve()
+    vectors: Path = args.vectors or ROOT / f"spec/vectors/rocketmq-{args.release}"
     ports = Ports(args.port_base)
     refuse_busy_ports(ports)
-    classpath = fetch_jars(build / "maven", args.properties)
+    classpath = fetch_jars(build / "maven", args.release, args.properties)
     work = build / "run"
     shutil.rmtree(work, ignore_errors=True)
     cluster = Cluster(work, classpath)
     cluster.prepare()
-    transcript = run_rocketmq(cluster, ports, args.seed)
-    write_vectors(cluster, ports, transcript, args.vectors, args.seed)
-    found = check(args.vectors)
-    refuse_traces(args.vectors)
+    transcript = run_rocketmq(cluster, ports, args.release, args.seed)
+    write_vectors(cluster, ports, args.release, transcript, vectors, args.seed)
+    found = check(vectors)
+    refuse_traces(vectors)
     took = time.monotonic() - started
     sys.stdout.write(f"the log tiles; {found['messages']} messages; CRCs equal; {took:.0f} s; {found}\n")
 

@@ -21,7 +21,6 @@ import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
-import org.apache.rocketmq.common.protocol.ResponseCode;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /**
@@ -34,6 +33,7 @@ public final class Recorder {
     private static final int QUIET_MS = 16_000; // longer than the 10 s of a slave's synchronisation, and of delay level 3
     private static final int DEADLINE_MS = 150_000;
     private static final int QUERY_MAX = 64;
+    private static final int NO_MESSAGE = 208; // of the client's ResponseCode, whose package is another from 5.0 on
     /** Asked besides the first and the last key of each topic; "Aa" and "BB" have one Java hash code. */
     private static final String[][] QUERIES = {
         {"GoldenEvents", "Aa"}, {"GoldenEvents", "BB"}, {"GoldenEvents", "customer-7"}, {"GoldenOrders", "customer-1"},
@@ -219,7 +219,7 @@ public final class Recorder {
         }
         id.append(String.format("%08X%016X", Integer.parseInt(host[4]), offset));
         try {
-            MessageExt message = admin.viewMessage(id.toString());
+            MessageExt message = admin.viewMessage("", id.toString());
             return message != null && message.getCommitLogOffset() == offset && message.getTopic() != null ? message : null;
         } catch (Exception e) {
             if (e instanceof InterruptedException) {
@@ -260,7 +260,7 @@ public final class Recorder {
                 offsets.add(message.getCommitLogOffset());
             }
         } catch (MQClientException e) {
-            if (e.getResponseCode() != ResponseCode.NO_MESSAGE) { // the empty answer, which the client makes an exception
+            if (e.getResponseCode() != NO_MESSAGE) { // the empty answer, which the client makes an exception
                 throw e;
             }
         }

@@ -1,0 +1,66 @@
+package interop;
+
+import java.util.EnumMap;
+import java.util.Map;
+import java.util.Random;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendStatus;
+import org.apache.rocketmq.common.message.Message;
+
+/**
+ * Sends messages and prints how their sends ended, as lines {@code STATUS count}. Arguments: name server, topic, count, largest
+ * body in bytes, seed. A send that fails counts as FAILED, and is not tried again.
+ */
+public final class Send {
+    private static final int THREADS = 4;
+
+    private Send() {
+    }
+
+    public static void main(String[] args) throws Exception {
+        String topic = args[1];
+        int count = Integer.parseInt(args[2]);
+        int largest = Integer.parseInt(args[3]);
+        long seed = Long.parseLong(args[4]);
+        DefaultMQProducer producer = new DefaultMQProducer("InteropProducer");
+        producer.setNamesrvAddr(args[0]);
+        producer.setClientIP("127.0.0.1");
+        producer.setRetryTimesWhenSendFailed(0);
+        producer.setSendMsgTimeout(15_000);
+        producer.start();
+        Map<SendStatus, Integer> statuses = new EnumMap<>(SendStatus.class);
+        int[] failed = new int[1];
+        ExecutorService threads = Executors.newFixedThreadPool(THREADS);
+        for (int i = 0; i < count; i++) {
+            int number = i;
+            threads.execute(() -> {
+                Random random = new Random(seed * 1_000_003 + number);
+                byte[] body = new byte[1 + random.nextInt(largest)];
+                random.nextBytes(body);
+                Message message = new Message(topic, "Tag" + number % 3, "key-" + number, body);
+                try {
+                    SendStatus status = producer.send(message).getSendStatus();
+                    synchronized (statuses) {
+                        statuses.merge(status, 1, Integer::sum);
+                    }
+                } catch (Exception e) {
+                    synchronized (statuses) {
+                        failed[0]++;
+                    }
+                    System.err.println(number + ": " + e);
+                }
+            });
+        }
+        threads.shutdown();
+        threads.awaitTermination(10, TimeUnit.MINUTES);
+        producer.shutdown();
+        statuses.forEach((status, n) -> System.out.println(status + " " + n));
+        if (failed[0] > 0) {
+            System.out.println("FAILED " + failed[0]);
+        }
+        System.exit(0);
+    }
+}
