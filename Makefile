@@ -11,7 +11,7 @@ ARGS ?=
 .DEFAULT_GOAL := help
 
 .PHONY: help setup demo test check format bench fuzz replay report demo-bug transitions golden lock clean
-.PHONY: interop formal formal-breaks hostile soak
+.PHONY: interop formal formal-breaks clauses hostile soak
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | \
@@ -34,6 +34,9 @@ check: setup ## Format, lint, types, the import table, and that generated files 
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/properties/test_imports.py
 	$(BIN)/python -m rocketmq_ha.reference.transitions --check
+	$(BIN)/python -m rocketmq_ha.reference.diagram --check
+	$(BIN)/python tests/formal/snapshots.py --check
+	$(BIN)/python -m rocketmq_ha.spec.citations --check
 
 format: setup ## Format, and mend what the linter can mend
 	$(BIN)/ruff format .
@@ -61,8 +64,28 @@ report: setup ## The coverage report of a campaign's logs: LOGS=build/fuzz (to b
 demo-bug: setup ## See it disagree: plant FAULT=name in a copy and find it; without FAULT, list them
 	@$(ROCKETMQ_HA) demo-bug $(FAULT)
 
-transitions: setup ## Write spec/transitions.json anew from the model; look at the diff
+transitions: setup ## Write anew what is generated from the model (table, diagrams, snapshots, tours, traces); look at the diff
 	$(BIN)/python -m rocketmq_ha.reference.transitions --write
+	$(BIN)/python -m rocketmq_ha.reference.diagram --write
+	$(BIN)/python tests/formal/snapshots.py --write
+	$(BIN)/python tests/formal/tours.py --write
+	$(BIN)/python tests/formal/violations.py --write
+
+clauses: setup ## Clause -> TLA+ -> model -> implementation -> tests, as a table
+	@$(BIN)/python -m rocketmq_ha.spec.citations
+
+# Each step has a table of its own; the first that fails ends it.
+formal: setup ## TLC and its graphs against the model's, the refinement exhaustively, contracts, mutants (TLC needs Java and Maven)
+	@$(BIN)/python tests/formal/run_formal.py
+	@$(BIN)/python tests/formal/tiny.py
+	@$(BIN)/python tests/formal/contracts.py
+	@$(BIN)/python tests/formal/mutants.py
+
+formal-breaks: setup ## One edit of each kind in a copy, and the name of the check that notices it
+	@$(BIN)/python tests/formal/breaks.py
+
+interop: setup ## Real RocketMQ brokers on loopback: our slave on theirs, theirs on ours (needs a JDK and Maven)
+	@$(BIN)/python -m pytest tests/interop $(ARGS)
 
 golden: setup ## Make the golden store again with the real RocketMQ (needs a JDK and Maven)
 	@if test -f tests/interop/golden/make_golden.py; then $(BIN)/python tests/interop/golden/make_golden.py; \
@@ -80,11 +103,8 @@ UV_COMPILE = build/lock/bin/uv pip compile --quiet --universal --python-version 
 clean: ## Remove .venv, build/ and the caches
 	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks *.egg-info
 
-interop: ## Our slave on a real master, and a real slave on our master (not built yet)
-formal: ## TLC checks the TLA+ modules (not built yet)
-formal-breaks: ## TLC finds every catalogued violation of the classic algorithm (not built yet)
 hostile: ## Hostile peers and full disks (not built yet)
 soak: ## Hours of replication under faults (not built yet)
 
-interop formal formal-breaks hostile soak:
+hostile soak:
 	@echo "$@: this layer is not built yet" >&2; exit 1

@@ -108,6 +108,13 @@ FAULTS: Final = (
         "min(position + limit, file.wrote_position, self.file_size - 1)",
         "the last byte of a full file is never sent (HA-M-7)",
     ),
+    Fault(
+        "notification-lost",
+        "ha/five_waits.py",
+        "            self.has_notified = True\n",
+        "            pass\n",
+        "a report that comes while no put waits does not end the next wait (HA-G-14)",
+    ),
 )
 
 

@@ -1,7 +1,8 @@
 """What the lock-step compares: the reference and the implementation, seen through the same window after every event.
 
 Both sides are at rest, every machine having run until it would block. Compared are the bytes in flight in each direction, the
-logs, what is unparsed, the last report, the state of each connection, and the ends of the waiting puts. The slave of the
+logs, what is unparsed, the last report, the state of each connection, the waiting puts and their ends, and what classic's
+group transfer has before it. The slave of the
 model has the documents' two buffers and that of the implementation has one; what relates them is the unparsed bytes.
 """
 
@@ -36,6 +37,7 @@ class ObservedSlave:
     log: bytes
     current_reported_offset: int
     unparsed: bytes
+    deaf: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,12 @@ class Observation:
     max_offset: int
     log: bytes
     push2_slave_max_offset: int
-    waiting: tuple[int, ...]  # next offsets of the waiting puts
+    paused: tuple[int, ...]  # next offsets of the puts that do not wait yet
+    waiting: tuple[int, ...]  # next offsets of the waiting puts, in their order
+    requests_write: tuple[int, ...]  # of classic's service; no hardened one has any
+    requests_read: tuple[int, ...]
+    waits: int  # that have ended, of the first of requests_read
+    has_notified: bool
     done: tuple[tuple[int, str], ...]  # (next offset, status) of those that ended in this step
     links: tuple[ObservedLink, ...]
     slaves: tuple[ObservedSlave, ...]

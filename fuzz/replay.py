@@ -18,11 +18,13 @@ from rocketmq_ha.reference.events import (
     DeliverFrames,
     DeliverReports,
     Event,
+    ForgeHeader,
     ForgeReport,
     Grant,
     Put,
     RestartMaster,
     RestartSlave,
+    Resume,
     Tick,
 )
 from rocketmq_ha.spec.constants import TRANSFER_HEADER_SIZE
@@ -124,7 +126,10 @@ def _amount(nbytes: int) -> str:
 def _event(event: Event) -> str:
     match event:
         case Put():
-            return f"put {len(event.body)} B{' and wait' if event.wait else ''}"
+            pauses = ", but pause first" if event.pauses else ""
+            return f"put {len(event.body)} B{f' and wait{pauses}' if event.wait else ''}"
+        case Resume():
+            return f"paused put {event.nth} goes on"
         case Tick():
             return f"{event.ms} ms pass"
         case Connect():
@@ -137,6 +142,8 @@ def _event(event: Event) -> str:
             return f"master receives {_amount(event.nbytes)} of s{event.slave}"
         case ForgeReport():
             return f"forged report {event.offset} on s{event.slave}"
+        case ForgeHeader():
+            return f"forged header of size {event.body_size} to s{event.slave}"
         case Clog():
             return f"socket of s{event.slave} takes {event.room} B, no more"
         case Cut():

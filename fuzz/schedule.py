@@ -17,11 +17,13 @@ from rocketmq_ha.reference.events import (
     DeliverFrames,
     DeliverReports,
     Event,
+    ForgeHeader,
     ForgeReport,
     Grant,
     Put,
     RestartMaster,
     RestartSlave,
+    Resume,
     Tick,
 )
 from rocketmq_ha.spec.constants import END_FILE_MIN_BLANK_SIZE, MESSAGE_FIXED_SIZE, TRANSFER_HEADER_SIZE
@@ -85,6 +87,8 @@ def fault_of(event: Event) -> str:
             return f"cut_{event.tell}"
         case ForgeReport():
             return "forge_report"
+        case ForgeHeader():
+            return "forge_header"
         case Clog():
             return "clog"
         case RestartSlave():
@@ -104,6 +108,12 @@ def _event_draws(
     character = rng.choice(("generous", "exact", "mixed"))
     # In classic any offset is taken from anyone; hardened must refuse these, and cannot tell an honest one from a forged one.
     forged = (-1, -5, 1 << 40, (1 << 63) - 1) if profile is HARDENED else (-1, -5, 0, 1, 50, 300, 1 << 40, (1 << 63) - 1)
+
+    no_sizes = (-1, -4, -12, -(1 << 31), settings.slave_read_buffer_size - 11, (1 << 31) - 13, (1 << 31) - 12, (1 << 31) - 1)
+    waiting_share, pausing_share = rng.choice((0.2, 0.4, 0.9)), rng.choice((0, 0, 0.3)) if profile is CLASSIC else 0
+
+    # In steps of a second and less the service's waits decide (HA-G-15), in longer ones the producers' (HA-G-2).
+    ticks = rng.choice(((1, 100, 1000, 2500, 5000, 5001), (1, 100, 2500, 5000, 5001), (100, 1000, 1000, 1000, 1000)))
 
     def slave() -> int:
         return rng.randrange(slaves)
@@ -125,7 +135,9 @@ def _event_draws(
         size = rng.choice((0, rng.randrange(60), rng.randint(0, largest_body(settings)), largest_body(settings)))
         body = rng.randbytes(max(0, min(size, largest_body(settings) - 8)))
         properties = rng.choice(("", "", "K\x01v"))
-        return Put(rng.choice(TOPICS), body, properties, rng.randrange(2), rng.random() < 0.4)
+        return Put(
+            rng.choice(TOPICS), body, properties, rng.randrange(2), rng.random() < waiting_share, rng.random() < pausing_share
+        )
 
     def connect() -> Event:
         room = UNBOUNDED_ROOM if character == "generous" else rng.choice((0, grant(), frames(), UNBOUNDED_ROOM))
@@ -133,6 +145,7 @@ def _event_draws(
 
     return [
         (12, False, put),
+        (4 if pausing_share else 0, False, lambda: Resume(rng.choice((0, 0, 1, 2)))),
         (14, False, connect),
         (10, False, lambda: Grant(slave(), grant())),
         (16, True, lambda: Grant(slave(), frames())),
@@ -142,9 +155,10 @@ def _event_draws(
         (6, True, lambda: DeliverFrames(slave(), -rng.choice((1, TRANSFER_HEADER_SIZE, TRANSFER_HEADER_SIZE + 1)))),
         (8, True, lambda: DeliverReports(slave(), rng.randint(1, 9))),
         (14, False, lambda: DeliverReports(slave(), rng.choice((8, 16, 24, 1000)))),
-        (7, False, lambda: Tick(rng.choice((1, 100, 2500, 5000, 5001)))),
+        (7, False, lambda: Tick(rng.choice(ticks))),
         (1, True, lambda: Tick(rng.choice((20_000, 20_001)))),
         (1, True, lambda: ForgeReport(slave(), rng.choice(forged))),
+        (1, True, lambda: ForgeHeader(slave(), rng.choice(no_sizes))),
         (2, True, lambda: Clog(slave(), rng.randint(0, 20))),
         (3, True, lambda: Cut(slave(), rng.choice(("both", "both", "slave", "master")))),
         (2, True, lambda: RestartSlave(slave())),

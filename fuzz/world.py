@@ -10,12 +10,13 @@ from typing import assert_never
 
 from rocketmq_ha.fuzz.channel import Channel
 from rocketmq_ha.fuzz.observe import Observation, ObservedLink, ObservedSlave
-from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest
+from rocketmq_ha.impl.ha.five_waits import FiveWaits
+from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest, GroupTransfer
 from rocketmq_ha.impl.ha.service import HAService
 from rocketmq_ha.impl.ha.slave import SlaveClient
 from rocketmq_ha.impl.net.link import MasterLink, SlaveLink
 from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.wire.frame import REPORT
+from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.reference import cluster, master, slave, store
 from rocketmq_ha.reference.cluster import Cluster, Transition
@@ -26,11 +27,13 @@ from rocketmq_ha.reference.events import (
     DeliverFrames,
     DeliverReports,
     Event,
+    ForgeHeader,
     ForgeReport,
     Grant,
     Put,
     RestartMaster,
     RestartSlave,
+    Resume,
     Tick,
 )
 from rocketmq_ha.spec.profile import Profile, Settings
@@ -54,7 +57,12 @@ class ReferenceWorld:
             store.max_offset(now.log),
             now.log.data,
             now.push2_slave_max_offset,
+            tuple(next_offset for _, next_offset in now.paused),
             tuple(request.next_offset for request in now.group.requests),
+            tuple(request.next_offset for request in now.group.service.requests_write),
+            tuple(request.next_offset for request in now.group.service.requests_read),
+            now.group.service.waits,
+            now.group.service.has_notified,
             tuple(sorted((done.next_offset, done.status) for done in now.done)),
             tuple(
                 ObservedLink(
@@ -83,6 +91,7 @@ class ReferenceWorld:
                     node.log.data,
                     node.current_reported_offset,
                     slave.unparsed(node),
+                    node.deaf,
                 )
                 for node in now.slaves
             ),
@@ -112,6 +121,7 @@ class ImplementationWorld:
         self._clients = [self._client(log) for log in self._logs]
         self._connections: dict[int, _Connection] = {}
         self._next_link_id = 0
+        self._paused: list[GroupCommitRequest] = []
         self._waiting: list[GroupCommitRequest] = []
         self._done: list[GroupCommitRequest] = []
 
@@ -134,6 +144,9 @@ class ImplementationWorld:
         match event:
             case Put():
                 self._put(event)
+            case Resume():
+                if event.nth < len(self._paused):
+                    self._wait(self._paused.pop(event.nth))
             case Tick():
                 self._tick(event.ms)
             case Connect():
@@ -149,6 +162,8 @@ class ImplementationWorld:
                 connection = self._of(event.slave)
                 if connection and not connection.channel.at_slave.severed:
                     connection.channel.at_slave.in_flight += REPORT.pack(event.offset)
+            case ForgeHeader():
+                self._forge_header(event)
             case Clog():
                 if connection := self._of(event.slave):
                     connection.channel.at_slave.room = event.room
@@ -179,9 +194,22 @@ class ImplementationWorld:
             store_timestamp=self._now_ms,
             store_host=("127.0.0.1", 10911),
         )
-        request = self._service.put(message, self._now_ms, wait=event.wait)
-        if event.wait:
-            self._waiting.append(request)
+        if not event.wait:
+            self._service.put(message, self._now_ms, wait=False)
+        elif event.pauses and not self._profile.serves_by_deadline:
+            self._paused.append(self._service.append(message))
+        else:
+            self._waiting.append(self._service.put(message, self._now_ms, wait=True))
+
+    def _wait(self, request: GroupCommitRequest) -> None:
+        self._service.handle_ha(request, self._now_ms)
+        self._waiting.append(request)
+
+    def _forge_header(self, event: ForgeHeader) -> None:
+        connection = self._of(event.slave)
+        if connection and not connection.channel.at_master.severed and connection.at_master.conn.last_write_over:
+            offset = max(0, connection.at_master.conn.next_transfer_from_where)
+            connection.channel.at_master.in_flight += HEADER.pack(offset, event.body_size)
 
     def _tick(self, ms: int) -> None:
         self._now_ms += ms
@@ -240,8 +268,8 @@ class ImplementationWorld:
     def _restart_master(self, clean: bool) -> None:
         if clean:
             self._service.group_transfer.on_shutdown()
-        else:
-            self._waiting = []  # nobody is there to tell them
+        self._paused = []
+        self._waiting = [request for request in self._waiting if request.status is not None]  # of the others nobody hears
         for connection in self._connections.values():
             if connection.master_open and not connection.channel.at_master.severed:
                 self._tell_master(connection)
@@ -297,7 +325,9 @@ class ImplementationWorld:
             service.log.max_offset,
             _bytes(service.log),
             service.push2_slave_max_offset,
-            tuple(request.next_offset for request in self._waiting),
+            tuple(request.next_offset for request in self._paused),
+            tuple(request.next_offset for request in service.group_transfer),
+            *_of_thread(service.group_transfer),
             tuple(sorted((done.next_offset, done.status.value) for done in self._done if done.status)),
             tuple(
                 ObservedLink(
@@ -326,10 +356,19 @@ class ImplementationWorld:
                     _bytes(log),
                     client.current_reported_offset,
                     client.unparsed,
+                    client.deaf,
                 )
                 for client, log in zip(self._clients, self._logs, strict=True)
             ),
         )
+
+
+def _of_thread(group_transfer: GroupTransfer | FiveWaits) -> tuple[tuple[int, ...], tuple[int, ...], int, bool]:
+    """What classic's service has before it: requests_write, requests_read, waits, has_notified."""
+    if isinstance(group_transfer, GroupTransfer):
+        return (), (), 0, False
+    write, read = (tuple(request.next_offset for request in requests) for requests in group_transfer.requests)
+    return write, read, group_transfer.waits, group_transfer.has_notified
 
 
 def _bytes(log: CommitLog) -> bytes:

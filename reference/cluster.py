@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import assert_never
 
-from rocketmq_ha.reference import group_transfer, master, slave, store, wire
+from rocketmq_ha.reference import five_waits, group_transfer, master, slave, store, wire
 from rocketmq_ha.reference.events import (
     Clog,
     Connect,
@@ -17,11 +17,13 @@ from rocketmq_ha.reference.events import (
     DeliverFrames,
     DeliverReports,
     Event,
+    ForgeHeader,
     ForgeReport,
     Grant,
     Put,
     RestartMaster,
     RestartSlave,
+    Resume,
     Tick,
 )
 from rocketmq_ha.reference.group_transfer import NO_REQUESTS, GroupTransfer
@@ -42,7 +44,10 @@ class LinkState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One connection, with both of its ends and what is between them."""
+    """One connection, with both of its ends and what is between them.
+
+    Spec: HA-W-7 "MUST carry nothing but reports from the slave and frames from the master".
+    """
 
     link_id: int
     slave: int
@@ -61,15 +66,17 @@ def classify(link: Link) -> LinkState:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    now_ms: int
+    now_ms: int  # HA-T-2 "milliseconds of one clock a machine", here of all of them
     log: Log  # the master's
     slaves: tuple[Slave, ...]
-    links: tuple[Link, ...] = ()  # with at least one end open
+    # With at least one end open. HA-M-21 "MUST serve any number of slaves at once, each from its own place in the log".
+    links: tuple[Link, ...] = ()
     group: GroupTransfer = NO_REQUESTS
     push2_slave_max_offset: int = 0
     queue_offsets: tuple[tuple[str, int, int], ...] = ()  # (topic, queue id, next queue offset)
     next_link_id: int = 0
     puts: int = 0  # the next request id
+    paused: tuple[tuple[int, int], ...] = ()  # (request id, next offset) of puts that are appended, and do not wait yet
     done: tuple[Done, ...] = ()  # of the last step
 
 
@@ -101,6 +108,8 @@ def step(cluster: Cluster, event: Event, settings: Settings, profile: Profile) -
     match event:
         case Put():
             work.put(event)
+        case Resume():
+            work.resume(event.nth)
         case Tick():
             work.tick(event.ms)
         case Connect():
@@ -117,6 +126,11 @@ def step(cluster: Cluster, event: Event, settings: Settings, profile: Profile) -
             if link and not link.severed:
                 forged = wire.pack_report(event.offset)
                 work.disturb("forge_report", link, replace(link, to_master=link.to_master + forged))
+        case ForgeHeader():
+            link = work.link_of(event.slave)
+            if link and not link.severed and link.conn.last_write_over:
+                forged = wire.pack_header(max(0, link.conn.next_transfer_from_where), event.body_size)
+                work.disturb("forge_header", link, replace(link, to_slave=link.to_slave + forged))
         case Clog():
             if link := work.link_of(event.slave):
                 work.disturb("clog", link, replace(link, slave_room=event.room))
@@ -142,7 +156,7 @@ class _Work:
         self.links = {link.link_id: link for link in cluster.links}
         self.push2_slave_max_offset = cluster.push2_slave_max_offset
         self.queue_offsets = {(topic, queue_id): n for topic, queue_id, n in cluster.queue_offsets}
-        self.next_link_id, self.puts = cluster.next_link_id, cluster.puts
+        self.next_link_id, self.puts, self.paused = cluster.next_link_id, cluster.puts, cluster.paused
         self.transitions: list[Transition] = []
         self.done: list[Done] = []
 
@@ -157,6 +171,7 @@ class _Work:
             tuple((topic, queue_id, n) for (topic, queue_id), n in self.queue_offsets.items()),
             self.next_link_id,
             self.puts,
+            self.paused,
             tuple(self.done),
         )
 
@@ -175,20 +190,28 @@ class _Work:
             store_timestamp=self.now_ms,
             store_host=STORE_HOST,
         )
-        before = self.log
+        before = self.log  # whatever the put's outcome, it is stored: HA-G-9 "MUST NOT be given for a message that is not in"
         self.log, offset, size = store.append_record(before, record)
         rolls = offset > store.max_offset(before)  # a BLANK stands between
         self.queue_offsets[queue] = record.queue_offset + 1
         self._store_row(
             0, before, self.log, "put_roll" if rolls else "put", ("HA-ST-2", "HA-ST-4", *(("HA-ST-3",) if rolls else ()))
         )
-        if event.wait:
-            request_id, slaves, push2 = self.puts, self.count_slaves(), self.push2_slave_max_offset
-            self._group_step(
-                "put",
-                group_transfer.on_put(self.group, request_id, offset + size, slaves, push2, self.now_ms, self.settings),
-            )
+        if event.wait:  # else HA-G-20 "MUST NOT delay or change the outcome of a put that does not wait for one"
+            self.paused = (*self.paused, (self.puts, offset + size))
+            if not event.pauses or self.profile.serves_by_deadline:
+                self.resume(len(self.paused) - 1)
         self.puts += 1
+
+    def resume(self, nth: int) -> None:
+        """The rest of a put that waits: what RocketMQ's handleHA does."""
+        if nth >= len(self.paused):
+            return
+        request_id, next_offset = self.paused[nth]
+        self.paused = self.paused[:nth] + self.paused[nth + 1 :]
+        slaves, push2, now_ms = self.count_slaves(), self.push2_slave_max_offset, self.now_ms
+        on_put = group_transfer.on_put if self.profile.serves_by_deadline else five_waits.on_put
+        self._group_step("put", on_put(self.group, request_id, next_offset, slaves, push2, now_ms, self.settings))
 
     def tick(self, ms: int) -> None:
         self.now_ms += ms
@@ -198,10 +221,13 @@ class _Work:
             own = self.link_of(index)
             room = own.slave_room if own else 0
             self._slave_step(index, "tick", slave.on_tick(node, room, self.now_ms, self.settings, self.profile))
-        self._group_step("tick", group_transfer.on_tick(self.group, self.now_ms))
+        if self.profile.serves_by_deadline:
+            self._group_step("tick", group_transfer.on_tick(self.group, self.now_ms))
+        else:
+            self._group_step("tick", five_waits.on_tick(self.group, self.push2_slave_max_offset, self.now_ms))
 
     def connect(self, event: Connect) -> None:
-        if self.slaves[event.slave].connected:
+        if self.slaves[event.slave].connected:  # HA-S-19 "MUST NOT hold more than one connection"
             return
         accepted = master.on_accept(self.now_ms)
         link = Link(self.next_link_id, event.slave, accepted.state, event.room, event.slave_room)
@@ -261,14 +287,17 @@ class _Work:
         self.log = recovered.state
         self._store_row(0, before, self.log, "recover", recovered.clauses)
         if clean:
-            self._group_step("shutdown", group_transfer.on_shutdown(self.group))
+            on_shutdown = group_transfer.on_shutdown if self.profile.serves_by_deadline else five_waits.on_shutdown
+            self._group_step("shutdown", on_shutdown(self.group))
+        self.paused = ()
         self.group, self.push2_slave_max_offset = NO_REQUESTS, 0
+        # HA-M-37 "A master that shuts down MUST close every connection"; one that dies does too.
         for link in self.open_at_master():  # the stale ones too: their process is gone
             self._master_step(link, "end_of_stream", master.on_end_of_stream(link.conn))
             self._close_at_slave(link.link_id)
 
     def transfer(self) -> None:
-        """Let every write side run until its socket or the log has no more."""
+        """Let every write side run until its socket or the log has no more. HA-M-32 "Every put MUST wake the write sides"."""
         for link in self.open_at_master():
             step = master.on_writable(link.conn, self.log, link.room, self.now_ms, self.settings)
             if step.state == link.conn:
@@ -285,6 +314,7 @@ class _Work:
         return next((link for link in self.links.values() if link.slave == index and link.slave_open), None)
 
     def open_at_master(self) -> list[Link]:
+        """HA-M-19 "MUST be in the list of connections from its accept until it is closed, and no longer"."""
         return [link for link in self.links.values() if not link.conn.close_reason]
 
     def disturb(self, event: str, link: Link, after: Link) -> None:
@@ -294,7 +324,11 @@ class _Work:
         self.transitions.append(Transition("network", link.link_id, event, before, state, -1, 0, -1, 0, ()))
 
     def count_slaves(self) -> int:
-        """Connections that count as slaves. HA-G-4, HA-G-5."""
+        """Connections that count as slaves.
+
+        Spec: HA-G-4 "a connection counts as a slave from its accept on" in classic; HA-G-5 "a connection counts as a slave from
+        its first valid report on" in hardened.
+        """
         links = self.open_at_master()
         if self.profile.forgets_lost_slaves:
             links = [link for link in links if link.conn.slave_request_offset != -1]
@@ -330,7 +364,7 @@ class _Work:
                 )
             )
         for output in step.outputs:
-            if isinstance(output, Acked):
+            if isinstance(output, Acked):  # HA-M-24 "MUST be handed to the group transfer before the next read"
                 self._on_ack(output.offset)
         if conn.close_reason and not before.close_reason:
             self._dropped(link.link_id)
@@ -345,11 +379,18 @@ class _Work:
         self.links[link_id] = replace(self.links[link_id], to_slave=b"", to_master=b"")
 
     def _on_ack(self, offset: int) -> None:
-        """Move push2_slave_max_offset, and release whom it frees. HA-G-4, HA-G-5."""
+        """Move push2_slave_max_offset, and release whom it frees.
+
+        Spec: HA-G-18 "One slave's report MUST be enough to end a put"; HA-G-17 "MUST be notified when push2_slave_max_offset
+        grows, and only then".
+        """
         if offset > self.push2_slave_max_offset:
             self.push2_slave_max_offset = offset
             clause = "HA-G-5" if self.profile.forgets_lost_slaves else "HA-G-4"
-            self._group_step("ack", group_transfer.on_ack(self.group, offset), (clause,))
+            if self.profile.serves_by_deadline:
+                self._group_step("ack", group_transfer.on_ack(self.group, offset), (clause,))
+            else:
+                self._group_step("ack", five_waits.on_ack(self.group, offset, self.now_ms), (clause,))
 
     def _slave_step(self, index: int, event: str, step: Step[Slave], nbytes: int = 0) -> None:
         before, node = self.slaves[index], step.state
@@ -406,6 +447,7 @@ class _Work:
     def _group_step(self, event: str, step: Step[GroupTransfer], clauses: tuple[str, ...] = ()) -> None:
         before = self.group
         self.group = step.state
+        classify = group_transfer.classify if self.profile.serves_by_deadline else five_waits.classify
         done = [output for output in step.outputs if isinstance(output, Done)]
         self.done += done
         if self.group != before or done:
@@ -414,8 +456,8 @@ class _Work:
                     "group_transfer",
                     0,
                     event,
-                    group_transfer.classify(before).value,
-                    group_transfer.classify(self.group).value,
+                    classify(before).value,
+                    classify(self.group).value,
                     self.push2_slave_max_offset,
                     0,
                     -1,

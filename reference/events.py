@@ -6,13 +6,25 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A producer's message reaches the master. `wait`: it waits for a slave (SYNC_MASTER)."""
+    """A producer's message reaches the master.
+
+    wait: it waits for a slave (SYNC_MASTER). pauses: its thread stops between the append and the wait, until a `Resume`, as
+    RocketMQ's may to wait for the disk; others overtake it then. In hardened append and wait are one step, and nothing pauses.
+    """
 
     topic: str
     body: bytes
     properties: str  # as stored: name 0x01 value 0x02 ...
     queue_id: int
     wait: bool
+    pauses: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """The `nth` of the producers that have paused, from 0 in the order of their appends, goes on and begins to wait."""
+
+    nth: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +76,14 @@ class ForgeReport:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgeHeader:
+    """A header that no honest master would send follows the last whole frame: of the next offset, and of any size."""
+
+    slave: int
+    body_size: int
+
+
+@dataclass(frozen=True, slots=True)
 class Clog:
     """The slave's socket takes `room` bytes and no more until its link ends: a report may be cut."""
 
@@ -93,4 +113,18 @@ class RestartMaster:
     clean: bool
 
 
-Event = Put | Tick | Connect | Grant | DeliverFrames | DeliverReports | ForgeReport | Clog | Cut | RestartSlave | RestartMaster
+Event = (
+    Put
+    | Resume
+    | Tick
+    | Connect
+    | Grant
+    | DeliverFrames
+    | DeliverReports
+    | ForgeReport
+    | ForgeHeader
+    | Clog
+    | Cut
+    | RestartSlave
+    | RestartMaster
+)

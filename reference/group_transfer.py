@@ -1,9 +1,9 @@
-"""The puts that wait for a slave.
+"""The puts that wait for a slave, and hardened's way of ending them: each by its own deadline. Classic's is in five_waits.py.
 
 NO_WAITERS <--all done-- WAITING <--put that waits-- NO_WAITERS
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -25,13 +25,26 @@ class GroupCommitRequest:
     """One waiting put."""
 
     request_id: int
-    next_offset: int  # the offset after its message; strictly greater than that of the request before
-    deadline_ms: int  # the last instant at which it still waits
+    next_offset: int  # HA-G-10 "the offset after its message: the offset at which it was written plus its size"
+    deadline_ms: int  # the last instant at which its producer still waits
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceThread:
+    """Classic's GroupTransferService. It stays as it is born in hardened, which has none."""
+
+    requests_write: tuple[GroupCommitRequest, ...] = ()  # what has come, in order; not empty only while the thread is busy
+    requests_read: tuple[GroupCommitRequest, ...] = ()  # its batch; it waits for the first
+    waits: int = 0  # that have ended, of the first; fewer than five
+    waiting_since_ms: int = 0  # when the present one began
+    has_notified: bool = False  # a notification came while it did not wait, and is kept
+    stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTransfer:
-    requests: tuple[GroupCommitRequest, ...] = ()  # ascending next_offset
+    requests: tuple[GroupCommitRequest, ...] = ()  # whose producers wait, as they came: in hardened by ascending next_offset
+    service: ServiceThread = ServiceThread()
 
 
 NO_REQUESTS: Final = GroupTransfer()
@@ -39,6 +52,16 @@ NO_REQUESTS: Final = GroupTransfer()
 
 def classify(group: GroupTransfer) -> GroupTransferState:
     return GroupTransferState.WAITING if group.requests else GroupTransferState.NO_WAITERS
+
+
+def is_slave_ok(slaves: int, next_offset: int, push2_slave_max_offset: int, settings: Settings) -> bool:
+    """Whether there is a slave that could answer in time. Else a put ends at once:
+
+    Spec: HA-G-3 "when there is no slave, or when the offset after its message is ha_slave_fallbehind_max or more beyond
+    push2_slave_max_offset".
+    Source: article 001, isSlaveOK.
+    """
+    return slaves > 0 and next_offset - push2_slave_max_offset < settings.ha_slave_fallbehind_max
 
 
 def on_put(
@@ -53,45 +76,50 @@ def on_put(
     """Let a put wait, or end it at once: where no slave could answer, or where one already has.
 
     Args: slaves: connections that count as slaves (HA-G-4, HA-G-5).
-    Spec: HA-G-1, HA-G-3.  Source: article 001, handleHA, isSlaveOK, and doWaitTransfer, which looks before it waits.
+    Spec: HA-G-3 "ends with SLAVE_NOT_AVAILABLE, without waiting"; HA-G-11 "The request MUST be known to the group transfer, and
+    the write sides be woken, before the put begins to wait": it is by the end of this step.
+    Source: article 001, handleHA, isSlaveOK, and doWaitTransfer, which looks before it waits.
     """
     # GUARD
-    if slaves == 0 or next_offset - push2_slave_max_offset >= settings.ha_slave_fallbehind_max:
+    if not is_slave_ok(slaves, next_offset, push2_slave_max_offset, settings):
         return Step(group, (Done(request_id, next_offset, SLAVE_NOT_AVAILABLE),), ("HA-G-3", "HA-G-6"))
-    if next_offset <= push2_slave_max_offset:  # only a report that nobody honest sent is beyond the log (quirk 1)
+    if next_offset <= push2_slave_max_offset:  # nobody honest has reported so much yet, and hardened believes nobody else
         return Step(group, (Done(request_id, next_offset, PUT_OK),), ("HA-G-1", "HA-G-6"))
     # STATE
     request = GroupCommitRequest(request_id, next_offset, now_ms + settings.sync_flush_timeout_ms)
-    return Step(GroupTransfer((*group.requests, request)))
+    return Step(replace(group, requests=(*group.requests, request)))
 
 
 def on_ack(group: GroupTransfer, push2_slave_max_offset: int) -> Step[GroupTransfer]:
     """Release every put whose bytes a slave has reported.
 
-    Spec: HA-G-1, HA-G-6, HA-G-7.  Source: article 001, doWaitTransfer.
+    Spec: HA-G-1 "ends with PUT_OK when push2_slave_max_offset is at least the offset after its message"; HA-G-7 "MUST NOT wait
+    for an offset greater than its own".
+    Source: article 001, doWaitTransfer.
     """
     done = tuple(request for request in group.requests if request.next_offset <= push2_slave_max_offset)
     if not done:
         return Step(group)
     rest = tuple(request for request in group.requests if request.next_offset > push2_slave_max_offset)
     return Step(
-        GroupTransfer(rest),
+        replace(group, requests=rest),
         tuple(Done(request.request_id, request.next_offset, PUT_OK) for request in done),
         ("HA-G-1", "HA-G-6", "HA-G-7") if rest else ("HA-G-1", "HA-G-6"),
     )
 
 
 def on_tick(group: GroupTransfer, now_ms: int) -> Step[GroupTransfer]:
-    """End every put that has waited too long.
+    """End every put that has waited too long. Classic's producers wait by this too.
 
-    Spec: HA-G-2, HA-G-6, HA-T-1.  Source: article 001, waitForFlush.
+    Spec: HA-G-2 "ends with FLUSH_SLAVE_TIMEOUT when more than sync_flush_timeout has passed since the put".
+    Source: article 001, waitForFlush.
     """
     done = tuple(request for request in group.requests if now_ms > request.deadline_ms)
     if not done:
         return Step(group)
     rest = tuple(request for request in group.requests if now_ms <= request.deadline_ms)
     return Step(
-        GroupTransfer(rest),
+        replace(group, requests=rest),
         tuple(Done(request.request_id, request.next_offset, FLUSH_SLAVE_TIMEOUT) for request in done),
         ("HA-T-1", "HA-G-2", "HA-G-6"),
     )
@@ -100,7 +128,7 @@ def on_tick(group: GroupTransfer, now_ms: int) -> Step[GroupTransfer]:
 def on_shutdown(group: GroupTransfer) -> Step[GroupTransfer]:
     """End every put: the master is going away.
 
-    Spec: HA-G-6.  Source: quirk 33, which this mends: RocketMQ lets them wait for ever.
+    Spec: HA-G-6 "Every waiting put MUST end exactly once".  Source: quirk 33, which this mends.
     """
     done = tuple(Done(request.request_id, request.next_offset, FLUSH_SLAVE_TIMEOUT) for request in group.requests)
     return Step(NO_REQUESTS, done, ("HA-G-6",) if done else ())

@@ -46,7 +46,7 @@ class MasterConnection:
     byte_buffer_header: bytes = b""  # what remains of the pending header
     select_mapped_buffer: bytes | None = None  # what remains of the pending body; None: a heartbeat, or no frame
     this_offset: int = -1  # the offset in the last header that was built
-    close_reason: str = ""  # empty while open
+    close_reason: str = ""  # empty while open; one for both sides: HA-M-36 "The end of either side MUST end the other"
 
 
 def classify(conn: MasterConnection) -> MasterConnectionState:
@@ -81,7 +81,8 @@ def taken(conn: MasterConnection) -> int:
 def on_accept(now_ms: int) -> Step[MasterConnection]:
     """A new connection owes nothing and knows nothing.
 
-    Spec: HA-M-1.  Source: article 001, HAConnection.
+    Spec: HA-M-16 "MUST become one connection, with a read side and a write side of its own".
+    Source: article 001, HAConnection.
     """
     return Step(MasterConnection(last_read_timestamp=now_ms, last_write_timestamp=now_ms), clauses=("HA-M-1",))
 
@@ -93,7 +94,10 @@ def on_readable(
 
     Args: arrived: the bytes that the socket holds; each read takes as many as the buffer has room for.
     Returns: Step with an `Acked` for each report used, or a `Close`.
-    Spec: HA-M-2, HA-M-3, HA-M-10.  Source: article 001, ReadSocketService.processReadEvent.
+    Spec: HA-W-8 "A receiver MUST NOT draw anything from where the stream is split"; HA-M-2 "the master MUST take the last
+    complete report, and no other, as slave_ack_offset"; HA-M-10 "reused from its start only when it is full"; HA-M-23 "MUST set
+    last_read_timestamp, whether or not they complete a report".
+    Source: article 001, ReadSocketService.processReadEvent.
     """
     outputs: list[Output] = []
     clauses: list[str] = []
@@ -115,6 +119,8 @@ def on_readable(
             conn = replace(conn, process_position=pos, close_reason="report")
             return Step(conn, (*outputs, Close("report")), unique((*clauses, broken)))
         # STATE
+        # HA-W-9 "MUST be taken for three things at once": the start, what the slave holds and, above, that it is alive.
+        # HA-M-3 "The first non-negative report fixes slave_request_offset; a later report only moves slave_ack_offset".
         first = conn.slave_request_offset < 0
         clauses += ("HA-M-3",) if first else ()
         conn = replace(
@@ -131,7 +137,9 @@ def on_readable(
 def broken_clause(conn: MasterConnection, read_offset: int, log: Log) -> str:
     """The clause that a report breaks in the hardened profile, or the empty string.
 
-    Spec: HA-M-11, HA-M-12.
+    Spec: HA-M-11 "negative, less than the one before it, or beyond what the log holds (the first) or what has been sent (any
+    other) MUST close the connection and MUST NOT be used"; HA-M-12 "neither 0 nor within the log, from its min to its max
+    offset, MUST close the connection".
     """
     if conn.slave_request_offset == -1:
         if not 0 <= read_offset <= store.max_offset(log):
@@ -145,7 +153,10 @@ def on_writable(conn: MasterConnection, log: Log, room: int, now_ms: int, settin
 
     Args: room: bytes that the socket will take; 0 where it would block.
     Returns: Step with a `Send` for each write that took bytes.
-    Spec: HA-M-4 to HA-M-8.  Source: article 001, WriteSocketService.run.
+    Spec: HA-M-1 "MUST NOT send anything before the first report"; HA-M-27 "MUST be fixed once, when the write side first finds
+    a report"; HA-M-4 "starts the transfer at the beginning of the last commit-log file"; HA-M-5 "starts the transfer at that
+    offset"; HA-M-6 "MUST be finished before another is begun"; HA-M-8 "sends a heartbeat before it looks for data".
+    Source: article 001, WriteSocketService.run.
     """
     outputs: list[Output] = []
     clauses: list[str] = []
@@ -174,10 +185,10 @@ def on_writable(conn: MasterConnection, log: Log, room: int, now_ms: int, settin
         conn = build_frame(conn, conn.next_transfer_from_where, None)
         clauses += ("HA-T-1", "HA-W-3", "HA-M-8")
         transfer()
-    while conn.last_write_over:
+    while conn.last_write_over:  # HA-M-28 "MUST NOT wait for a report between two frames"
         offset = conn.next_transfer_from_where
         body = store.data_at(log, offset, settings.ha_transfer_batch_size)
-        if not body:
+        if not body:  # HA-M-35 "MUST be served heartbeats alone, for as long as that is so"
             break
         conn = build_frame(conn, offset, body)
         clauses += ("HA-W-2", "HA-M-7")
@@ -190,7 +201,11 @@ def on_writable(conn: MasterConnection, log: Log, room: int, now_ms: int, settin
 
 
 def build_frame(conn: MasterConnection, offset: int, body: bytes | None) -> MasterConnection:
-    """The connection with a frame pending: of data, or a heartbeat where `body` is None. HA-M-7, HA-M-8."""
+    """The connection with a frame pending: of data, or a heartbeat where `body` is None.
+
+    Spec: HA-M-7 "next_transfer_from_where advances by their number at once"; HA-W-3 "A frame with a body size of 0 is a
+    heartbeat, and its offset is next_transfer_from_where".
+    """
     size = 0 if body is None else len(body)
     return replace(
         conn,
@@ -205,7 +220,9 @@ def build_frame(conn: MasterConnection, offset: int, body: bytes | None) -> Mast
 def transfer_data(conn: MasterConnection, room: int, now_ms: int) -> tuple[MasterConnection, bytes]:
     """Write the rest of the pending header, then the rest of the body: (connection, bytes that the socket took).
 
-    Spec: HA-M-6.  Source: article 001, transferData (its three tries at an empty socket change nothing that can be observed).
+    Spec: HA-M-6 "from the byte where the socket stopped taking it"; HA-M-34 "A write that takes at least one byte MUST set
+    last_write_timestamp".
+    Source: article 001, transferData (its three tries at an empty socket change nothing that can be observed).
     """
     body = conn.select_mapped_buffer or b""
     data = (conn.byte_buffer_header + body)[:room]
@@ -224,7 +241,9 @@ def transfer_data(conn: MasterConnection, room: int, now_ms: int) -> tuple[Maste
 def on_tick(conn: MasterConnection, now_ms: int, settings: Settings) -> Step[MasterConnection]:
     """Close a connection from which nothing has come for too long.
 
-    Spec: HA-M-9.  Source: article 001, ReadSocketService.run.
+    Spec: HA-M-9 "nothing has been read for more than ha_housekeeping_interval MUST be closed"; HA-T-1 "strictly more than its
+    length has passed".
+    Source: article 001, ReadSocketService.run.
     """
     if now_ms - conn.last_read_timestamp > settings.ha_housekeeping_interval_ms:
         return Step(replace(conn, close_reason="housekeeping"), (Close("housekeeping"),), ("HA-T-1", "HA-M-9"))
@@ -234,6 +253,7 @@ def on_tick(conn: MasterConnection, now_ms: int, settings: Settings) -> Step[Mas
 def on_end_of_stream(conn: MasterConnection) -> Step[MasterConnection]:
     """The slave, or the network, has closed the connection.
 
-    Spec: HA-M-13.  Source: article 001, ReadSocketService.run.
+    Spec: HA-M-13 "An end of stream or an error of the socket closes the connection, and the pending frame is dropped".
+    Source: article 001, ReadSocketService.run.
     """
     return Step(replace(conn, close_reason="end_of_stream"), clauses=("HA-M-13",))

@@ -1,4 +1,4 @@
-"""The record of a message, as bytes: HA-ST-2.
+"""The record of a message, as bytes: HA-ST-2 "A message is one record".
 
     0   i32 total size          20  i64 queue offset        48  i32+8 bytes: born host (16+4 with sysFlag 0x10) from 48,
     4   i32 magic               28  i64 physical offset         then i64 store timestamp, store host, i32 reconsume times,
@@ -36,7 +36,7 @@ class Record:
 
 
 def body_crc(body: bytes) -> int:
-    """HA-ST-4.
+    """HA-ST-4 "the CRC-32 of the stored body, without its highest bit".
 
     >>> hex(body_crc(b"123456789"))
     '0x4bf43926'
@@ -97,6 +97,7 @@ def decode(data: bytes, position: int = 0) -> tuple[Record, int] | None:
 
     crc, queue_id, flag = number(4), number(4), number(4)
     queue_offset, physical_offset, sys_flag, born_timestamp = number(8), number(8), number(4), number(8)
+    # HA-ST-14 "MUST take 8 bytes, or 20 where its bit of sysFlag" says so.
     born_host = take(20 if sys_flag & constants.SYS_FLAG_BORN_HOST_V6 else 8)
     store_timestamp = number(8)
     store_host = take(20 if sys_flag & constants.SYS_FLAG_STORE_HOST_V6 else 8)

@@ -7,18 +7,19 @@ after, or None where it is not enabled. `edges` labels them; an action whose out
 The parts of a state are in protocol_state.py; what must hold of states and edges is in protocol_properties.py.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from rocketmq_ha.reference.protocol_state import (
     FORGED_REPORT,
-    NO_REPORT,
     SLOTS,
     Connection,
     Frame,
     Scope,
     SlaveNode,
     State,
+    Units,
     initial,
 )
 
@@ -81,7 +82,7 @@ def lose(state: State, s: int) -> State:
     k = state.slave[s - 1].slot
     conn = state.conn[s - 1][k - 1]
     assert conn is not None
-    state = with_conn(state, s, k, replace(conn, frames=(), report=NO_REPORT, stale=True))
+    state = with_conn(state, s, k, replace(conn, frames=(), reports=(), stale=True))
     return with_slave(state, s, replace(state.slave[s - 1], slot=0))
 
 
@@ -90,6 +91,11 @@ def acknowledge(state: State, r: int) -> State:
     if r <= state.push2:
         return state
     return replace(state, push2=r, waiting=tuple(o for o in state.waiting if o > r))
+
+
+def reporting(conn: Connection, r: int, scope: Scope) -> Connection:
+    """A connection with a report more in flight; where the window is full it takes the place of the last one. HA-M-2."""
+    return replace(conn, reports=(*conn.reports[: scope.report_window - 1], r))
 
 
 def attached(state: State, s: int) -> Connection | None:
@@ -107,18 +113,28 @@ def put(state: State, scope: Scope) -> State | None:
     if state.used.puts >= scope.max_puts:
         return None
     # STATE
-    return replace(state, log=(*state.log, state.epoch), used=replace(state.used, puts=state.used.puts + 1))
+    return append(state, bytes((state.epoch,)))
+
+
+def append(state: State, units: Units) -> State:
+    """The units of one message reach the log. In the refinement they are the bytes of a record, and of a padding before it."""
+    return replace(state, log=state.log + units, used=replace(state.used, puts=state.used.puts + 1))
 
 
 def put_sync(state: State, scope: Scope) -> State | None:
-    """A message is appended; its put waits for a slave, or ends at once with SLAVE_NOT_AVAILABLE. HA-G-3."""
+    """A message is appended; its put waits for a slave, or ends at once: SLAVE_NOT_AVAILABLE, or PUT_OK (quirk 1). HA-G-3."""
     # GUARD
     if not scope.sync_puts:
         return None
     after = put(state, scope)
-    if after is None or counted(state, scope) == 0:
-        return after
     # STATE
+    return after and join(state, after, scope)
+
+
+def join(before: State, after: State, scope: Scope) -> State:
+    """The put that has just been appended waits, if anybody counts as a slave and nobody has reported beyond it. HA-G-1."""
+    if counted(before, scope) == 0 or len(after.log) <= after.push2:
+        return after
     return replace(after, waiting=(*after.waiting, len(after.log)))
 
 
@@ -153,33 +169,33 @@ def connect(state: State, scope: Scope, s: int) -> State | None:
     """A slave without a connection opens one, in the lowest free slot. HA-M-1, HA-S-1, HA-S-3."""
     # GUARD
     node = state.slave[s - 1]
-    free = [k for k in SLOTS if state.conn[s - 1][k - 1] is None]
+    free = [k for k, conn in enumerate(state.conn[s - 1], 1) if conn is None]
     if node.slot or not free:
         return None
     # STATE
     reported = max_offset(node)
-    state = with_conn(state, s, free[0], Connection(report=reported if scope.at_once else NO_REPORT))
+    state = with_conn(state, s, free[0], Connection(reports=(reported,) if scope.at_once else ()))
     return with_slave(state, s, replace(node, slot=free[0], reported=reported))
 
 
-def report(state: State, s: int) -> State | None:
+def report(state: State, scope: Scope, s: int) -> State | None:
     """It is time for a report. HA-S-2."""
     # GUARD
     node, conn = state.slave[s - 1], attached(state, s)
     if conn is None:
         return None
     # STATE
-    return with_conn(state, s, node.slot, replace(conn, report=node.reported))
+    return with_conn(state, s, node.slot, reporting(conn, node.reported, scope))
 
 
-def forge(state: State, scope: Scope, s: int) -> State | None:
-    """Somebody reports what no slave holds: there is no authentication."""
+def forge(state: State, scope: Scope, s: int, r: int = FORGED_REPORT) -> State | None:
+    """Somebody reports what no slave holds: there is no authentication. HA-W-7."""
     # GUARD
     conn = attached(state, s)
     if state.used.forgeries >= scope.max_forgeries or conn is None:
         return None
     # STATE
-    state = with_conn(state, s, state.slave[s - 1].slot, replace(conn, report=FORGED_REPORT))
+    state = with_conn(state, s, state.slave[s - 1].slot, reporting(conn, r, scope))
     return replace(state, used=replace(state.used, forgeries=state.used.forgeries + 1))
 
 
@@ -190,35 +206,48 @@ def is_bad(conn: Connection, r: int, state: State) -> bool:
     return not conn.ack <= r <= max(conn.ack, sent(conn))
 
 
-def recv_report(state: State, scope: Scope, s: int, k: int) -> State | None:
-    """The master uses a report, or closes the connection over it. HA-M-2, HA-M-3, HA-M-11, HA-M-12."""
+def recv_report(state: State, scope: Scope, s: int, k: int, n: int = 1) -> State | None:
+    """The master reads the first `n` reports and uses the last of them, or closes over it. HA-M-2, HA-M-3, HA-M-11, HA-M-12."""
     # GUARD
     conn = state.conn[s - 1][k - 1]
-    if conn is None or conn.report == NO_REPORT:
+    if conn is None or n > len(conn.reports):
         return None
-    r = conn.report
+    r = conn.reports[n - 1]
     if scope.checks and is_bad(conn, r, state):
         return close(state, scope, s, k)
     # STATE
-    conn = replace(conn, req=r if conn.req == -1 else conn.req, ack=r, report=NO_REPORT)
+    conn = replace(conn, req=r if conn.req < 0 else conn.req, ack=r, reports=conn.reports[n:])
     return acknowledge(with_conn(state, s, k, conn), r)
 
 
 # --- Actions: frames ---------------------------------------------------------------------------------------------------------
 
 
+def begin(state: State, scope: Scope, s: int, k: int) -> State | None:
+    """The write side finds the first report, and nothing to send: where the transfer starts is fixed all the same. HA-M-27."""
+    # GUARD
+    conn = state.conn[s - 1][k - 1]
+    if conn is None or conn.req == -1 or conn.next != -1:
+        return None
+    n = transfer_from(conn, state, scope)
+    if state.min <= n < len(state.log):
+        return None
+    # STATE
+    return with_conn(state, s, k, replace(conn, next=n))
+
+
 def send(state: State, scope: Scope, s: int, k: int) -> State | None:
     """A data frame, to the end of its file at most. HA-M-4 to HA-M-7, HA-W-4, HA-W-5."""
     # GUARD
     conn = state.conn[s - 1][k - 1]
-    if conn is None or conn.req == -1 or conn.frames:
+    if conn is None or conn.req == -1 or len(conn.frames) >= scope.frame_window:
         return None
     n = transfer_from(conn, state, scope)
     if not state.min <= n < len(state.log):
         return None
     # STATE
     units = state.log[n : min(n + scope.batch, start_of_file(n, scope) + scope.file_size)]
-    frames = () if conn.stale else (Frame(n, units),)
+    frames = () if conn.stale else (*conn.frames, Frame(n, units))
     return with_conn(state, s, k, replace(conn, next=n + len(units), frames=frames))
 
 
@@ -226,32 +255,48 @@ def heartbeat(state: State, scope: Scope, s: int, k: int) -> State | None:
     """A frame without units, wherever the transfer stands: inside the log or not. HA-M-8, HA-W-3."""
     # GUARD
     conn = state.conn[s - 1][k - 1]
-    if conn is None or conn.stale or conn.req == -1 or conn.frames:
+    if conn is None or conn.stale or conn.req == -1 or len(conn.frames) >= scope.frame_window:
         return None
     # STATE
     n = transfer_from(conn, state, scope)
-    return with_conn(state, s, k, replace(conn, next=n, frames=(Frame(n, ()),)))
+    return with_conn(state, s, k, replace(conn, next=n, frames=(*conn.frames, Frame(n, b""))))
 
 
-def recv_frame(state: State, scope: Scope, s: int) -> State | None:
-    """The slave appends a frame and reports, or closes over it. HA-S-4 to HA-S-7, HA-S-10, HA-S-11, HA-ST-6."""
+def recv_frame(state: State, scope: Scope, s: int, n: int = 1) -> State | None:
+    """The slave takes the first `n` frames: appends them and reports, or closes over one. HA-S-4 to HA-S-7, HA-S-10, HA-S-11.
+
+    Classic reports after every frame, and so takes one; hardened reports once behind all that it has read.
+    """
     # GUARD
     node, conn = state.slave[s - 1], attached(state, s)
-    if conn is None or not conn.frames:
+    if conn is None or not 1 <= n <= (len(conn.frames) if scope.coalesces else min(1, len(conn.frames))):
         return None
-    frame, m = conn.frames[0], max_offset(node)
-    unaligned = frame.offset % scope.file_size != 0
-    if m not in (0, frame.offset) or (scope.ignores_heartbeats and m == 0 and unaligned):
-        return close(state, scope, s, node.slot)
+    for frame in conn.frames[:n]:
+        if refuses(node, frame, scope):
+            return close(with_slave(state, s, node), scope, s, node.slot)
+        node = appended(node, frame, scope)
     # STATE
-    conn = replace(conn, frames=())
-    if node.base == -1 and (frame.units or not scope.ignores_heartbeats):
-        node = replace(node, base=start_of_file(frame.offset, scope))
-    node = replace(node, units=(*node.units, *frame.units))
+    conn = replace(conn, frames=conn.frames[n:])
     if max_offset(node) > node.reported:
         node = replace(node, reported=max_offset(node))
-        conn = replace(conn, report=node.reported)
+        conn = reporting(conn, node.reported, scope)
     return with_slave(with_conn(state, s, node.slot, conn), s, node)
+
+
+def refuses(node: SlaveNode, frame: Frame, scope: Scope) -> bool:
+    """Whether a slave closes over a frame: one with data wants its max offset, one without the start of a file.
+
+    Spec: HA-S-4, HA-S-11.
+    """
+    m, unaligned = max_offset(node), frame.offset % scope.file_size != 0
+    return m not in (0, frame.offset) or (scope.ignores_heartbeats and m == 0 and unaligned)
+
+
+def appended(node: SlaveNode, frame: Frame, scope: Scope) -> SlaveNode:
+    """A slave that has appended a frame; a log without files opens the file of the offset. HA-S-5, HA-S-10, HA-ST-6."""
+    if node.base == -1 and (frame.units or not scope.ignores_heartbeats):
+        node = replace(node, base=start_of_file(frame.offset, scope))
+    return replace(node, units=node.units + frame.units)
 
 
 # --- Actions: faults ---------------------------------------------------------------------------------------------------------
@@ -335,17 +380,25 @@ def attempts(state: State, scope: Scope) -> Iterator[tuple[str, State | None]]:
     yield "MasterCrash", master_crash(state, scope)
     for s in range(1, scope.slaves + 1):
         yield f"Connect({s})", connect(state, scope, s)
-        yield f"Report({s})", report(state, s)
+        yield f"Report({s})", report(state, scope, s)
         yield f"Forge({s})", forge(state, scope, s)
-        yield f"RecvFrame({s})", recv_frame(state, scope, s)
+        for taken in several(partial(recv_frame, state, scope, s), scope.frame_window):
+            yield f"RecvFrame({s})", taken
         yield f"Drop({s})", drop(state, scope, s)
         yield f"DropUnseen({s})", drop_unseen(state, scope, s)
         yield f"SlaveCrash({s})", slave_crash(state, scope, s)
         for k in SLOTS:
-            yield f"RecvReport({s},{k})", recv_report(state, scope, s, k)
+            for taken in several(partial(recv_report, state, scope, s, k), scope.report_window):
+                yield f"RecvReport({s},{k})", taken
+            yield f"Begin({s},{k})", begin(state, scope, s, k)
             yield f"Send({s},{k})", send(state, scope, s, k)
             yield f"Heartbeat({s},{k})", heartbeat(state, scope, s, k)
             yield f"Reap({s},{k})", reap(state, scope, s, k)
+
+
+def several(action: Callable[..., State | None], window: int) -> list[State | None]:
+    """The outcomes of an action that takes one or more of what is in flight, each once."""
+    return list(dict.fromkeys(action(n) for n in range(1, window + 1)))
 
 
 def edges(state: State, scope: Scope) -> Iterator[tuple[str, State]]:

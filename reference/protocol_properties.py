@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rocketmq_ha.reference.protocol import connections, max_offset, sent, start_of_file, transfer_from
-from rocketmq_ha.reference.protocol_state import NO_REPORT, Connection, Scope, State
+from rocketmq_ha.reference.protocol_state import Connection, Scope, State
 
 # --- Of a state --------------------------------------------------------------------------------------------------------------
 
@@ -43,12 +43,14 @@ def transfer_can_go_on(state: State, scope: Scope) -> bool:
 
 
 def frame_is_of_the_log(state: State, _scope: Scope) -> bool:
-    """What is in flight is what the master's log holds there, and next_transfer_from_where is behind it: no gap, no overlap."""
-    return all(
-        frame.offset + len(frame.units) == conn.next and frame.units == state.log[frame.offset : conn.next]
-        for conn in connections(state.conn)
-        for frame in conn.frames
-    )
+    """What is in flight is what the master's log holds there, up to next_transfer_from_where: no gap, no overlap."""
+    for conn in connections(state.conn):
+        behind = conn.next
+        for frame in reversed(conn.frames):
+            if frame.offset + len(frame.units) != behind or frame.units != state.log[frame.offset : behind]:
+                return False
+            behind = frame.offset
+    return True
 
 
 def frame_stays_in_its_file(state: State, scope: Scope) -> bool:
@@ -99,18 +101,21 @@ def ends_agree(state: State, _scope: Scope) -> bool:
     """A slave's slot is the one connection of its that is not stale; nothing is in flight on a stale one."""
     return all(
         [k for k, conn in enumerate(slots, 1) if conn is not None and not conn.stale] == ([node.slot] if node.slot else [])
-        and all(not conn.stale or (conn.report == NO_REPORT and not conn.frames) for conn in slots if conn is not None)
+        and all(not conn.stale or (not conn.reports and not conn.frames) for conn in slots if conn is not None)
         for node, slots in zip(state.slave, state.conn, strict=True)
     )
 
 
 def offsets_are_in_order(state: State, scope: Scope) -> bool:
-    """min is the start of a file within the log, flushed within the log, and at most one frame is in flight."""
+    """min is the start of a file within the log, flushed within the log, and what is in flight within its windows."""
     return (
         0 <= state.min <= len(state.log)
         and state.min % scope.file_size == 0
         and 0 <= state.flushed <= len(state.log)
-        and all(len(conn.frames) <= 1 for conn in connections(state.conn))
+        and all(
+            len(conn.frames) <= scope.frame_window and len(conn.reports) <= scope.report_window
+            for conn in connections(state.conn)
+        )
     )
 
 
@@ -144,7 +149,7 @@ def transfer_only_grows(before: State, label: str, after: State, _scope: Scope) 
     """next_transfer_from_where never goes back in a connection, and goes on from where it was. HA-M-7."""
     moved = ((old, new) for old, new in survivors(before, after) if old.next != new.next)
     return all(
-        new.next >= old.next and (not new.frames or old.next in (-1, new.frames[0].offset)) and label[0] in "SH"
+        new.next >= old.next and (not new.frames or old.next in (-1, new.frames[-1].offset)) and label[0] in "BSH"
         for old, new in moved
     )
 

@@ -5,11 +5,10 @@ from typing import Final
 
 from rocketmq_ha.spec.profile import Profile
 
-NO_REPORT: Final = -2  # nothing is in flight to the master
 FORGED_REPORT: Final = 99  # which no log reaches
 SLOTS: Final = (1, 2)  # at most two connections of a slave stand at the master; all but its own are stale
 
-Units = tuple[int, ...]  # a run of log; a unit is the epoch in which it was put
+Units = bytes  # a run of log; a unit is the epoch in which it was put, or, in the refinement (refinement.py), the byte itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +25,14 @@ class Scope:
     file_size: int = 2  # units
     batch: int = 2  # units
     sync_puts: bool = False
+    frame_window: int = 1  # frames in flight on a connection
+    report_window: int = 1  # reports in flight on a connection
     # The profile: all False in classic, all True in hardened.
     checks: bool = False  # Profile.checks_reports
     forgets: bool = False  # Profile.forgets_lost_slaves
     at_once: bool = False  # Profile.reports_on_connect
     ignores_heartbeats: bool = False  # Profile.checks_frames
+    coalesces: bool = False  # Profile.coalesces_reports
 
 
 def of_profile(scope: Scope, profile: Profile) -> Scope:
@@ -41,6 +43,7 @@ def of_profile(scope: Scope, profile: Profile) -> Scope:
         forgets=profile.forgets_lost_slaves,
         at_once=profile.reports_on_connect,
         ignores_heartbeats=profile.checks_frames,
+        coalesces=profile.coalesces_reports,
     )
 
 
@@ -59,8 +62,8 @@ class Connection:
     req: int = -1  # slave_request_offset; set once
     ack: int = -1  # slave_ack_offset
     next: int = -1  # next_transfer_from_where; then only grows
-    frames: tuple[Frame, ...] = ()  # to the slave; at most one
-    report: int = NO_REPORT  # to the master; a new one replaces one that has not arrived (HA-M-2)
+    frames: tuple[Frame, ...] = ()  # to the slave; at most Scope.frame_window
+    reports: tuple[int, ...] = ()  # to the master; at most Scope.report_window
     stale: bool = False  # the slave's end is gone, and the master has not noticed
 
 
@@ -69,7 +72,7 @@ class SlaveNode:
     """A slave's log and its end of a connection."""
 
     base: int = -1  # of the first file; -1: no files
-    units: Units = ()
+    units: Units = b""
     slot: int = 0  # of the connection that it holds; 0: none
     reported: int = 0  # current_reported_offset
 
@@ -104,4 +107,4 @@ class State:
 def initial(scope: Scope) -> State:
     """Empty logs, nobody connected."""
     conn = ((None,) * len(SLOTS),) * scope.slaves
-    return State((), 0, 0, 0, 0, (), conn, (SlaveNode(),) * scope.slaves, Used())
+    return State(b"", 0, 0, 0, 0, (), conn, (SlaveNode(),) * scope.slaves, Used())

@@ -4,11 +4,12 @@ The read buffer is the documents' own: bytes are read to its position, frames ar
 `reallocate_byte_buffer` makes room at its start. impl/ha/slave.py has no second buffer; the unparsed bytes relate the two.
 
     DISCONNECTED --connect--> CONNECTED --bytes--> HEADER_PARTIAL / BODY_PARTIAL --rest--> CONNECTED
-    any --close--> DISCONNECTED
+    any --close--> DISCONNECTED        classic: --a size that no array has--> DEAF
 """
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Final
 
 from rocketmq_ha.reference import store, wire
 from rocketmq_ha.reference.step import Close, Output, Send, Step, unique
@@ -16,12 +17,15 @@ from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec.constants import TRANSFER_HEADER_SIZE
 from rocketmq_ha.spec.profile import Profile, Settings
 
+I32_MAX: Final = (1 << 31) - 1
+
 
 class SlaveState(Enum):
     DISCONNECTED = "disconnected"
     CONNECTED = "connected"  # no unparsed bytes
     HEADER_PARTIAL = "header_partial"
     BODY_PARTIAL = "body_partial"  # the header is there, the body is not
+    DEAF = "deaf"  # connected, and reporting; no frame is dispatched any more (quirks 20 to 22)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,7 @@ class Slave:
     last_read_timestamp: int = 0  # ms; of the last byte read, or of the connect
     byte_buffer_read: bytes = b""  # what has been read; its length is the buffer's position
     dispatch_position: int = 0  # start of the first frame that is not dispatched; <= len(byte_buffer_read)
+    deaf: bool = False  # what is read is of no more use: the buffer stays empty
     close_reason: str = ""  # why the last connection ended
 
 
@@ -46,6 +51,8 @@ def unparsed(slave: Slave) -> bytes:
 def classify(slave: Slave) -> SlaveState:
     if not slave.connected:
         return SlaveState.DISCONNECTED
+    if slave.deaf:
+        return SlaveState.DEAF
     size = len(unparsed(slave))
     if size == 0:
         return SlaveState.CONNECTED
@@ -56,7 +63,9 @@ def on_connect(slave: Slave, room: int, now_ms: int, profile: Profile) -> Step[S
     """Start at the max offset; hardened says so at once.
 
     Args: room: bytes that the socket will take.
-    Spec: HA-S-1, HA-S-3.  Source: article 001, connectMaster.
+    Spec: HA-S-1 "sets current_reported_offset to its max offset and last_write_timestamp to now"; HA-S-3 "MUST report at once
+    on connecting".
+    Source: article 001, connectMaster.
     """
     slave = replace(
         slave,
@@ -78,7 +87,10 @@ def on_readable(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: 
     Args: arrived: the bytes that the socket holds; each read takes as many as the buffer has room for.
           room: bytes of reports that the socket will take.
     Returns: Step with a `Send` for each report, or a `Close`.
-    Spec: HA-S-4 to HA-S-11.  Source: article 001, processReadEvent and dispatchReadRequest.
+    Spec: HA-W-8 "A receiver MUST NOT draw anything from where the stream is split"; HA-S-31 "After each read the slave MUST
+    take all whole frames out of its buffer, in order"; HA-S-5 "A body is appended only when all of it is there, and then
+    dispatch_position advances by 12 plus its size"; HA-S-28 "MUST NOT report for any reason but these".
+    Source: article 001, processReadEvent and dispatchReadRequest.
     """
     outputs: list[Output] = []
     clauses: list[str] = []
@@ -94,6 +106,8 @@ def on_readable(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: 
     def close(reason: str, clause: str) -> Step[Slave]:
         return Step(close_master(slave, reason), (*outputs, Close(reason)), unique((*clauses, clause, "HA-S-13")))
 
+    if slave.deaf:
+        return Step(replace(slave, last_read_timestamp=now_ms), clauses=("HA-S-36",))
     while arrived and len(slave.byte_buffer_read) < settings.slave_read_buffer_size:
         free = settings.slave_read_buffer_size - len(slave.byte_buffer_read)
         slave = replace(slave, byte_buffer_read=slave.byte_buffer_read + arrived[:free], last_read_timestamp=now_ms)
@@ -102,15 +116,19 @@ def on_readable(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: 
             at = slave.dispatch_position
             offset, body_size = wire.unpack_header(slave.byte_buffer_read[at : at + TRANSFER_HEADER_SIZE])
             # GUARD
+            # HA-S-4 "before its body, the slave MUST close the connection if its max offset is not 0 and differs".
             if store.max_offset(slave.log) not in (0, offset):
                 return close("offset", "HA-S-4")
             if profile.checks_frames and not frame_is_legal(slave.log, offset, body_size, settings):
                 return close("frame", "HA-S-11")
+            if not profile.checks_frames and parsing_throws(body_size):
+                slave = replace(slave, deaf=True, byte_buffer_read=b"", dispatch_position=0)
+                return Step(slave, tuple(outputs), unique((*clauses, "HA-S-36")))
             at += TRANSFER_HEADER_SIZE
             if len(slave.byte_buffer_read) < at + body_size:
                 break
             # STATE
-            if body_size or not profile.checks_frames:
+            if body_size or not profile.checks_frames:  # HA-S-10 "A heartbeat is appended too, with length 0"
                 clauses += ("HA-S-5", "HA-ST-6") if body_size else ("HA-S-10",)
                 body = slave.byte_buffer_read[at : at + body_size]
                 slave = replace(slave, log=store.append_data(slave.log, offset, body))
@@ -123,6 +141,7 @@ def on_readable(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: 
         if len(slave.byte_buffer_read) == settings.slave_read_buffer_size:
             slave = reallocate_byte_buffer(slave)
             clauses.append("HA-S-9")
+    # HA-S-14 "A frame that fills the read buffer without being complete"; HA-S-32 "MUST hold 4 MiB by default".
     if len(unparsed(slave)) == settings.slave_read_buffer_size:
         return close("stalled", "HA-S-14")
     if profile.coalesces_reports:
@@ -133,7 +152,8 @@ def on_readable(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: 
 def frame_is_legal(log: Log, offset: int, body_size: int, settings: Settings) -> bool:
     """Whether the hardened slave takes a frame, its place at the max offset apart.
 
-    Spec: HA-S-11.
+    Spec: HA-S-11 "of negative size, or of a size that the read buffer cannot hold, or that crosses the end of a file, or, on an
+    empty log, whose offset is negative or not the start of a file".
     """
     if not 0 <= body_size <= settings.slave_read_buffer_size - TRANSFER_HEADER_SIZE or offset < 0:
         return False
@@ -142,10 +162,22 @@ def frame_is_legal(log: Log, offset: int, body_size: int, settings: Settings) ->
     return store.max_offset(log) != 0 or offset % log.file_size == 0
 
 
+def parsing_throws(body_size: int) -> bool:
+    """Whether 4.5.2 takes a body for complete that it can make no array for, or not fill it.
+
+    Its test is `diff >= 12 + body_size` in 32 bits, which holds of a negative size, and of one with which the sum overflows.
+    Spec: HA-S-36 "of negative size, or of a size above 2,147,483,635, MUST leave the slave deaf".
+    Source: article 001, dispatchReadRequest; quirks 20 to 22.
+    """
+    return body_size < 0 or body_size + TRANSFER_HEADER_SIZE > I32_MAX
+
+
 def reallocate_byte_buffer(slave: Slave) -> Slave:
     """Copy the unparsed bytes to the start of the backup buffer, swap the buffers, dispatch from 0.
 
-    Spec: HA-S-9.  Source: 000 section 5.2 step 1.A to 1.C. What the swapped-out buffer still holds is never read, so the state
+    Spec: HA-S-9 "the unparsed bytes are copied to the start of the backup buffer, the two buffers are swapped, and
+    dispatch_position becomes 0".
+    Source: 000 section 5.2 step 1.A to 1.C. What the swapped-out buffer still holds is never read, so the state
     keeps one buffer only.
     """
     byte_buffer_backup = unparsed(slave)
@@ -155,7 +187,9 @@ def reallocate_byte_buffer(slave: Slave) -> Slave:
 def on_tick(slave: Slave, room: int, now_ms: int, settings: Settings, profile: Profile) -> Step[Slave]:
     """Report when it is time; then close a connection whose master is silent.
 
-    Spec: HA-S-2, HA-S-12.  Source: article 001, HAClient.run.
+    Spec: HA-S-2 "when more than ha_send_heartbeat_interval has passed since its last report"; HA-S-12 "nothing has been read
+    for more than ha_housekeeping_interval is silent, and the slave MUST close the connection".
+    Source: article 001, HAClient.run.
     """
     if not slave.connected:
         return Step(slave)
@@ -164,7 +198,8 @@ def on_tick(slave: Slave, room: int, now_ms: int, settings: Settings, profile: P
     if now_ms - slave.last_write_timestamp > settings.ha_send_heartbeat_interval_ms:
         slave, outputs = report_slave_max_offset(slave, room, now_ms)
         clauses = ("HA-T-1", "HA-S-2", *_report_clauses(outputs))
-    # 4.5.2 measures from last_write_timestamp, which the report above has just moved: its test can never be true.
+    # 4.5.2 measures from last_write_timestamp, which the report above has just moved: its test can never be true. HA-S-29
+    # "MUST be measured from the slave's own last report, so that no silence is ever noticed".
     silent = now_ms - slave.last_read_timestamp > settings.ha_housekeeping_interval_ms
     if slave.connected and profile.detects_silent_master and silent:
         clauses = (*clauses, "HA-T-1", "HA-S-12", "HA-S-13")
@@ -190,7 +225,12 @@ def on_restart(slave: Slave, profile: Profile) -> Step[Slave]:
 
 
 def report_slave_max_offset_plus(slave: Slave, room: int, now_ms: int) -> tuple[Slave, tuple[Output, ...]]:
-    """Report the max offset if it has grown. HA-S-6, HA-S-7. Source: article 001, reportSlaveMaxOffsetPlus."""
+    """Report the max offset if it has grown.
+
+    Spec: HA-S-6 "After each frame the slave reports its max offset" in classic; HA-S-7 "When the socket holds no more bytes" in
+    hardened; both HA-S-6 "if that is greater than current_reported_offset".
+    Source: article 001, reportSlaveMaxOffsetPlus.
+    """
     max_offset = store.max_offset(slave.log)
     if max_offset <= slave.current_reported_offset:
         return slave, ()
@@ -198,7 +238,12 @@ def report_slave_max_offset_plus(slave: Slave, room: int, now_ms: int) -> tuple[
 
 
 def report_slave_max_offset(slave: Slave, room: int, now_ms: int) -> tuple[Slave, tuple[Output, ...]]:
-    """Write `current_reported_offset`; one not taken whole closes. HA-S-8. Source: article 001, reportSlaveMaxOffset."""
+    """Write `current_reported_offset`.
+
+    Spec: HA-S-8 "A report that the socket does not take whole, in at most 3 tries, closes the connection"; HA-S-27 "A report
+    MUST set last_write_timestamp, whichever of its reasons it has".
+    Source: article 001, reportSlaveMaxOffset.
+    """
     report = wire.pack_report(slave.current_reported_offset)
     taken = report[:room]
     slave = replace(slave, last_write_timestamp=now_ms)
@@ -209,8 +254,8 @@ def report_slave_max_offset(slave: Slave, room: int, now_ms: int) -> tuple[Slave
 
 
 def close_master(slave: Slave, reason: str) -> Slave:
-    """HA-S-13. Source: article 001, closeMaster."""
-    return replace(slave, connected=False, byte_buffer_read=b"", dispatch_position=0, close_reason=reason)
+    """HA-S-13 "the unparsed bytes are dropped, and dispatch_position becomes 0". Source: article 001, closeMaster."""
+    return replace(slave, connected=False, byte_buffer_read=b"", dispatch_position=0, deaf=False, close_reason=reason)
 
 
 def _report_clauses(outputs: tuple[Output, ...]) -> tuple[str, ...]:

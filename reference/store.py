@@ -1,5 +1,7 @@
 """The commit log as a value: the files of a store, laid end to end.
 
+HA-ST-1 "a sequence of files of one fixed size, each named by the 20-digit offset of its first byte".
+
 base              max_offset
  | file | file | fi...|
  +------+------+------+
@@ -17,7 +19,10 @@ from rocketmq_ha.spec.profile import Profile
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A commit log. `base` is the offset of the first file, a multiple of `file_size`, or None where there are no files."""
+    """A commit log. `base` is the offset of the first file, a multiple of `file_size`, or None where there are no files.
+
+    Spec: HA-ST-11 "a store MUST keep the size with which it was begun": no function here changes `file_size`.
+    """
 
     file_size: int
     base: int | None = None
@@ -44,6 +49,7 @@ def classify(log: Log) -> StoreState:
 
 
 def min_offset(log: Log) -> int:
+    """HA-ST-13 "MUST be the start of its first file"; 0 where there are no files."""
     return log.base or 0
 
 
@@ -53,7 +59,12 @@ def max_offset(log: Log) -> int:
 
 
 def data_at(log: Log, offset: int, limit: int) -> bytes:
-    """Up to `limit` bytes from `offset`, to the end of its file at most; empty outside the log. HA-W-4, HA-W-5, HA-M-7."""
+    """Up to `limit` bytes from `offset`, to the end of its file at most; empty outside the log.
+
+    Spec: HA-W-4 "MUST NOT cross the end of a commit-log file"; HA-W-5 "MUST NOT be larger than ha_transfer_batch_size", where
+    that is the limit; HA-W-10 "MAY begin and end anywhere in a record"; HA-M-29 "MAY send bytes that are not yet on its own
+    disk", for a log is its bytes, flushed or not.
+    """
     if log.base is None or not log.base <= offset < max_offset(log):
         return b""
     end_of_file = offset - offset % log.file_size + log.file_size
@@ -62,30 +73,38 @@ def data_at(log: Log, offset: int, limit: int) -> bytes:
 
 
 def blank(size: int) -> bytes:
-    """The padding of a file whose last `size` bytes take no message. HA-ST-3."""
+    """The end of a file that takes no message. HA-ST-3 "its size and the BLANK magic followed by padding"."""
     return size.to_bytes(4, "big") + BLANK_MAGIC_CODE.to_bytes(4, "big") + bytes(size - END_FILE_MIN_BLANK_SIZE)
 
 
 def append_record(log: Log, record: Record) -> tuple[Log, int, int]:
-    """Append a message: (log, its offset, its size). Opens file 0 in an empty store, the next file behind a BLANK. HA-ST-3."""
+    """Append a message: (log, its offset, its size). Opens file 0 in an empty store, the next file behind a BLANK.
+
+    Spec: HA-ST-12 "MUST be appended at the end of the log, one at a time"; HA-ST-3 "When a message and 8 bytes more do not fit
+    in the rest of a file"; HA-ST-15 "MUST be the commit-log offset of the record itself".
+    """
     size = len(message.encode(record))
     assert size + END_FILE_MIN_BLANK_SIZE <= log.file_size, "a message larger than a file"
     remaining = log.file_size - len(log.data) % log.file_size
     log = replace(log, base=log.base or 0)
     if size + END_FILE_MIN_BLANK_SIZE > remaining:
-        padding = (log.stale + bytes(remaining))[END_FILE_MIN_BLANK_SIZE:remaining]  # the writer leaves it as it is
+        # The writer leaves it as it is: HA-ST-17 "two logs that differ in padding alone MUST count as equal".
+        padding = (log.stale + bytes(remaining))[END_FILE_MIN_BLANK_SIZE:remaining]
         log = _extend(log, blank(remaining)[:END_FILE_MIN_BLANK_SIZE] + padding)
     offset = max_offset(log)
     return _extend(log, message.encode(replace(record, physical_offset=offset))), offset, size
 
 
 def append_data(log: Log, offset: int, body: bytes) -> Log:
-    """Append replicated bytes at the max offset, whatever `offset` says, once there is a file. HA-ST-6, HA-S-10."""
+    """Append replicated bytes at the max offset, whatever `offset` says, once there is a file.
+
+    Spec: HA-ST-6 "on a store without files they open the file that holds their offset, from its start".
+    """
     base = log.base
     if base is None:  # divided as Java divides, towards zero: an offset of -5 (quirk 4) is in file 0
         base = offset - offset % log.file_size if offset >= 0 else -(-offset // log.file_size * log.file_size)
     if base < 0 or len(body) > log.file_size - len(log.data) % log.file_size:
-        return log  # what does not fit is not written, and classic does not look at the result (quirks 19 and 25)
+        return log  # what does not fit is not written; HA-S-33 "The outcome of an append MUST NOT be looked at" (quirk 19)
     return _extend(replace(log, base=base), body)
 
 
@@ -95,10 +114,11 @@ def _extend(log: Log, body: bytes) -> Log:
 
 
 def recover(log: Log, profile: Profile) -> Step[Log]:
-    """Cut the log behind its last whole record; a BLANK counts to the end of its file. HA-ST-5, HA-ST-7, HA-ST-10.
+    """Cut the log behind its last whole record; a BLANK counts to the end of its file.
 
-    A file is born as zeros, and nothing on the disk says how many bytes have come: what is missing of a record or of a BLANK
-    and would be zero counts as there.
+    A file is born as zeros, and nothing on the disk says how many bytes have come: HA-ST-5 "bytes that are missing and would be
+    zero count as there". Hardened clears the rest, HA-ST-7 "What recovery cuts off is set to zero", and takes one record more
+    for torn, HA-ST-10 "whose topic, or whose properties if it has any, end in a zero byte is not whole".
     """
     if log.base is None:
         return Step(log, clauses=("HA-ST-5",))

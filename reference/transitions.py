@@ -16,16 +16,17 @@ from dataclasses import replace
 from importlib import resources
 from typing import TypeVar
 
-from rocketmq_ha.reference import group_transfer, master, slave, store, wire
+from rocketmq_ha.reference import five_waits, group_transfer, master, slave, store, wire
 from rocketmq_ha.reference.cluster import LinkState
-from rocketmq_ha.reference.group_transfer import GroupTransfer, GroupTransferState
+from rocketmq_ha.reference.five_waits import FiveWaitsState
+from rocketmq_ha.reference.group_transfer import GroupCommitRequest, GroupTransfer, GroupTransferState
 from rocketmq_ha.reference.master import MasterConnection, MasterConnectionState
 from rocketmq_ha.reference.message import Record
 from rocketmq_ha.reference.slave import Slave, SlaveState
 from rocketmq_ha.reference.step import Step
 from rocketmq_ha.reference.store import Log, StoreState
 from rocketmq_ha.spec import clauses
-from rocketmq_ha.spec.constants import TRANSFER_HEADER_SIZE
+from rocketmq_ha.spec.constants import GROUP_TRANSFER_WAIT_MS, TRANSFER_HEADER_SIZE
 from rocketmq_ha.spec.event_log import SCHEMA_VERSION, TRANSITIONS_FILE
 from rocketmq_ha.spec.profile import PROFILES, Profile, Settings
 
@@ -43,6 +44,7 @@ SETTINGS = Settings(
     slave_read_buffer_size=24,
 )
 LATE_MS = 4  # an age beyond every interval
+NEAR, FAR = 1, 7  # offsets: six reports are too small for the far one, which is more than classic's service waits for
 
 
 def explore(start: Iterable[Node], successors: Callable[[Node], Iterator[Node]]) -> int:
@@ -165,6 +167,7 @@ def explore_slave(table: Table, profile: Profile) -> int:
             # Nobody honest sends a body that the buffer cannot hold; classic stalls on it, hardened refuses its header.
             too_large = SETTINGS.slave_read_buffer_size - TRANSFER_HEADER_SIZE + 1
             streams.append(wire.pack_header(maximum, too_large) + b"\x01" * too_large)
+            streams += [wire.pack_header(maximum, size) for size in (-1, slave.I32_MAX)]
         for stream in streams:
             for size in {1, 12, 13, len(stream) - 11, len(stream)}:
                 if 0 < size <= len(stream):
@@ -230,6 +233,8 @@ def explore_store(table: Table, profile: Profile) -> int:
 
 def explore_group_transfer(table: Table, profile: Profile) -> int:
     """Up to two waiting puts, acks, deadlines, shutdown."""
+    if not profile.serves_by_deadline:
+        return explore_five_waits(table, profile)
     settings = SETTINGS
 
     def successors(node: tuple[GroupTransfer, int]) -> Iterator[tuple[GroupTransfer, int]]:
@@ -249,8 +254,7 @@ def explore_group_transfer(table: Table, profile: Profile) -> int:
                     yield to("put", step)
         for ack in range(4):
             released = group_transfer.on_ack(group, ack)
-            counted = "HA-G-5" if profile.forgets_lost_slaves else "HA-G-4"
-            yield to("ack", replace(released, clauses=(counted, *released.clauses)))
+            yield to("ack", replace(released, clauses=("HA-G-5", *released.clauses)))
         for later in range(now_ms, 5):
             yield to("tick", group_transfer.on_tick(group, later), later)
         yield to("shutdown", group_transfer.on_shutdown(group))
@@ -258,11 +262,55 @@ def explore_group_transfer(table: Table, profile: Profile) -> int:
     return explore([(GroupTransfer(), 0)], successors)
 
 
+def aged(group: GroupTransfer, ms: int) -> GroupTransfer:
+    """The same group when time has gone on. The time is always 0, and what is past long enough is not told apart."""
+
+    def older(request: GroupCommitRequest) -> GroupCommitRequest:
+        return replace(request, deadline_ms=max(-1, request.deadline_ms - ms))
+
+    service = group.service
+    since_ms = max(-GROUP_TRANSFER_WAIT_MS, service.waiting_since_ms - ms) if service.requests_read else 0
+    write, read = (tuple(map(older, requests)) for requests in (service.requests_write, service.requests_read))
+    aged_service = replace(service, requests_write=write, requests_read=read, waiting_since_ms=since_ms)
+    return GroupTransfer(tuple(map(older, group.requests)), aged_service)
+
+
+def explore_five_waits(table: Table, profile: Profile) -> int:
+    """Classic's service with up to two requests, in either order of offsets; a tick ends its wait, a producer's, or both."""
+    in_time_ms, late_ms = 600, GROUP_TRANSFER_WAIT_MS
+    settings = replace(SETTINGS, sync_flush_timeout_ms=in_time_ms + 100)
+
+    def successors(node: tuple[GroupTransfer, int]) -> Iterator[tuple[GroupTransfer, int]]:
+        group, push2 = node
+
+        def to(event: str, step: Step[GroupTransfer], push2: int = push2) -> tuple[GroupTransfer, int]:
+            if step.state != group or step.outputs:
+                before, after = five_waits.classify(group).value, five_waits.classify(step.state).value
+                table.add("group_transfer", before, event, after, profile, step.clauses)
+            return aged(step.state, 0), push2
+
+        held = {request.next_offset for request in (*group.service.requests_read, *group.service.requests_write)}
+        for next_offset in {NEAR, FAR} - held:
+            for slaves in (0, 1):
+                yield to("put", five_waits.on_put(group, next_offset, next_offset, slaves, push2, 0, settings))
+        for ack in {push2 + 1, FAR} if push2 < FAR else set():
+            step = five_waits.on_ack(group, ack, 0)
+            yield to("ack", replace(step, clauses=("HA-G-4", *step.clauses)), ack)
+        for ms in (in_time_ms, late_ms):
+            group = aged(node[0], ms)
+            yield to("tick", five_waits.on_tick(group, push2, 0))
+        group = node[0]
+        to("shutdown", five_waits.on_shutdown(group))  # and then the process ends
+
+    return explore([(GroupTransfer(), 0)], successors)
+
+
 def explore_network(table: Table, profile: Profile) -> int:
-    """A link under what schedules do to it. A severed one whose slave was not told can be cut again; it carries no forgery."""
+    """A link under what schedules do to it. A severed one whose slave was not told can be cut again, and carries no forgery."""
     up, severed = LinkState.UP.value, LinkState.SEVERED.value
     rows = (
         (up, "forge_report", up),
+        (up, "forge_header", up),
         (up, "clog", up),
         (up, "cut", severed),
         (severed, "clog", severed),
@@ -274,11 +322,11 @@ def explore_network(table: Table, profile: Profile) -> int:
 
 
 MACHINES = {
-    "store": (explore_store, StoreState),
-    "master_connection": (explore_master, MasterConnectionState),
-    "slave_client": (explore_slave, SlaveState),
-    "group_transfer": (explore_group_transfer, GroupTransferState),
-    "network": (explore_network, LinkState),
+    "store": (explore_store, (StoreState,)),
+    "master_connection": (explore_master, (MasterConnectionState,)),
+    "slave_client": (explore_slave, (SlaveState,)),
+    "group_transfer": (explore_group_transfer, (GroupTransferState, FiveWaitsState)),
+    "network": (explore_network, (LinkState,)),
 }
 
 
@@ -295,7 +343,7 @@ def generate() -> str:
         for before, event, after, profile_name in rows:
             by_transition.setdefault((before, event, after), []).append(profile_name)
         machines[actor] = {
-            "states": [state.value for state in states],
+            "states": list(dict.fromkeys(state.value for kind in states for state in kind)),
             "events": sorted({event for _, event, _, _ in rows}),
             "transitions": [[*transition, profiles] for transition, profiles in by_transition.items()],
         }

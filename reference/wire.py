@@ -1,7 +1,9 @@
 """Reports and transfer frames as bytes, by arithmetic on single integers.
 
-    report            8 bytes = i64 max physical offset                      HA-W-1
-    transfer header  12 bytes = i64 physical offset, i32 body size           HA-W-2
+    report            8 bytes = i64 max physical offset
+    transfer header  12 bytes = i64 physical offset, i32 body size
+
+Spec: HA-W-6 "Every integer on the wire MUST be big-endian, two's complement and signed".
 
 >>> pack_report(1).hex()
 '0000000000000001'
@@ -15,7 +17,7 @@ from rocketmq_ha.spec.constants import REPORT_SIZE, TRANSFER_HEADER_SIZE
 
 
 def pack_report(offset: int) -> bytes:
-    """8 bytes; `offset` is an i64."""
+    """8 bytes; `offset` is an i64. HA-W-1 "the slave's max physical offset, as a signed 64-bit integer, unframed"."""
     return offset.to_bytes(REPORT_SIZE, "big", signed=True)
 
 
@@ -26,7 +28,11 @@ def unpack_report(data: bytes) -> int:
 
 
 def pack_header(offset: int, body_size: int) -> bytes:
-    """12 bytes; `offset` is an i64, `body_size` an i32."""
+    """12 bytes; `offset` is an i64, `body_size` an i32.
+
+    Spec: HA-W-2 "the physical offset of its body as a signed 64-bit integer and the size of its body as a signed 32-bit
+    integer".
+    """
     return offset.to_bytes(8, "big", signed=True) + body_size.to_bytes(4, "big", signed=True)
 
 

@@ -1,15 +1,9 @@
-"""The puts that wait for a slave: released by acks, expired by deadlines, ended by shutdown."""
+"""The puts that wait for a slave: released by acks, expired by deadlines, ended by shutdown. Classic's are in five_waits.py."""
 
 from collections import deque
-from enum import Enum
+from collections.abc import Iterator
 
-
-class PutMessageStatus(Enum):
-    """RocketMQ's names. In every one of them the message is stored."""
-
-    PUT_OK = "PUT_OK"
-    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
-    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
+from rocketmq_ha.impl.store.results import PutMessageStatus
 
 
 class GroupCommitRequest:
@@ -17,13 +11,16 @@ class GroupCommitRequest:
 
     __slots__ = ("deadline_ms", "next_offset", "status")
 
-    def __init__(self, next_offset: int, deadline_ms: int) -> None:
+    def __init__(self, next_offset: int, deadline_ms: int = 0) -> None:
         self.next_offset, self.deadline_ms = next_offset, deadline_ms
         self.status: PutMessageStatus | None = None
 
 
 class GroupTransfer:
-    """The waiting puts. Offsets ascend, for one log orders all puts; so the first that must wait ends every search (HA-G-7)."""
+    """The waiting puts, by ascending offsets; so the first that must wait ends every search.
+
+    Spec: HA-G-7 "MUST NOT wait for an offset greater than its own".
+    """
 
     def __init__(self) -> None:
         self._requests: deque[GroupCommitRequest] = deque()
@@ -31,23 +28,31 @@ class GroupTransfer:
     def __len__(self) -> int:
         return len(self._requests)
 
-    def add(self, request: GroupCommitRequest) -> None:
+    def __iter__(self) -> Iterator[GroupCommitRequest]:
+        return iter(self._requests)
+
+    def add(self, request: GroupCommitRequest, now_ms: int) -> None:
+        """Append and wait are one step, so that no put overtakes another between them. `now_ms` is classic's alone."""
+        del now_ms
         assert not self._requests or self._requests[-1].next_offset < request.next_offset
         self._requests.append(request)
 
-    def on_ack(self, push2_slave_max_offset: int) -> None:
-        """HA-G-1."""
+    def on_ack(self, push2_slave_max_offset: int, now_ms: int) -> None:
+        """HA-G-1 "ends with PUT_OK when push2_slave_max_offset is at least the offset after its message"."""
+        del now_ms
         requests = self._requests
         while requests and requests[0].next_offset <= push2_slave_max_offset:
             requests.popleft().status = PutMessageStatus.PUT_OK
 
     def on_tick(self, now_ms: int) -> None:
-        """HA-G-2. One timeout for all, so deadlines ascend with the offsets, unless the clock steps back (HA-T-2)."""
-        requests = self._requests
-        while requests and now_ms > requests[0].deadline_ms:
-            requests.popleft().status = PutMessageStatus.FLUSH_SLAVE_TIMEOUT
+        """HA-G-2 "ends with FLUSH_SLAVE_TIMEOUT". Deadlines do not ascend where the clock has stepped back."""
+        late = [request for request in self._requests if now_ms > request.deadline_ms]
+        for request in late:
+            request.status = PutMessageStatus.FLUSH_SLAVE_TIMEOUT
+        if late:
+            self._requests = deque(request for request in self._requests if request.status is None)
 
     def on_shutdown(self) -> None:
-        """HA-G-6 (quirk 33): nobody waits for a master that is gone."""
+        """HA-G-6 "MUST end exactly once" (quirk 33): nobody waits for a master that is gone."""
         while self._requests:
             self._requests.popleft().status = PutMessageStatus.FLUSH_SLAVE_TIMEOUT

@@ -56,7 +56,7 @@ class MasterConnection:
     )
 
     def __init__(self, peer: str, log: ReadableLog, now_ms: int, settings: Settings, profile: Profile) -> None:
-        assert settings.master_read_buffer_size % REPORT.size == 0  # HA-M-10
+        assert settings.master_read_buffer_size % REPORT.size == 0  # HA-M-10 "its size is a multiple of 8"
         self.peer = peer
         self._log, self._settings, self._profile = log, settings, profile
         self.last_read_timestamp = self.last_write_timestamp = now_ms
@@ -82,15 +82,17 @@ class MasterConnection:
 
     def recv_buffer(self) -> memoryview:
         """Where the socket's next bytes go; at least one byte long."""
-        if self._position == len(self._read_buffer):  # HA-M-10
+        if self._position == len(self._read_buffer):  # HA-M-10 "reused from its start only when it is full"
             self._position = self.process_position = 0
         return self._read_view[self._position :]
 
     def on_received(self, nbytes: int, now_ms: int) -> bool:
-        """Take the last complete report among the bytes read. HA-M-2, HA-M-3.
+        """Take the last complete report among the bytes read.
 
         Returns: whether slave_ack_offset was set.
         Raises: PeerViolation in the hardened profile, HA-M-11 and HA-M-12; the connection is then to be closed.
+        Spec: HA-M-2 "the last complete report, and no other"; HA-W-8 "MUST NOT draw anything from where the stream is split";
+        HA-M-23 "MUST set last_read_timestamp, whether or not they complete a report".
         """
         self._position += nbytes
         self.last_read_timestamp = now_ms
@@ -101,13 +103,18 @@ class MasterConnection:
         self.process_position = pos
         if self._profile.checks_reports:
             self._check_report(read_offset)
+        # HA-W-9 "where the slave wants to start (the first of a connection), what it holds, and that it is alive" (above).
         self.slave_ack_offset = read_offset
-        if self.slave_request_offset < 0:
+        if self.slave_request_offset < 0:  # HA-M-3 "a later report only moves slave_ack_offset"
             self.slave_request_offset = read_offset
         return True
 
     def _check_report(self, read_offset: int) -> None:
-        """Refuse what no honest slave reports. HA-M-11 (quirks 1, 4, 9), HA-M-12 (quirk 7)."""
+        """Refuse what no honest slave reports (quirks 1, 4, 7, 9).
+
+        Spec: HA-M-11 "beyond what the log holds (the first) or what has been sent (any other)"; HA-M-12 "neither 0 nor within
+        the log, from its min to its max offset".
+        """
         log = self._log
         if self.slave_request_offset == -1:
             if not 0 <= read_offset <= log.max_offset:
@@ -121,10 +128,14 @@ class MasterConnection:
     # --- Write side --------------------------------------------------------------------------------------------------
 
     def gather(self, now_ms: int) -> list[memoryview]:
-        """The buffers that the socket should take next, in order; empty where there is nothing to send. HA-M-4 to HA-M-8."""
-        if self.slave_request_offset == -1:  # HA-M-1
+        """The buffers that the socket should take next, in order; empty where there is nothing to send.
+
+        Spec: HA-M-7 "from next_transfer_from_where that the master has when the frame is built"; HA-W-5 "MUST NOT be larger
+        than ha_transfer_batch_size"; HA-M-28 "MUST NOT wait for a report between two frames".
+        """
+        if self.slave_request_offset == -1:  # HA-M-1 "while slave_request_offset is -1 the write side waits"
             return []
-        if self._pending is not None:  # HA-M-6
+        if self._pending is not None:  # HA-M-6 "while last_write_over is false the write side only goes on"
             offset, header, body, taken = self._pending
             self._frames = [(offset, header, body)]
             if taken < HEADER.size:
@@ -138,13 +149,14 @@ class MasterConnection:
         self._frames = frames
         buffers: list[memoryview] = []
         position = self.next_transfer_from_where
-        if now_ms - self.last_write_timestamp > settings.ha_send_heartbeat_interval_ms:  # HA-M-8
+        # HA-M-8 "sends a heartbeat before it looks for data"; HA-W-3 "its offset is next_transfer_from_where".
+        if now_ms - self.last_write_timestamp > settings.ha_send_heartbeat_interval_ms:
             HEADER.pack_into(self._headers, 0, position, 0)
             frames.append((position, self._header_views[0], None))
             buffers.append(self._header_views[0])
         while len(frames) < MAX_FRAMES:
             body = data_at(position, settings.ha_transfer_batch_size)
-            if body is None:
+            if body is None:  # HA-M-35 "be it deleted, beyond the end or negative": nothing but the heartbeat
                 break
             header = self._header_views[len(frames)]
             HEADER.pack_into(self._headers, len(frames) * HEADER.size, position, len(body))
@@ -154,15 +166,22 @@ class MasterConnection:
         return buffers
 
     def _start(self) -> None:
-        """Fix where the transfer starts. HA-M-4, HA-M-5."""
+        """Fix where the transfer starts.
+
+        Spec: HA-M-27 "once, when the write side first finds a report"; HA-M-4 "at the beginning of the last commit-log file";
+        HA-M-5 "Any other slave_request_offset starts the transfer at that offset".
+        """
         start = self.slave_request_offset
         if start == 0:
             start = self._log.max_offset - self._log.max_offset % self._settings.mapped_file_size
         self.next_transfer_from_where = self.sent_offset = start
 
     def on_sent(self, nbytes: int, now_ms: int) -> None:
-        """The socket took the first `nbytes` of what was gathered; 0 where it would block. HA-M-6, HA-M-7."""
-        if nbytes:
+        """The socket took the first `nbytes` of what was gathered; 0 where it would block.
+
+        Spec: HA-M-6 "A frame once begun MUST be finished"; HA-M-7 "next_transfer_from_where advances by their number at once".
+        """
+        if nbytes:  # HA-M-34 "at least one byte MUST set last_write_timestamp"
             self.last_write_timestamp = now_ms
         if self._pending is not None:
             nbytes += self._pending[3]
@@ -201,11 +220,17 @@ class MasterConnection:
     # --- Life --------------------------------------------------------------------------------------------------------
 
     def is_silent(self, now_ms: int) -> bool:
-        """Whether nothing has come for too long. HA-M-9, HA-T-1."""
+        """Whether nothing has come for too long.
+
+        Spec: HA-M-9 "nothing has been read for more than ha_housekeeping_interval"; HA-T-1 "strictly more than its length".
+        """
         return now_ms - self.last_read_timestamp > self._settings.ha_housekeeping_interval_ms
 
     def close(self, reason: str) -> None:
-        """Drop the pending frame, and with it every view of the log. HA-M-13."""
+        """Drop the pending frame, and with it every view of the log.
+
+        Spec: HA-M-13 "the pending frame is dropped"; HA-M-36 "let go of the bytes of the log that it holds".
+        """
         self.close_reason = self.close_reason or reason
         self._pending = None
         self._frames = []

@@ -2,17 +2,19 @@
 
 The documents' slave has a read buffer and a backup; this one has a single buffer, parses the frames where they lie, and hands
 all their bodies to the log in one append. What it has not parsed is moved to the front when room runs out. The lock-step
-shows that it is the same machine (HA-S-9).
+shows that it is the same machine: HA-S-9 "the unparsed bytes are copied to the start".
 """
 
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from rocketmq_ha.impl.errors import AppendRefused, PeerViolation
+from rocketmq_ha.impl.errors import AppendFailed, AppendRefused, PeerViolation
+from rocketmq_ha.impl.store.layout import file_name
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.spec.profile import Profile, Settings
 
 RECV_SIZE: Final = 1024 * 1024  # bytes: large enough for one pwritev of many frames, small enough to stay in the cache
+_LARGEST_ARRAY: Final = 0x7FFFFFFF - HEADER.size  # body sizes beyond overflow where RocketMQ adds the header to them
 
 
 class AppendableLog(Protocol):
@@ -41,6 +43,7 @@ class SlaveClient:
         "close_reason",
         "connected",
         "current_reported_offset",
+        "deaf",
         "last_read_timestamp",
         "last_write_timestamp",
         "peer",
@@ -50,6 +53,7 @@ class SlaveClient:
         self.peer = peer
         self._log, self._settings, self._profile = log, settings, profile
         self.connected = False
+        self.deaf = False  # a frame has come that classic cannot parse: it reports, and takes no other (HA-S-36)
         self.current_reported_offset = 0
         self.last_write_timestamp = self.last_read_timestamp = 0
         self.close_reason = ""  # why the last connection ended
@@ -63,7 +67,10 @@ class SlaveClient:
     # --- Life --------------------------------------------------------------------------------------------------------
 
     def on_connect(self, now_ms: int) -> bytes | None:
-        """Start at the max offset. HA-S-1.  Returns: the report to write at once, HA-S-3, or None in classic."""
+        """Start at the max offset. HA-S-1 "sets current_reported_offset to its max offset and last_write_timestamp to now".
+
+        Returns: the report to write at once, HA-S-3 "MUST report at once on connecting", or None in classic.
+        """
         self.connected = True
         self.close_reason = ""
         self.current_reported_offset = self._log.max_offset
@@ -73,7 +80,10 @@ class SlaveClient:
     # --- Frames ------------------------------------------------------------------------------------------------------
 
     def recv_buffer(self) -> memoryview:
-        """Where the socket's next bytes go; at least one byte long, unless the client is stalled (HA-S-14)."""
+        """Where the socket's next bytes go; at least one byte long, unless the client is stalled (HA-S-14).
+
+        The buffer grows only while one frame fills it: HA-S-32 "MUST hold 4 MiB by default" is how large it may become.
+        """
         unparsed = self._end - self._start
         if self._end == len(self._buffer):
             if unparsed == len(self._buffer) < self._settings.slave_read_buffer_size:  # one frame fills it: it may grow
@@ -88,14 +98,17 @@ class SlaveClient:
 
     def on_received(self, nbytes: int, now_ms: int) -> None:
         """`nbytes` more are in the buffer; `dispatch` takes the frames out."""
-        self._end += nbytes
         self.last_read_timestamp = now_ms
+        if not self.deaf:
+            self._end += nbytes
 
     def dispatch(self) -> bytes | None:
-        """Append whole frames. HA-S-4, HA-S-5, HA-S-11.
+        """Append whole frames. HA-S-31 "MUST take all whole frames out of its buffer, in order".
 
         Returns: a report to write before the next call (classic, HA-S-6), or None when no whole frame is left.
         Raises: PeerViolation; the frames before the broken one are appended, and the connection is to be closed.
+        Spec: HA-S-4 "the slave MUST close the connection if its max offset is not 0 and differs from the frame's offset";
+        HA-S-5 "A body is appended only when all of it is there"; HA-W-8 "from where the stream is split".
         """
         log, profile = self._log, self._profile
         max_offset = log.max_offset
@@ -107,6 +120,10 @@ class SlaveClient:
                     raise PeerViolation("HA-S-4", self.peer, f"a frame at offset {offset}", f"offset {max_offset}")
                 if profile.checks_frames:
                     self._check_frame(offset, body_size, max_offset)
+                elif not 0 <= body_size <= _LARGEST_ARRAY:  # HA-S-36 "MUST leave the slave deaf"
+                    self.deaf = True
+                    self._start = self._end = 0
+                    break
                 body_start = self._start + HEADER.size
                 if self._end < body_start + body_size:
                     break
@@ -115,7 +132,8 @@ class SlaveClient:
                     continue
                 bodies.append(self._view[body_start : self._start])
                 if max_offset == 0 or not profile.coalesces_reports:
-                    # An empty log learns here where it begins, a classic one even from a heartbeat (HA-S-10).
+                    # An empty log learns here where it begins, a classic one from HA-S-10 "A heartbeat is appended too, with
+                    # length 0" as well.
                     frame, bodies = bodies, []
                     self._append(offset, frame)
                     max_offset = log.max_offset
@@ -124,23 +142,34 @@ class SlaveClient:
                 else:
                     max_offset += body_size
                     if max_offset % log.file_size == 0:  # one append stays within one file
-                        log.append_data(log.max_offset, bodies)
-                        bodies = []
+                        frames, bodies = bodies, []
+                        self._append(log.max_offset, frames)
         finally:
             if bodies:
-                log.append_data(log.max_offset, bodies)
+                self._append(log.max_offset, bodies)
         return None
 
-    def _append(self, offset: int, frame: list[memoryview]) -> None:
-        """Append one frame. Classic ignores a refusal (quirks 19 and 25); HA-S-11 leaves nothing that could be refused."""
+    def _append(self, offset: int, frames: list[memoryview]) -> None:
+        """Append the bodies of frames. Hardened's check leaves nothing that could be refused.
+
+        Spec: HA-S-33 "The outcome of an append MUST NOT be looked at" in classic (quirks 19 and 25). HA-S-34 "A slave whose
+        append fails MUST stop with an error that names the file and the offset": over an error of the disk classic stops too.
+        """
         try:
-            self._log.append_data(offset, frame)
+            self._log.append_data(offset, frames)
         except AppendRefused:
             if self._profile.checks_frames:
                 raise
+        except OSError as error:
+            file = error.filename or file_name(offset - offset % self._log.file_size)
+            raise AppendFailed(file, offset, error) from error
 
     def _check_frame(self, offset: int, body_size: int, max_offset: int) -> None:
-        """Refuse what no honest master sends. HA-S-11 (quirks 17 to 24)."""
+        """Refuse what no honest master sends (quirks 17 to 24).
+
+        Spec: HA-S-11 "of negative size, or of a size that the read buffer cannot hold, or that crosses the end of a file, or,
+        on an empty log, whose offset is negative or not the start of a file, MUST close the connection".
+        """
         largest = self._settings.slave_read_buffer_size - HEADER.size
         if not 0 <= body_size <= largest:
             raise PeerViolation("HA-S-11", self.peer, f"body size {body_size}", f"0 to {largest}")
@@ -154,7 +183,11 @@ class SlaveClient:
     # --- Reports -----------------------------------------------------------------------------------------------------
 
     def report_plus(self) -> bytes | None:
-        """The report of a max offset that has grown, or None. HA-S-6, HA-S-7."""
+        """The report of a max offset that has grown, or None.
+
+        Spec: HA-S-6 "if that is greater than current_reported_offset", after each frame; HA-S-7 "When the socket holds no more
+        bytes", which the link knows. HA-S-28 "MUST NOT report for any reason but these": connecting, growth here, time below.
+        """
         max_offset = self._log.max_offset
         if max_offset <= self.current_reported_offset:
             return None
@@ -162,26 +195,33 @@ class SlaveClient:
         return REPORT.pack(max_offset)
 
     def report_due(self, now_ms: int) -> bytes | None:
-        """The report that is due by the clock, or None. HA-S-2, HA-T-1."""
+        """The report that is due by the clock, or None. HA-S-2 "has passed since its last report"."""
         if now_ms - self.last_write_timestamp <= self._settings.ha_send_heartbeat_interval_ms:
             return None
         return REPORT.pack(self.current_reported_offset)
 
     def on_report_written(self, nbytes: int, now_ms: int) -> bool:
-        """The socket took `nbytes` of a report. HA-S-8.  Returns: whether that was all; if not, the connection closes."""
+        """The socket took `nbytes` of a report: HA-S-27 "MUST set last_write_timestamp, whichever of its reasons it has".
+
+        Returns: whether that was all; if not, the connection closes.
+        """
         self.last_write_timestamp = now_ms
         return nbytes == REPORT.size
 
     def is_master_silent(self, now_ms: int) -> bool:
-        """HA-S-12, HA-T-1."""
+        """HA-S-12 "nothing has been read for more than ha_housekeeping_interval is silent".
+
+        Spec: HA-S-29 "MUST be measured from the slave's own last report, so that no silence is ever noticed" in classic.
+        """
         silence = now_ms - self.last_read_timestamp
         return self._profile.detects_silent_master and silence > self._settings.ha_housekeeping_interval_ms
 
     def close(self, reason: str) -> None:
-        """Forget the connection and its unparsed bytes. HA-S-13."""
+        """Forget the connection. HA-S-13 "the unparsed bytes are dropped"."""
         self.connected = False
         self.close_reason = reason
         self._start = self._end = 0
+        self.deaf = False
 
     @property
     def unparsed(self) -> bytes:
@@ -190,5 +230,5 @@ class SlaveClient:
 
     @property
     def stalled(self) -> bool:
-        """Whether one frame fills the whole buffer. HA-S-14."""
+        """HA-S-14 "A frame that fills the read buffer without being complete"."""
         return self._end - self._start == self._settings.slave_read_buffer_size

@@ -3,7 +3,7 @@
 (* TLC labels an edge of its dump with the innermost operator that is not a mere call of another, and leaves parameters out.    *)
 (* So each value of the parameters has an operator of its own here, and a conjunct in front that keeps it from being a mere     *)
 (* call; it also says that slave 2 is in scope, if it is.  tests/formal/dump.py reads Send_1_2 as Send(1,2).                    *)
-EXTENDS HAProperties, TLC
+EXTENDS HAProperties
 
 ASSUME Slaves \in {{1}, {1, 2}} /\ MaxPuts <= 6    \* or Next below misses some
 
@@ -30,6 +30,11 @@ RecvReport_1_1 == On(1) /\ RecvReport(1, 1)
 RecvReport_1_2 == On(1) /\ RecvReport(1, 2)
 RecvReport_2_1 == On(2) /\ RecvReport(2, 1)
 RecvReport_2_2 == On(2) /\ RecvReport(2, 2)
+
+Begin_1_1 == On(1) /\ Begin(1, 1)
+Begin_1_2 == On(1) /\ Begin(1, 2)
+Begin_2_1 == On(2) /\ Begin(2, 1)
+Begin_2_2 == On(2) /\ Begin(2, 2)
 
 Send_1_1 == On(1) /\ Send(1, 1)
 Send_1_2 == On(1) /\ Send(1, 2)
@@ -61,15 +66,12 @@ SlaveCrash_2 == On(2) /\ SlaveCrash(2)
 Next ==
     \/ Put \/ PutSync \/ Timeout_1 \/ Timeout_2 \/ Timeout_3 \/ Timeout_4 \/ Timeout_5 \/ Timeout_6 \/ Flush \/ Delete
     \/ Connect_1 \/ Connect_2 \/ Report_1 \/ Report_2 \/ Forge_1 \/ Forge_2 \/ RecvReport_1_1 \/ RecvReport_1_2
-    \/ RecvReport_2_1 \/ RecvReport_2_2 \/ Send_1_1 \/ Send_1_2 \/ Send_2_1 \/ Send_2_2 \/ Heartbeat_1_1 \/ Heartbeat_1_2
+    \/ RecvReport_2_1 \/ RecvReport_2_2 \/ Begin_1_1 \/ Begin_1_2 \/ Begin_2_1 \/ Begin_2_2 \/ Send_1_1 \/ Send_1_2 \/ Send_2_1 \/ Send_2_2 \/ Heartbeat_1_1 \/ Heartbeat_1_2
     \/ Heartbeat_2_1 \/ Heartbeat_2_2 \/ RecvFrame_1 \/ RecvFrame_2 \/ Drop_1 \/ Drop_2 \/ DropUnseen_1 \/ DropUnseen_2
     \/ Reap_1_1 \/ Reap_1_2 \/ Reap_2_1 \/ Reap_2_2 \/ MasterCrash \/ SlaveCrash_1 \/ SlaveCrash_2
 
 Spec == Init /\ [][Next]_vars
 
 FairSpec == Spec /\ Fairness
-
-(* A bound for the scope that has everything in it: TLC goes on from a state only while this holds.                              *)
-AtMostElevenStates == TLCGet("level") <= 11
 
 =============================================================================

@@ -3,7 +3,7 @@
 (* An action that would leave the state as it is, is no step: where that could be, the last guard says so.                      *)
 EXTENDS HATypes
 
-Connection(report) == [req |-> -1, ack |-> -1, next |-> -1, frames |-> <<>>, report |-> report, stale |-> FALSE]
+Connection(reports) == [req |-> -1, ack |-> -1, next |-> -1, frames |-> <<>>, reports |-> reports, stale |-> FALSE]
 
 Init ==
     /\ log = <<>> /\ flushed = 0 /\ min = 0 /\ epoch = 0 /\ push2 = 0 /\ waiting = {}
@@ -13,13 +13,15 @@ Init ==
 
 (* ------------------------------------------- closing and acknowledging, at the master --------------------------------------- *)
 
-\* HA-M-13, and HA-G-5: with the connection goes what it has acknowledged.  (Classic never lowers push2: HA-G-4, quirk 2.)
+\* With the connection goes what it has acknowledged: HA-G-5 "the greatest valid report of the connections that are open".
+\* (Classic never lowers push2: HA-G-4 "the greatest report ever received from anyone", quirk 2.)
 \* What the slave knows of it is the caller's to say.
 CloseAtMaster(s, k) ==
     /\ conn' = [conn EXCEPT ![s][k] = NONE]
     /\ push2' = IF Forgets THEN Greatest({0} \union {At(p).ack : p \in Open \ {<<s, k>>}}) ELSE push2
 
-\* HA-G-1: PUT_OK for every put that r reaches; only a report above push2 wakes them.
+\* HA-G-1 "ends with PUT_OK when push2_slave_max_offset is at least the offset after its message"; HA-G-17 "MUST be notified
+\* when push2_slave_max_offset grows, and only then"; HA-G-18 "One slave's report MUST be enough to end a put".
 Ack(r) ==
     IF r > push2
     THEN push2' = r /\ waiting' = {o \in waiting : o > r}
@@ -36,14 +38,15 @@ Put ==
     /\ PutOne
     /\ UNCHANGED <<flushed, min, epoch, push2, waiting, conn, slave>>
 
-\* HA-G-3: with nobody counted it ends at once, with SLAVE_NOT_AVAILABLE.
+\* HA-G-3 "ends with SLAVE_NOT_AVAILABLE, without waiting, when there is no slave".  HA-G-1: with PUT_OK, if a report is beyond
+\* it already; no slave sends such a report (quirk 1).
 PutSync ==
     /\ SyncPuts
     /\ PutOne
-    /\ waiting' = IF Counted # {} THEN waiting \union {mmax + 1} ELSE waiting
+    /\ waiting' = IF Counted # {} /\ mmax + 1 > push2 THEN waiting \union {mmax + 1} ELSE waiting
     /\ UNCHANGED <<flushed, min, epoch, push2, conn, slave>>
 
-\* HA-G-2: FLUSH_SLAVE_TIMEOUT.
+\* HA-G-2 "It ends with FLUSH_SLAVE_TIMEOUT when more than sync_flush_timeout has passed since the put".
 Timeout(o) ==
     /\ o \in waiting
     /\ waiting' = waiting \ {o}
@@ -54,7 +57,7 @@ Flush ==
     /\ flushed # mmax
     /\ UNCHANGED <<log, min, epoch, push2, waiting, conn, slave, used>>
 
-\* The oldest file goes (HA-ST-1), never the last one.
+\* The oldest file goes, never the last one.  HA-ST-13 "older files may have been deleted".
 Delete ==
     /\ used.deletes < MaxDeletes
     /\ min + FileSize <= FileStart(mmax)
@@ -65,21 +68,26 @@ Delete ==
 
 (* ------------------------------------------------- reports ------------------------------------------------------------------ *)
 
-\* HA-S-1; HA-S-3 where it reports at once.
+\* HA-S-1 "sets current_reported_offset to its max offset"; HA-S-3 "MUST report at once on connecting" in hardened; HA-S-19
+\* "MUST NOT hold more than one connection".
 Connect(s) ==
     /\ slave[s].slot = 0
     /\ \E k \in Slots :
         /\ conn[s][k] = NONE /\ \A j \in Slots : j < k => conn[s][j] # NONE
-        /\ conn' = [conn EXCEPT ![s][k] = Connection(IF AtOnce THEN MaxOffset(s) ELSE Nothing)]
+        /\ conn' = [conn EXCEPT ![s][k] = Connection(IF AtOnce THEN <<MaxOffset(s)>> ELSE <<>>)]
         /\ slave' = [slave EXCEPT ![s].slot = k, ![s].reported = MaxOffset(s)]
     /\ UNCHANGED <<log, flushed, min, epoch, push2, waiting, used>>
 
-\* HA-S-2: the interval has passed.  A report takes the place of one that has not arrived (HA-M-2).
+\* A report more in flight.  Where there is no room it takes the place of the last one, which has not arrived (HA-M-2).
+Reporting(c, r) ==
+    [c EXCEPT !.reports = IF Len(@) < ReportWindow THEN Append(@, r) ELSE [@ EXCEPT ![ReportWindow] = r]]
+
+\* HA-S-2 "when more than ha_send_heartbeat_interval has passed since its last report".
 Report(s) ==
     LET k == slave[s].slot IN
     /\ k > 0
-    /\ conn[s][k].report # slave[s].reported
-    /\ conn' = [conn EXCEPT ![s][k].report = slave[s].reported]
+    /\ Reporting(conn[s][k], slave[s].reported) # conn[s][k]
+    /\ conn' = [conn EXCEPT ![s][k] = Reporting(@, slave[s].reported)]
     /\ UNCHANGED <<log, flushed, min, epoch, push2, waiting, slave, used>>
 
 \* Nothing proves who reports (HA-W-1: eight bytes): quirk 1.
@@ -87,86 +95,115 @@ Forge(s) ==
     LET k == slave[s].slot IN
     /\ used.forgeries < MaxForgeries
     /\ k > 0
-    /\ conn' = [conn EXCEPT ![s][k].report = Forged]
+    /\ conn' = [conn EXCEPT ![s][k] = Reporting(@, Forged)]
     /\ used' = [used EXCEPT !.forgeries = @ + 1]
     /\ UNCHANGED <<log, flushed, min, epoch, push2, waiting, slave>>
 
-\* HA-M-2; HA-M-3: the first report fixes req; HA-M-11, HA-M-12: a bad one closes the connection (hardened).
+\* A read brings one report or more: HA-M-2 "the master MUST take the last complete report, and no other".  HA-M-3 "The first
+\* non-negative report fixes slave_request_offset".  HA-M-11 "MUST close the connection and MUST NOT be used" (hardened).
 RecvReport(s, k) ==
     /\ <<s, k>> \in Open
-    /\ conn[s][k].report # Nothing
-    /\ LET c == conn[s][k]
-           r == c.report
+    /\ \E n \in 1..Len(conn[s][k].reports) :
+       LET c == conn[s][k]
+           r == c.reports[n]
+           rest == SubSeq(c.reports, n + 1, Len(c.reports))
        IN  IF Checks /\ IsBad(c, r)
            THEN /\ CloseAtMaster(s, k)
                 /\ slave' = IF c.stale THEN slave ELSE [slave EXCEPT ![s].slot = 0]
                 /\ UNCHANGED waiting
-           ELSE /\ conn' = [conn EXCEPT ![s][k] = [c EXCEPT !.report = Nothing, !.ack = r, !.req = IF @ = -1 THEN r ELSE @]]
+           ELSE /\ conn' = [conn EXCEPT ![s][k] = [c EXCEPT !.reports = rest, !.ack = r, !.req = IF @ < 0 THEN r ELSE @]]
                 /\ Ack(r)
                 /\ UNCHANGED slave
     /\ UNCHANGED <<log, flushed, min, epoch, used>>
 
 (* ------------------------------------------------- frames ------------------------------------------------------------------- *)
 
-\* HA-M-1: not before the first report.  HA-M-6: one frame at a time.
+\* HA-M-1 "while slave_request_offset is -1 the write side waits".  HA-M-28 "MUST NOT wait for a report between two frames".
 MayWrite(s, k) ==
     /\ <<s, k>> \in Open
     /\ conn[s][k].req # -1
-    /\ conn[s][k].frames = <<>>
+    /\ Len(conn[s][k].frames) < FrameWindow
 
-\* HA-M-4, HA-M-5, HA-M-7: next advances at once, whether or not the frame arrives.  On a stale connection it does not.
+\* HA-M-27 "MUST be fixed once, when the write side first finds a report", even if there is nothing to send.
+Begin(s, k) ==
+    /\ <<s, k>> \in Open
+    /\ conn[s][k].req # -1
+    /\ conn[s][k].next = -1
+    /\ LET n == Start(conn[s][k])
+       IN  /\ ~(min <= n /\ n < mmax)
+           /\ conn' = [conn EXCEPT ![s][k].next = n]
+    /\ UNCHANGED <<log, flushed, min, epoch, push2, waiting, slave, used>>
+
+\* HA-M-7 "next_transfer_from_where advances by their number at once", whether or not the frame arrives.  On a stale connection
+\* it does not.
 Send(s, k) ==
     /\ MayWrite(s, k)
     /\ LET c == conn[s][k]
            n == Start(c)
            f == FrameAt(n)
        IN  /\ min <= n /\ n < mmax
-           /\ conn' = [conn EXCEPT ![s][k] = [c EXCEPT !.next = n + Len(f.units), !.frames = IF c.stale THEN <<>> ELSE <<f>>]]
+           /\ conn' = [conn EXCEPT ![s][k] = [c EXCEPT !.next = n + Len(f.units), !.frames = IF c.stale THEN <<>> ELSE Append(@, f)]]
     /\ UNCHANGED <<log, flushed, min, epoch, push2, waiting, slave, used>>
 
-\* HA-M-8, HA-W-3: a frame without units at next.
+\* HA-M-8 "nothing has been written for more than ha_send_heartbeat_interval": HA-W-3 "A frame with a body size of 0 is a
+\* heartbeat, and its offset is next_transfer_from_where".
 Heartbeat(s, k) ==
     /\ MayWrite(s, k)
     /\ ~conn[s][k].stale
     /\ LET c == conn[s][k]
            n == Start(c)
-       IN  conn' = [conn EXCEPT ![s][k] = [c EXCEPT !.next = n, !.frames = <<[offset |-> n, units |-> <<>>]>>]]
+       IN  conn' = [conn EXCEPT ![s][k] = [c EXCEPT !.next = n, !.frames = Append(@, [offset |-> n, units |-> <<>>])]]
     /\ UNCHANGED <<log, flushed, min, epoch, push2, waiting, slave, used>>
 
-\* HA-S-4: a slave with data wants its max offset.  HA-S-11: one without wants the start of a file (hardened).
-Refuses(s, f) ==
-    LET m == MaxOffset(s) IN
+\* HA-S-4 "its max offset is not 0 and differs from the frame's offset".  HA-S-11 "on an empty log, whose offset is negative or
+\* not the start of a file" (hardened).
+Refuses(v, f) ==
+    LET m == MaxOf(v) IN
     \/ m # 0 /\ m # f.offset
     \/ IgnoresHeartbeats /\ m = 0 /\ f.offset % FileSize # 0
 
-\* HA-ST-6: a log without files opens the file of the offset, from its start.  HA-S-10: for a heartbeat too (classic, quirk 17).
-BaseAfter(s, f) ==
-    IF slave[s].base # -1 THEN slave[s].base
+\* HA-ST-6 "on a store without files they open the file that holds their offset, from its start".  HA-S-10 "A heartbeat is
+\* appended too, with length 0" (classic, quirk 17).
+BaseAfter(v, f) ==
+    IF v.base # -1 THEN v.base
     ELSE IF IgnoresHeartbeats /\ f.units = <<>> THEN -1
     ELSE FileStart(f.offset)
 
-\* HA-S-5: append; HA-S-6, HA-S-7: report what is new.  Units go to the end of the slave's log, whatever the frame's offset.
+\* HA-S-5: append.  Units go to the end of the slave's log, whatever the frame's offset.
+Appended(v, f) == [v EXCEPT !.base = BaseAfter(v, f), !.units = @ \o f.units]
+
+\* What becomes of a slave by a run of frames, up to the first one that it refuses.
+RECURSIVE Dispatch(_, _)
+Dispatch(v, fs) ==
+    IF fs = <<>> THEN [slave |-> v, refused |-> FALSE]
+    ELSE IF Refuses(v, Head(fs)) THEN [slave |-> v, refused |-> TRUE]
+    ELSE Dispatch(Appended(v, Head(fs)), Tail(fs))
+
+\* A read brings one frame or more.  HA-S-6 "After each frame the slave reports its max offset" in classic, which so takes one.
+\* HA-S-7 "When the socket holds no more bytes" in hardened, behind all of them.
 RecvFrame(s) ==
     LET k == slave[s].slot IN
     /\ k > 0
-    /\ conn[s][k].frames # <<>>
-    /\ LET f == conn[s][k].frames[1]
-           base == BaseAfter(s, f)
-           units == slave[s].units \o f.units
-           m == IF base = -1 THEN 0 ELSE base + Len(units)
-           isNew == m > slave[s].reported
-       IN  IF Refuses(s, f)
-           THEN /\ CloseAtMaster(s, k)
-                /\ slave' = [slave EXCEPT ![s].slot = 0]
-           ELSE /\ slave' = [slave EXCEPT ![s] = [base |-> base, units |-> units, slot |-> k,
-                                                   reported |-> IF isNew THEN m ELSE @.reported]]
-                /\ conn' = [conn EXCEPT ![s][k].frames = <<>>, ![s][k].report = IF isNew THEN m ELSE @]
-                /\ UNCHANGED push2
+    /\ \E n \in 1..Len(conn[s][k].frames) :
+       LET c == conn[s][k]
+           rest == SubSeq(c.frames, n + 1, Len(c.frames))
+           d == Dispatch(slave[s], SubSeq(c.frames, 1, n))
+           m == MaxOf(d.slave)
+           isNew == m > d.slave.reported
+       IN  /\ n = 1 \/ Coalesces
+           /\ IF d.refused
+              THEN /\ CloseAtMaster(s, k)
+                   /\ slave' = [slave EXCEPT ![s] = [d.slave EXCEPT !.slot = 0]]
+              ELSE /\ slave' = [slave EXCEPT ![s] = [d.slave EXCEPT !.reported = IF isNew THEN m ELSE @]]
+                   /\ conn' = [conn EXCEPT ![s][k] = LET taken == [c EXCEPT !.frames = rest]
+                                                     IN  IF isNew THEN Reporting(taken, m) ELSE taken]
+                   /\ UNCHANGED push2
     /\ UNCHANGED <<log, flushed, min, epoch, waiting, used>>
 
 (* ------------------------------------------------- links -------------------------------------------------------------------- *)
 
-\* HA-M-13, HA-S-13: both ends are told.
+\* Both ends are told.  HA-M-13 "closes the connection, and the pending frame is dropped"; HA-S-13 "the unparsed bytes are
+\* dropped".
 Drop(s) ==
     /\ used.drops < MaxDrops
     /\ slave[s].slot > 0
@@ -179,7 +216,7 @@ Drop(s) ==
 Stale(s) ==
     LET k == slave[s].slot IN
     IF k = 0 THEN conn
-    ELSE [conn EXCEPT ![s][k].stale = TRUE, ![s][k].frames = <<>>, ![s][k].report = Nothing]
+    ELSE [conn EXCEPT ![s][k].stale = TRUE, ![s][k].frames = <<>>, ![s][k].reports = <<>>]
 
 DropUnseen(s) ==
     /\ used.drops < MaxDrops
@@ -189,7 +226,7 @@ DropUnseen(s) ==
     /\ used' = [used EXCEPT !.drops = @ + 1]
     /\ UNCHANGED <<log, flushed, min, epoch, push2, waiting>>
 
-\* HA-M-9: nothing has been read for too long.
+\* HA-M-9 "from which nothing has been read for more than ha_housekeeping_interval MUST be closed".
 Reap(s, k) ==
     /\ <<s, k>> \in Open
     /\ conn[s][k].stale
@@ -198,7 +235,7 @@ Reap(s, k) ==
 
 (* ------------------------------------------------- crashes ------------------------------------------------------------------ *)
 
-\* What is not flushed is lost (HA-ST-5).  Waiting puts end with their master.
+\* What is not flushed is lost.  Waiting puts end with their master.
 MasterCrash ==
     /\ used.mcrashes < MaxMasterCrashes
     /\ min <= flushed
@@ -211,7 +248,7 @@ MasterCrash ==
     /\ used' = [used EXCEPT !.mcrashes = @ + 1]
     /\ UNCHANGED <<flushed, min>>
 
-\* The last unit was in flight to the disk.  HA-ST-7: a store without a whole record has no files (hardened).
+\* The last unit was in flight to the disk.  HA-ST-7 "a store without a whole record has no files" (hardened).
 SlaveCrash(s) ==
     LET rest == SubSeq(slave[s].units, 1, Len(slave[s].units) - 1) IN
     /\ used.scrashes < MaxSlaveCrashes

@@ -3,7 +3,7 @@
 (* by number of the catalogue (spec/violations.md); then what fails in hardened too, each with its reason; then liveness.       *)
 (* tests/formal/scopes.toml says for each scope which must hold and which must be violated; run_formal.py fails on either.      *)
 (* An invariant is a predicate of states; a step property, [][...]_vars, is one of steps.                                       *)
-EXTENDS HAActions
+EXTENDS HAActions, TLC
 
 Live(s) == slave[s].slot                                          \* the slot that a slave holds, or 0
 Max0(S) == Greatest({0} \union S)
@@ -11,29 +11,29 @@ Kept(s, k) == conn[s][k] # NONE /\ conn'[s][k] # NONE              \* no step cl
 
 (* -------------------------------------------- in both profiles, always ------------------------------------------------------ *)
 
-\* HA-W-4.
+\* HA-W-4 "MUST NOT cross the end of a commit-log file".
 NoFrameAcrossFile ==
     \A p \in Open : \A i \in 1..Len(At(p).frames) :
         LET f == At(p).frames[i]
         IN  f.units # <<>> => FileStart(f.offset) = FileStart(f.offset + Len(f.units) - 1)
 
-\* HA-W-2, HA-M-7: a frame carries the master's units of its offset, all of which next has passed.
+\* HA-M-7 "A data frame carries the bytes from next_transfer_from_where"; the next one begins, or next stands, behind it.
 FrameIsLog ==
     \A p \in Open : \A i \in 1..Len(At(p).frames) :
         LET f == At(p).frames[i]
-        IN  /\ At(p).next = f.offset + Len(f.units)
+        IN  /\ f.offset + Len(f.units) = IF i < Len(At(p).frames) THEN At(p).frames[i + 1].offset ELSE At(p).next
             /\ f.units = SubSeq(log, f.offset + 1, f.offset + Len(f.units))
 
-\* HA-M-1.
+\* HA-M-1 "MUST NOT send anything before the first report".
 SilentBeforeFirstReport == \A p \in Open : At(p).req = -1 => At(p).next = -1 /\ At(p).ack = -1 /\ At(p).frames = <<>>
 
 \* HA-M-7: next_transfer_from_where never goes back within a connection.
 NextMonotone == [][\A s \in Slaves, k \in Slots : Kept(s, k) => conn'[s][k].next >= conn[s][k].next]_vars
 
-\* HA-M-3: slave_request_offset is set once.
+\* slave_request_offset is set once: HA-M-3 "a later report only moves slave_ack_offset".
 RequestSetOnce == [][\A s \in Slaves, k \in Slots : Kept(s, k) /\ conn[s][k].req # -1 => conn'[s][k].req = conn[s][k].req]_vars
 
-\* HA-G-6: a put begins to wait once, when it is put ...
+\* HA-G-6 "Every waiting put MUST end exactly once": a put begins to wait once, when it is put ...
 WaitersJoinByPuts == [][waiting' \ waiting # {} => Len(log') = Len(log) + 1 /\ waiting' \ waiting = {Len(log')}]_vars
 
 \* ... and ends once: by an acknowledgement that reaches it (HA-G-1), by its own timeout (HA-G-2), or with its master.
@@ -42,6 +42,9 @@ WaitersEndOnce ==
        IN  ended # {} => \/ push2' > push2 /\ ended = {o \in waiting : o <= push2'}
                          \/ push2' = push2 /\ Cardinality(ended) = 1
                          \/ epoch' > epoch /\ waiting' = {}]_vars
+
+\* HA-G-1: what push2 has reached does not wait.  Only a *greater* report wakes the waiting, and so such a put would time out.
+WaitersAreBeyondPush2 == \A o \in waiting : o > push2
 
 (* ------------------------------------- in hardened always; in classic violated ---------------------------------------------- *)
 
@@ -60,9 +63,6 @@ AckMonotone == [][\A s \in Slaves, k \in Slots : Kept(s, k) => conn'[s][k].ack >
 \* Quirk 1, for a sync put: at PUT_OK a slave's log reaches the put.
 PutOkIsReached ==
     [][push2' > push2 => \A o \in waiting \ waiting' : \E s \in Slaves : MaxOffset(s) >= o]_vars
-
-\* Quirks 1 and 9: what push2 has reached does not wait.  Only a *greater* report wakes the waiting, and so such a put would time out.
-WaitersAreBeyondPush2 == \A o \in waiting : o > push2
 
 \* Quirk 2: HA-G-5.  push2 is the greatest ack of the connections that are open.
 Push2IsGreatestAck == push2 = Max0({At(p).ack : p \in Open})
@@ -102,7 +102,7 @@ SlaveHoldsPrefix ==
 SlaveNotAhead == \A s \in Slaves : MaxOffset(s) <= mmax
 
 \* Quirk 9, its second half.  Once the master has grown past a slave that was ahead, no offset tells: to find it, bytes must be
-\* compared (../design.md, "Out of range, ahead, diverged"), and offsets are all that the protocol has.
+\* compared, and offsets are all that the protocol has.
 DivergedIsNotServed ==
     \A s \in Slaves : Live(s) # 0 /\ conn[s][Live(s)].req # -1 =>
         \A i \in 1..Len(slave[s].units) : LET o == slave[s].base + i IN o <= mmax => slave[s].units[i] = log[o]
@@ -152,5 +152,12 @@ CatchesUp == <>[](\A s \in Slaves : IsLevel(s))
 AcksArrive == <>[](\A s \in Slaves : Live(s) # 0 /\ conn[s][Live(s)].ack = MaxOffset(s))
 WaitersEnd == <>[](waiting = {})
 StaleIsReaped == <>[](\A p \in Open : ~At(p).stale)
+
+(* ----------------------------------------------------- bounds --------------------------------------------------------------- *)
+(* Constraints of the scopes that have everything in them: TLC goes on from a state only while they hold.                       *)
+
+StepsAtMost_8 == TLCGet("level") <= 8
+StepsAtMost_9 == TLCGet("level") <= 9
+UsedAtMost_4 == used.puts + used.drops + used.mcrashes + used.scrashes + used.deletes + used.forgeries <= 4
 
 =============================================================================

@@ -10,15 +10,17 @@ CONSTANTS
     FileSize,          \* units in a file
     Batch,             \* units in a frame at most                                   HA-W-5
     SyncPuts,          \* whether puts may wait
+    FrameWindow,       \* frames in flight on a connection at most
+    ReportWindow,      \* reports in flight on a connection at most
     Checks,            \* hardened: bad reports close the connection                 HA-M-11, HA-M-12
     Forgets,           \* hardened: acks and counts end with their connection        HA-G-5
     AtOnce,            \* hardened: a slave reports on connecting                    HA-S-3
     IgnoresHeartbeats, \* hardened: heartbeats change nothing, frames are checked    HA-S-11, HA-ST-7
+    Coalesces,         \* hardened: one report behind all the frames of a read       HA-S-7
     NONE               \* a model value: no connection
 
 Slots == {1, 2}
 Forged == 99           \* an offset that no log reaches
-Nothing == -2          \* no report in flight
 
 VARIABLES
     log,      \* the master's units; the one at offset i is log[i + 1], and is the epoch in which it was put
@@ -42,10 +44,10 @@ IsOffset(o) == o \in 0..Forged
 IsFrame(f) == IsOffset(f.offset) /\ IsUnits(f.units, Batch)
 
 IsConnection(c) ==
-    /\ DOMAIN c = {"req", "ack", "next", "frames", "report", "stale"}
+    /\ DOMAIN c = {"req", "ack", "next", "frames", "reports", "stale"}
     /\ \A o \in {c.req, c.ack, c.next} : o = -1 \/ IsOffset(o)
-    /\ Len(c.frames) <= 1 /\ \A i \in 1..Len(c.frames) : IsFrame(c.frames[i])
-    /\ c.report = Nothing \/ IsOffset(c.report)
+    /\ Len(c.frames) <= FrameWindow /\ \A i \in 1..Len(c.frames) : IsFrame(c.frames[i])
+    /\ Len(c.reports) <= ReportWindow /\ \A i \in 1..Len(c.reports) : IsOffset(c.reports[i])
     /\ c.stale \in BOOLEAN
 
 IsSlave(v) ==
@@ -70,7 +72,7 @@ TypeOK ==
     /\ \A s \in Slaves : slave[s].slot > 0 => conn[s][slave[s].slot] # NONE
     /\ \A s \in Slaves : \A k \in Slots : conn[s][k] # NONE =>
           /\ conn[s][k].stale = (slave[s].slot # k)
-          /\ conn[s][k].stale => conn[s][k].frames = <<>> /\ conn[s][k].report = Nothing
+          /\ conn[s][k].stale => conn[s][k].frames = <<>> /\ conn[s][k].reports = <<>>
 
 (* ----------------------------------------------------- words ---------------------------------------------------------------- *)
 
@@ -80,25 +82,28 @@ Greatest(S) == CHOOSE m \in S : \A o \in S : o <= m
 FileStart(o) == o - (o % FileSize)         \* HA-ST-1: where the file of o begins
 mmax == Len(log)                           \* the master's max offset
 
-\* The slave's max offset (HA-ST-6).
-MaxOffset(s) == IF slave[s].base = -1 THEN 0 ELSE slave[s].base + Len(slave[s].units)
+\* The slave's max offset.  HA-ST-6 "Replicated bytes are appended at the max offset".
+MaxOf(v) == IF v.base = -1 THEN 0 ELSE v.base + Len(v.units)
+MaxOffset(s) == MaxOf(slave[s])
 
 Open == {p \in Slaves \X Slots : conn[p[1]][p[2]] # NONE}
 At(p) == conn[p[1]][p[2]]
 
-\* Who counts as a slave: from the accept on (classic, HA-G-4, quirk 3), or from the first valid report on (HA-G-5).
+\* HA-G-4 "a connection counts as a slave from its accept on" (classic, quirk 3), or HA-G-5 "from its first valid report on".
 Counted == {p \in Open : Forgets => At(p).req # -1}
 
-\* Where the next frame of a connection starts, once req is known.  HA-M-4: 0 means the last file; HA-M-5: else where it asks.
+\* Where the next frame of a connection starts, once req is known.  HA-M-4 "A slave_request_offset of 0 starts the transfer at
+\* the beginning of the last commit-log file"; HA-M-5 "Any other slave_request_offset starts the transfer at that offset".
 Start(c) == IF c.next # -1 THEN c.next ELSE IF c.req = 0 THEN FileStart(mmax) ELSE c.req
 
-\* The frame at n: what the master has (HA-M-7), within the batch (HA-W-5), not across the end of a file (HA-W-4).
+\* The frame at n: HA-M-7 "that the master has when the frame is built"; HA-W-5 "MUST NOT be larger than
+\* ha_transfer_batch_size"; HA-W-4 "MUST NOT cross the end of a commit-log file".
 FrameAt(n) ==
     LET end == Least(Least(n + Batch, mmax), FileStart(n) + FileSize)
     IN  [offset |-> n, units |-> SubSeq(log, n + 1, end)]
 
-\* HA-M-11 and HA-M-12: a first report must be 0 or within the log; a later one neither less than the one before it nor beyond
-\* what has been sent, unless it is the one before it.
+\* HA-M-12 "A first report that is neither 0 nor within the log"; HA-M-11 "less than the one before it, or beyond what the log
+\* holds (the first) or what has been sent (any other)", unless it is the one before it.
 IsBad(c, r) ==
     IF c.req = -1
     THEN r > mmax \/ ~(r = 0 \/ r >= min)

@@ -19,11 +19,12 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
 STATE_KEYS: Final = ("log", "flushed", "min", "epoch", "push2", "waiting", "conn", "slave", "used")
-CONNECTION_KEYS: Final = ("req", "ack", "next", "frames", "report", "stale")
+CONNECTION_KEYS: Final = ("req", "ack", "next", "frames", "reports", "stale")
 FRAME_KEYS: Final = ("offset", "units")
 SLAVE_KEYS: Final = ("base", "units", "slot", "reported")
 USED_KEYS: Final = ("puts", "drops", "mcrashes", "scrashes", "deletes", "forgeries")
@@ -35,7 +36,6 @@ _EDGE: Final = re.compile(r'^(-?\d+) -> (-?\d+) \[label="(\w+)"')
 
 # From TLA+ to JSON: records, sequences and sets are told apart by their brackets, and names are quoted. No value is a string.
 _FIELD: Final = re.compile(r"(\w+) \|->")
-_VARIABLE: Final = re.compile(r"^/\\ (\w+) = ", re.MULTILINE)
 _BRACKETS: Final = (("{", "("), ("}", ")"), ("[", "{"), ("]", "}"), ("<<", "["), (">>", "]"), ("(", "["), (")", "]"))
 _WORDS: Final = (("NONE", "null"), ("TRUE", "true"), ("FALSE", "false"))
 
@@ -77,17 +77,28 @@ def state(text: str) -> str:
     {"log":[0,0],"flushed":0,"min":0,"epoch":0,"push2":0,"waiting":[1,2],"conn":[[nul
     l,null]],"slave":[[-1,[],0,0]],"used":[2,0,0,0,0,0]}
     """
+    values = dict(_variable(conjunct) for conjunct in text.split("/\\ ")[1:])
+    assert set(values) == set(STATE_KEYS), sorted(values)
+    return "{" + ",".join([f'"{key}":{values[key]}' for key in STATE_KEYS]) + "}"
+
+
+@lru_cache(maxsize=1 << 16)
+def _variable(conjunct: str) -> tuple[str, str]:
+    """Name and canonical value of a variable from `name = value`; from state to state most are the same."""
+    name, _, text = conjunct.partition(" = ")
     for tla, plain in _BRACKETS + _WORDS:
         text = text.replace(tla, plain)
-    text = _FIELD.sub(r'"\1":', text)
-    text = "{" + _VARIABLE.sub(r',"\1":', text)[1:] + "}"
-    values: dict[str, Any] = json.loads(text)
-    assert set(values) == set(STATE_KEYS), sorted(values)
-    values["waiting"] = sorted(values["waiting"])
-    values["conn"] = [[_connection(slot) for slot in slots] for slots in values["conn"]]
-    values["slave"] = [_row(slave, SLAVE_KEYS) for slave in values["slave"]]
-    values["used"] = _row(values["used"], USED_KEYS)
-    return json.dumps({key: values[key] for key in STATE_KEYS}, separators=(",", ":"))
+    value: Any = json.loads(_FIELD.sub(r'"\1":', text))
+    match name:
+        case "waiting":
+            value = sorted(value)
+        case "conn":
+            value = [[_connection(slot) for slot in slots] for slots in value]
+        case "slave":
+            value = [_row(slave, SLAVE_KEYS) for slave in value]
+        case "used":
+            value = _row(value, USED_KEYS)
+    return name, json.dumps(value, separators=(",", ":"))
 
 
 def _connection(value: dict[str, Any] | None) -> list[Any] | None:
@@ -115,7 +126,7 @@ def read(lines: Iterable[str]) -> Graph:
                 initial.append(states[match[1]])
     assert len(initial) == 1, f"{len(initial)} initial states"
     assert len(set(states.values())) == len(states), "two nodes of one state"
-    names = {name: label(name) for name, _, _ in arrows}
+    names = {name: label(name) for name in {name for name, _, _ in arrows}}
     edges = sorted(f"{names[name]}\t{states[start]}\t{states[end]}" for name, start, end in arrows if start != end)
     return Graph(initial[0], frozenset(states.values()), tuple(edges))
 

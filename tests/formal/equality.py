@@ -98,7 +98,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     named = scopes[options.scope]
     tlc = dump.read_file(options.dot)
-    python = graph.explore(named.scope, limit=2 * len(tlc.states))
+    python = graph.explore_named(named, limit=2 * len(tlc.states))
     if told := difference(python, tlc):
         graph.say(f"{named.name}: the graphs differ: {told}")
         return 1
@@ -107,7 +107,7 @@ def main(arguments: list[str]) -> int:
     if options.write:
         text = graph.SCOPES_FILE.read_text(encoding="utf-8")
         graph.SCOPES_FILE.write_text(with_results(text, named.name, *results), encoding="utf-8")
-    elif results != (named.states, named.edges, named.hash):
+    elif results != named.results:
         graph.say(f"{named.name}: scopes.toml has other results: {named.states} states, {named.edges} edges, {named.hash}")
         return 1
     return 0

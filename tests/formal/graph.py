@@ -1,8 +1,8 @@
 """The labelled state graph of a scope, explored breadth-first from the reference model, in the form of canonical.md.
 
 python tests/formal/graph.py                       a line a scope of scopes.toml: what is counted, and what is checked in
-python tests/formal/graph.py one-hardened          these scopes alone
-python tests/formal/graph.py --write               put states, edges and hash of every graph scope into scopes.toml
+python tests/formal/graph.py pair-hardened         these scopes alone
+python tests/formal/graph.py --catalogue           the shortest trace of each violation, and of each exception, of the model
 """
 
 import argparse
@@ -43,6 +43,12 @@ class NamedScope:
     states: int | None = None
     edges: int | None = None
     hash: str | None = None
+    max_steps: int | None = None  # of a path from the initial state, that is gone along
+    max_used: int | None = None  # puts and faults of such a path
+
+    @property
+    def results(self) -> tuple[int | None, int | None, str | None]:
+        return self.states, self.edges, self.hash
 
 
 def load_scopes(file: Path = SCOPES_FILE) -> dict[str, NamedScope]:
@@ -51,15 +57,15 @@ def load_scopes(file: Path = SCOPES_FILE) -> dict[str, NamedScope]:
     found = {}
     for name, table in tables.items():
         scope = of_profile(Scope(**table["constants"]), PROFILES[table["profile"]])
-        checked_in = (table.get("states"), table.get("edges"), table.get("hash"))
-        found[name] = NamedScope(name, scope, table["profile"], table.get("graph", False), *checked_in)
+        more = {key: table[key] for key in ("states", "edges", "hash", "max_steps", "max_used") if key in table}
+        found[name] = NamedScope(name, scope, table["profile"], table.get("graph", False), **more)
     return found
 
 
 # --- Canonical lines: canonical.md, rules 1 to 4. Written out, for json.dumps is slower; a test holds it to json.dumps. -------
 
 
-def _ints(values: tuple[int, ...]) -> str:
+def _ints(values: Iterable[int]) -> str:
     return f"[{','.join(map(str, values))}]"
 
 
@@ -68,7 +74,7 @@ def _conn(conn: Connection | None) -> str:
     if conn is None:
         return "null"
     frames = ",".join(f"[{frame.offset},{_ints(frame.units)}]" for frame in conn.frames)
-    return f"[{conn.req},{conn.ack},{conn.next},[{frames}],{conn.report},{'true' if conn.stale else 'false'}]"
+    return f"[{conn.req},{conn.ack},{conn.next},[{frames}],{_ints(conn.reports)},{'true' if conn.stale else 'false'}]"
 
 
 @lru_cache(maxsize=1 << 16)
@@ -141,17 +147,29 @@ def hash_of_lines(lines: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(sorted(lines)).encode("ascii")).hexdigest()
 
 
-def explore(scope: Scope, limit: int | None = None, edges: Edges = protocol.edges) -> Graph:
+def explore(
+    scope: Scope,
+    limit: int | None = None,
+    edges: Edges = protocol.edges,
+    *,
+    max_steps: int | None = None,
+    max_used: int | None = None,
+) -> Graph:
     """The graph of a scope, breadth-first.
 
     Args: limit: GraphTooLargeError is raised beyond this number of states.
+    max_steps: the edges of a state are left out at this distance. max_used: states with more puts and faults are left out.
     """
     start = initial(scope)
     graph = Graph(scope, [start], [], [(-1, "")])
     index_of = {start: 0}
     distance = [0]
     for before, state in enumerate(graph.states):  # the list grows while it is walked: it is the queue
+        if distance[before] == max_steps:
+            break
         for label, after in edges(state, scope):
+            if max_used is not None and used(after) > max_used:
+                continue
             index = index_of.setdefault(after, len(graph.states))
             if index == len(graph.states):
                 graph.states.append(after)
@@ -162,6 +180,17 @@ def explore(scope: Scope, limit: int | None = None, edges: Edges = protocol.edge
             raise GraphTooLargeError(f"more than {limit} states, at distance {distance[before]} from the initial one")
     graph.depth = distance[-1]
     return graph
+
+
+def used(state: State) -> int:
+    """How many puts and faults there have been."""
+    times = state.used
+    return times.puts + times.drops + times.mcrashes + times.scrashes + times.deletes + times.forgeries
+
+
+def explore_named(named: NamedScope, limit: int | None = None) -> Graph:
+    """The graph of a table of scopes.toml, as far as it goes there."""
+    return explore(named.scope, limit, max_steps=named.max_steps, max_used=named.max_used)
 
 
 def show(path: Sequence[tuple[str, str]]) -> str:
@@ -239,7 +268,7 @@ def main(arguments: list[str]) -> int:
         say(f"{named.name:<24}", end=" ")
         start = time.perf_counter()
         try:
-            graph = explore(named.scope, options.limit)
+            graph = explore_named(named, options.limit)
         except GraphTooLargeError as error:
             say(str(error))
             status = 1
@@ -247,7 +276,7 @@ def main(arguments: list[str]) -> int:
         result = (len(graph.states), len(graph.edges), graph.hash())
         seconds = time.perf_counter() - start
         say(f"{result[0]:>8} {result[1]:>8} {graph.depth:>5} {seconds:>7.1f}  {result[2][:16]}", end="  ")
-        if result == (named.states, named.edges, named.hash):
+        if result == named.results:
             say("as checked in")
         else:
             say(f"checked in: {named.states} {named.edges} {named.hash}")

@@ -9,9 +9,10 @@ changed), and stops at its first difference:
                      unchanged model's graph is checked in, and is TLC's
     byte level       lock-step: the implementation differs, on fixed seeds, or an invariant of the cluster does not hold; then
                      among hostile peers that the schedules do not have
-                     refinement: which reports are bad is not what the protocol level says
+                     refinement: a step of a schedule is no steps of the protocol level
                      scenarios: tests/stateful/scenarios/ tell another story
                      table: a transition that spec/transitions.json does not have, or one that it has and the mutant has not
+                     snapshot, trace: an outcome of an event in spec/snapshots/, or a trace of spec/violations.md, is another
 
     python tests/formal/mutants.py                     the drawn ones and PICKED; exit status 1 below 95 in 100
     python tests/formal/mutants.py --count 80 --seed 7
@@ -25,7 +26,6 @@ import copy
 import importlib
 import importlib.abc
 import importlib.util
-import itertools
 import json
 import os
 import random
@@ -47,14 +47,15 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGE: Final = "rocketmq_ha.reference"
 PROTOCOL_FILES: Final = ("protocol.py",)
-BYTE_FILES: Final = ("master.py", "slave.py", "store.py", "group_transfer.py", "cluster.py")
+BYTE_FILES: Final = ("master.py", "slave.py", "store.py", "group_transfer.py", "five_waits.py", "cluster.py")
 TARGET: Final = 0.95
 GRAPH_STATES: Final = 100_000  # of the scopes of a profile that a mutant is compared in, together
 LOCKSTEP_SEEDS: Final = range(1, 161)
 HOSTILE_SEEDS: Final = range(1, 121)
+REFINEMENT_SEEDS: Final = range(1, 41)
 SECONDS_PER_CHECK: Final = 10  # what takes longer does not end; a check takes a fiftieth of a second
-SECONDS_PER_TABLE: Final = 60  # but for this one, which takes seven
-SECONDS_PER_GRAPH: Final = 300  # the protocol level has no loop that might not end
+# But for these, which take up to ten seconds; the protocol level has no loop that might not end.
+SECONDS: Final = {"table": 120, "snapshot": 120, "trace": 120, "graph": 300}
 MEMORY_BYTES: Final = 3 << 30
 NO_MUTANT: Final = 3  # exit status of a process that could not make its mutant
 
@@ -79,12 +80,12 @@ PICKED: Final = (
     Mutant(
         "protocol.py",
         0,
-        "replace(conn, frames=(), report=NO_REPORT, stale=True)",
-        "replace(conn, report=NO_REPORT, stale=True)",
+        "replace(conn, frames=(), reports=(), stale=True)",
+        "replace(conn, reports=(), stale=True)",
     ),
-    Mutant("protocol.py", 0, "frames = () if conn.stale else (Frame(n, units),)", "frames = (Frame(n, units),)"),
+    Mutant("protocol.py", 0, "frames = () if conn.stale else (*conn.frames,", "frames = (*conn.frames,"),
     Mutant("protocol.py", 0, "        conn=initial(scope).conn,\n", ""),
-    Mutant("protocol.py", 0, "frames=(Frame(n, ()),)", "frames=(Frame(state.min, ()),)"),
+    Mutant("protocol.py", 0, 'Frame(n, b"")', 'Frame(state.min, b"")'),
     Mutant(
         "master.py", 0, "buffer[pos - REPORT_SIZE : pos]", "buffer[conn.process_position : conn.process_position + REPORT_SIZE]"
     ),
@@ -312,7 +313,7 @@ def protocol_checks() -> Iterator[tuple[str, Callable[[], str]]]:
 
     as_it_is = module_from("protocol_as_it_is", ROOT / "reference" / "protocol.py")
     total: Counter[str] = Counter()
-    checked_in = [named for named in graph.load_scopes().values() if named.graph and named.hash]
+    checked_in = [named for named in graph.load_scopes().values() if named.hash and named.max_steps is None]
     for named in sorted(checked_in, key=lambda named: named.states or 0):
         total[named.profile] += named.states or 0
         if total[named.profile] > GRAPH_STATES:
@@ -372,10 +373,6 @@ def hostile_differs(seed: int) -> str:
         at = store.max_offset(worlds.reference.cluster.slaves[link.slave].log)
         limits = (0, file_size - at % file_size, drawn.settings.slave_read_buffer_size - TRANSFER_HEADER_SIZE)
         size = rng.choice(limits) + rng.choice((-1, 0, 0, 1))
-        if not drawn.profile.checks_frames:  # what a negative size does to RocketMQ (quirks 20 and 21) is not modelled
-            if not link.conn.last_write_over:
-                return  # in the middle of a frame, any size could be read
-            size = max(0, size)
         offset = rng.choice((at, at, at + rng.randint(-2, 2), file_size, -1, -5, -file_size))
         log = worlds.reference.cluster.log
         body = rng.choice((b"", log.data[rng.choice((0, -size)) :])).ljust(size, b"\1")  # a record elsewhere, or none
@@ -413,22 +410,18 @@ def hostile_differs(seed: int) -> str:
     return ""
 
 
-def refinement_differs() -> str:
-    """Every small connection and log: a report is bad at the byte level if it is negative, or bad at the protocol level."""
-    from rocketmq_ha.reference import master, protocol, protocol_state
-    from rocketmq_ha.reference.master import MasterConnection
-    from rocketmq_ha.reference.store import Log
+def refinement_differs(seed: int) -> str:
+    """The byte level alone, by a schedule: each of its steps is steps of the protocol level."""
+    from rocketmq_ha.fuzz import schedule
+    from rocketmq_ha.reference import cluster, refinement
 
-    for begin, size, req, ack, after, r in itertools.product((0, 2), range(5), *[range(-1, 5)] * 4):
-        mmax = begin + size
-        if (req == -1) != (ack == -1) or -1 < after < req:
-            continue  # the first report sets both, and the transfer begins there or later
-        unit = protocol_state.Connection(req, ack, after)
-        state = protocol_state.State((0,) * mmax, 0, 0, 0, begin, (), (), (), protocol_state.Used())
-        conn = MasterConnection(0, 0, slave_request_offset=req, slave_ack_offset=ack, next_transfer_from_where=after)
-        bad = bool(master.broken_clause(conn, r, Log(2, begin, bytes(size))))
-        if bad != (r < 0 or protocol.is_bad(unit, r, state)):
-            return f"report {r} to {conn} of a log from {begin} to {mmax}"
+    drawn = schedule.draw(seed)
+    before = cluster.new_cluster(drawn.slaves, drawn.settings, schedule.START_MS)
+    for index, event in enumerate(drawn.events):
+        after, _ = cluster.step(before, event, drawn.settings, drawn.profile)
+        if told := refinement.refines(before, event, after, drawn.settings, drawn.profile):
+            return f"seed {seed}, operation {index}: {told.splitlines()[0]}"
+        before = after
     return ""
 
 
@@ -441,6 +434,21 @@ def table_differs(text: str) -> str:
     from rocketmq_ha.reference import transitions
 
     return "" if transitions.generate() == text else "spec/transitions.json differs"
+
+
+def snapshot_differs() -> str:
+    sys.path.insert(0, str(Path(__file__).parent))
+    import snapshots
+
+    return next((f"{name} differs" for name, text in snapshots.texts().items() if snapshots.difference(name, text)), "")
+
+
+def trace_differs() -> str:
+    sys.path.insert(0, str(Path(__file__).parent))
+    import violations
+
+    told = violations.DOCUMENT.read_text(encoding="utf-8")
+    return "" if violations.render(told) == told else "a trace of spec/violations.md differs"
 
 
 def byte_checks() -> Iterator[tuple[str, Callable[[], str]]]:
@@ -456,10 +464,13 @@ def byte_checks() -> Iterator[tuple[str, Callable[[], str]]]:
     scenarios = module_from("scenarios", ROOT / "tests" / "stateful" / "test_scenarios.py")
     for file in scenarios.SCENARIOS:
         yield "scenario", partial(scenario_differs, scenarios, file)
-    yield "refinement", refinement_differs
+    for seed in REFINEMENT_SEEDS:
+        yield "refinement", partial(refinement_differs, seed)
     for seed in HOSTILE_SEEDS:
         yield "lock-step", partial(hostile_differs, seed)
     yield "table", partial(table_differs, text)
+    yield "snapshot", snapshot_differs
+    yield "trace", trace_differs
 
 
 def child(told: str) -> int:
@@ -477,7 +488,7 @@ def child(told: str) -> int:
         sys.meta_path.insert(0, _Substitute(name, code))
     found = ("", "")
     for kind, check in protocol_checks() if mutant.file in PROTOCOL_FILES else byte_checks():
-        if what := bounded(check, {"table": SECONDS_PER_TABLE, "graph": SECONDS_PER_GRAPH}.get(kind, SECONDS_PER_CHECK)):
+        if what := bounded(check, SECONDS.get(kind, SECONDS_PER_CHECK)):
             found = (what.partition(" ")[0] if what.startswith(("raises ", "hangs ")) else kind, what)
             break
     sys.stdout.write(json.dumps(found) + "\n")

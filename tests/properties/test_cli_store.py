@@ -21,9 +21,13 @@ from rocketmq_ha.impl.cli import commands, logs, main
 from rocketmq_ha.impl.cli.present import preview
 from rocketmq_ha.impl.store import reader as reader_module
 from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.index_file import Geometry
+from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.wire.message import Message, encode
 
 FILE_SIZE = 1024
+GEOMETRY = Geometry(hash_slot_num=50, index_num=100)
+OPTIONS = StoreOptions(file_size=FILE_SIZE, queue_file_size=6000, index_geometry=GEOMETRY, floor_size=0)
 
 
 @pytest.fixture(autouse=True)
@@ -225,6 +229,133 @@ def test_stores_that_share_no_offset_are_not_called_equal(store: Path, tmp_path:
         f"compared_bytes=0 padding_differences=0 ahead={store} ahead_by=1949 verdict=NO_OVERLAP"
     )
     assert run("verify", empty, empty).stdout.splitlines()[-1].endswith("verdict=EQUAL")
+
+
+# --- Queues, index, recovery -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Path:
+    """The store of a broker that has stopped: twelve messages in two queues, with keys."""
+    path = tmp_path / "broker"
+    with MessageStore.open(path, OPTIONS) as opened:
+        for index in range(12):
+            opened.put(
+                Message(
+                    "orders",
+                    f"body {index}".encode(),
+                    queue_id=index % 2,
+                    properties_string=f"KEYS\x01even{index % 2} key-{index}\x02UNIQ_KEY\x01{index:032X}\x02TAGS\x01a",
+                )
+            )
+    return path
+
+
+def test_verify_checks_queues_and_index(broker: Path) -> None:
+    result = run("verify", broker)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1].endswith(
+        " tail=0 queues=2 entries=12 entries_missing=0 index_files=1 keys=36 keys_missing=0 verdict=OK"
+    )
+    path = broker / "consumequeue" / "orders" / "1" / f"{0:020d}"
+    patch(path, 20 * 3 + 11, b"\x01")
+    result = run("verify", broker)
+    assert (result.exit_code, result.stdout, len(result.stderr.splitlines())) == (2, "", 1)
+    assert f"{path.parent}, byte 60 of the queue: at commit-log offset" in result.stderr
+    assert "entry 3 is" in result.stderr
+
+
+def test_verify_counts_what_was_not_dispatched(broker: Path) -> None:
+    shutil.rmtree(broker / "consumequeue" / "orders" / "1")
+    shutil.rmtree(broker / "index")
+    line = run("verify", broker).stdout.splitlines()[-1]
+    assert line.endswith(" queues=1 entries=6 entries_missing=6 index_files=0 keys=0 keys_missing=0 verdict=OK")
+
+
+def found_offsets(*arguments: object) -> list[int]:
+    result = run("query", *arguments, "--json")
+    assert result.exit_code == (0 if result.stdout else 1)
+    return [json.loads(line)["queue_offset"] for line in result.stdout.splitlines()]
+
+
+def test_query_finds_messages_by_key(broker: Path) -> None:
+    before = snapshot(broker)
+    assert found_offsets(broker, "--topic", "orders", "--key", "even1") == [0, 1, 2, 3, 4, 5]
+    assert found_offsets(broker, "--topic", "orders", "--key", "even1", "--limit", 2) == [4, 5]
+    assert found_offsets(broker, "--topic", "orders", "--key", f"{7:032X}") == [3]
+    assert found_offsets(broker, "--topic", "other", "--key", "even1") == []
+    result = run("query", broker, "--topic", "orders", "--key", "key-3")
+    assert "body 3" in result.stdout.splitlines()[1]
+    assert snapshot(broker) == before
+
+
+@pytest.mark.parametrize("damage", ["index removed", "not covered", "--scan"])
+def test_query_needs_no_index(broker: Path, damage: str) -> None:
+    """Without an index, or behind its last message, the log is looked through."""
+    arguments: list[object] = [broker, "--topic", "orders", "--key", "even0"]
+    if damage == "index removed":
+        shutil.rmtree(broker / "index")
+    elif damage == "not covered":
+        with CommitLog.open(broker) as log:
+            log.append(Message("orders", b"late", queue_offset=9, properties_string="KEYS\x01even0"))
+    else:
+        patch(min((broker / "index").iterdir()), 40, bytes(4 * GEOMETRY.hash_slot_num))
+        assert run("query", *arguments).exit_code == 2
+        arguments.append("--scan")
+    assert found_offsets(*arguments)[:6] == [0, 1, 2, 3, 4, 5]
+    assert len(found_offsets(*arguments)) == (7 if damage == "not covered" else 6)
+
+
+def test_query_takes_times(broker: Path) -> None:
+    messages = [json.loads(line) for line in run("inspect", broker, "--json").stdout.splitlines()]
+    times = [message["store_timestamp"] for message in messages if message["queue_id"] == 1]
+    first, last = times[0], times[-1]
+    asked = (broker, "--topic", "orders", "--key", "even1")
+    assert found_offsets(*asked, "--from", first, "--to", last) == [0, 1, 2, 3, 4, 5]
+    assert found_offsets(*asked, "--from", last + 1) == []
+    assert found_offsets(*asked, "--to", first - 1) == []
+    assert found_offsets(*asked, "--from", "1970-01-01", "--to", "2100-01-01T00:00:00+01:00") == [0, 1, 2, 3, 4, 5]
+    result = run("query", broker, "--topic", "orders", "--key", "k", "--from", "yesterday")
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+    assert "'yesterday': expected ms since 1970" in result.stderr
+
+
+def test_recover_tells_what_it_would_do_and_does_it_only_if_told(broker: Path) -> None:
+    whole = run("recover", broker, "--dry-run").stdout
+    assert whole.endswith(" max_offset=2036 cut=0 entries_cut=0 keys_cut=0 dispatch_from=2036 verdict=NOTHING_TO_DO\n")
+    patch(file_of(broker, 1024), 2036 - 1024 - 3, b"\0\0\0")  # the end of the last record's properties
+    (broker / "abort").touch()
+    before = snapshot(broker)
+    result = run("recover", broker)
+    assert result.exit_code == 0
+    assert " stop=unclean " in result.stdout
+    assert " max_offset=1866 cut=167 entries_cut=1 keys_cut=3 " in result.stdout
+    assert result.stdout.endswith("verdict=WOULD_CHANGE\n")
+    assert snapshot(broker) == before
+    assert run("recover", broker, "--write").stdout.endswith("verdict=RECOVERED\n")
+    assert run("recover", broker).stdout.endswith("verdict=NOTHING_TO_DO\n")
+    assert " verdict=OK" in run("verify", broker).stdout
+
+
+def test_recover_and_query_refuse_what_is_no_store(tmp_path: Path) -> None:
+    for arguments in (("recover", tmp_path), ("query", tmp_path, "--topic", "t", "--key", "k"), ("recover", tmp_path / "none")):
+        result = run(*arguments)
+        assert (result.exit_code, result.stdout, len(result.stderr.splitlines())) == (2, "", 1)
+        assert "expected the root of a RocketMQ store" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_commands_work_beside_a_live_writer(tmp_path: Path) -> None:
+    path = tmp_path / "live"
+    with MessageStore.open(path, OPTIONS) as opened:
+        for index in range(5):
+            opened.put(Message("orders", b"x", properties_string=f"KEYS\x01k{index} all"))
+        assert opened.wait_for_dispatch()
+        assert found_offsets(path, "--topic", "orders", "--key", "all") == [0, 1, 2, 3, 4]
+        assert " entries=5 entries_missing=0 index_files=1 keys=10 keys_missing=0 verdict=OK" in run("verify", path).stdout
+        assert run("recover", path).exit_code == 0
+        opened.put(Message("orders", b"x", properties_string="KEYS\x01all"))
+    assert found_offsets(path, "--topic", "orders", "--key", "all") == [0, 1, 2, 3, 4, 5]
 
 
 # --- Bad input -------------------------------------------------------------------------------------------------------

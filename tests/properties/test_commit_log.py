@@ -88,6 +88,7 @@ def test_a_new_store_is_made_only_where_its_parent_exists(store: Path) -> None:
 
 
 def test_a_new_store_has_files_of_one_gibibyte_by_default(store: Path) -> None:
+    """HA-ST-11 "holds 1 GiB, 1,073,741,824 bytes, by default"."""
     with CommitLog.open(store) as log:
         assert log.file_size == 1 << 30
 
@@ -95,6 +96,9 @@ def test_a_new_store_has_files_of_one_gibibyte_by_default(store: Path) -> None:
 @given(st.lists(st.integers(0, 690), max_size=30), st.sampled_from([800, 801, 1024, 4096]))
 @settings(deadline=None)
 def test_messages_come_back_from_where_append_said(sizes: list[int], file_size: int) -> None:
+    """HA-ST-12 "at the end of the log, one at a time"; HA-ST-15 "MUST be the commit-log offset of the record itself";
+    HA-ST-11 "MUST keep the size with which it was begun".
+    """
     with tempfile.TemporaryDirectory() as directory:
         store = Path(directory) / "store"
         put = []
@@ -227,6 +231,7 @@ def test_flush_reaches_the_disk_calls_and_a_second_one_is_harmless(full_store: P
 @given(st.data(), st.integers(1, 1500))
 @settings(deadline=None)
 def test_replicated_bytes_are_the_same_bytes_however_they_are_cut(data: st.DataObject, piece: int) -> None:
+    """HA-W-10 "MAY begin and end anywhere in a record"."""
     with tempfile.TemporaryDirectory() as directory:
         with CommitLog.open(Path(directory) / "a", file_size=FILE_SIZE) as master:
             for index in range(data.draw(st.integers(1, 12))):
@@ -260,7 +265,7 @@ def test_short_writes_are_continued(store: Path, monkeypatch: pytest.MonkeyPatch
     ("offset", "base"), [(0, 0), (5, 0), (1023, 0), (1024, 1024), (5 * 1024 + 7, 5 * 1024), (-1, 0), (-1023, 0)]
 )
 def test_the_first_bytes_open_the_file_that_would_hold_their_offset(store: Path, offset: int, base: int) -> None:
-    """HA-ST-6; quirk 18: the bytes land at the start of that file."""
+    """HA-ST-6 "on a store without files they open the file that holds their offset, from its start" (quirk 18)."""
     with CommitLog.open(store, file_size=FILE_SIZE) as log:
         log.append_data(offset, [b"abc"])
         assert (log.min_offset, log.max_offset, contents(log)) == (base, base + 3, b"abc")
@@ -302,7 +307,7 @@ def test_bytes_that_cross_the_end_of_a_file_are_refused(store: Path) -> None:
 
 
 def test_a_full_disk_is_an_error_and_changes_nothing(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """HA-ST-8: the space is asked for before it is mapped, and before the BLANK is written."""
+    """HA-ST-8 "MUST be allocated on the disk before it is mapped", and before the BLANK is written."""
     with CommitLog.open(store, file_size=FILE_SIZE) as log:
         log.append(message_of(950))
         before = snapshot(store)
@@ -344,7 +349,9 @@ def test_a_partial_record_at_the_tail_is_cut_off(full_store: Path, present: int,
 
 @pytest.mark.parametrize("properties", ["", "KEYS\x01key\x02TAGS\x01tag"])
 def test_a_record_without_the_end_of_its_topic_or_properties_is_not_whole(store: Path, properties: str) -> None:
-    """Lengths and CRC are right already. RocketMQ takes it for whole, and differs from its master from then on."""
+    """HA-ST-10 "end in a zero byte is not whole". Lengths and CRC are right already: RocketMQ takes it for whole, and differs
+    from its master from then on.
+    """
     message = Message("topic", b"body", queue_id=1, properties_string=properties)
     with CommitLog.open(store, file_size=FILE_SIZE) as log:
         first = log.append(message)
@@ -378,7 +385,7 @@ def test_missing_bytes_that_would_be_zero_count_as_there(full_store: Path) -> No
 
 
 def test_what_is_cut_off_becomes_zero_or_stays(full_store: Path) -> None:
-    """HA-ST-7; left alone, stale bytes stay (quirk 35)."""
+    """HA-ST-7 "What recovery cuts off is set to zero"; left alone, stale bytes stay (quirk 35)."""
     file_of(full_store, 3072).write_bytes(bytes(FILE_SIZE))
     patch(file_of(full_store, 2048), 500, b"stale")
     patch(file_of(full_store, 2048), 900, b"bytes")
@@ -437,7 +444,10 @@ os.kill(os.getpid(), signal.SIGKILL)
 @given(st.integers(0, 9), st.data())
 @settings(deadline=None, max_examples=60)
 def test_one_flipped_bit_names_file_and_offset_and_costs_no_byte(index: int, data: st.DataObject) -> None:
-    """Damage before a whole record is refused, not cut off; in classic the log ends there, as in RocketMQ. HA-ST-5."""
+    """HA-ST-20 "stands behind one that is not whole MUST be refused, unchanged, with its file and offset".
+
+    In classic the log ends there, as in RocketMQ.
+    """
     with tempfile.TemporaryDirectory() as directory:
         store = Path(directory) / "store"
         with CommitLog.open(store, file_size=FILE_SIZE) as log:
@@ -615,6 +625,7 @@ def other_process(full_store: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_a_store_that_another_process_owns_is_refused(full_store: Path, other_process: subprocess.Popen[str]) -> None:
+    """HA-ST-9 "One process at a time MUST own a store for writing"."""
     before = snapshot(full_store)
     with pytest.raises(StoreLocked, match=str(full_store)):
         CommitLog.open(full_store)

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_ha.impl.ha.group_transfer import PutMessageStatus
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.server import Master, listen
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.store.reader import LogReader
+from rocketmq_ha.impl.store.results import PutMessageStatus
 from rocketmq_ha.impl.store.verify import Comparison, Summary, compare, verify
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.impl.wire.message import Message
@@ -113,7 +113,7 @@ def test_a_slave_replicates_every_file_byte_for_byte(profile: Profile, tmp_path:
 
 
 def test_a_new_slave_begins_with_the_last_file(tmp_path: Path) -> None:
-    """HA-M-4, HA-ST-6, over a socket: its bytes are the master's, from the start of the last file on."""
+    """HA-M-4 "at the beginning of the last commit-log file", over a socket; HA-ST-13 "MUST be the start of its first file"."""
     with serving(tmp_path / "m", HARDENED) as master:
         for index in range(100):
             master.put(message(index), wait=False)
@@ -129,7 +129,10 @@ def test_a_new_slave_begins_with_the_last_file(tmp_path: Path) -> None:
 
 
 def test_a_master_that_comes_back_is_followed_on(tmp_path: Path) -> None:
-    """HA-S-1, HA-M-5: the slave reconnects with its max offset, and nothing is sent twice or left out."""
+    """HA-S-1 "sets current_reported_offset to its max offset" on connecting again: nothing is sent twice or left out.
+
+    HA-M-15 "allow its address to be taken again at once after a restart": the master comes back at the same port.
+    """
 
     def put_a_hundred(master: Master, replica: CommitLog, begin: int) -> None:
         wait_for(master.service.count_slaves, lambda: master.poll(10))
@@ -185,7 +188,7 @@ def read_to_the_end(sock: socket.socket, master: Master) -> bytes:
     ids=["-1", "-5", "greatest", "beyond", "http", "second", "noise"],
 )
 def test_garbage_closes_its_connection_and_counts_for_nothing(garbage: bytes, tmp_path: Path) -> None:
-    """HA-M-11 (quirks 1, 4): hardened. The put that comes next has no slave (HA-G-3)."""
+    """HA-M-11 "MUST close the connection and MUST NOT be used" (quirks 1, 4): the put that comes next has no slave."""
     with serving(tmp_path / "m", HARDENED) as master:
         master.put(message(1), wait=False)
         with socket.create_connection(master.address) as sock:
@@ -209,7 +212,9 @@ def test_classic_takes_the_greatest_report_for_an_ack(tmp_path: Path) -> None:
 
 
 def test_probes_and_half_reports_do_no_harm(tmp_path: Path) -> None:
-    """HA-M-13: connect and close, with nothing, with part of a report, or by a reset; the slave beside them gets all."""
+    """HA-M-13 "An end of stream or an error of the socket closes the connection": connect and close, with nothing, with part
+    of a report, or by a reset; the slave beside them gets all.
+    """
     with serving(tmp_path / "m", HARDENED) as master, following(tmp_path / "s", master.address[1], HARDENED) as replica:
         wait_for(lambda: master.service.count_slaves() == 1, lambda: master.poll(10))
         descriptors = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").is_dir() else 0  # noqa: PTH208
@@ -464,7 +469,9 @@ def test_a_file_size_that_disagrees_is_refused(tmp_path: Path, template: Path) -
 
 
 def test_a_file_of_the_wrong_name_or_length_is_refused(tmp_path: Path, template: Path) -> None:
-    """HA-ST-1 (quirk 39): the line names the file."""
+    """HA-ST-1 "each named by the 20-digit offset of its first byte"; HA-ST-21 "of another length than the others MUST be
+    refused" (quirk 39): the line names the file.
+    """
     files = sorted((shutil.copytree(template, tmp_path / "store") / "commitlog").iterdir())
     damages: list[tuple[Path, Callable[[], object]]] = [
         (files[1], lambda: os.truncate(files[1], FILE_SIZE - 1)),

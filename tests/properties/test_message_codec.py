@@ -118,11 +118,13 @@ def test_fields_stand_where_rocketmq_puts_them() -> None:
 
 
 def test_crc_loses_its_top_bit() -> None:
+    """HA-ST-4 "without its highest bit"."""
     body = next(body for n in range(99) if zlib.crc32(body := bytes([n])) >> 31)
     assert decode(encode(Message("t", body))).body_crc == zlib.crc32(body) - 2**31
 
 
 def test_ipv6_hosts_make_a_record_twelve_bytes_longer_each() -> None:
+    """HA-ST-14 "MUST take 8 bytes, or 20 where its bit of sysFlag"."""
     plain = len(encode(Message("t", b"")))
     born = encode(Message("t", b"", sys_flag=0x10, born_host=("2001:db8::1", 1)))
     both = encode(Message("t", b"", sys_flag=0x30, born_host=("::1", 1), store_host=("::ffff:1.2.3.4", 2)))
@@ -266,6 +268,7 @@ def test_any_properties_string_parses(text: str) -> None:
 )
 @settings(deadline=None)
 def test_properties_come_back(pairs: dict[str, str]) -> None:
+    """HA-ST-16 "MUST be stored as one string"; one more separator at the end is read over."""
     assert parse_properties(format_properties(pairs)) == pairs
     assert parse_properties(format_properties(pairs) + "\x02") == pairs
 

@@ -306,6 +306,7 @@ def test_the_first_difference_is_named(index: int, data: st.DataObject) -> None:
 
 
 def test_padding_may_differ_and_is_counted(store: Path, tmp_path: Path) -> None:
+    """HA-ST-17 "two logs that differ in padding alone MUST count as equal"."""
     """Facts.md item 38: what a BLANK leaves behind its eight bytes is no part of the log."""
     make(store, [200] * 13)
     other = tmp_path / "slave"

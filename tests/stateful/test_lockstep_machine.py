@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from rocketmq_ha.fuzz import lockstep, schedule
 from rocketmq_ha.fuzz.lockstep import Lockstep
+from rocketmq_ha.reference import refinement
 from rocketmq_ha.reference.cluster import Cluster, Link
 from rocketmq_ha.reference.events import (
     Clog,
@@ -22,11 +23,13 @@ from rocketmq_ha.reference.events import (
     DeliverFrames,
     DeliverReports,
     Event,
+    ForgeHeader,
     ForgeReport,
     Grant,
     Put,
     RestartMaster,
     RestartSlave,
+    Resume,
     Tick,
 )
 from rocketmq_ha.spec.constants import REPORT_SIZE, TRANSFER_HEADER_SIZE
@@ -36,12 +39,15 @@ from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
 MAX_SLAVES = 2
 # In classic any offset is taken from anyone. Hardened refuses these in every state; others it cannot tell from honest ones.
 REFUSED_OFFSETS = (-1, -5, -(1 << 63), 1 << 40, (1 << 63) - 1)
+# Sizes that no frame of these tiny settings has, around every bound of an i32.
+NO_SIZES = (-1, -4, -12, -(1 << 31), 1 << 20, (1 << 31) - 13, (1 << 31) - 12, (1 << 31) - 1)
 
 MANY = 4
 
 slaves = st.integers(0, MAX_SLAVES - 1)
 sizes = st.integers(0, 400) | st.just(1 << 20)  # of a body; one that fits no file is cut to the largest that does
 wholes, rests = st.sampled_from((MANY, 0, 1, 2, 3)), st.integers(-2, 13)
+waits = st.sampled_from(((False, False), (True, False), (True, False), (True, True)))  # and whether it pauses first
 
 Fault = Callable[[int, Profile], Event]
 faults = st.one_of(
@@ -51,6 +57,7 @@ faults = st.one_of(
         st.sampled_from(REFUSED_OFFSETS),
         st.integers(-255, 1100),
     ),
+    st.builds(lambda size: lambda slave, _: ForgeHeader(slave, size), st.sampled_from(NO_SIZES)),
     st.builds(lambda room: lambda slave, _: Clog(slave, room), st.integers(0, 20)),
     st.just(lambda slave, _: RestartSlave(slave)),
     st.builds(lambda clean: lambda *_: RestartMaster(clean), st.booleans()),
@@ -93,11 +100,16 @@ class LockstepMachine(RuleBasedStateMachine):
         return self.worlds.reference.cluster
 
     def agree(self, event: Event) -> None:
-        """Both worlds take the event, and the one window shows the same in both. Hardened keeps its invariants, too."""
+        """Both worlds take the event, and the one window shows the same in both. Hardened keeps its invariants, too.
+
+        And the step is some steps of the protocol level.
+        """
+        before = self.cluster
         outcome = self.worlds.apply(event)
         shown = f"Put of {len(event.body)} B" if isinstance(event, Put) else event
         note(f"{shown}: {outcome.verdict}")
         assert outcome.verdict == VERDICT_OK, f"{outcome.verdict} {outcome.signature}: {outcome.detail}"
+        assert (told := refinement.refines(before, event, self.cluster, self.settings, self.profile)) == "", told
 
     def pick(self, number: int, eligible: Callable[[Link], object]) -> int:
         """One of the slaves whose link is eligible, or any: a draw that nothing comes of would be lost."""
@@ -112,17 +124,20 @@ class LockstepMachine(RuleBasedStateMachine):
 
     # --- Puts and time ---------------------------------------------------------------------------------------------------
 
-    @rule(
-        topic=st.sampled_from(schedule.TOPICS), size=sizes, keyed=st.booleans(), queue_id=st.integers(0, 1), wait=st.booleans()
-    )
-    def put(self, topic: str, size: int, keyed: bool, queue_id: int, wait: bool) -> None:
+    @rule(topic=st.sampled_from(schedule.TOPICS), size=sizes, keyed=st.booleans(), queue_id=st.integers(0, 1), wait=waits)
+    def put(self, topic: str, size: int, keyed: bool, queue_id: int, wait: tuple[bool, bool]) -> None:
         properties = "K\x01v" if keyed else ""
         size = min(size, schedule.largest_body(self.settings) - len(properties))
         body = bytes((self.cluster.puts + at) % 256 for at in range(size))  # no two messages alike, and zeros among them
-        self.agree(Put(topic, body, properties, queue_id, wait))
+        self.agree(Put(topic, body, properties, queue_id, *wait))
+
+    @precondition(lambda self: self.cluster.paused)
+    @rule(nth=st.integers(0, 3))
+    def resume(self, nth: int) -> None:
+        self.agree(Resume(nth % len(self.cluster.paused)))
 
     @precondition(lambda self: self.cluster.links or self.cluster.group.requests)
-    @rule(ms=st.sampled_from((1, 100, 5000, 5001, 5001, 20_000, 20_001)))
+    @rule(ms=st.sampled_from((1, 100, 1000, 5000, 5001, 5001, 20_000, 20_001)))
     def tick(self, ms: int) -> None:
         self.agree(Tick(ms))
 

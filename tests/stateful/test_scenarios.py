@@ -4,12 +4,14 @@ A file of scenarios/ is its story, as lines that begin with #, and steps, each o
 a step is what the model does in it (who, from which state to which, by which clauses) and then every node that is different:
 
     cluster PROFILE [slaves=N] [SETTING=N ...]       begin, or begin again
-    put SIZE [wait] [topic=NAME]                     a body of SIZE bytes; a record is 91 more, and the topic's
+    put SIZE [wait [pause]] [topic=NAME]             a body of SIZE bytes; a record is 91 more, and the topic's
+    resume N                                         the Nth, from 0, of the puts that have paused begins to wait
     tick MS
     connect SLAVE [room=N] [slave_room=N]            bytes that the sockets of master and slave take; else all
     grant SLAVE N                                    the master's socket now takes N bytes
     frames SLAVE N|all     reports SLAVE N|all       so many bytes arrive at the slave, at the master
     forge SLAVE OFFSET     clog SLAVE N              a report that no slave sent; the slave's socket takes N bytes and no more
+    forge-header SLAVE SIZE                          a header that no master sent, of the next offset and of SIZE
     cut SLAVE both|slave|master                      the link breaks, and who is told
     restart-slave SLAVE    restart-master [clean]
 
@@ -39,11 +41,13 @@ from rocketmq_ha.reference.events import (
     DeliverFrames,
     DeliverReports,
     Event,
+    ForgeHeader,
     ForgeReport,
     Grant,
     Put,
     RestartMaster,
     RestartSlave,
+    Resume,
     Tick,
 )
 from rocketmq_ha.reference.slave import Slave
@@ -73,7 +77,9 @@ def parse_event(words: list[str]) -> Event:
     ]
     match words[0]:
         case "put":
-            return Put(options.get("topic", "T"), b"x" * number[0], "", 0, "wait" in words)
+            return Put(options.get("topic", "T"), b"x" * number[0], "", 0, "wait" in words, "pause" in words)
+        case "resume":
+            return Resume(number[0])
         case "tick":
             return Tick(number[0])
         case "connect":
@@ -87,6 +93,8 @@ def parse_event(words: list[str]) -> Event:
             return DeliverReports(*number)
         case "forge":
             return ForgeReport(*number)
+        case "forge-header":
+            return ForgeHeader(*number)
         case "clog":
             return Clog(*number)
         case "cut":
@@ -108,8 +116,15 @@ def describe_transition(row: Transition) -> str:
 
 def describe(cluster: Cluster) -> dict[str, str]:
     """The line of every node."""
-    puts = [f"put to {request.next_offset} waits" for request in cluster.group.requests]
+    puts = [f"put to {next_offset} pauses" for _, next_offset in cluster.paused]
+    puts += [f"put to {request.next_offset} waits" for request in cluster.group.requests]
     puts += [f"put to {done.next_offset} ends {done.status}" for done in cluster.done]
+    service = cluster.group.service
+    queue = [request.next_offset for request in (*service.requests_read, *service.requests_write)]
+    if service.requests_read:
+        behind = f", then {', '.join(map(str, queue[1:]))}" if queue[1:] else ""
+        puts.append(f"wait {service.waits + 1} is for {queue[0]}{behind}")
+    puts += ["a notification is kept"] if service.has_notified else []
     nodes = {"master": ", ".join([describe_log(cluster.log), f"push2 {cluster.push2_slave_max_offset}", *puts])}
     nodes |= {f"s{index}": describe_slave(node) for index, node in enumerate(cluster.slaves)}
     return nodes | {f"link {link.link_id}": describe_link(link) for link in cluster.links}
@@ -124,7 +139,8 @@ def describe_slave(node: Slave) -> str:
     if not node.connected:
         return f"{log}, not connected" + (f": {node.close_reason}" if node.close_reason else "")
     held = len(slave.unparsed(node))
-    return f"{log}, reported {node.current_reported_offset}" + (f", {held} bytes unparsed" if held else "")
+    state = ", deaf" if node.deaf else f", {held} bytes unparsed" if held else ""
+    return f"{log}, reported {node.current_reported_offset}{state}"
 
 
 def describe_link(link: Link) -> str:
@@ -203,6 +219,8 @@ def test_the_steps_can_say_every_event() -> None:
         "frames 0 1",
         "reports 0 all",
         "forge 0 -5",
+        "forge-header 0 -4",
+        "resume 0",
         "clog 0 3",
         "cut 0 both",
     )

@@ -1,0 +1,31 @@
+"""Settings that a master cannot run with, or should not."""
+
+import logging
+
+from rocketmq_ha.impl.errors import ConfigInvalid
+from rocketmq_ha.spec.profile import Settings
+
+# Of the limits on how often an idle end looks at the time (HA-M-25, HA-S-35).
+LOOK_MS = 1_000
+
+log = logging.getLogger(__name__)
+
+
+def check_settings(settings: Settings) -> None:
+    """Refuse what cannot be; warn of intervals that close idle connections again and again.
+
+    Both intervals are taken to be the other end's too: nothing on the wire says what it has.
+    Raises: ConfigInvalid. HA-M-38 "below 1 MUST be refused before the master starts", in both profiles: classic would send
+    frames of size 0 for ever (quirk 11).
+    Spec: HA-T-6 "The heartbeat interval of either end SHOULD be less than the housekeeping interval of the other, by more than
+    a second".
+    """
+    if settings.ha_transfer_batch_size < 1:
+        raise ConfigInvalid(f"batch size {settings.ha_transfer_batch_size}: expected at least 1 byte")
+    heartbeat_ms, housekeeping_ms = settings.ha_send_heartbeat_interval_ms, settings.ha_housekeeping_interval_ms
+    if heartbeat_ms + LOOK_MS >= housekeeping_ms:
+        log.warning(
+            "heartbeats every %d ms, and %d ms of silence end a connection: idle ones will be closed again and again",
+            heartbeat_ms,
+            housekeeping_ms,
+        )

@@ -1,0 +1,362 @@
+"""A consume queue: where in the commit log the messages of one queue are, in the order of their queue offsets.
+
+     0               8           12              20
+    +---------------+-----------+---------------+
+    | offset i64    | size i32  | tags code i64 |      entry n at byte 20 n of the queue
+    +---------------+-----------+---------------+
+
+Spec: HA-ST-29 "of 20-byte entries: the commit-log offset of a message as an i64, its size as an i32 and its tags code as an
+i64".
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from rocketmq_ha.reference import dispatch_request, java_string, mapped_file_queue, store
+from rocketmq_ha.reference.mapped_file_queue import MappedFileQueue
+from rocketmq_ha.reference.store import Log
+from rocketmq_ha.spec.profile import Profile
+
+CQ_STORE_UNIT_SIZE = 20  # bytes of an entry
+MAPPED_FILE_SIZE_CONSUME_QUEUE = 300_000 * CQ_STORE_UNIT_SIZE
+RECOVERED_FILES = 3
+LARGEST_GAP = 10  # files that hardened fills with entries that stand for nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is known of one message without reading it."""
+
+    offset: int  # in the commit log
+    size: int
+    tags_code: int
+
+
+# HA-ST-33 "MUST be offset 0, size 2,147,483,647, tags code 0".
+PRE_BLANK = Entry(0, (1 << 31) - 1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeQueue:
+    """The files of one queue, and two positions that are never written down: recovery finds them again.
+
+    Spec: HA-ST-30 "MUST hold 300,000 entries, 6,000,000 bytes", unless a store was begun with another number.
+    """
+
+    topic: str
+    queue_id: int
+    mapped_file_queue: MappedFileQueue
+    max_physic_offset: int = -1  # the end, in the commit log, of the message that came last
+    min_logic_offset: int = 0  # byte position of the first entry whose message is still there
+
+
+class Placed(Enum):
+    """What became of an entry."""
+
+    APPENDED = "appended"
+    REPEATED = "repeated"  # it is there already
+    FILLED = "filled"  # hardened: appended, and what was skipped stands for nothing
+    MISPLACED = "misplaced"  # classic: appended, although it is not its place
+    REFUSED = "refused"  # hardened: no log skips so many
+
+
+def empty(topic: str, queue_id: int, file_size: int = MAPPED_FILE_SIZE_CONSUME_QUEUE) -> ConsumeQueue:
+    assert file_size % CQ_STORE_UNIT_SIZE == 0
+    return ConsumeQueue(topic, queue_id, Log(file_size))
+
+
+# --- Entries as bytes ------------------------------------------------------------------------------------------------
+
+
+def encode(entry: Entry) -> bytes:
+    """20 bytes.
+
+    >>> encode(PRE_BLANK).hex(" ", -8)
+    '0000000000000000 7fffffff00000000 00000000'
+    """
+    return (
+        entry.offset.to_bytes(8, "big", signed=True)
+        + entry.size.to_bytes(4, "big", signed=True)
+        + entry.tags_code.to_bytes(8, "big", signed=True)
+    )
+
+
+def decode(data: bytes) -> Entry:
+    """The entry that 20 bytes are."""
+    assert len(data) == CQ_STORE_UNIT_SIZE
+    return Entry(*(int.from_bytes(data[at:end], "big", signed=True) for at, end in ((0, 8), (8, 12), (12, 20))))
+
+
+def entries(data: bytes) -> list[Entry]:
+    """The entries that stand one behind the other in `data`."""
+    return [decode(data[at : at + CQ_STORE_UNIT_SIZE]) for at in range(0, len(data), CQ_STORE_UNIT_SIZE)]
+
+
+def is_entry(entry: Entry) -> bool:
+    """All that recovery can tell from an entry alone: a file is born as zeros, and no message has the size 0."""
+    return entry.offset >= 0 and entry.size > 0
+
+
+# --- Reading ---------------------------------------------------------------------------------------------------------
+
+
+def min_offset_in_queue(queue: ConsumeQueue) -> int:
+    """The queue offset of the oldest message that is still there."""
+    return queue.min_logic_offset // CQ_STORE_UNIT_SIZE
+
+
+def max_offset_in_queue(queue: ConsumeQueue) -> int:
+    """The queue offset that the next message gets."""
+    return mapped_file_queue.end(queue.mapped_file_queue) // CQ_STORE_UNIT_SIZE
+
+
+def entry_at(queue: ConsumeQueue, index: int) -> Entry | None:
+    """Entry `index`, from the min offset of the queue on: HA-ST-31 "MUST be entry n of its queue"."""
+    files = queue.mapped_file_queue
+    if files.base is None or not min_offset_in_queue(queue) <= index < max_offset_in_queue(queue):
+        return None
+    position = index * CQ_STORE_UNIT_SIZE - files.base
+    return decode(files.data[position : position + CQ_STORE_UNIT_SIZE]) if position >= 0 else None
+
+
+# --- Writing ---------------------------------------------------------------------------------------------------------
+
+
+def put_message_position_info(
+    queue: ConsumeQueue, entry: Entry, cq_offset: int, profile: Profile
+) -> tuple[ConsumeQueue, Placed]:
+    """Append the entry of the message with queue offset `cq_offset`.
+
+    A log is dispatched again from somewhere before its end after a crash, so most calls then repeat what is there.
+
+    Spec: HA-ST-31 "The entry of the message with queue offset n". Classic breaks it in two ways, each observed in 4.9.8: an
+    entry that skips a place is put into the next one all the same, and the entry of queue offset 0 at the end, whatever is
+    there.
+    """
+    files = queue.mapped_file_queue
+    expect_logic_offset, current_logic_offset = cq_offset * CQ_STORE_UNIT_SIZE, mapped_file_queue.end(files)
+    # GUARD
+    if entry.offset + entry.size <= queue.max_physic_offset:
+        return queue, Placed.REPEATED
+    placed = Placed.APPENDED
+    if files.base is None:
+        files = replace(files, base=expect_logic_offset - expect_logic_offset % files.file_size)
+        files = fill_pre_blank(files, expect_logic_offset)
+        queue = replace(queue, min_logic_offset=expect_logic_offset)
+    elif expect_logic_offset < current_logic_offset and (cq_offset != 0 or profile.clears_tail):
+        return queue, Placed.REPEATED
+    elif expect_logic_offset != current_logic_offset and not profile.clears_tail:
+        placed = Placed.MISPLACED
+    elif expect_logic_offset - current_logic_offset > LARGEST_GAP * files.file_size:
+        return queue, Placed.REFUSED  # one flipped bit in a queue offset must not fill the disk
+    elif expect_logic_offset > current_logic_offset:
+        files = fill_pre_blank(files, expect_logic_offset)
+        placed = Placed.FILLED
+    # STATE
+    files = mapped_file_queue.append(files, encode(entry))
+    return replace(queue, mapped_file_queue=files, max_physic_offset=entry.offset + entry.size), placed
+
+
+def fill_pre_blank(files: MappedFileQueue, until: int) -> MappedFileQueue:
+    """Entries that stand for nothing, from the end of the files up to `until`: HA-ST-33 "An entry that stands for nothing"."""
+    count = (until - mapped_file_queue.end(files)) // CQ_STORE_UNIT_SIZE
+    return mapped_file_queue.append(files, encode(PRE_BLANK) * count)
+
+
+# --- Expiry ----------------------------------------------------------------------------------------------------------
+
+
+def delete_expired_file(queue: ConsumeQueue, phy_min_offset: int, profile: Profile) -> ConsumeQueue:
+    """Delete the files whose last entry is of a message below the log's min offset, then move the queue's min offset."""
+    files = queue.mapped_file_queue
+    count = 0
+    for index in range(mapped_file_queue.file_count(files) - 1):
+        end_of_file = (index + 1) * files.file_size
+        if decode(files.data[end_of_file - CQ_STORE_UNIT_SIZE : end_of_file]).offset >= phy_min_offset:
+            break
+        count += 1
+    queue = replace(queue, mapped_file_queue=mapped_file_queue.delete_first_files(files, count))
+    return correct_min_offset(queue, phy_min_offset, profile)
+
+
+def correct_min_offset(queue: ConsumeQueue, phy_min_offset: int, profile: Profile) -> ConsumeQueue:
+    """The first entry of a message that the log still has is the min offset of the queue.
+
+    Classic looks in the first file alone, keeps the old value where no entry of it will do, and takes an entry that stands for
+    nothing for a message, as long as the log begins at 0. Hardened does none of the three: where every message has gone, the
+    min offset is the max offset.
+    """
+    files = queue.mapped_file_queue
+    if files.base is None:
+        return queue
+    data = files.data if profile.clears_tail else files.data[: files.file_size]
+    for index, entry in enumerate(entries(data)):
+        if entry.offset >= phy_min_offset and not (profile.clears_tail and entry == PRE_BLANK):
+            return replace(queue, min_logic_offset=files.base + index * CQ_STORE_UNIT_SIZE)
+    return replace(queue, min_logic_offset=mapped_file_queue.end(files)) if profile.clears_tail else queue
+
+
+# --- Recovery --------------------------------------------------------------------------------------------------------
+
+
+def recover(queue: ConsumeQueue, profile: Profile) -> ConsumeQueue:
+    """End the queue at the first entry that is none, looking from three files before the end on.
+
+    Classic takes an entry that stands for nothing for a message that ends at 2 GiB, and if it is the last one, nothing below
+    that is put into this queue any more.
+    """
+    files = queue.mapped_file_queue
+    if files.base is None:
+        return queue
+    position = max(0, mapped_file_queue.file_count(files) - RECOVERED_FILES) * files.file_size
+    max_physic_offset = queue.max_physic_offset
+    for entry in entries(files.data[position:]):
+        if not is_entry(entry):
+            break
+        position += CQ_STORE_UNIT_SIZE
+        if entry != PRE_BLANK or not profile.clears_tail:
+            max_physic_offset = entry.offset + entry.size
+    files = mapped_file_queue.truncate_dirty_files(files, files.base + position, profile)
+    return replace(queue, mapped_file_queue=files, max_physic_offset=max_physic_offset)
+
+
+def truncate_dirty_logic_files(queue: ConsumeQueue, phy_offset: int) -> ConsumeQueue:
+    """Classic: take off the entries of messages at or beyond `phy_offset`, file by file from the last on.
+
+    Spec: HA-ST-38 "a consume queue MUST NOT name a message beyond the end of the commit log". The first entry of a file stays
+    if its offset is small, even if it is none: zeros there count as one entry from then on (observed in 4.9.8). The bytes of
+    what is taken off stay too, as they do in the log (quirk 35): once the log has grown past the offsets in them, the next
+    recovery takes them for entries again.
+    """
+    files = queue.mapped_file_queue
+    image = files.data + files.stale
+    for index in reversed(range(mapped_file_queue.file_count(files))):
+        start = index * files.file_size
+        found = entries((image[start : start + files.file_size]).ljust(files.file_size, b"\0"))
+        if found[0].offset >= phy_offset:
+            continue
+        count = 1
+        while count < len(found) and is_entry(found[count]) and found[count].offset < phy_offset:
+            count += 1
+        wrote = start + count * CQ_STORE_UNIT_SIZE
+        stale = image[wrote : start + files.file_size].rstrip(b"\0")
+        files = replace(files, data=image[:wrote].ljust(wrote, b"\0"), stale=stale)
+        last = found[count - 1]
+        return replace(queue, mapped_file_queue=files, max_physic_offset=last.offset + last.size)
+    return replace(queue, mapped_file_queue=Log(files.file_size), max_physic_offset=phy_offset)
+
+
+def cut(queue: ConsumeQueue, log: Log, phy_offset: int, profile: Profile) -> ConsumeQueue:
+    """Hardened: keep the entries of messages that end by `phy_offset`, and believe the last of them only if it is true.
+
+    Each message begins behind the one before. The search begins at the last file whose first entry is of such a message, so its
+    cost does not grow with the queue. An entry that a crash has torn seldom fits, and if it does it is the last: then it names
+    no message of this queue with this queue offset. Of messages that have expired nothing can be asked any more.
+
+    Spec: HA-ST-38 "a consume queue MUST NOT name a message beyond the end of the commit log".
+    """
+    files = queue.mapped_file_queue
+    if files.base is None:
+        return queue
+    found = entries(files.data)
+    of_a_file = files.file_size // CQ_STORE_UNIT_SIZE
+    count = max((first for first in range(0, len(found), of_a_file) if _ends_by(found[first], phy_offset)), default=0)
+    while count < len(found) and _ends_by(found[count], phy_offset) and _follows(found[count], found[:count]):
+        count += 1
+    first_index = files.base // CQ_STORE_UNIT_SIZE
+    while count > 0 and not _is_last(queue, found[count - 1], first_index + count - 1, log, phy_offset):
+        count -= 1
+    if count == 0:
+        return empty(queue.topic, queue.queue_id, files.file_size)
+    files = mapped_file_queue.truncate_dirty_files(files, files.base + count * CQ_STORE_UNIT_SIZE, profile)
+    return replace(queue, mapped_file_queue=files, max_physic_offset=found[count - 1].offset + found[count - 1].size)
+
+
+def _ends_by(entry: Entry, phy_offset: int) -> bool:
+    return entry == PRE_BLANK or (is_entry(entry) and entry.offset + entry.size <= phy_offset)
+
+
+def _follows(entry: Entry, before: Sequence[Entry]) -> bool:
+    return not before or PRE_BLANK in (entry, before[-1]) or before[-1].offset + before[-1].size <= entry.offset
+
+
+def _is_last(queue: ConsumeQueue, entry: Entry, cq_offset: int, log: Log, phy_offset: int) -> bool:
+    """Whether a queue can end with this entry: that of the message which the log has there, if it still has it."""
+    if entry == PRE_BLANK or not _ends_by(entry, phy_offset):
+        return False
+    if entry.offset < store.min_offset(log):
+        return True
+    found = dispatch_request.record_at(log, entry.offset)
+    if found is None:
+        return False
+    record, size = found
+    told = (java_string.text(record.topic), record.queue_id, record.queue_offset, size)
+    return told == (queue.topic, queue.queue_id, cq_offset, entry.size)
+
+
+# --- By time ---------------------------------------------------------------------------------------------------------
+
+
+def offset_in_queue_by_time(queue: ConsumeQueue, log: Log, timestamp: int, last_modified_ms: Sequence[int]) -> int:
+    """Classic: the queue offset of a message that was stored at about `timestamp`.
+
+    The search is in one file, the first that was last written at or after that time, else the last. Of several messages of that
+    very ms it gives the one that it meets first; else the nearer of two neighbours, the earlier one if both are as near.
+    """
+    files = queue.mapped_file_queue
+    if files.base is None:
+        return 0
+    count = mapped_file_queue.file_count(files)
+    assert len(last_modified_ms) == count
+    index = next((index for index in range(count) if last_modified_ms[index] >= timestamp), count - 1)
+    base = files.base + index * files.file_size
+    data = files.data[index * files.file_size : (index + 1) * files.file_size]
+    if not data:
+        return 0
+    low, high = max(0, queue.min_logic_offset - base), len(data) - CQ_STORE_UNIT_SIZE
+    target_offset, left_offset, right_offset, left_index_value, right_index_value = -1, -1, -1, -1, -1
+    while high >= low:
+        mid_offset = (low + high) // (2 * CQ_STORE_UNIT_SIZE) * CQ_STORE_UNIT_SIZE
+        entry = decode(data[mid_offset : mid_offset + CQ_STORE_UNIT_SIZE])
+        if entry.offset < store.min_offset(log):
+            low, left_offset = mid_offset + CQ_STORE_UNIT_SIZE, mid_offset
+            continue
+        store_time = dispatch_request.pickup_store_timestamp(log, entry.offset)
+        if store_time < 0:
+            return 0
+        if store_time == timestamp:
+            target_offset = mid_offset
+            break
+        if store_time > timestamp:
+            high, right_offset, right_index_value = mid_offset - CQ_STORE_UNIT_SIZE, mid_offset, store_time
+        else:
+            low, left_offset, left_index_value = mid_offset + CQ_STORE_UNIT_SIZE, mid_offset, store_time
+    if target_offset != -1:
+        offset = target_offset
+    elif left_index_value == -1:
+        offset = right_offset
+    elif right_index_value == -1:
+        offset = left_offset
+    else:
+        offset = right_offset if timestamp - left_index_value > right_index_value - timestamp else left_offset
+    return max(0, base + offset) // CQ_STORE_UNIT_SIZE
+
+
+def lower_offset_in_queue_by_time(queue: ConsumeQueue, log: Log, timestamp: int) -> int:
+    """Hardened: the queue offset of the first message that was stored at `timestamp` or after; the max offset if none was.
+
+    So a consumer that starts there misses none, and nothing depends on when a file system says that a file was written. 5.3.3
+    gives the same (its LOWER bound).
+    """
+    low, high = min_offset_in_queue(queue), max_offset_in_queue(queue)
+    while low < high:
+        middle = (low + high) // 2
+        entry = entry_at(queue, middle)
+        assert entry is not None
+        gone = entry == PRE_BLANK or entry.offset < store.min_offset(log)
+        if gone or dispatch_request.pickup_store_timestamp(log, entry.offset) < timestamp:
+            low = middle + 1
+        else:
+            high = middle
+    return low

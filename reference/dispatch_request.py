@@ -1,0 +1,151 @@
+"""What queues and index need to know of a record: read from the log, whatever the CRC of its body says.
+
+The delay levels, as `messageDelayLevel` has them, in ms by level:
+
+>>> levels = delay_levels(MESSAGE_DELAY_LEVEL)
+>>> len(levels), levels[1], levels[18]
+(18, 1000, 7200000)
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rocketmq_ha.reference import java_string, message
+from rocketmq_ha.reference.message import Record
+from rocketmq_ha.reference.store import Log, max_offset, min_offset
+from rocketmq_ha.spec import constants
+
+# Names of properties, and bits of sysFlag; observed in 4.9.8.
+PROPERTY_KEYS = "KEYS"
+PROPERTY_TAGS = "TAGS"
+PROPERTY_DELAY_TIME_LEVEL = "DELAY"
+PROPERTY_UNIQ_KEY = "UNIQ_KEY"
+KEY_SEPARATOR = " "
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+MESSAGE_DELAY_LEVEL = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+TRANSACTION_MASK = 0x3 << 2
+TRANSACTION_PREPARED = 0x1 << 2
+TRANSACTION_ROLLBACK = 0x3 << 2
+UNIT_MS = {"s": 1000, "m": 60 * 1000, "h": 60 * 60 * 1000, "d": 24 * 60 * 60 * 1000}
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchRequest:
+    """One message, as the log tells of it."""
+
+    topic: str
+    queue_id: int
+    commit_log_offset: int
+    msg_size: int
+    tags_code: int
+    store_timestamp: int
+    consume_queue_offset: int
+    keys: tuple[str, ...]  # the unique key first, if there is one
+    sys_flag: int
+
+
+@dataclass(frozen=True, slots=True)
+class Blank:
+    """The file ends here."""
+
+    next_file: int  # its offset
+
+
+def delay_levels(message_delay_level: str) -> dict[int, int]:
+    """Level to ms, the first level being 1."""
+    return {level: int(word[:-1]) * UNIT_MS[word[-1]] for level, word in enumerate(message_delay_level.split(" "), start=1)}
+
+
+def parse_properties(properties: bytes) -> dict[str, str]:
+    """HA-ST-16 "one string, name 0x01 value 0x02 name 0x01 value"; half a pair is none, and the last of a name counts.
+
+    >>> parse_properties(b"KEYS\\x01a b\\x02TAGS\\x01A\\x02X\\x01") == {"KEYS": "a b", "TAGS": "A"}
+    True
+    """
+    pairs = {}
+    for pair in java_string.text(properties).split(constants.PROPERTY_SEPARATOR):
+        name, _, value = pair.partition(constants.PROPERTY_NAME_SEPARATOR)
+        if name and value:
+            pairs[name] = value
+    return pairs
+
+
+def tags_code(
+    topic: str, properties: Mapping[str, str], store_timestamp: int, message_delay_level: str = MESSAGE_DELAY_LEVEL
+) -> int:
+    """HA-ST-32 "The tags code MUST be the Java `String.hashCode` of the message's tags", or the time of delivery.
+
+    A level beyond the last counts as the last, and one of 0 or less as none. A level that is no number makes 4.9.8 fail on the
+    record, in dispatch as in recovery; here it counts as none.
+
+    >>> tags_code("T", {"TAGS": "TagA"}, 0), tags_code("T", {}, 0), tags_code(SCHEDULE_TOPIC, {"DELAY": "3"}, 1_000_000)
+    (2598919, 0, 1010000)
+    """
+    level = properties.get(PROPERTY_DELAY_TIME_LEVEL, "")
+    if topic == SCHEDULE_TOPIC and level.isascii() and level.isdigit() and int(level) > 0:
+        levels = delay_levels(message_delay_level)
+        return store_timestamp + levels[min(int(level), len(levels))]
+    return java_string.hash_code(properties.get(PROPERTY_TAGS, ""))
+
+
+def is_queued(sys_flag: int) -> bool:
+    """HA-ST-34 "Prepared and rolled-back messages of a transaction MUST NOT be in any consume queue"."""
+    return sys_flag & TRANSACTION_MASK not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
+
+
+def is_indexed(sys_flag: int) -> bool:
+    """A rolled-back message is in no index; a prepared one is."""
+    return sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK
+
+
+def record_at(log: Log, offset: int) -> tuple[Record, int] | None:
+    """The record at `offset` and its size, or None where there is none, or not all of it.
+
+    The CRC of its body is not looked at (quirk 29): the one that the body has is put in the place of the one that is stored.
+    """
+    if log.base is None or not log.base <= offset < max_offset(log):
+        return None
+    position = offset - log.base
+    end_of_file = position - position % log.file_size + log.file_size
+    data = log.data[position : min(end_of_file, position + max(0, int.from_bytes(log.data[position : position + 4], "big")))]
+    sys_flag = int.from_bytes(data[36:40], "big")
+    hosts_v6 = bool(sys_flag & constants.SYS_FLAG_BORN_HOST_V6) + bool(sys_flag & constants.SYS_FLAG_STORE_HOST_V6)
+    body_position = 88 + hosts_v6 * constants.IPV6_EXTRA_SIZE
+    body_length = int.from_bytes(data[body_position - 4 : body_position], "big")
+    crc = message.body_crc(data[body_position : body_position + body_length])
+    return message.decode(data[:8] + crc.to_bytes(4, "big") + data[12:])
+
+
+def check_message_and_return_size(
+    log: Log, offset: int, message_delay_level: str = MESSAGE_DELAY_LEVEL
+) -> DispatchRequest | Blank | None:
+    """What stands at `offset`: a message, the end of a file, or nothing that could be read yet.
+
+    A BLANK is known by the magic in its first 8 bytes; its padding need not have come.
+    """
+    position = offset - min_offset(log)
+    if int.from_bytes(log.data[position + 4 : position + 8], "big") == constants.BLANK_MAGIC_CODE:
+        return Blank(offset - offset % log.file_size + log.file_size)
+    found = record_at(log, offset)
+    if found is None:
+        return None
+    record, size = found
+    topic, properties = java_string.text(record.topic), parse_properties(record.properties)
+    keys = [properties.get(PROPERTY_UNIQ_KEY, ""), *properties.get(PROPERTY_KEYS, "").split(KEY_SEPARATOR)]
+    return DispatchRequest(
+        topic,
+        record.queue_id,
+        offset,
+        size,
+        tags_code(topic, properties, record.store_timestamp, message_delay_level),
+        record.store_timestamp,
+        record.queue_offset,
+        tuple(key for key in keys if key),
+        record.sys_flag,
+    )
+
+
+def pickup_store_timestamp(log: Log, offset: int) -> int:
+    """When the message at `offset` was stored; -1 where the log has none there."""
+    found = record_at(log, offset)
+    return found[0].store_timestamp if found else -1

@@ -1,0 +1,166 @@
+"""All index files of a store, oldest first: which one takes a key, queries over all, expiry, and what a recovery keeps."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rocketmq_ha.reference import dispatch_request, index_file
+from rocketmq_ha.reference.dispatch_request import DispatchRequest
+from rocketmq_ha.reference.index_file import INVALID_INDEX, IndexFile
+from rocketmq_ha.reference.store import Log
+from rocketmq_ha.spec.profile import Profile
+
+Index = tuple[IndexFile, ...]
+MAX_MSGS_NUM_BATCH = 64  # no query gives more
+
+
+def get_and_create_last_index_file(index: Index, made_at: str, hash_slot_num: int, index_num: int) -> Index:
+    """With a last file that has room: the one there is, or a new one, HA-ST-43 "named by the time of its making".
+
+    Files are found again in the order of their names. Where that time has a file already, or lies before the last one's, the
+    name is the next number; RocketMQ opens the old file again, or finds them in another order.
+    """
+    if not index:
+        return (index_file.create(made_at, hash_slot_num, index_num),)
+    last = index[-1]
+    if not index_file.is_write_full(last):
+        return index
+    name = made_at if made_at > last.name else f"{int(last.name) + 1:0{len(last.name)}d}"
+    return (*index, index_file.create(name, hash_slot_num, index_num, last))
+
+
+def build_index(
+    index: Index,
+    request: DispatchRequest,
+    made_at: str,
+    profile: Profile,
+    hash_slot_num: int = index_file.MAX_HASH_SLOT_NUM,
+    index_num: int = index_file.MAX_INDEX_NUM,
+    *,
+    counts_every_put: bool = False,
+) -> Index:
+    """Add every key of a message: its unique key, then the others. What the index has already is not added again.
+
+    The keys of one message may lie in two files, so its last message may be in it with some of its keys or with all. Dispatched
+    again, classic adds all of them once more, and its offset is found twice; hardened adds what is missing. Classic makes the
+    next file before it is needed: even a message without keys does it. Hardened makes it for a key.
+    """
+    keys = request.keys
+    if not profile.clears_tail:
+        index = get_and_create_last_index_file(index, made_at, hash_slot_num, index_num)
+    elif request.commit_log_offset == end_phy_offset(index):
+        keys = keys[_entries_at_the_end(index, request.commit_log_offset) :]
+    if request.commit_log_offset < end_phy_offset(index) or not dispatch_request.is_indexed(request.sys_flag):
+        return index
+    for key in keys:
+        index = get_and_create_last_index_file(index, made_at, hash_slot_num, index_num)
+        added = index_file.put_key(
+            index[-1],
+            index_file.build_key(request.topic, key),
+            request.commit_log_offset,
+            request.store_timestamp,
+            counts_every_put=counts_every_put,
+        )
+        assert added is not None
+        index = (*index[:-1], added)
+    return index
+
+
+def _entries_at_the_end(index: Index, phy_offset: int) -> int:
+    """How many of the last entries are of the message at an offset."""
+    count = 0
+    for file in reversed(index):
+        for number in reversed(range(1, index_file.header(file).index_count)):
+            if index_file.entry(file, number).phy_offset != phy_offset:
+                return count
+            count += 1
+    return count
+
+
+def end_phy_offset(index: Index) -> int:
+    """The offset of the last message that is in the index."""
+    return index_file.header(index[-1]).end_phy_offset if index else 0
+
+
+def query_offset(index: Sequence[IndexFile], topic: str, key: str, max_num: int, begin: int, end: int) -> list[int]:
+    """The offsets of the newest messages that may have the key, newest first: HA-ST-44 "within a span of store times".
+
+    Keys of equal hash are among them: who asks must read the messages. RocketMQ sorts them by offset before it answers.
+    """
+    found: list[int] = []
+    max_num = min(max_num, MAX_MSGS_NUM_BATCH)
+    for file in reversed(index):
+        if index_file.is_time_matched(file, begin, end):
+            found += index_file.select_phy_offset(file, index_file.build_key(topic, key), max_num - len(found), begin, end)
+        if index_file.header(file).begin_timestamp < begin or len(found) >= max_num:
+            break
+    return found
+
+
+def delete_expired_file(index: Index, phy_min_offset: int) -> Index:
+    """Without the files, the last excepted, that name nothing which the log still has."""
+    count = 0
+    while count < len(index) - 1 and index_file.header(index[count]).end_phy_offset < phy_min_offset:
+        count += 1
+    return index[count:]
+
+
+def load(index: Index, last_exit_ok: bool, index_msg_timestamp: int, profile: Profile) -> Index:
+    """After a stop that was not clean, only the files that the checkpoint knows to be on the disk.
+
+    Spec: HA-ST-24 "then the index are on the disk": the last time of a checkpoint is the end of a file that was full. Classic
+    keeps every file in which all times are at or before that, and so one of the same ms of which nobody knows what came to the
+    disk. Hardened keeps full files up to the first that ends then: they are flushed in their order.
+    """
+    if last_exit_ok:
+        return index
+    if not profile.clears_tail:
+        return tuple(file for file in index if index_file.header(file).end_timestamp <= index_msg_timestamp)
+    count, end_timestamp = 0, 0
+    while count < len(index) and end_timestamp < index_msg_timestamp:
+        end_timestamp = index_file.header(index[count]).end_timestamp
+        if not index_file.is_write_full(index[count]) or end_timestamp > index_msg_timestamp:
+            break
+        count += 1
+    return index[:count]
+
+
+def cut(index: Index, log: Log, end: int) -> Index:
+    """Hardened: without the entries of messages at or beyond `end`, as if they had never been put.
+
+    Classic leaves them: they name bytes of other messages once the log has grown again, and only who reads those sees it.
+    """
+    kept = []
+    for file in index:
+        told = index_file.header(file)
+        numbers = range(1, told.index_count)
+        count = next((number for number in numbers if index_file.entry(file, number).phy_offset >= end), told.index_count)
+        if count == told.index_count and told.begin_phy_offset < end:
+            kept.append(file)  # one without entries waits behind a full one
+        elif count > 1:
+            kept.append(_without(file, count, log))
+    return tuple(kept)
+
+
+def _without(file: IndexFile, count: int, log: Log) -> IndexFile:
+    """The file with its first `count` entries alone: slots point at what is left, the rest is zero."""
+    told, cleared = index_file.header(file), 0
+    data = bytearray(file.data)
+    for slot in range(file.hash_slot_num):
+        position = index_file.slot_position(file, slot)
+        newest = number = int.from_bytes(data[position : position + index_file.HASH_SLOT_SIZE], "big")
+        while number >= count:
+            number = index_file.entry(file, number).prev_index
+        data[position : position + index_file.HASH_SLOT_SIZE] = number.to_bytes(index_file.HASH_SLOT_SIZE, "big")
+        cleared += newest != INVALID_INDEX and number == INVALID_INDEX
+    position = index_file.entry_position(file, count)
+    data[position:] = bytes(len(data) - position)
+    last = index_file.entry(file, count - 1)
+    told = replace(
+        told,
+        end_timestamp=dispatch_request.pickup_store_timestamp(log, last.phy_offset),
+        end_phy_offset=last.phy_offset,
+        hash_slot_count=told.hash_slot_count - cleared,
+        index_count=count,
+    )
+    data[: index_file.INDEX_HEADER_SIZE] = index_file.encode_header(told)
+    return replace(file, data=bytes(data))

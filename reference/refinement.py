@@ -1,0 +1,483 @@
+"""Each byte-level step is some steps of the protocol level: the refinement, checked by building them.
+
+For a step from one cluster to another, `witness` lists the actions of spec/protocol.md that it stands for, and takes them one
+by one, with the functions of protocol.py, from the protocol level's view of the first cluster (refinement_map.py). Each must be
+enabled, and what they lead to must be the view of the second; the puts that end on the way must be those that end at the byte
+level, with the same outcome. `refines` says whether that is so.
+
+What the protocol level cannot do is in EXCEPTIONS, by name: an action of its own, with a guard of its own, checked like the
+others. There is no other way out.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final, assert_never
+
+from rocketmq_ha.reference import group_transfer, master, protocol, slave
+from rocketmq_ha.reference.cluster import Cluster, Link
+from rocketmq_ha.reference.events import (
+    Clog,
+    Connect,
+    Cut,
+    DeliverFrames,
+    DeliverReports,
+    Event,
+    ForgeHeader,
+    ForgeReport,
+    Grant,
+    Put,
+    RestartMaster,
+    RestartSlave,
+    Resume,
+    Tick,
+)
+from rocketmq_ha.reference.protocol_state import Connection, State
+from rocketmq_ha.reference.refinement_map import (
+    NoViewError,
+    abstract,
+    byte_scope,
+    first_difference,
+    is_attached,
+    is_open,
+    normal,
+    open_links,
+    to_slave,
+    units_of,
+)
+from rocketmq_ha.reference.store import Log
+from rocketmq_ha.spec.constants import REPORT_SIZE, TRANSFER_HEADER_SIZE
+from rocketmq_ha.spec.profile import Profile, Settings
+
+NEGATIVE_HEARTBEAT: Final = "NegativeHeartbeat"
+REFUSE_UNSENT: Final = "RefuseUnsent"
+REFUSE_FRAME: Final = "RefuseFrame"
+LOSE_FRAME: Final = "LoseFrame"
+RESUME: Final = "Resume"
+LATE_OUTCOME: Final = "LateOutcome"
+TORN_RECORD: Final = "TornRecord"
+TORN_BLANK: Final = "TornBlank"
+GHOST_RECORD: Final = "GhostRecord"
+
+
+@dataclass(frozen=True, slots=True)
+class BelowTheLevel:
+    """An action that only bytes can take. `quirk` is its number in spec/violations.md, or None."""
+
+    quirk: int | None
+    clauses: tuple[str, ...]
+    story: str
+
+
+EXCEPTIONS: Final[dict[str, BelowTheLevel]] = {
+    NEGATIVE_HEARTBEAT: BelowTheLevel(
+        4,
+        ("HA-S-10",),
+        "a heartbeat at a negative offset reaches a slave without files: division towards zero gives it file 0, or none at all",
+    ),
+    REFUSE_UNSENT: BelowTheLevel(
+        None,
+        ("HA-M-11",),
+        "a forged report lies within the frame that the socket has not taken whole: it has been sent in units, not in bytes",
+    ),
+    REFUSE_FRAME: BelowTheLevel(
+        23,
+        ("HA-S-11", "HA-S-14"),
+        "a header says a size that the slave's read buffer cannot hold, and the slave closes over it: units have no size",
+    ),
+    LOSE_FRAME: BelowTheLevel(
+        21,
+        ("HA-S-36",),
+        "what the master sends behind a header that no slave can dispatch is lost, on a connection that stays open",
+    ),
+    RESUME: BelowTheLevel(
+        32, ("HA-G-12",), "a put waits some time after it has been appended, behind others that were put later (classic)"
+    ),
+    LATE_OUTCOME: BelowTheLevel(
+        32, ("HA-G-12", "HA-G-15"), "a put that a report has reached is told so later, or that it timed out (classic)"
+    ),
+    TORN_RECORD: BelowTheLevel(
+        40, ("HA-ST-5", "HA-ST-10"), "a slave stops within the zeros at a record's end, and recovers what it never received"
+    ),
+    TORN_BLANK: BelowTheLevel(
+        38, ("HA-ST-5",), "a slave stops within a BLANK, and recovers all of it: what is missing are zeros, as in the file"
+    ),
+    GHOST_RECORD: BelowTheLevel(
+        35, ("HA-ST-7",), "bytes that a recovery cut off and left in the file complete a record at the next one (classic)"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """One step of a witness."""
+
+    label: str
+    before: State
+    after: State
+
+
+class _StuckError(Exception):
+    """An action of the witness is not enabled."""
+
+
+def refines(before: Cluster, event: Event, after: Cluster, settings: Settings, profile: Profile) -> str:
+    """The empty string, or the first difference, with the witness up to it."""
+    return simulate(before, event, after, settings, profile)[0]
+
+
+def witness(before: Cluster, event: Event, after: Cluster, settings: Settings, profile: Profile) -> tuple[Taken, ...]:
+    """The actions that a step stands for; of a step that does not refine, those up to the difference."""
+    return simulate(before, event, after, settings, profile)[1]
+
+
+def simulate(
+    before: Cluster, event: Event, after: Cluster, settings: Settings, profile: Profile
+) -> tuple[str, tuple[Taken, ...]]:
+    """Both: (what `refines` says, the witness)."""
+    work = _Witness(before, event, after, settings, profile)
+    try:
+        work.build()
+        told = work.difference()
+    except (_StuckError, NoViewError) as error:
+        told = str(error)
+    labels = " ".join(taken.label for taken in work.taken) or "no action"
+    return told and f"{type(event).__name__} as {labels}: {told}", tuple(work.taken)
+
+
+class _Witness:
+    """The witness of one step while it is being built."""
+
+    def __init__(self, before: Cluster, event: Event, after: Cluster, settings: Settings, profile: Profile) -> None:
+        self.before, self.event, self.after = before, event, after
+        self.settings, self.profile = settings, profile
+        self.scope = byte_scope(len(before.slaves), settings, profile)
+        self.taken: list[Taken] = []
+        self.done: list[tuple[int, str]] = []  # (next offset, outcome) of the puts that have ended
+        self.ended = [(done.next_offset, done.status) for done in after.done]  # the same, at the byte level
+
+    def build(self) -> None:
+        """Take the actions of the event, then those of the write sides, which run at the end of every step."""
+        self.state = abstract(self.before, self.settings)
+        self.slot_of = {
+            link.link_id: k
+            for index in range(len(self.before.slaves))
+            for k, link in enumerate(open_links(self.before, index), 1)
+        }
+        if isinstance(self.event, Tick) or not (self.profile.serves_by_deadline or isinstance(self.event, RestartMaster)):
+            self.timeouts()
+        match self.event:
+            case Put():
+                self.put(self.event)
+            case Tick():
+                self.tick()
+            case Connect():
+                self.connect(self.event)
+            case DeliverFrames():
+                self.deliver_frames(self.event)
+            case DeliverReports():
+                self.deliver_reports(self.event)
+            case ForgeReport():
+                if link := self.attached(self.event.slave):
+                    s, offset = link.slave + 1, self.event.offset
+                    self.act(f"Forge({s})", protocol.forge(self.state, self.scope, s, offset))
+            case Cut():
+                self.cut(self.event)
+            case RestartSlave():
+                self.restart_slave(self.event.slave)
+            case RestartMaster():
+                self.restart_master(self.event)
+            case Resume():
+                self.resume(self.event.nth)
+            case Grant() | Clog() | ForgeHeader():
+                pass  # how much a socket takes is below the level; so is a header, until it is dispatched
+            case _:
+                assert_never(self.event)
+        for link in self.after.links:
+            if is_open(link):
+                self.transfer(link)
+        if not self.profile.serves_by_deadline:
+            self.late_outcomes()
+
+    def difference(self) -> str:
+        """Where the witness leads elsewhere, if anywhere."""
+        told = first_difference(normal(self.state), normal(abstract(self.after, self.settings)))
+        if not told and sorted(self.done) != sorted(self.ended):
+            told = f"puts that ended: {sorted(self.done)}, and at the byte level {sorted(self.ended)}"
+        return told
+
+    def act(self, label: str, after: State | None, outcome: str = "") -> None:
+        """One action, and the outcome of the puts that it ends; one that changes nothing is no step of the protocol level."""
+        if after is None:
+            raise _StuckError(f"{label} is not enabled")
+        if outcome:
+            self.done += ((offset, outcome) for offset in self.state.waiting if offset not in after.waiting)
+        if after != self.state:
+            self.taken.append(Taken(label, self.state, after))
+        self.state = after
+
+    # --- Events, in the order of reference/events.py ---------------------------------------------------------------------
+
+    def put(self, event: Put) -> None:
+        """One append, whatever padding comes first; a put that does not come to wait has its outcome at once. HA-G-3."""
+        units = units_of(self.after.log)[len(self.state.log) :]
+        after = protocol.append(self.state, units)
+        pauses = event.pauses and not self.profile.serves_by_deadline
+        refused = event.wait and not pauses and self.is_refused(len(after.log))
+        if not event.wait or pauses or (refused and protocol.counted(self.state, self.scope)):
+            self.act("Put", after)
+        else:
+            self.act("PutSync", protocol.join(self.state, after, self.scope))
+            if not refused and len(after.log) <= after.push2:
+                self.done.append((len(after.log), group_transfer.PUT_OK))
+
+    def resume(self, nth: int) -> None:
+        """A put joins those that wait, as PutSync lets it, though others have been appended behind it."""
+        if nth < len(self.before.paused):
+            next_offset = self.before.paused[nth][1]
+            if self.is_refused(next_offset):
+                return
+            if next_offset <= self.state.push2:
+                self.done.append((next_offset, group_transfer.PUT_OK))
+            else:
+                joined = tuple(sorted((*self.state.waiting, next_offset)))
+                self.act(f"{RESUME}({next_offset})", replace(self.state, waiting=joined))
+
+    def is_refused(self, next_offset: int) -> bool:
+        """Whether a put ends with SLAVE_NOT_AVAILABLE: nobody counts, or all lag too far. HA-G-3."""
+        lags = next_offset - self.state.push2 >= self.settings.ha_slave_fallbehind_max
+        refused = lags or protocol.counted(self.state, self.scope) == 0
+        if refused:
+            self.done.append((next_offset, group_transfer.SLAVE_NOT_AVAILABLE))
+        return refused
+
+    def tick(self) -> None:
+        """What time has made due: silent connections end, slaves report, puts time out."""
+        now_ms, settings = self.after.now_ms, self.settings
+        for link in self.before.links:
+            if is_open(link) and now_ms - link.conn.last_read_timestamp > settings.ha_housekeeping_interval_ms:
+                s, k = link.slave + 1, self.slot_of[link.link_id]
+                if is_attached(link):
+                    self.drop(s)
+                else:
+                    self.act(f"Reap({s},{k})", protocol.reap(self.state, self.scope, s, k))
+        for index, node in enumerate(self.before.slaves):
+            own = self.attached(index)
+            if own and self.state.slave[index].slot:
+                if now_ms - node.last_write_timestamp > settings.ha_send_heartbeat_interval_ms:
+                    self.act(f"Report({index + 1})", protocol.report(self.state, self.scope, index + 1))
+                    self.drop_if_cut(own, 1)
+                silent = now_ms - node.last_read_timestamp > settings.ha_housekeeping_interval_ms
+                if self.profile.detects_silent_master and silent and self.state.slave[index].slot:
+                    self.drop(index + 1)
+
+    def connect(self, event: Connect) -> None:
+        if self.before.slaves[event.slave].connected:
+            return
+        s = event.slave + 1
+        self.act(f"Connect({s})", protocol.connect(self.state, self.scope, s))
+        self.slot_of[self.before.next_link_id] = self.state.slave[event.slave].slot
+        if self.profile.reports_on_connect and event.slave_room < REPORT_SIZE:
+            self.drop(s)
+
+    def deliver_frames(self, event: DeliverFrames) -> None:
+        """Whole frames are taken; one whose header is there already may be refused, or be too large ever to be whole."""
+        link = self.attached(event.slave)
+        if link is None or not link.to_slave[: event.nbytes]:
+            return
+        s, size = event.slave + 1, self.settings.slave_read_buffer_size
+        stream = to_slave(link, self.before.slaves[event.slave], self.settings)
+        left = len(slave.unparsed(self.before.slaves[event.slave])) + len(link.to_slave[: event.nbytes])
+        node, run, reports = self.state.slave[event.slave], 0, 0  # run: whole frames that wait for the report behind them
+        for frame in stream.frames:
+            frame_size = TRANSFER_HEADER_SIZE + len(frame.units)
+            if left < TRANSFER_HEADER_SIZE:
+                break
+            if protocol.refuses(node, frame, self.scope):
+                self.recv_frame(s, run + 1)
+                return
+            if left < frame_size:
+                break
+            left, run = left - frame_size, run + 1
+            node = protocol.appended(node, frame, self.scope)
+            if not self.profile.coalesces_reports:
+                reports += self.recv_frame(s, run)
+                self.drop_if_cut(link, reports)
+                node, run = self.state.slave[event.slave], 0
+                if not node.slot:
+                    return
+        else:
+            if stream.stopper and left >= TRANSFER_HEADER_SIZE:
+                offset, body_size = stream.stopper
+                stalls = left >= size and not slave.parsing_throws(body_size)
+                if self.profile.checks_frames or protocol.max_offset(node) not in (0, offset) or stalls:
+                    self.act(f"{REFUSE_FRAME}({s})", self.close_at_slave(s, run))
+                    return
+        if run:
+            self.drop_if_cut(link, self.recv_frame(s, run))
+
+    def deliver_reports(self, event: DeliverReports) -> None:
+        """Each read takes what the buffer has room for, and is one use of the reports that it completes. HA-M-2, HA-M-10."""
+        link = self.attached(event.slave)
+        arrived = len(link.to_master[: event.nbytes]) if link else 0
+        if link is None or not arrived:
+            return
+        s, k, size = link.slave + 1, self.slot_of[link.link_id], self.settings.master_read_buffer_size
+        position, process_position = len(link.conn.byte_buffer_read), link.conn.process_position
+        while arrived and self.state.slave[event.slave].slot:
+            if position == size:
+                position = process_position = 0
+            read = min(arrived, size - position)
+            position, arrived = position + read, arrived - read
+            completed = (position - process_position) // REPORT_SIZE
+            process_position += completed * REPORT_SIZE
+            if completed:
+                self.recv_report(link, s, k, completed)
+
+    def cut(self, event: Cut) -> None:
+        """A slave that is told later of what its master knows already is below the level."""
+        s = event.slave + 1
+        if self.attached(event.slave) is None:
+            return
+        if event.tell == "slave":
+            self.act(f"DropUnseen({s})", protocol.drop_unseen(self.state, self.scope, s))
+        else:
+            self.drop(s)
+
+    def restart_slave(self, index: int) -> None:
+        """The link breaks, for a process that ends closes its sockets; then the log loses what was no whole record."""
+        s, log, recovered = index + 1, self.before.slaves[index].log, self.after.slaves[index].log
+        if self.attached(index):
+            self.drop(s)
+        if len(recovered.data) > len(log.data):
+            label = TORN_RECORD if len(recovered.data) % log.file_size else TORN_BLANK
+            label = GHOST_RECORD if any(recovered.data[len(log.data) :]) else label
+            self.act(f"{label}({s})", self.reread(s, log, recovered))
+        for _ in range(len(log.data) - len(recovered.data)):
+            self.act(f"SlaveCrash({s})", protocol.slave_crash(self.state, self.scope, s))
+
+    def restart_master(self, event: RestartMaster) -> None:
+        """What survives is what had been flushed. Only a clean stop tells the puts, and in hardened alone. HA-G-6."""
+        self.state = replace(self.state, flushed=len(units_of(self.after.log)))
+        outcome = group_transfer.FLUSH_SLAVE_TIMEOUT if event.clean and self.profile.serves_by_deadline else ""
+        self.act("MasterCrash", protocol.master_crash(self.state, self.scope), outcome)
+
+    def transfer(self, link: Link) -> None:
+        """What is in flight afterwards and was not before has been built; on a stale connection, what `next` has passed."""
+        s, k, fixed = link.slave + 1, self.slot_of[link.link_id], link.conn.next_transfer_from_where
+        if self.state.conn[link.slave][k - 1] is None:
+            return  # closed at one level alone: the comparison will say so
+        loses = True
+        if is_attached(link):
+            stream = to_slave(link, self.after.slaves[link.slave], self.settings)
+            loses = stream.is_deaf or stream.stopper is not None
+            for frame in stream.frames[len(self.connection(link).frames) :]:
+                self.send(s, k, bool(frame.units))
+        while loses and protocol.transfer_from(self.connection(link), self.state, self.scope) < fixed:
+            self.send(s, k, has_units=True)
+            self.lose(link, s, k)
+        if self.connection(link).next == -1 != fixed:
+            if begun := protocol.begin(self.state, self.scope, s, k):
+                self.act(f"Begin({s},{k})", begun)
+            else:  # a heartbeat is due, and comes before the data that there is
+                self.send(s, k, has_units=False)
+                self.lose(link, s, k)
+
+    def send(self, s: int, k: int, has_units: bool) -> None:
+        if has_units:
+            self.act(f"Send({s},{k})", protocol.send(self.state, self.scope, s, k))
+        else:
+            self.act(f"Heartbeat({s},{k})", protocol.heartbeat(self.state, self.scope, s, k))
+
+    def lose(self, link: Link, s: int, k: int) -> None:
+        """The last frame goes behind a header that its slave cannot dispatch."""
+        conn = self.connection(link)
+        if not conn.stale:
+            lost = replace(conn, frames=conn.frames[:-1])
+            self.act(f"{LOSE_FRAME}({s},{k})", protocol.with_conn(self.state, s, k, lost))
+
+    def timeouts(self) -> None:
+        """A put that the byte level has told so has timed out: time ends it, or in classic the fifth wait. HA-G-2, HA-G-15.
+
+        That is the first action of a step: the fifth wait may end with a report that is followed by one that reaches the put.
+        """
+        for offset, status in self.ended:
+            if status == group_transfer.FLUSH_SLAVE_TIMEOUT and offset in self.state.waiting:
+                self.act(f"Timeout({offset})", protocol.timeout(self.state, offset), status)
+
+    def late_outcomes(self) -> None:
+        """Classic tells a put what a report has decided when its thread comes to it, and the put may have given up by then."""
+        push2 = self.state.push2
+        late = {request.next_offset for cluster in (self.before, self.after) for request in cluster.group.requests}
+        for offset, status in self.ended:
+            was_late = offset in late and offset <= push2 and (offset, status) not in self.done
+            if was_late and status != group_transfer.SLAVE_NOT_AVAILABLE:
+                self.taken.append(Taken(f"{LATE_OUTCOME}({offset})", self.state, self.state))
+                self.done.append((offset, status))
+        still = {request.next_offset for request in self.after.group.requests}
+        self.done = [
+            (offset, outcome) for offset, outcome in self.done if outcome != group_transfer.PUT_OK or offset not in still
+        ]
+
+    # --- What the events share -------------------------------------------------------------------------------------------
+
+    def attached(self, index: int) -> Link | None:
+        """The connection of a slave, as it was before the event, if both ends hold it."""
+        return next((link for link in self.before.links if link.slave == index and is_attached(link)), None)
+
+    def connection(self, link: Link) -> Connection:
+        conn = self.state.conn[link.slave][self.slot_of[link.link_id] - 1]
+        assert conn is not None
+        return conn
+
+    def drop(self, s: int) -> None:
+        self.act(f"Drop({s})", protocol.drop(self.state, self.scope, s))
+
+    def drop_if_cut(self, link: Link, reports: int) -> None:
+        """The slave closes over a report that its socket does not take whole. HA-S-8."""
+        if link.slave_room < reports * REPORT_SIZE:
+            self.drop(link.slave + 1)
+
+    def recv_frame(self, s: int, n: int) -> int:
+        """Take `n` frames, or close over the last of them. Returns: the number of reports that this sends."""
+        conn, node = protocol.attached(self.state, s), self.state.slave[s - 1]
+        assert conn is not None
+        if conn.frames[0].offset < 0 and node.base == -1:
+            self.act(f"{NEGATIVE_HEARTBEAT}({s})", self.negative_heartbeat(s, conn))
+            return 0
+        self.act(f"RecvFrame({s})", protocol.recv_frame(self.state, self.scope, s, n))
+        then = protocol.attached(self.state, s)
+        return 0 if then is None else len(then.reports) - len(conn.reports)
+
+    def recv_report(self, link: Link, s: int, k: int, n: int) -> None:
+        """Use the last of `n` reports. Of a frame that the socket has taken in part the byte level says: not sent."""
+        conn = self.connection(link)
+        r = conn.reports[n - 1]
+        sent_offset = master.sent_offset(replace(link.conn, slave_request_offset=conn.req))
+        if self.scope.checks and conn.req != -1 and not protocol.is_bad(conn, r, self.state) and r > max(conn.ack, sent_offset):
+            self.act(f"{REFUSE_UNSENT}({s},{k})", protocol.close(self.state, self.scope, s, k))
+            return
+        self.act(f"RecvReport({s},{k})", protocol.recv_report(self.state, self.scope, s, k, n), group_transfer.PUT_OK)
+
+    # --- Below the level: EXCEPTIONS ---------------------------------------------------------------------------------------
+
+    def negative_heartbeat(self, s: int, conn: Connection) -> State | None:
+        """A slave without files takes a heartbeat at a negative offset: it has file 0, if that is less than a file away."""
+        frame, node = conn.frames[0], self.state.slave[s - 1]
+        if frame.units or self.scope.ignores_heartbeats:
+            return None
+        node = replace(node, base=0 if -frame.offset < self.scope.file_size else -1)
+        conn = replace(conn, frames=conn.frames[1:])
+        return protocol.with_slave(protocol.with_conn(self.state, s, node.slot, conn), s, node)
+
+    def close_at_slave(self, s: int, run: int) -> State:
+        """A slave appends a run of frames and closes over the next one."""
+        conn, node = protocol.attached(self.state, s), self.state.slave[s - 1]
+        assert conn is not None
+        for frame in conn.frames[:run]:
+            node = protocol.appended(node, frame, self.scope)
+        return protocol.close(protocol.with_slave(self.state, s, node), self.scope, s, node.slot)
+
+    def reread(self, s: int, log: Log, recovered: Log) -> State | None:
+        """A recovery takes what is behind the log for a part of it: what was cut off there, if anything, and zeros."""
+        if recovered.data != (log.data + log.stale + bytes(len(recovered.data)))[: len(recovered.data)]:
+            return None
+        return protocol.with_slave(self.state, s, replace(self.state.slave[s - 1], units=recovered.data))

@@ -1,0 +1,185 @@
+"""The refinement map: the protocol level's view of a byte-level cluster.
+
+A unit is one byte, and the byte itself stands for it, so that a prefix at one level is a prefix at the other. What the page
+spec/protocol.md calls a frame in flight is whatever of it has left the log and not reached the slave's: the rest that the
+master has not written, what the network holds, and what the slave has read without a whole frame. Its table says the rest.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rocketmq_ha.reference import slave, wire
+from rocketmq_ha.reference.cluster import Cluster, Link
+from rocketmq_ha.reference.protocol_state import Connection, Frame, Scope, SlaveNode, State, Used, of_profile
+from rocketmq_ha.reference.slave import Slave
+from rocketmq_ha.reference.store import Log
+from rocketmq_ha.spec.constants import REPORT_SIZE, TRANSFER_HEADER_SIZE
+from rocketmq_ha.spec.profile import Profile, Settings
+
+UNBOUNDED: Final = 1 << 62  # no scope bounds a byte-level run
+
+
+class NoViewError(ValueError):
+    """What is in flight is no sequence of whole frames, or of whole reports."""
+
+
+def byte_scope(slaves: int, settings: Settings, profile: Profile) -> Scope:
+    """The scope whose units are the bytes of a byte-level run: nothing is counted, and any number may be in flight."""
+    scope = Scope(
+        slaves,
+        *(UNBOUNDED,) * 6,
+        file_size=settings.mapped_file_size,
+        batch=settings.ha_transfer_batch_size,
+        sync_puts=True,
+        frame_window=UNBOUNDED,
+        report_window=UNBOUNDED,
+    )
+    return of_profile(scope, profile)
+
+
+def is_open(link: Link) -> bool:
+    """The master holds the connection."""
+    return not link.conn.close_reason
+
+
+def is_attached(link: Link) -> bool:
+    """The slave holds it too, and the network carries what they send: what the protocol level calls not stale."""
+    return is_open(link) and link.slave_open and not link.severed
+
+
+def open_links(cluster: Cluster, index: int) -> list[Link]:
+    """The connections of a slave that the master holds; their places are their slots."""
+    return [link for link in cluster.links if link.slave == index and is_open(link)]
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What is in flight to a slave. `stopper` is a header (offset, body size) that it cannot dispatch: the rest is lost."""
+
+    frames: tuple[Frame, ...] = ()
+    stopper: tuple[int, int] | None = None
+    is_deaf: bool = False  # the slave has met such a header already, and dispatches nothing any more
+
+
+def frames_of(stream: bytes, slave_read_buffer_size: int) -> Stream:
+    """The frames that a stream holds, headers and bodies, up to a header that cannot be dispatched.
+
+    >>> frames_of(bytes.fromhex("0000000000000005 00000002 6162") + bytes.fromhex("0000000000000007 00000000"), 14).frames
+    (Frame(offset=5, units=b'ab'), Frame(offset=7, units=b''))
+    >>> frames_of(bytes.fromhex("0000000000000005 00000002 6162"), 13)
+    Stream(frames=(), stopper=(5, 2), is_deaf=False)
+    """
+    found: list[Frame] = []
+    at = 0
+    while at < len(stream):
+        body = at + TRANSFER_HEADER_SIZE
+        if body > len(stream):
+            raise NoViewError(f"a frame ends in its header: {stream[at:].hex(' ')}")
+        offset, body_size = wire.unpack_header(stream[at:body])
+        if not 0 <= body_size <= slave_read_buffer_size - TRANSFER_HEADER_SIZE:
+            return Stream(tuple(found), (offset, body_size))
+        at = body + body_size
+        if at > len(stream):
+            raise NoViewError(f"a frame at {offset} has {len(stream) - body} bytes of {body_size}")
+        found.append(Frame(offset, stream[body:at]))
+    return Stream(tuple(found))
+
+
+def reports_of(stream: bytes) -> tuple[int, ...]:
+    """The reports that a stream holds."""
+    if len(stream) % REPORT_SIZE:
+        raise NoViewError(f"a report ends within it: {stream.hex(' ')}")
+    return tuple(wire.unpack_report(stream[at : at + REPORT_SIZE]) for at in range(0, len(stream), REPORT_SIZE))
+
+
+def to_slave(link: Link, node: Slave, settings: Settings) -> Stream:
+    """All that is between the master's log and the slave's: unparsed, on its way, not yet written."""
+    if node.deaf:
+        return Stream(is_deaf=True)
+    pending = link.conn.byte_buffer_header + (link.conn.select_mapped_buffer or b"")
+    return frames_of(slave.unparsed(node) + link.to_slave + pending, settings.slave_read_buffer_size)
+
+
+def to_master(link: Link) -> bytes:
+    """All that the slave has reported and the master has not used: in its buffer, and on its way."""
+    return link.conn.byte_buffer_read[link.conn.process_position :] + link.to_master
+
+
+def abstract_connection(link: Link, node: Slave, settings: Settings) -> Connection:
+    conn = link.conn
+    found = Connection(conn.slave_request_offset, conn.slave_ack_offset, conn.next_transfer_from_where)
+    if not is_attached(link):
+        return replace(found, stale=True)
+    return replace(found, frames=to_slave(link, node, settings).frames, reports=reports_of(to_master(link)))
+
+
+def abstract_slave(cluster: Cluster, index: int) -> SlaveNode:
+    """A slave whose end is open, but whose master has closed, holds no connection: it has only not noticed."""
+    node, slots = cluster.slaves[index], open_links(cluster, index)
+    slot = next((k for k, link in enumerate(slots, 1) if is_attached(link)), 0)
+    base = -1 if node.log.base is None else node.log.base
+    return SlaveNode(base, node.log.data, slot, node.current_reported_offset)
+
+
+def units_of(log: Log) -> bytes:
+    """The master's units from offset 0 on; what is deleted is kept by nobody, and reads as zeros."""
+    return bytes(log.base or 0) + log.data
+
+
+def waiting(cluster: Cluster) -> tuple[int, ...]:
+    """The puts that are not acknowledged. In classic more may wait: to be told what has come to pass (quirk 32)."""
+    push2 = cluster.push2_slave_max_offset
+    return tuple(sorted(request.next_offset for request in cluster.group.requests if request.next_offset > push2))
+
+
+def abstract(cluster: Cluster, settings: Settings) -> State:
+    """The state at the protocol level. `flushed`, `epoch` and `used` have no counterpart and stay 0."""
+    return State(
+        log=units_of(cluster.log),
+        flushed=0,
+        epoch=0,
+        push2=cluster.push2_slave_max_offset,
+        min=cluster.log.base or 0,
+        waiting=waiting(cluster),
+        conn=tuple(
+            (*(abstract_connection(link, node, settings) for link in open_links(cluster, index)), None)
+            for index, node in enumerate(cluster.slaves)
+        ),
+        slave=tuple(abstract_slave(cluster, index) for index in range(len(cluster.slaves))),
+        used=Used(),
+    )
+
+
+def normal(state: State) -> State:
+    """The state apart from what no action depends on, or what only bounds a scope.
+
+    Slots are names: a byte-level master has a list of connections and no slots, so they are counted anew. A slave without a
+    connection never reads `reported` before it connects, which sets it. `flushed`, `epoch` and `used` have no counterpart.
+    """
+    conn, nodes = [], []
+    for slots, node in zip(state.conn, state.slave, strict=True):
+        conn.append((*(one for one in slots if one is not None), None))
+        slot = sum(one is not None for one in slots[: node.slot])
+        nodes.append(replace(node, slot=slot, reported=node.reported if slot else 0))
+    return replace(state, flushed=0, epoch=0, used=Used(), conn=tuple(conn), slave=tuple(nodes))
+
+
+def first_difference(found: State, expected: State) -> str:
+    """The part in which two states differ, or the empty string."""
+    if found == expected:
+        return ""
+    for name in ("log", "min", "push2", "waiting"):
+        if getattr(found, name) != getattr(expected, name):
+            return f"{name}: {_short(getattr(found, name))}, and at the byte level {_short(getattr(expected, name))}"
+    for s, (ours, theirs) in enumerate(zip(found.slave, expected.slave, strict=True), 1):
+        if ours != theirs:
+            return f"slave {s}: {_short(ours)}, and at the byte level {_short(theirs)}"
+    for s, (slots, others) in enumerate(zip(found.conn, expected.conn, strict=True), 1):
+        if slots != others:
+            return f"connections of slave {s}: {_short(slots)}, and at the byte level {_short(others)}"
+    return f"{_short(found)}, and at the byte level {_short(expected)}"
+
+
+def _short(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 400 else f"{shown[:390]}... ({len(shown)} characters)"

@@ -1,0 +1,269 @@
+"""The recovery of a whole store: from what its files hold to a log, queues and an index that agree.
+
+    no `abort` file: the last stop was clean       from three files before the end of the log
+    `abort`: it was not                            from the last file that the checkpoint vouches for
+
+Only what lies behind that start is read, so the cost grows with the tail, not with the log. In both profiles the log is cut by
+`store.recover`, whose checks spec/5-store.md lists; they differ in what they make of queues and index.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from rocketmq_ha.reference import checkpoint as checkpoints
+from rocketmq_ha.reference import consume_queue, dispatch_request, index_file, index_service, mapped_file_queue, message, store
+from rocketmq_ha.reference.checkpoint import StoreCheckpoint
+from rocketmq_ha.reference.dispatch import Dispatched, DispatchSettings, do_reput
+from rocketmq_ha.reference.dispatch_request import Blank, DispatchRequest
+from rocketmq_ha.reference.mapped_file_queue import Refused
+from rocketmq_ha.reference.store import Log, max_offset, min_offset
+from rocketmq_ha.spec import constants
+from rocketmq_ha.spec.profile import Profile
+
+RECOVERED_FILES = 3
+MAGICS = tuple(code.to_bytes(4, "big") for code in (constants.MESSAGE_MAGIC_CODE, constants.MESSAGE_MAGIC_CODE_V2))
+SECTOR_SIZE = 512  # the least that a disk writes whole; larger ones are multiples of it
+END_OF_MAGIC = 8
+STORE_TIMESTAMP_POSITION = 56  # behind an IPv4 born host
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A broker's store: the log, what has been made of it, and what is known to be on the disk.
+
+    `abort`: HA-ST-23 "finding it at the start means that the last stop was not clean".
+    """
+
+    log: Log
+    dispatched: Dispatched = field(default_factory=Dispatched)
+    checkpoint: StoreCheckpoint = field(default_factory=StoreCheckpoint)
+    abort: bool = False
+    flushed_where: int = 0
+
+
+# --- Start, flush, stop ----------------------------------------------------------------------------------------------
+
+
+def start(state: Store) -> Store:
+    """After the recovery: HA-ST-23 "MUST exist from the start of a broker to its clean stop"."""
+    return replace(state, abort=True)
+
+
+def flush(state: Store, *, synced: bool = True) -> Store:
+    """Flush log, queues and index, then the checkpoint that says so. In this order: it must never say more than is so.
+
+    Spec: HA-ST-24 "up to when messages, then consume queues, then the index are on the disk".
+    """
+    flushed_where = state.flushed_where
+    while (advanced := checkpoints.flush(state.log, flushed_where, 0, synced)) != flushed_where:
+        flushed_where = advanced
+    if not synced:
+        return replace(state, flushed_where=flushed_where)
+    full = [file for file in state.dispatched.index if index_file.is_write_full(file)]
+    checkpoint = StoreCheckpoint(
+        checkpoints.last_store_timestamp(state.log, flushed_where) or state.checkpoint.physic_msg_timestamp,
+        state.dispatched.store_timestamp or state.checkpoint.logics_msg_timestamp,
+        index_file.header(full[-1]).end_timestamp if full else state.checkpoint.index_msg_timestamp,
+    )
+    return replace(state, flushed_where=flushed_where, checkpoint=checkpoint)
+
+
+def stop(state: Store) -> Store:
+    """A stop that is clean: all is flushed, and `abort` goes, if every byte of the log has been dispatched.
+
+    A slave that holds a part of a record has not dispatched it, so its next start recovers as after a crash (quirk 31).
+    """
+    state = flush(state)
+    return replace(state, abort=state.dispatched.reput_from_offset < max_offset(state.log))
+
+
+# --- Where to begin --------------------------------------------------------------------------------------------------
+
+
+def start_of_recovery(log: Log, last_exit_ok: bool, checkpoint: StoreCheckpoint) -> int:
+    """The offset of the file from which on the log is read.
+
+    Spec: HA-ST-18 "MUST begin three files before the end of the log, or at its first file if there are fewer"; HA-ST-19 "it
+    MUST begin at the last file" that the checkpoint vouches for, "where there is none, at the first file".
+    """
+    assert log.base is not None
+    images = list(mapped_file_queue.files(log).values())
+    if last_exit_ok:
+        index = max(0, len(images) - RECOVERED_FILES)
+    else:
+        matched = [index for index, image in enumerate(images) if is_mapped_file_matched_recover(image, checkpoint)]
+        index = matched[-1] if matched else 0
+    return log.base + index * log.file_size
+
+
+def is_mapped_file_matched_recover(image: bytes, checkpoint: StoreCheckpoint) -> bool:
+    """Whether all that lies before this file is on the disk.
+
+    Spec: HA-ST-19 "whose first message has a known magic and a store timestamp that is not 0 and not after the lesser of the
+    checkpoint's first two times, less 3 s".
+    """
+    sys_flag = int.from_bytes(image[36:40], "big")
+    position = STORE_TIMESTAMP_POSITION + bool(sys_flag & constants.SYS_FLAG_BORN_HOST_V6) * constants.IPV6_EXTRA_SIZE
+    store_timestamp = int.from_bytes(image[position : position + 8], "big", signed=True)
+    return image[4:8] in MAGICS and store_timestamp != 0 and store_timestamp <= checkpoints.min_timestamp(checkpoint)
+
+
+# --- The log ---------------------------------------------------------------------------------------------------------
+
+
+def recover_log(log: Log, start_offset: int, profile: Profile) -> Log:
+    """Cut the log as `store.recover` does, but read it from the file at `start_offset` on: the rest is taken for whole."""
+    assert log.base is not None
+    size = start_offset - log.base
+    tail = store.recover(replace(log, base=start_offset, data=log.data[size:]), profile).state
+    if size == 0:
+        return tail
+    return replace(log, data=log.data[:size] + tail.data, stale=tail.stale)
+
+
+def before_a_hole(log: Log, start_offset: int, checkpoint: StoreCheckpoint, sector_size: int, profile: Profile) -> Log:
+    """Hardened, after a crash: end the log before the first record that lacks a sector which no length and no CRC covers.
+
+    A sector that never came to the disk is zeros. It is larger than what stands before a body, so that it takes a magic, a
+    length or a part of the body with it, unless it begins in the topic or in the properties. What the checkpoint vouches for
+    has no holes.
+
+    Spec: HA-ST-10 "nothing but zeros from a multiple of 512 in its file to the next one, or to its end".
+    """
+    offset = start_offset
+    while offset < max_offset(log):
+        match dispatch_request.check_message_and_return_size(log, offset):
+            case DispatchRequest() as request:
+                end = offset + request.msg_size
+                found = dispatch_request.record_at(log, offset)
+                assert found is not None
+                behind_topic = 2 + len(found[0].properties)
+                topic_offset = end - behind_topic - len(found[0].topic)
+                is_known = checkpoints.vouches_for(checkpoint, request.store_timestamp)
+                if not is_known and _has_zero_sector(log, topic_offset, end, sector_size):
+                    return mapped_file_queue.truncate_dirty_files(log, offset, profile)
+                offset = end
+            case Blank(next_file):
+                offset = next_file
+            case None:
+                break
+    return log
+
+
+def _has_zero_sector(log: Log, start: int, end: int, sector_size: int) -> bool:
+    """Whether a sector that begins from `start` on has nothing but zeros before `end`."""
+    first = start + -start % sector_size
+    sectors = (log.data[at - min_offset(log) :][: min(sector_size, end - at)] for at in range(first, end, sector_size))
+    return any(not any(sector) for sector in sectors)
+
+
+def whole_records_behind(log: Log, end: int) -> Iterator[tuple[int, int]]:
+    """(offset, store timestamp) of each whole record of its own place behind `end`, the record at `end` not counted."""
+    assert log.base is not None
+    image = b"".join(mapped_file_queue.files(log).values())
+    for position in range(end - log.base + 1, len(image) - END_OF_MAGIC):
+        if image[position + 4 : position + END_OF_MAGIC] not in MAGICS:
+            continue
+        found = message.decode(image, position)
+        rest_of_file = log.file_size - position % log.file_size
+        if found and found[0].physical_offset == log.base + position and found[1] <= rest_of_file:
+            yield log.base + position, found[0].store_timestamp
+
+
+def damage(log: Log, end: int, last_exit_ok: bool, checkpoint: StoreCheckpoint) -> Refused | None:
+    """Hardened: why the log must not be cut at `end`, if it must not.
+
+    Spec: HA-ST-20 "A log in which a whole record of its own place stands behind one that is not whole MUST be refused". After a
+    crash of the machine whole records may well stand there, as pages come to the disk in any order; then only what the
+    checkpoint vouches for shows damage, HA-ST-20 "stored later than 3 s before the checkpoint's first time" shows none.
+    """
+    for offset, store_timestamp in whole_records_behind(log, end):
+        if last_exit_ok or checkpoints.vouches_for(checkpoint, store_timestamp):
+            name = f"{end - end % log.file_size:0{constants.FILE_NAME_DIGITS}d}"
+            return Refused("no record, and a whole one behind it", name, end, offset)
+    return None
+
+
+# --- The store -------------------------------------------------------------------------------------------------------
+
+
+def load(
+    file_size: int, commit_log: Mapping[str, bytes], dispatched: Dispatched, checkpoint: bytes, *, abort: bool
+) -> Store | Refused:
+    """A store from its files, each taken for full; the queues of `dispatched` come from `mapped_file_queue.load` likewise."""
+    log = mapped_file_queue.load(file_size, commit_log)
+    if isinstance(log, Refused):
+        return log
+    return Store(log, dispatched, checkpoints.decode(checkpoint) if checkpoint else StoreCheckpoint(), abort)
+
+
+def recover(
+    state: Store, made_at: str, settings: DispatchSettings, profile: Profile, sector_size: int = SECTOR_SIZE
+) -> Store | Refused:
+    """Log, queues and index after a start, and from where the dispatch goes on. `made_at` names a new index file."""
+    last_exit_ok, index = not state.abort, state.dispatched.index
+    index = index_service.load(index, last_exit_ok, state.checkpoint.index_msg_timestamp, profile)
+    if state.log.base is None:
+        # HA-ST-38 "without commit-log files there are no consume queues"; classic leaves the index alone.
+        return replace(state, dispatched=Dispatched(index=() if profile.clears_tail else index), flushed_where=0)
+    start_offset = start_of_recovery(state.log, last_exit_ok, state.checkpoint)
+    log = recover_log(state.log, start_offset, profile)
+    if profile.clears_tail:
+        if not last_exit_ok:
+            log = before_a_hole(log, start_offset, state.checkpoint, sector_size, profile)
+        end = state.log.base if log.base is None else max_offset(log)
+        if refused := damage(state.log, end, last_exit_ok, state.checkpoint):
+            return refused
+        dispatched = _agree(replace(state.dispatched, index=index), log, start_offset, last_exit_ok, profile)
+    else:
+        dispatched = _dispatch_again(
+            replace(state.dispatched, index=index), log, start_offset, last_exit_ok, made_at, settings, profile
+        )
+    return replace(state, log=log, dispatched=dispatched, flushed_where=max_offset(log))
+
+
+def _dispatch_again(
+    dispatched: Dispatched,
+    log: Log,
+    start_offset: int,
+    last_exit_ok: bool,
+    made_at: str,
+    settings: DispatchSettings,
+    profile: Profile,
+) -> Dispatched:
+    """Classic: end each queue by itself; after a crash dispatch what is read of the log; then take off what is beyond its end.
+
+    The index is given nothing from before `start_offset`: keys between its last full file and there are lost.
+    """
+    queues = {key: consume_queue.recover(queue, profile) for key, queue in dispatched.queues.items()}
+    max_phy_offset = max((queue.max_physic_offset for queue in queues.values()), default=-1)
+    dispatched = replace(dispatched, queues=queues, reput_from_offset=start_offset)
+    if not last_exit_ok:
+        dispatched = do_reput(dispatched, log, made_at, settings, profile)
+    queues = dict(dispatched.queues)
+    if max_phy_offset >= max_offset(log):
+        queues = {key: consume_queue.truncate_dirty_logic_files(queue, max_offset(log)) for key, queue in queues.items()}
+    queues = {key: consume_queue.correct_min_offset(queue, min_offset(log), profile) for key, queue in queues.items()}
+    reached = max((queue.max_physic_offset for queue in queues.values()), default=-1)
+    return replace(dispatched, queues=queues, reput_from_offset=max(reached, min_offset(log)))
+
+
+def _agree(dispatched: Dispatched, log: Log, start_offset: int, last_exit_ok: bool, profile: Profile) -> Dispatched:
+    """Hardened: keep of queues and index what is known to be true, and let the dispatch make the rest again.
+
+    After a crash that is what the checkpoint vouches for: the entries of messages before `start_offset`, and full index files.
+    The dispatch begins at the lesser end of the two, and what is there already is not added again, so no key is lost.
+
+    Spec: HA-ST-38 "After a recovery a consume queue MUST NOT name a message beyond the end of the commit log".
+    """
+    known = max_offset(log) if last_exit_ok else min(start_offset, max_offset(log))
+    queues = {key: consume_queue.recover(queue, profile) if last_exit_ok else queue for key, queue in dispatched.queues.items()}
+    queues = {key: consume_queue.cut(queue, log, known, profile) for key, queue in queues.items()}
+    queues = {key: consume_queue.correct_min_offset(queue, min_offset(log), profile) for key, queue in queues.items()}
+    index = index_service.cut(dispatched.index, log, max_offset(log))
+    if last_exit_ok:
+        reput_from_offset = max((queue.max_physic_offset for queue in queues.values()), default=-1)
+    else:
+        reput_from_offset = min(known, index_service.end_phy_offset(index))
+    queues = {key: queue for key, queue in queues.items() if queue.mapped_file_queue.base is not None}
+    return Dispatched(queues, index, max(reput_from_offset, min_offset(log)))

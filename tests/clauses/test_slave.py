@@ -1,0 +1,314 @@
+"""Chapter 3: the slave's end of a connection, where no other test makes the claim."""
+
+import errno
+import itertools
+import os
+import random
+import socket
+import struct
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rocketmq_ha.impl.errors import AppendFailed, PeerViolation
+from rocketmq_ha.impl.ha.slave import SlaveClient
+from rocketmq_ha.impl.net import client as client_module
+from rocketmq_ha.impl.net.client import Follower
+from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.wire.frame import HEADER, REPORT
+from rocketmq_ha.reference import slave, store, wire
+from rocketmq_ha.reference.events import Connect, Cut, DeliverFrames, DeliverReports, ForgeHeader, Put, Tick
+from rocketmq_ha.reference.slave import Slave
+from rocketmq_ha.reference.store import Log
+from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
+
+ALL = 1 << 18
+FILE_SIZE = 1000
+MIB = 1 << 20
+PROFILES = pytest.mark.parametrize("profile", [CLASSIC, HARDENED], ids=lambda profile: profile.name)
+PUT = Put("T", bytes(8), "", 0, False)  # 100 bytes
+
+
+# --- Connecting ------------------------------------------------------------------------------------------------------
+
+
+def test_the_slaves_socket_does_not_block_nor_delay_nor_linger(net: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HA-S-20 "MUST be non-blocking once connected, with TCP_NODELAY set and without lingering on close"."""
+    seen: list[tuple[bool, int, int]] = []
+    on_connect = client_module.SlaveLink.on_connect
+
+    def look(link: client_module.SlaveLink, now_ms: int) -> None:
+        sock = link.sock
+        assert isinstance(sock, socket.socket)
+        linger = struct.unpack("ii", sock.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8))[0]
+        seen.append((sock.getblocking(), sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY), linger))
+        on_connect(link, now_ms)
+
+    monkeypatch.setattr(client_module.SlaveLink, "on_connect", look)
+    listener = net.listener()
+    net.follow(listener.getsockname()[1], HARDENED)
+    listener.accept()[0].close()
+    net.wait_for(lambda: seen)
+    assert seen[0][0] is False
+    assert seen[0][1] != 0
+    assert seen[0][2] == 0
+
+
+def test_a_slave_has_one_connection_at_a_time(net: Any) -> None:
+    """HA-S-19 "A slave MUST NOT hold more than one connection": the next comes when the one before has ended."""
+    listener = net.listener()
+    net.follow(listener.getsockname()[1], HARDENED)
+    for _ in range(3):
+        held, _ = listener.accept()
+        listener.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            listener.accept()
+        listener.settimeout(20)
+        held.close()
+
+
+def test_a_connect_while_connected_is_none(worlds: Any) -> None:
+    """HA-S-19 "MUST NOT hold more than one connection", in both worlds."""
+    both = worlds(HARDENED)
+    before = both.happens(Connect(0, ALL, ALL))
+    assert both.happens(Connect(0, ALL, ALL)) == before
+    assert len(before.links) == 1
+
+
+def pauses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tries: int, seed: int) -> list[float]:
+    """How long a slave waits before each further try at a master that is not there, by a clock that costs no time."""
+    now, tried, timeouts = 0.0, [], set()
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    def create_connection(_address: object, timeout: float) -> socket.socket:
+        tried.append(now)
+        timeouts.add(timeout)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(client_module, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    monkeypatch.setattr(socket, "create_connection", create_connection)
+    random.seed(seed)
+    with CommitLog.open(tmp_path / f"{seed}", file_size=FILE_SIZE) as log:
+        Follower(log, "127.0.0.1", 9, Settings(FILE_SIZE), HARDENED).run(lambda: len(tried) > tries)
+    monkeypatch.undo()
+    assert timeouts == {5.0}
+    return [later - earlier for earlier, later in itertools.pairwise(tried)]
+
+
+def test_a_slave_waits_longer_and_longer_but_five_seconds_at_most(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """HA-S-25 "longer after each one that brought nothing, with jitter, and 5 s at most"."""
+    waits = [pauses(monkeypatch, tmp_path, 40, seed) for seed in range(5)]
+    assert all(min(each) > 0 for each in waits)
+    assert max(map(max, waits)) < 5.001
+    for each in waits:
+        assert each[0] < 0.1
+        assert each[8] > 1
+        assert sum(each[:4]) < sum(each[4:8]) < sum(each[8:12])
+    assert len({tuple(each) for each in waits}) == 5  # no two slaves come back as one
+
+
+def test_a_connect_is_given_up_after_five_seconds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """HA-S-22 "that has not succeeded after 5 s MUST be given up", and tried again: here after 0.2 s, to save time."""
+    assert client_module.CONNECT_TIMEOUT_S == 5.0
+    monkeypatch.setattr(client_module, "CONNECT_TIMEOUT_S", 0.2)
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(0)
+    tried: list[float] = []
+    stop = time.monotonic() + 20
+    queued = [socket.socket() for _ in range(8)]  # they fill the backlog, so that the next connect is not answered
+    for sock in queued:
+        sock.setblocking(False)
+        sock.connect_ex(listener.getsockname())
+    connect = socket.create_connection
+
+    def create_connection(address: tuple[str, int], timeout: float) -> socket.socket:
+        begun = time.monotonic()
+        try:
+            return connect(address, timeout)
+        finally:
+            tried.append(time.monotonic() - begun)
+
+    monkeypatch.setattr(socket, "create_connection", create_connection)
+    with CommitLog.open(tmp_path / "store", file_size=FILE_SIZE) as log:
+        follower = Follower(log, *listener.getsockname(), Settings(FILE_SIZE), HARDENED)
+        follower.run(lambda: len(tried) >= 2 or time.monotonic() > stop)
+    for sock in (*queued, listener):
+        sock.close()
+    assert len(tried) >= 2
+    assert all(0.15 < seconds < 4.9 for seconds in tried)
+
+
+# --- Reports ---------------------------------------------------------------------------------------------------------
+
+
+@PROFILES
+def test_a_report_of_growth_puts_the_next_one_by_time_off(profile: Profile, worlds: Any) -> None:
+    """HA-S-27 "MUST set last_write_timestamp, whichever of its reasons it has"; HA-T-1 "strictly more than its length"."""
+    both = worlds(profile)
+    both.happens(Connect(0, ALL, ALL), Tick(5001))
+    both.settle()
+    both.happens(Tick(3000), PUT)
+    both.settle()  # the slave reports 100 now, 3 s after the report before
+    both.happens(Tick(5000))
+    assert both.link().to_master == b""
+    both.happens(Tick(1))
+    assert both.link().to_master == REPORT.pack(100)
+
+
+@PROFILES
+def test_heartbeats_and_parts_of_frames_are_not_answered(profile: Profile, worlds: Any) -> None:
+    """HA-S-28 "MUST NOT report for any reason but these": an interval, growth, a connect in hardened."""
+    both = worlds(profile, ha_send_heartbeat_interval_ms=1000)
+    both.happens(Connect(0, ALL, ALL))
+    assert len(both.link().to_master) == (8 if profile is HARDENED else 0)
+    both.happens(Tick(1001))
+    both.settle()
+    both.happens(PUT, DeliverFrames(0, 111))  # but for its last byte
+    assert both.link().to_master == b""
+    both.settle()
+    both.happens(Tick(1001), DeliverReports(0, ALL))  # the report by time arrives, the heartbeat is under way
+    assert both.link().to_slave == wire.pack_header(100, 0)
+    both.happens(DeliverFrames(0, ALL))
+    assert both.link().to_master == b""
+
+
+# --- Frames ----------------------------------------------------------------------------------------------------------
+
+
+@PROFILES
+def test_the_largest_body_of_the_default_buffer_is_four_mebibytes_less_a_header(profile: Profile, tmp_path: Path) -> None:
+    """HA-S-32 "The read buffer MUST hold 4 MiB by default": that body is appended, and one byte more cannot be."""
+    settings = Settings(8 * MIB)
+    for size in (4 * MIB - 12, 4 * MIB - 11):
+        stream = HEADER.pack(0, size) + bytes(size)
+        node = slave.on_readable(Slave(Log(8 * MIB), connected=True), stream, 8, 0, settings, profile).state
+        with CommitLog.open(tmp_path / f"{size}", file_size=8 * MIB) as log:
+            client = SlaveClient("master", log, settings, profile)
+            client.on_connect(0)
+            at, refused = 0, ""
+            while at < len(stream) and not (refused or client.stalled):
+                buffer = client.recv_buffer()
+                taken = stream[at : at + len(buffer)]
+                buffer[: len(taken)] = taken
+                at += len(taken)
+                client.on_received(len(taken), 0)
+                try:
+                    while client.dispatch():
+                        pass
+                except PeerViolation as violation:
+                    refused = violation.clause
+            assert log.max_offset == store.max_offset(node.log) == (size if size == 4 * MIB - 12 else 0)
+            ending = "" if log.max_offset else "frame" if refused == "HA-S-11" else "stalled" if client.stalled else "?"
+            assert node.close_reason == ending
+
+
+def test_an_append_that_fails_shows_in_the_header_behind_it(tmp_path: Path) -> None:
+    """HA-S-33 "The outcome of an append MUST NOT be looked at": 100 bytes do not fit in the 50 that are left of the file."""
+    settings = Settings(FILE_SIZE)
+    crossing, behind = HEADER.pack(950, 100) + bytes(100), HEADER.pack(1050, 1) + b"x"
+    node = Slave(Log(FILE_SIZE, 0, bytes(950)), connected=True, current_reported_offset=950)
+    node = slave.on_readable(node, crossing, 8, 0, settings, CLASSIC).state
+    assert (node.connected, store.max_offset(node.log), slave.unparsed(node)) == (True, 950, b"")
+    assert slave.on_readable(node, behind, 8, 0, settings, CLASSIC).state.close_reason == "offset"
+    with CommitLog.open(tmp_path / "store", file_size=FILE_SIZE) as log:
+        log.append_data(0, [bytes(950)])
+        client = SlaveClient("master", log, settings, CLASSIC)
+        client.on_connect(0)
+        for stream in (crossing, behind):
+            client.recv_buffer()[: len(stream)] = stream
+            client.on_received(len(stream), 0)
+            if stream is crossing:
+                assert client.dispatch() is None
+                assert (log.max_offset, client.unparsed) == (950, b"")
+            else:
+                with pytest.raises(PeerViolation, match="HA-S-4"):
+                    client.dispatch()
+
+
+@pytest.mark.parametrize("at", [0, 950, FILE_SIZE])
+def test_a_slave_whose_disk_is_full_stops_and_says_where(
+    at: int, net: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """HA-S-34 "MUST stop with an error that names the file and the offset": before its first file, in it, and behind it."""
+    listener = net.listener()
+    frames = HEADER.pack(at, 10) + bytes(10) + HEADER.pack(at + 10, 20) + bytes(20)
+
+    def serve() -> None:
+        peer, _ = listener.accept()
+        peer.sendall(frames)
+        peer.settimeout(20)
+        while peer.recv(100):
+            pass
+        peer.close()
+
+    serving = threading.Thread(target=serve)
+    serving.start()
+    with CommitLog.open(tmp_path / "full", file_size=FILE_SIZE) as log:
+        if at:
+            log.append_data(0, [bytes(at)])
+        monkeypatch.setattr(os, "pwritev", no_space)
+        with pytest.raises(AppendFailed) as stopped:
+            Follower(log, *listener.getsockname(), Settings(FILE_SIZE), HARDENED).run(lambda: False)
+        monkeypatch.undo()
+        assert log.max_offset == at
+    serving.join(20)
+    assert stopped.value.offset == at
+    assert f"{at - at % FILE_SIZE:020d}: append at commit-log offset {at}: No space left" in str(stopped.value)
+
+
+def no_space(*_: object) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("size", [-1, -12, -(1 << 31), (1 << 31) - 1, (1 << 31) - 12])
+def test_a_size_that_no_array_has_leaves_a_classic_slave_deaf(size: int, worlds: Any) -> None:
+    """HA-S-36 "until its connection ends, it reports when its interval has passed, and takes no frame"."""
+    both = worlds(CLASSIC)
+    both.happens(PUT, Connect(0, ALL, ALL), Tick(5001))
+    both.settle()
+    both.happens(ForgeHeader(0, size), PUT, DeliverFrames(0, ALL))
+    assert len(both.cluster.slaves[0].log.data) == 100
+    both.happens(Tick(5001), DeliverFrames(0, ALL))
+    assert both.link().to_master == REPORT.pack(100)
+    both.happens(Cut(0, "both"), Connect(0, ALL, ALL), Tick(5001))
+    both.settle()
+    assert both.cluster.slaves[0].log.data == both.cluster.log.data
+
+
+# --- Life ------------------------------------------------------------------------------------------------------------
+
+
+@PROFILES
+def test_half_a_frame_does_not_outlive_its_connection(profile: Profile, worlds: Any) -> None:
+    """HA-S-13 "the unparsed bytes are dropped, and dispatch_position becomes 0": the next connection sends the whole again."""
+    both = worlds(profile)
+    both.happens(PUT, Connect(0, ALL, ALL), Tick(5001), DeliverReports(0, ALL), DeliverFrames(0, 12 + 12 + 50))
+    assert slave.unparsed(both.cluster.slaves[0]) != b""
+    node = both.happens(Cut(0, "both")).slaves[0]
+    assert (slave.unparsed(node), node.dispatch_position) == (b"", 0)
+    both.happens(Connect(0, ALL, ALL), Tick(5001))
+    both.settle()
+    assert both.cluster.slaves[0].log.data == both.cluster.log.data
+
+
+def test_an_idle_slave_looks_at_the_time(net: Any) -> None:
+    """HA-S-35 "MUST look at the time at least once a second": it finds a silent master out, and reports while it waits."""
+    listener = net.listener()
+    settings = Settings(FILE_SIZE, ha_send_heartbeat_interval_ms=50, ha_housekeeping_interval_ms=400)
+    net.follow(listener.getsockname()[1], HARDENED, settings)
+    held, _ = listener.accept()
+    held.settimeout(20)
+    begun, data = time.monotonic(), b""
+    while part := held.recv(100):
+        data += part
+    assert 0.3 < time.monotonic() - begun < 2.4
+    assert len(data) >= 3 * 8
+    held.close()

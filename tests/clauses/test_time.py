@@ -1,0 +1,22 @@
+"""Chapter 8: intervals and the clock, where no other test makes the claim."""
+
+import time
+
+from rocketmq_ha.impl.net import client, server
+from rocketmq_ha.spec.profile import Settings
+
+
+def test_time_is_measured_by_a_clock_that_nobody_sets() -> None:
+    """HA-T-3 "MUST be measured by a clock that does not step": the same for both ends, and in milliseconds."""
+    before = time.monotonic_ns() // 1_000_000
+    found = server.clock_ms()
+    assert before <= found <= time.monotonic_ns() // 1_000_000
+    assert not time.get_clock_info("monotonic").adjustable
+    assert time.get_clock_info("monotonic").monotonic
+    assert client.clock_ms is server.clock_ms
+
+
+def test_the_defaults_are_those_of_the_table() -> None:
+    """HA-T-4 "MUST be 5 s by default"; HA-T-5 "MUST be 20 s by default"."""
+    assert Settings().ha_send_heartbeat_interval_ms == 5_000
+    assert Settings().ha_housekeeping_interval_ms == 20_000

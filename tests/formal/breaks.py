@@ -1,0 +1,272 @@
+"""`make formal-breaks`: a check that has never failed proves nothing. One edit of each kind, and the check that notices it.
+
+Each edit is made in a copy of the tree in a temporary directory, where the check that should fire runs over the copy's own
+folders. First all the checks must pass over a copy without an edit. Exit status 1 if one does not, or if an edit is unnoticed.
+
+    python tests/formal/breaks.py
+    python tests/formal/breaks.py clause hash      the edits whose kinds have these words
+
+What needs Java or Maven is left out where they are missing; with CI=true in the environment that is a failure.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import tlc
+from graph import say
+from scopes import ROOT
+
+COPIED: Final = ("spec", "reference", "impl", "fuzz", "analysis", "bench", "tests", ".types", "pyproject.toml")
+LEFT_OUT: Final = shutil.ignore_patterns("__pycache__", ".mypy_cache", ".hypothesis", "target", "scratch")
+TIMEOUT_S: Final = 300
+WIDTH: Final = 110  # of the line that is shown
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A command that passes over the tree as it is, and fires over an edit.
+
+    fires: its exit status then; passes: its exit status over the tree as it is.
+    telling: what the line begins with in which it says what it found.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    telling: str
+    passes: int = 0
+    fires: int = 1
+    needs_tlc: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """In `file` the one match of `pattern` becomes `replacement`."""
+
+    kind: str
+    file: str
+    pattern: str
+    replacement: str
+    story: str
+    check: Check
+
+
+def run_formal(*scopes: str) -> Check:
+    command = (sys.executable, "tests/formal/run_formal.py", *scopes)
+    return Check(f"TLC ({', '.join(scopes)})", command, "SURPRISE: ", needs_tlc=True)
+
+
+GRAPHS: Final = Check("Python's graph", (sys.executable, "tests/formal/graph.py", "delete-hardened"), "delete-hardened ")
+CLAUSES: Final = Check("citations", (sys.executable, "-m", "rocketmq_ha.spec.citations", "--check"), "spec/")
+LOCKSTEP: Final = Check(
+    "lock-step hunt",
+    (sys.executable, "-m", "rocketmq_ha.fuzz", "hunt", "--seconds", "10"),
+    "divergence ",
+    passes=1,
+    fires=0,
+)
+
+
+def pytest(name: str, file: str) -> Check:
+    return Check(name, (sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", file), "E  ")
+
+
+SCENARIOS: Final = pytest("scenarios", "tests/stateful/test_scenarios.py")
+VECTORS: Final = pytest("golden store", "tests/properties/test_golden_store.py")
+
+EDITS: Final = (
+    Edit(
+        "a TLA+ action",
+        "spec/tla/HAActions.tla",
+        re.escape("    /\\ min + FileSize < mmax\n"),
+        "",
+        "Delete takes the last file too",
+        run_formal("delete-hardened"),
+    ),
+    Edit(
+        "a TLA+ property",
+        "spec/tla/HAProperties.tla",
+        r"(?m)^Push2WithinLog == .*$",
+        "Push2WithinLog == push2 >= 0",
+        "push2 may be any offset: quirk 1 is no violation any more",
+        run_formal("forge-classic"),
+    ),
+    Edit(
+        "a TLA+ fairness",
+        "spec/tla/HAProperties.tla",
+        re.escape("        /\\ SF_vars(SendLive(s))\n"),
+        "",
+        "no frame with data need ever be sent",
+        run_formal("fair-roll-hardened"),
+    ),
+    Edit(
+        "a protocol function",
+        "reference/protocol.py",
+        re.escape("after > start_of_file(mmax, scope)"),
+        "after >= start_of_file(mmax, scope)",
+        "delete: never the file before the last one",
+        GRAPHS,
+    ),
+    Edit(
+        "a byte-level function",
+        "reference/master.py",
+        re.escape("now_ms - conn.last_write_timestamp > settings.ha_send_heartbeat_interval_ms"),
+        "now_ms - conn.last_write_timestamp >= settings.ha_send_heartbeat_interval_ms",
+        "the heartbeat goes out at the interval, not beyond it",
+        LOCKSTEP,
+    ),
+    Edit(
+        "a clause's text",
+        "spec/2-master.md",
+        r"take the last complete report",
+        "take the first complete report",
+        "HA-M-2 says the opposite",
+        CLAUSES,
+    ),
+    Edit(
+        "an exception removed",
+        "spec/exceptions.toml",
+        r'\[\[exception\]\]\nclause = "HA-M-18"\n(?:(?!\[).*\n)*',
+        "",
+        "nothing cites HA-M-18, and nothing says why",
+        CLAUSES,
+    ),
+    Edit(
+        "a hash",
+        "tests/formal/scopes.toml",
+        r'(?s)(\[scope\.delete-hardened\](?:(?!\[scope\.).)*?\nhash = ")[0-9a-f]{8}',
+        r"\g<1>00000000",
+        "the graph of delete-hardened is said to be another",
+        GRAPHS,
+    ),
+    Edit(
+        "a scenario's line",
+        "tests/stateful/scenarios/heartbeat-after-the-interval.txt",
+        r"(?m)^tick 5000\n    nothing happens$",
+        "tick 5001\n    nothing happens",
+        "no heartbeat is told of at 5001 ms",
+        SCENARIOS,
+    ),
+    Edit(
+        "a vector's line",
+        "spec/vectors/rocketmq-4.9.8/manifest.json",
+        r'("commit_log_max_offset": )\d+',
+        r"\g<1>5000000",
+        "the golden store is said to end elsewhere",
+        VECTORS,
+    ),
+)
+
+
+def copy_tree(directory: Path) -> Path:
+    """A copy that runs by itself; TLC's jar is there, if it is here."""
+    root = directory / "tree"
+    root.mkdir(parents=True)
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, root / name, symlinks=True, ignore=LEFT_OUT)
+        else:
+            shutil.copy(source, root / name)
+    if tlc.JAR.exists():
+        build = root / tlc.BUILD.relative_to(ROOT)
+        build.mkdir(parents=True)
+        (build / tlc.JAR.name).symlink_to(tlc.JAR)
+    return root
+
+
+def apply(edit: Edit, root: Path) -> None:
+    file = root / edit.file
+    text, times = re.subn(edit.pattern, edit.replacement, file.read_text(encoding="utf-8"))
+    if times != 1:
+        sys.exit(f"breaks: {edit.kind}: its text stands {times} times in {edit.file}, not once")
+    file.write_text(text, encoding="utf-8")
+
+
+def run(check: Check, root: Path) -> tuple[int, str]:
+    """Exit status and output of a check over a copy, whose folders stand for the installed ones."""
+    paths = [str(root / ".types"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        check.command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=TIMEOUT_S
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def told(check: Check, output: str) -> str:
+    """The line in which a check says what it found, or nothing."""
+    lines = (line.strip() for line in output.splitlines())
+    return next((" ".join(line.split()) for line in lines if line.startswith(check.telling)), "")
+
+
+def passes(check: Check) -> str:
+    """What is wrong with a check over a copy without an edit, if anything."""
+    with tempfile.TemporaryDirectory(prefix="formal-breaks-") as directory:
+        status, output = run(check, copy_tree(Path(directory)))
+    last = (output.strip().splitlines() or ["no word"])[-1]
+    return "" if status == check.passes else f"{check.name} fires over a copy without an edit: {told(check, output) or last}"
+
+
+def notice(edit: Edit) -> tuple[bool, str, float]:
+    """Whether the check fires over a copy with the edit, what it says, and the seconds that it takes."""
+    with tempfile.TemporaryDirectory(prefix="formal-breaks-") as directory:
+        root = copy_tree(Path(directory))
+        apply(edit, root)
+        began = time.monotonic()
+        status, output = run(edit.check, root)
+        seconds = time.monotonic() - began
+    line = told(edit.check, output)
+    return status == edit.check.fires and bool(line), line or f"exit status {status}", seconds
+
+
+def tell(edits: Sequence[Edit], results: Iterable[tuple[bool, str, float]]) -> int:
+    """The table, a line as each ends. Returns: how many went unnoticed."""
+    unnoticed = 0
+    say(f"\n{'edit':24}{'check that fired':26}{'seconds':>8}  what it says")
+    for edit, (fired, line, seconds) in zip(edits, results, strict=True):
+        unnoticed += not fired
+        name = edit.check.name if fired else "NONE"
+        shown = line if len(line) <= WIDTH else f"{line[: WIDTH - 4]} ..."
+        say(f"{edit.kind:24}{name:26}{seconds:>8.1f}  {shown}\n{'':24}{edit.story} ({edit.file})")
+    return unnoticed
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("word", nargs="*", help="of the kinds to be made; else all are")
+    parser.add_argument("--jobs", type=int, default=2, help="processes at a time (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    edits = [edit for edit in EDITS if not options.word or any(word in edit.kind for word in options.word)]
+    if lacking := tlc.missing():
+        say(f"formal-breaks: {lacking} is missing, so the edits of TLA+ are left out")
+        if os.environ.get("CI") == "true":
+            return 1
+        edits = [edit for edit in edits if not edit.check.needs_tlc]
+    elif any(edit.check.needs_tlc for edit in edits):
+        tlc.fetch()
+    if not edits:
+        parser.error(f"no such edit; there are: {', '.join(edit.kind for edit in EDITS)}")
+    began = time.monotonic()
+    checks = list(dict.fromkeys(edit.check for edit in edits))
+    with ThreadPoolExecutor(options.jobs) as pool:
+        wrong = [what for what in pool.map(passes, checks) if what]
+        say("\n".join(wrong) if wrong else f"formal-breaks: without an edit {len(checks)} checks pass")
+        if wrong:
+            return 1
+        unnoticed = tell(edits, pool.map(notice, edits))
+    say(f"\nformal-breaks: {len(edits)} edits, {unnoticed} unnoticed, {time.monotonic() - began:.0f} s")
+    return bool(unnoticed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,138 @@
+"""CrossHair on the contracts of the pure arithmetic: which hold of all arguments, and which it can only look for exceptions to.
+
+    python tests/formal/contracts.py          a line a contract; exit status 1 for a counterexample, and where one that is
+                                              listed in contracts.toml as confirmed is so no more
+    python tests/formal/contracts.py NAME...  these alone
+
+"Not confirmed" is no pass: within its time CrossHair found no counterexample, and did not see all paths. What that leaves open
+is the matter of the tests of the codec and of the lock-step.
+"""
+
+import importlib
+import inspect
+import itertools
+import sys
+import time
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+import contracts_ha
+import contracts_wire
+from crosshair.core_and_libs import analyze_function, run_checkables
+from crosshair.options import AnalysisKind, AnalysisOptionSet
+from crosshair.statespace import AnalysisMessage, MessageType
+
+MODULES: Final = (contracts_wire, contracts_ha)
+SOME_NUMBERS: Final = (0, 1, 3, 8, 100, -1)
+LIST: Final = Path(__file__).with_name("contracts.toml")
+
+# CrossHair reads the options of a package from its __init__.py; rocketmq_ha is a namespace, and has none.
+vars(importlib.import_module("rocketmq_ha"))["__package__"] = None
+
+Contract = Callable[..., None]
+
+
+class Verdict(Enum):
+    CONFIRMED = "confirmed"
+    COUNTEREXAMPLE = "counterexample"
+    NOT_CONFIRMED = "not confirmed"
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """contracts.toml."""
+
+    confirmed: frozenset[str]
+    seconds: float  # of CPU, for one of `confirmed`
+    seconds_others: float  # of CPU, for any other
+
+    @classmethod
+    def load(cls) -> "Expected":
+        table = tomllib.loads(LIST.read_text(encoding="utf-8"))
+        return cls(frozenset(table["confirmed"]), table["seconds"], table["seconds_others"])
+
+
+def contracts(modules: tuple[ModuleType, ...] = MODULES) -> dict[str, Contract]:
+    """Every function of the modules, by its name."""
+    return {
+        name: function
+        for module in modules
+        for name, function in inspect.getmembers(module, inspect.isfunction)
+        if function.__module__ == module.__name__
+    }
+
+
+def is_met_by_something(contract: Contract) -> bool:
+    """Whether some of a few numbers are arguments that the contract speaks of: it holds of all of them, so then it returns."""
+    for arguments in itertools.product(SOME_NUMBERS, repeat=len(inspect.signature(contract).parameters)):
+        try:
+            contract(*arguments)
+        except AssertionError:
+            continue
+        return True
+    return False
+
+
+def judge(contract: Contract, seconds: float) -> tuple[Verdict, str]:
+    """The verdict, and of a counterexample what it is."""
+    options = AnalysisOptionSet(analysis_kind=(AnalysisKind.asserts,), per_condition_timeout=seconds, report_all=True)
+    messages: list[AnalysisMessage] = run_checkables(analyze_function(contract, options))
+    assert messages, f"{contract.__name__} does not begin with what it supposes: CrossHair takes it for no contract"
+    worst = max(messages, key=lambda message: message.state)
+    match worst.state:
+        case MessageType.CONFIRMED:
+            if not is_met_by_something(contract):  # CrossHair takes a contract that says nothing for confirmed
+                return Verdict.COUNTEREXAMPLE, "nothing meets what it supposes"
+            return Verdict.CONFIRMED, ""
+        case MessageType.CANNOT_CONFIRM:
+            return Verdict.NOT_CONFIRMED, ""
+        case _:
+            return Verdict.COUNTEREXAMPLE, worst.message
+
+
+def surprise(name: str, verdict: Verdict, expected: Expected) -> str:
+    """What makes the run fail, or the empty string."""
+    if verdict is Verdict.COUNTEREXAMPLE:
+        return "counterexample"
+    return "listed as confirmed" if name in expected.confirmed and verdict is not Verdict.CONFIRMED else ""
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def main(arguments: list[str]) -> int:
+    expected, every = Expected.load(), contracts()
+    if unknown := (set(arguments) | expected.confirmed) - every.keys():
+        say(f"no such contract: {', '.join(sorted(unknown))}")
+        return 1
+    chosen = arguments or list(every)
+    width = max(map(len, chosen))
+    say(f"{'contract':<{width}}  {'verdict':<14} {'CPU s':>6}")
+    found: dict[str, Verdict] = {}
+    surprises = []
+    for name in chosen:
+        start = time.process_time()
+        found[name], detail = judge(every[name], expected.seconds if name in expected.confirmed else expected.seconds_others)
+        line = f"{name:<{width}}  {found[name].value:<14} {time.process_time() - start:>6.1f}"
+        say(f"{line}  {detail}".rstrip())
+        if what := surprise(name, found[name], expected):
+            surprises.append(f"{name}: {found[name].value} ({what})")
+        elif found[name] is Verdict.CONFIRMED and name not in expected.confirmed:
+            say(f"{'':<{width}}  confirmed now: list it in {LIST.name}")
+    open_ones = [name for name, verdict in found.items() if verdict is Verdict.NOT_CONFIRMED]
+    count = sum(verdict is Verdict.CONFIRMED for verdict in found.values())
+    say(f"\n{count} of {len(found)} confirmed; not confirmed, and not passed: {', '.join(open_ones) or 'none'}")
+    for what in surprises:
+        say(f"SURPRISE {what}")
+    return 1 if surprises else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

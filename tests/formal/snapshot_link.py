@@ -1,0 +1,113 @@
+"""The connections of one slave, in a whole cluster: an event that makes no sense must do nothing (snapshot_machines.py)."""
+
+from dataclasses import replace
+from enum import Enum
+from functools import partial
+from typing import Final
+
+from snapshot_recorder import Happening, Recorder
+
+from rocketmq_ha.reference import cluster
+from rocketmq_ha.reference.cluster import Cluster
+from rocketmq_ha.reference.events import (
+    Clog,
+    Connect,
+    Cut,
+    DeliverFrames,
+    DeliverReports,
+    Event,
+    ForgeHeader,
+    ForgeReport,
+    Grant,
+    Put,
+    RestartMaster,
+    RestartSlave,
+    Resume,
+    Tick,
+)
+from rocketmq_ha.reference.step import Step, unique
+from rocketmq_ha.spec.profile import Profile, Settings
+
+
+class Ends(Enum):
+    """The connections of one slave: its own, and one that only the master still has."""
+
+    NONE = "none"
+    UP = "up"
+    SEVERED = "severed"  # it carries nothing any more, and the slave was not told
+    STALE = "stale"
+    UP_AND_STALE = "up_and_stale"
+    SEVERED_AND_STALE = "severed_and_stale"
+
+
+def ends(now: Cluster) -> Ends:
+    own = next((cluster.classify(link) for link in now.links if link.slave_open), None)
+    stale = any(not link.slave_open for link in now.links)
+    name = "_AND_".join(part for part in (own.name if own else "", "STALE" if stale else "") if part)
+    return Ends[name or "NONE"]
+
+
+WHOLE: Final = 1 << 18
+PUT: Final = Put("T", b"", "", 0, False)
+EVENTS: Final[tuple[tuple[str, Event], ...]] = (
+    ("put:", PUT),
+    ("put: and wait", replace(PUT, wait=True)),
+    ("put: and pause", replace(PUT, wait=True, pauses=True)),
+    ("resume: nobody", Resume(0)),
+    ("tick: 1 ms", Tick(1)),
+    ("tick: a report is due", Tick(5001)),
+    ("tick: silence", Tick(20_001)),
+    ("connect:", Connect(0, WHOLE, WHOLE)),
+    ("connect: no room", Connect(0, 0, 0)),
+    ("grant: all", Grant(0, WHOLE)),
+    ("frames: a byte", DeliverFrames(0, 1)),
+    ("frames: all", DeliverFrames(0, WHOLE)),
+    ("reports: a byte", DeliverReports(0, 1)),
+    ("reports: all", DeliverReports(0, WHOLE)),
+    ("forge_report: -5", ForgeReport(0, -5)),
+    ("forge_report: 50", ForgeReport(0, 50)),
+    ("forge_header: a size of -1", ForgeHeader(0, -1)),
+    ("clog: no room", Clog(0, 0)),
+    ("cut: both are told", Cut(0, "both")),
+    ("cut: the slave is told", Cut(0, "slave")),
+    ("cut: the master is told", Cut(0, "master")),
+    ("restart_slave:", RestartSlave(0)),
+    ("restart_master: killed", RestartMaster(False)),
+    ("restart_master: clean", RestartMaster(True)),
+)
+CONNECTED: Final = (PUT, Connect(0, WHOLE, WHOLE), Tick(5001))
+STREAMING: Final = (
+    *CONNECTED,
+    DeliverReports(0, WHOLE),
+    DeliverFrames(0, 40),
+    DeliverFrames(0, WHOLE),
+    DeliverReports(0, 4),
+    PUT,
+)
+AGAIN: Final = (Connect(0, WHOLE, WHOLE), Tick(5001), DeliverReports(0, WHOLE))
+LIVES: Final = (  # each prefix of each is a node
+    STREAMING,
+    (*STREAMING, Cut(0, "slave"), *AGAIN, Cut(0, "master")),
+    (*STREAMING, Cut(0, "master")),
+    (*CONNECTED, Cut(0, "slave")),
+    (*CONNECTED, Cut(0, "master")),
+)
+
+
+def of_link(profile: Profile) -> list[Happening]:
+    """A cluster of one slave: what each event of a schedule sets in motion, in the middle of a few lives of a link."""
+    settings = Settings(mapped_file_size=1000)
+    recorder = Recorder(ends)
+
+    def step(now: Cluster, event: Event) -> Step[Cluster]:
+        after, rows = cluster.step(now, event, settings, profile)
+        return Step(replace(after, done=()), after.done, unique(clause for row in rows for clause in row.clauses))
+
+    for life in LIVES:
+        now = cluster.new_cluster(1, settings, 1_000_000)
+        for of_life in (*life, Tick(1)):
+            for named, event in EVENTS:
+                name, _, variant = named.partition(":")
+                recorder.do(now, name, variant.strip(), partial(step, now, event))
+            now = step(now, of_life).state
+    return recorder.sorted(unique(named.partition(":")[0] for named, _ in EVENTS))

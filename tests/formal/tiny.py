@@ -1,0 +1,410 @@
+"""The refinement on bounded byte-level scopes, exhaustively: every state of buffers of a few bytes, and every edge.
+
+A scope is explored breadth-first by `reference.cluster.step`, and each of its edges must refine (reference/refinement.py). Log
+units are single bytes, files have two, frames one; sockets and buffers are as small as they can be. What is covered of the
+protocol level's own graph in the same scope is counted: of each of its edges, whether some byte-level step has it in its
+witness; an edge out of a state in which a write side has something to send is left out, for the byte level does not rest there.
+
+    python tests/formal/tiny.py            explore every scope
+    python tests/formal/tiny.py reads      the scopes whose names begin like that
+
+Time is a choice here: what could become due at some time may become due at any. A put is a byte, and not a record; so a store
+cannot recover, and a process that ends is a link that breaks.
+"""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Final
+
+import graph
+
+from rocketmq_ha.reference import cluster, five_waits, group_transfer, protocol, refinement, refinement_map
+from rocketmq_ha.reference.cluster import Cluster, Link
+from rocketmq_ha.reference.events import Connect, Cut, DeliverFrames, DeliverReports, Event, Grant, Put, Tick
+from rocketmq_ha.reference.group_transfer import GroupCommitRequest, GroupTransfer
+from rocketmq_ha.reference.master import MasterConnection
+from rocketmq_ha.reference.protocol_state import Scope, State, of_profile
+from rocketmq_ha.reference.step import Done
+from rocketmq_ha.spec.constants import GROUP_TRANSFER_WAIT_MS, TRANSFER_HEADER_SIZE
+from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
+
+ALL: Final = 1 << 10  # bytes; more than there ever are in flight
+NOW_MS: Final = 1_000_000  # at which every state stands; time passes by what becomes due
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """A byte-level scope. Pieces are the numbers of bytes that may pass at once."""
+
+    name: str
+    profile: Profile
+    write_pieces: tuple[int, ...] = (ALL,)  # what the master's socket takes
+    read_pieces: tuple[int, ...] = (ALL,)  # what the slave reads
+    ack_pieces: tuple[int, ...] = (ALL,)  # what the master reads
+    max_puts: int = 2
+    max_drops: int = 1
+    sync_puts: bool = False
+    frame_window: int = 2
+    report_window: int = 2
+    slave_read_buffer_size: int = TRANSFER_HEADER_SIZE + 1  # just one frame
+    master_read_buffer_size: int = 8  # just one report
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(
+            2,
+            ha_transfer_batch_size=1,
+            ha_send_heartbeat_interval_ms=1_000,
+            ha_housekeeping_interval_ms=100_000,
+            sync_flush_timeout_ms=50_000,
+            master_read_buffer_size=self.master_read_buffer_size,
+            slave_read_buffer_size=self.slave_read_buffer_size,
+        )
+
+    @property
+    def scope(self) -> Scope:
+        """The same bounds at the protocol level."""
+        scope = Scope(
+            max_puts=self.max_puts,
+            max_drops=self.max_drops,
+            file_size=2,
+            batch=1,
+            sync_puts=self.sync_puts,
+            frame_window=self.frame_window,
+            report_window=self.report_window,
+        )
+        return of_profile(scope, self.profile)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A byte-level state, and how much of the bounds is used up."""
+
+    cluster: Cluster
+    drops: int = 0
+
+
+@dataclass
+class Found:
+    """What an exploration came to."""
+
+    tiny: Tiny
+    states: int = 0
+    edges: int = 0
+    seconds: float = 0
+    differences: list[str] = field(default_factory=list)
+    exceptions: Counter[str] = field(default_factory=Counter)
+    image: set[tuple[State, str, State]] = field(default_factory=set)
+
+
+# --- Steps -------------------------------------------------------------------------------------------------------------------
+
+
+def rested(now: Cluster) -> Cluster:
+    """A state apart from what the future does not depend on, at the one time at which all states stand.
+
+    Bytes of the slave's buffer that are dispatched are never read again; zeros take their place. A socket takes what it was
+    granted at once, or nothing.
+    """
+    at_rest = MasterConnection(NOW_MS, NOW_MS)
+    links = tuple(
+        replace(
+            link,
+            link_id=number,
+            room=0,
+            slave_room=ALL,
+            conn=replace(link.conn, last_read_timestamp=NOW_MS, last_write_timestamp=NOW_MS)
+            if refinement_map.is_open(link)
+            else replace(at_rest, close_reason=link.conn.close_reason),
+        )
+        for number, link in enumerate(now.links)
+    )
+    slaves = tuple(
+        replace(
+            node,
+            last_write_timestamp=NOW_MS,
+            last_read_timestamp=NOW_MS,
+            byte_buffer_read=bytes(node.dispatch_position) + node.byte_buffer_read[node.dispatch_position :],
+            close_reason="",
+            current_reported_offset=node.current_reported_offset if node.connected else 0,
+        )
+        for node in now.slaves
+    )
+
+    def patient(requests: tuple[GroupCommitRequest, ...]) -> tuple[GroupCommitRequest, ...]:
+        return tuple(replace(request, deadline_ms=NOW_MS + 1, request_id=0) for request in requests)
+
+    service = now.group.service
+    service = replace(
+        service,
+        requests_write=patient(service.requests_write),
+        requests_read=patient(service.requests_read),
+        waiting_since_ms=NOW_MS if service.requests_read else 0,
+    )
+    group = GroupTransfer(patient(now.group.requests), service)
+    return replace(now, now_ms=NOW_MS, links=links, slaves=slaves, group=group, next_link_id=len(links), puts=0, done=())
+
+
+def puts(tiny: Tiny, node: Node) -> Iterator[tuple[Event, Cluster, Cluster]]:
+    """A byte is appended, as no record: (event, before, after the append and all that it sets in motion)."""
+    before = node.cluster
+    if len(before.log.data) >= tiny.max_puts:
+        return
+    unit = bytes((len(before.log.data) + 1,))
+    appended = replace(before, log=replace(before.log, base=0, data=before.log.data + unit))
+    for wait in (False, True) if tiny.sync_puts else (False,):
+        done, group = (), before.group
+        if wait:
+            links = [link for link in before.links if refinement_map.is_open(link)]
+            if tiny.profile.forgets_lost_slaves:
+                links = [link for link in links if link.conn.slave_request_offset != -1]
+            on_put = group_transfer.on_put if tiny.profile.serves_by_deadline else five_waits.on_put
+            step = on_put(group, 0, len(appended.log.data), len(links), before.push2_slave_max_offset, NOW_MS, tiny.settings)
+            group, done = step.state, tuple(out for out in step.outputs if isinstance(out, Done))
+        after, _ = cluster.step(replace(appended, group=group), Tick(0), tiny.settings, tiny.profile)
+        yield Put("", unit, "", 0, wait), before, replace(after, done=(*done, *after.done))
+
+
+def aged_link(before: Cluster, number: int, **stamps: int) -> Cluster:
+    links = list(before.links)
+    links[number] = replace(links[number], conn=replace(links[number].conn, **stamps))
+    return replace(before, links=tuple(links))
+
+
+def dues(tiny: Tiny, before: Cluster) -> Iterator[Cluster]:
+    """The states in which one thing has just become due."""
+    long_ago = NOW_MS - 200_000
+    for number, link in enumerate(before.links):
+        if not refinement_map.is_open(link):
+            continue
+        if not refinement_map.is_attached(link):
+            yield aged_link(before, number, last_read_timestamp=long_ago)
+            if not link.conn.last_write_over:  # no event reaches its socket, for a slave has one link
+                yield replace(before, links=(*before.links[:number], replace(link, room=ALL), *before.links[number + 1 :]))
+        in_flight = refinement_map.abstract_connection(link, before.slaves[link.slave], tiny.settings).frames
+        if link.conn.slave_request_offset != -1 and link.conn.last_write_over and len(in_flight) < tiny.frame_window:
+            yield aged_link(before, number, last_write_timestamp=NOW_MS - 2_000)
+    for index, slave in enumerate(before.slaves):
+        link = attached(before, index)
+        if link and len(refinement_map.reports_of(refinement_map.to_master(link))) < tiny.report_window:
+            aged = replace(slave, last_write_timestamp=NOW_MS - 2_000)
+            yield replace(before, slaves=(*before.slaves[:index], aged, *before.slaves[index + 1 :]))
+    service = before.group.service
+    if service.requests_read:
+        waited = replace(service, waiting_since_ms=NOW_MS - GROUP_TRANSFER_WAIT_MS)
+        yield replace(before, group=replace(before.group, service=waited))
+    for request in before.group.requests:
+        requests = tuple(
+            replace(other, deadline_ms=NOW_MS - 1) if other is request else other for other in before.group.requests
+        )
+        yield replace(before, group=replace(before.group, requests=requests))
+
+
+def attached(now: Cluster, index: int) -> Link | None:
+    return next((link for link in now.links if link.slave == index and refinement_map.is_attached(link)), None)
+
+
+def steps(tiny: Tiny, node: Node) -> Iterator[tuple[Event, Cluster, Cluster, int]]:
+    """Every event, with the states before and after it, and the drops that it takes."""
+    for event, before, after in puts(tiny, node):
+        yield event, before, after, 0
+    before = node.cluster
+    link = attached(before, 0)
+    events: list[tuple[Event, int]] = [] if before.slaves[0].connected else [(Connect(0, 0, ALL), 0)]
+    if link:
+        left = len(link.conn.byte_buffer_header) + len(link.conn.select_mapped_buffer or b"")
+        events += ((Grant(0, size), 0) for size in pieces(tiny.write_pieces, left))
+        events += ((DeliverFrames(0, size), 0) for size in pieces(tiny.read_pieces, len(link.to_slave)))
+        events += ((DeliverReports(0, size), 0) for size in pieces(tiny.ack_pieces, len(link.to_master)))
+    if node.drops < tiny.max_drops and link:
+        events += ((Cut(0, tell), 1) for tell in ("both", "slave", "master"))
+    elif link is None and before.slaves[0].connected:
+        events.append((Cut(0, "slave"), 0))  # the slave notices what its master knows
+    for event, drops in events:
+        after, _ = cluster.step(before, event, tiny.settings, tiny.profile)
+        yield event, before, after, drops
+    for aged in dues(tiny, before):
+        after, _ = cluster.step(aged, Tick(0), tiny.settings, tiny.profile)
+        yield Tick(0), aged, after, 0
+
+
+def pieces(sizes: tuple[int, ...], there: int) -> tuple[int, ...]:
+    """Those of the sizes that differ in what they move."""
+    return tuple(size for size in sizes if size < there or (size == ALL and there))
+
+
+# --- Exploration -------------------------------------------------------------------------------------------------------------
+
+
+def explore(tiny: Tiny, limit: int | None = None, progress: Callable[[int, int], None] | None = None) -> Found:
+    """All states and edges of a scope, each edge checked."""
+    found, began = Found(tiny), time.perf_counter()
+    start = Node(rested(cluster.new_cluster(1, tiny.settings, NOW_MS)))
+    seen, queue = {start}, [start]
+    for number, node in enumerate(queue):  # the list grows while it is walked
+        for event, before, after, drops in steps(tiny, node):
+            found.edges += 1
+            told, witness = refinement.simulate(before, event, after, tiny.settings, tiny.profile)
+            if told:
+                found.differences.append(f"{node}\n{event}\n{told}")
+                return found
+            for taken in witness:
+                name = taken.label.partition("(")[0]
+                found.exceptions[name] += name in refinement.EXCEPTIONS
+                ends = of_one_epoch(taken.before), of_one_epoch(taken.after)
+                found.image.add((ends[0], name, ends[1]))
+            then = Node(rested(after), node.drops + drops)
+            if then not in seen:
+                seen.add(then)
+                queue.append(then)
+        if limit is not None and len(seen) > limit:
+            raise graph.GraphTooLargeError(f"more than {limit} states")
+        if progress and number % 2000 == 0:
+            progress(number, len(queue))
+    found.states, found.seconds = len(seen), time.perf_counter() - began
+    return found
+
+
+def is_at_rest(state: State, scope: Scope) -> bool:
+    """Whether no write side has anything to do: it fixes its start, and builds a frame, as soon as it can."""
+    return not any(
+        conn is not None
+        and conn.req != -1
+        and (conn.next == -1 or (not conn.frames and not conn.stale and protocol.send(state, scope, s, k) is not None))
+        for s, slots in enumerate(state.conn, 1)
+        for k, conn in enumerate(slots, 1)
+    )
+
+
+def edges_when_eager(state: State, scope: Scope) -> Iterator[tuple[str, State]]:
+    """The protocol level's edges that a byte-level run could take: its write sides write at once, and its network has room.
+
+    What is left out: whatever comes between a write side and what it has to do; a heartbeat where there is data; the arrival of
+    the last frame where there is more to send, for the next one is built before its last byte leaves; a report that replaces
+    another, for want of room.
+    """
+    rests = is_at_rest(state, scope)
+    stale = {(s, k) for s, slots in enumerate(state.conn, 1) for k, conn in enumerate(slots, 1) if conn and conn.stale}
+    wide = replace(scope, frame_window=refinement_map.UNBOUNDED)
+    for label, after in protocol.edges(state, scope):
+        name = label.partition("(")[0]
+        numbers = tuple(int(number) for number in label.partition("(")[2].strip(")").split(",") if number)
+        if not rests:  # a stale connection's socket may be full, and so it sends at rest
+            if name == "Begin" or (name == "Send" and numbers not in stale):
+                yield label, after
+            continue
+        beats_data = name == "Heartbeat" and protocol.send(state, wide, *numbers) is not None
+        overtakes = name == "RecvFrame" and not is_at_rest(after, scope)
+        if not (beats_data or overtakes or replaces_a_report(state, after, scope)):
+            yield label, after
+
+
+def replaces_a_report(before: State, after: State, scope: Scope) -> bool:
+    return any(
+        old is not None and new is not None and len(new.reports) == scope.report_window and new.reports[:-1] == old.reports[:-1]
+        for olds, news in zip(before.conn, after.conn, strict=True)
+        for old, new in zip(olds, news, strict=True)
+        if old != new and old is not None and len(old.reports) == scope.report_window
+    )
+
+
+def coverage(found: Found) -> tuple[int, int, Counter[str]]:
+    """Of the protocol level's edges in the same bounds, where the byte level could go: (covered, all, labels of the rest)."""
+    whole = graph.explore(found.tiny.scope, edges=edges_when_eager)
+    states = [of_one_epoch(state) for state in whole.states]
+    wanted = {
+        (states[before], label.partition("(")[0], states[after])
+        for label, before, after in whole.edges
+        if states[before] != states[after]
+    }
+    missing = Counter(name for _, name, _ in wanted - found.image)
+    return len(wanted & found.image), len(wanted), missing
+
+
+@lru_cache(maxsize=1 << 15)
+def of_one_epoch(state: State) -> State:
+    """A state whose units are all of epoch 0, as they are in a scope without crashes; here each has a number."""
+    conn = tuple(
+        tuple(
+            one and replace(one, frames=tuple(replace(frame, units=bytes(len(frame.units))) for frame in one.frames))
+            for one in slots
+        )
+        for slots in state.conn
+    )
+    slave = tuple(replace(node, units=bytes(len(node.units))) for node in state.slave)
+    return refinement_map.normal(replace(state, log=bytes(len(state.log)), conn=conn, slave=slave))
+
+
+# --- The program -------------------------------------------------------------------------------------------------------------
+
+# Of two reports the master reads one or both.
+_BREAK: Final = {"max_puts": 1, "ack_pieces": (8, ALL), "master_read_buffer_size": 16}
+_STEADY: Final = {**_BREAK, "max_drops": 0}
+
+SCOPES: Final = (
+    *(
+        Tiny(f"{name}-{profile.name}", profile, **bounds)
+        for profile in (CLASSIC, HARDENED)
+        for name, bounds in {
+            "whole": {"read_pieces": (12, 13, ALL), "ack_pieces": (8, ALL), "master_read_buffer_size": 16, "max_drops": 0},
+            "break": _BREAK,
+            "writes": {**_STEADY, "write_pieces": (1, 5, ALL), "report_window": 1},
+            "reads": {**_STEADY, "read_pieces": (1, ALL), "slave_read_buffer_size": 14},
+            "acks": {**_STEADY, "ack_pieces": (1, 9, ALL)},
+        }.items()
+    ),
+    Tiny("sync-classic", CLASSIC, sync_puts=True, **_STEADY),
+    Tiny("sync-hardened", HARDENED, sync_puts=True, **_BREAK),
+)
+
+
+# (states, edges, edges of the protocol level that are covered, those that could be)
+RESULTS: Final[dict[str, tuple[int, int, int, int]]] = {
+    "whole-classic": (6515, 29343, 536, 536),
+    "break-classic": (6308, 31846, 1325, 1325),
+    "writes-classic": (11370, 50693, 91, 91),
+    "reads-classic": (2458, 10864, 207, 207),
+    "acks-classic": (2066, 9054, 207, 207),
+    "whole-hardened": (6519, 29330, 400, 400),
+    "break-hardened": (5390, 27353, 891, 891),
+    "writes-hardened": (7480, 33270, 58, 58),
+    "reads-hardened": (1778, 7799, 141, 141),
+    "acks-hardened": (2064, 9051, 141, 141),
+    "sync-classic": (2478, 11143, 377, 377),
+    "sync-hardened": (8048, 44046, 1472, 1472),
+}
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="scope", help="only the scopes whose names begin like this")
+    parser.add_argument("--limit", type=int, default=200_000, help="states at most (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    chosen = [tiny for tiny in SCOPES if not options.names or tiny.name.startswith(tuple(options.names))]
+    status = 0
+    graph.say(f"{'byte-level scope':<20} {'states':>8} {'edges':>8} {'seconds':>7}  edges of the protocol level covered")
+    for tiny in chosen:
+        found = explore(tiny, options.limit)
+        if found.differences:
+            graph.say(f"{tiny.name}: does not refine: {found.differences[0]}")
+            status = 1
+            continue
+        covered, wanted, missing = coverage(found)
+        result = (found.states, found.edges, covered, wanted)
+        told = f"{covered} of {wanted}"
+        told += f"; not {dict(missing)}" if missing else ""
+        told += f"; exceptions {dict(+found.exceptions)}" if +found.exceptions else ""
+        graph.say(f"{tiny.name:<20} {found.states:>8} {found.edges:>8} {found.seconds:>7.1f}  {told}")
+        if result != RESULTS.get(tiny.name):
+            graph.say(f"{tiny.name}: checked in: {RESULTS.get(tiny.name)}, found: {result}")
+            status = 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

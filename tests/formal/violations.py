@@ -1,0 +1,279 @@
+"""The traces of spec/violations.md, made from what shows each violation: a run of the protocol level, a scenario, or frames.
+
+    python tests/formal/violations.py            exit status 1 if a trace in spec/violations.md is not the one that is made here
+    python tests/formal/violations.py --write    write them all anew; look at the diff
+
+A trace stands between `<!-- trace N -->` and `<!-- end of trace -->`, and N is the number of the quirk.
+"""
+
+import importlib.util
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+import graph
+
+from rocketmq_ha.fuzz.schedule import START_MS
+from rocketmq_ha.reference import cluster, invariants, slave, store, wire
+from rocketmq_ha.reference.cluster import Cluster
+from rocketmq_ha.reference.group_transfer import FLUSH_SLAVE_TIMEOUT
+from rocketmq_ha.reference.protocol_properties import CATALOGUE
+from rocketmq_ha.reference.protocol_state import of_profile
+from rocketmq_ha.reference.slave import Slave
+from rocketmq_ha.reference.store import Log
+from rocketmq_ha.spec.profile import CLASSIC, PROFILES, Profile, Settings
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+DOCUMENT: Final = ROOT / "spec" / "violations.md"
+SCENARIOS: Final = ROOT / "tests" / "stateful" / "scenarios"
+BLOCK: Final = re.compile(r"(<!-- trace (\d\d) -->\n).*?(<!-- end of trace -->\n)", re.DOTALL)
+
+
+def module_from(name: str, file: Path) -> ModuleType:
+    """A module of the tests, which is in no package."""
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+scenarios: Final = module_from("scenarios_of_violations", ROOT / "tests" / "stateful" / "test_scenarios.py")
+
+
+# --- Scenarios ---------------------------------------------------------------------------------------------------------------
+
+Shows = Callable[[Cluster, Cluster], bool]  # whether a step from one cluster to the other is the violation
+
+
+@dataclass(frozen=True, slots=True)
+class ByteViolation:
+    """A quirk that a scenario shows: its first half in classic, its second in hardened."""
+
+    quirk: int
+    scenario: str
+    shows: Shows
+
+
+def transfer_begins_below_0(_: Cluster, after: Cluster) -> bool:
+    """A valid report was taken, and does not help."""
+    return any(link.conn.slave_ack_offset >= 0 and link.conn.next_transfer_from_where < -1 for link in after.links)
+
+
+def slave_is_deaf(_: Cluster, after: Cluster) -> bool:
+    return any(node.connected and node.deaf for node in after.slaves)
+
+
+def slave_is_stalled(_: Cluster, after: Cluster) -> bool:
+    return any(node.close_reason == "stalled" for node in after.slaves)
+
+
+def negative_offset_is_taken(before: Cluster, after: Cluster) -> bool:
+    """A header of a negative offset is gone from a link, and the slave has a file now."""
+    negative = {link.slave for link in before.links if link.to_slave[:1] >= b"\x80"}
+    return any(before.slaves[index].log.base is None and after.slaves[index].log.base is not None for index in negative)
+
+
+def put_waits_for_more_than_its_own(_: Cluster, after: Cluster) -> bool:
+    """What would end it has come, and it goes on waiting."""
+    return any(request.next_offset <= after.push2_slave_max_offset for request in after.group.requests)
+
+
+def put_times_out_early(before: Cluster, after: Cluster) -> bool:
+    timed_out = {done.request_id for done in after.done if done.status == FLUSH_SLAVE_TIMEOUT}
+    return any(request.request_id in timed_out and after.now_ms < request.deadline_ms for request in before.group.requests)
+
+
+def put_never_ends(before: Cluster, after: Cluster) -> bool:
+    """It neither waits any more nor has it ended."""
+    waiting, ended = ({one.request_id for one in ones} for ones in (after.group.requests, after.done))
+    return any(request.request_id not in waiting | ended for request in before.group.requests)
+
+
+def cut_bytes_stay(_: Cluster, after: Cluster) -> bool:
+    return any(node.log.stale for node in after.slaves)
+
+
+def slave_differs(_: Cluster, after: Cluster) -> bool:
+    return not invariants.slave_holds_a_prefix(after)
+
+
+BYTES: Final = (
+    ByteViolation(4, "quirk-04-negative-report", transfer_begins_below_0),
+    ByteViolation(20, "quirk-20-negative-size", slave_is_deaf),
+    ByteViolation(22, "quirk-22-overflowing-size", slave_is_deaf),
+    ByteViolation(23, "quirk-23-oversized-frame", slave_is_stalled),
+    ByteViolation(24, "quirk-24-unchecked-offset", negative_offset_is_taken),
+    ByteViolation(32, "group-transfer-head-of-line", put_waits_for_more_than_its_own),
+    ByteViolation(33, "group-transfer-no-drain", put_never_ends),
+    ByteViolation(35, "quirk-35-stale-bytes", cut_bytes_stay),
+    ByteViolation(40, "quirk-40-torn-record", slave_differs),
+    ByteViolation(41, "group-transfer-five-notifications", put_times_out_early),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """One profile's part of a scenario: how its cluster begins, and its steps."""
+
+    profile: Profile
+    settings: Settings
+    steps: tuple[str, ...]
+
+
+def halves(name: str) -> tuple[Half, Half]:
+    """Classic's and hardened's."""
+    found: list[Half] = []
+    for line in (SCENARIOS / f"{name}.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("cluster "):
+            _, profile, *options = line.split()
+            numbers = {key: int(value) for key, value in (option.split("=") for option in options)}
+            found.append(Half(PROFILES[profile], replace(Settings(mapped_file_size=1000), **numbers), ()))
+        elif line and not line.startswith(("#", " ")):
+            found[-1] = replace(found[-1], steps=(*found[-1].steps, line))
+    classic, hardened = found
+    return classic, hardened
+
+
+def steps_of(half: Half) -> Iterator[tuple[Cluster, Cluster]]:
+    """What each step makes of the cluster."""
+    now = cluster.new_cluster(1, half.settings, START_MS)
+    for line in half.steps:
+        before, now = now, cluster.step(now, scenarios.parse_event(line.split()), half.settings, half.profile)[0]
+        yield before, now
+
+
+def shown_after(half: Half, shows: Shows) -> int | None:
+    """How many steps it takes until the violation shows, or None."""
+    return next((number for number, (before, after) in enumerate(steps_of(half), 1) if shows(before, after)), None)
+
+
+def fewest(half: Half, shows: Shows) -> int | None:
+    """The length of the shortest run that shows it, of all that take some of the steps in any order; breadth first."""
+    supply = Counter(half.steps)
+    lines = tuple(supply)
+    events = [scenarios.parse_event(line.split()) for line in lines]
+    start = (cluster.new_cluster(1, half.settings, START_MS), tuple(supply.values()))
+    frontier, seen, length = [start], {start}, 0
+    while frontier:
+        length += 1
+        reached = []
+        for now, left in frontier:
+            for index, event in enumerate(events):
+                if not left[index]:
+                    continue
+                after = cluster.step(now, event, half.settings, half.profile)[0]
+                if shows(now, after):
+                    return length
+                node = (after, (*left[:index], left[index] - 1, *left[index + 1 :]))
+                if node not in seen:
+                    seen.add(node)
+                    reached.append(node)
+        frontier = reached
+    return None
+
+
+def scenario_trace(name: str) -> str:
+    """Classic's half of the scenario, without who did what: the steps, and what every node is like after them."""
+    text = (SCENARIOS / f"{name}.txt").read_text(encoding="utf-8")
+    lines = text[text.index("cluster ") :].split("\ncluster ")[0].splitlines()
+    kept = [line for line in lines if not re.match(r"    .*: \w+ -\w+-> ", line) and not line.startswith("#")]
+    return "\n".join(kept).rstrip()
+
+
+# --- Frames, given to a slave ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FrameViolation:
+    """A quirk that takes a master that no cluster of the model has."""
+
+    quirk: int
+    log: Log  # the slave's
+    frames: tuple[tuple[int, int], ...]  # (offset, body size), with whole bodies; the slave connects anew between, if need be
+
+
+FRAMES: Final = (
+    # An honest master of a log of 100 bytes that was asked for 50.
+    FrameViolation(18, Log(1000), ((50, 50),)),
+    # A master whose files are larger than the slave's, of 1000 bytes.
+    FrameViolation(
+        19,
+        Log(1000, 0, bytes(900)),
+        ((900, 200), (1100, 0), (900, 200), (1100, 0)),
+    ),
+)
+
+
+def frame_is_taken_and_not_there(violation: FrameViolation, profile: Profile) -> bool:
+    """Whether the slave keeps the connection behind a frame at whose end its log does not end."""
+    ends = iter(violation.frames)
+    for event, node in frame_steps(violation, profile):
+        if event != "connect":
+            offset, size = next(ends)
+            if size and node.connected and store.max_offset(node.log) != offset + size:
+                return True
+    return False
+
+
+def frame_steps(violation: FrameViolation, profile: Profile) -> Iterator[tuple[str, Slave]]:
+    """(what happens, the slave after it)."""
+    node = Slave(violation.log)
+    for offset, size in violation.frames:
+        if not node.connected:
+            node = slave.on_connect(node, 8, 0, profile).state
+            yield "connect", node
+        body = bytes((offset + at) % 251 for at in range(size))
+        node = slave.on_readable(node, wire.pack_header(offset, size) + body, 8, 0, Settings(1000), profile).state
+        yield f"frame {offset}+{size}" if size else f"heartbeat {offset}", node
+
+
+def frames_trace(violation: FrameViolation) -> str:
+    first = f"{'(start)':<16} {scenarios.describe_log(violation.log)}"
+    steps = (f"{event:<16} {scenarios.describe_slave(node)}" for event, node in frame_steps(violation, CLASSIC))
+    return "\n".join((first, *steps))
+
+
+# --- The document ------------------------------------------------------------------------------------------------------------
+
+
+def protocol_trace(quirk: int) -> str:
+    found = next(violation for violation in CATALOGUE if violation.quirk == quirk)
+    path = graph.first_violation(graph.explore(of_profile(found.scope, CLASSIC)), found.breaks)
+    assert path is not None, f"quirk {quirk} is gone"
+    return graph.show(path)
+
+
+def traces() -> dict[int, str]:
+    """The trace of every quirk that has one."""
+    found = {violation.quirk: protocol_trace(violation.quirk) for violation in CATALOGUE}
+    found |= {violation.quirk: scenario_trace(violation.scenario) for violation in BYTES}
+    return found | {violation.quirk: frames_trace(violation) for violation in FRAMES}
+
+
+def render(text: str) -> str:
+    """The document with every trace as it is now."""
+    made = traces()
+    return BLOCK.sub(lambda block: f"{block[1]}```text\n{made[int(block[2])]}\n```\n{block[3]}", text)
+
+
+def main(arguments: Sequence[str]) -> int:
+    told = DOCUMENT.read_text(encoding="utf-8")
+    happens = render(told)
+    if list(arguments) == ["--write"]:
+        DOCUMENT.write_text(happens, encoding="utf-8")
+        return 0
+    if told != happens:
+        sys.stderr.write(f"{DOCUMENT}: a trace differs; python tests/formal/violations.py --write writes them anew\n")
+    return int(told != happens)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

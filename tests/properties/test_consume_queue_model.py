@@ -1,0 +1,390 @@
+"""Consume queues of the model: entries, gaps, expiry, time, and what a recovery leaves. HA-ST-29 to HA-ST-38."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rocketmq_ha.reference import consume_queue, dispatch, dispatch_request, mapped_file_queue, store
+from rocketmq_ha.reference.consume_queue import PRE_BLANK, ConsumeQueue, Entry, Placed
+from rocketmq_ha.reference.dispatch import Dispatched, DispatchSettings
+from rocketmq_ha.reference.message import Record
+from rocketmq_ha.reference.store import Log
+from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile
+
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FILE_SIZE = 60  # bytes: three entries
+SETTINGS = DispatchSettings(FILE_SIZE, 7, 9)
+profiles = st.sampled_from((CLASSIC, HARDENED))
+
+
+def put_all(first: int, count: int, profile: Profile, file_size: int = FILE_SIZE) -> ConsumeQueue:
+    """Messages of 100 bytes each, one behind the other in the log, from queue offset `first` on."""
+    queue = consume_queue.empty("T", 0, file_size)
+    for number in range(count):
+        entry = Entry(number * 100, 100, number)
+        queue, placed = consume_queue.put_message_position_info(queue, entry, first + number, profile)
+        assert placed is Placed.APPENDED
+    return queue
+
+
+def log_of(messages: Sequence[tuple[str, int, int]], file_size: int = 400, base: int | None = None) -> Log:
+    """A log of (topic, queue id, store timestamp); each queue counts its offsets from 0."""
+    log, offsets = Log(file_size, base), dict[tuple[str, int], int]()
+    for topic, queue_id, store_timestamp in messages:
+        queue_offset = offsets.get((topic, queue_id), 0)
+        offsets[topic, queue_id] = queue_offset + 1
+        record = Record(topic.encode(), b"b", b"", queue_id, queue_offset=queue_offset, store_timestamp=store_timestamp)
+        log, _, _ = store.append_record(log, record)
+    return log
+
+
+def dispatched(log: Log, profile: Profile) -> Dispatched:
+    return dispatch.do_reput(Dispatched(), log, "20240131235959123", SETTINGS, profile)
+
+
+messages = st.lists(st.tuples(st.sampled_from("AB"), st.integers(0, 2), st.integers(1, 50)), max_size=40)
+
+
+# --- Entries ---------------------------------------------------------------------------------------------------------
+
+
+@UNHURRIED
+@given(st.integers(0, 20), st.integers(1, 20), profiles)
+def test_entry_n_stands_at_byte_20_n_behind_entries_that_stand_for_nothing(first: int, count: int, profile: Profile) -> None:
+    """HA-ST-31 "The entry of the message with queue offset n MUST be entry n of its queue", HA-ST-33 "An entry that stands for
+    nothing, before the first of a queue that does not begin at 0", HA-ST-30 "named by the 20-digit position of its first byte".
+    """
+    queue = put_all(first, count, profile)
+    files = mapped_file_queue.files(queue.mapped_file_queue)
+    assert list(files) == [f"{base:020d}" for base in range(first // 3 * 60, (first + count) * 20, 60)]
+    image = b"".join(files.values())
+    at = first % 3 * 20
+    assert image[:at] == bytes.fromhex("0000000000000000 7fffffff 0000000000000000") * (first % 3)
+    for number in range(count):
+        expected = (number * 100).to_bytes(8, "big") + (100).to_bytes(4, "big") + number.to_bytes(8, "big")
+        assert image[at + number * 20 : at + number * 20 + 20] == expected
+        assert consume_queue.entry_at(queue, first + number) == Entry(number * 100, 100, number)
+    assert not any(image[at + count * 20 :])
+    assert consume_queue.min_offset_in_queue(queue) == first
+    assert consume_queue.max_offset_in_queue(queue) == first + count
+    assert consume_queue.entry_at(queue, first - 1) is None
+    assert consume_queue.entry_at(queue, first + count) is None
+
+
+@given(st.integers(-(1 << 63), (1 << 63) - 1), st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-(1 << 63), (1 << 63) - 1))
+def test_an_entry_comes_back_from_its_20_bytes(offset: int, size: int, tags_code: int) -> None:
+    """HA-ST-29 "the commit-log offset of a message as an i64, its size as an i32 and its tags code as an i64"."""
+    entry = Entry(offset, size, tags_code)
+    assert len(consume_queue.encode(entry)) == 20
+    assert consume_queue.decode(consume_queue.encode(entry)) == entry
+
+
+@pytest.mark.parametrize(
+    ("topic", "properties", "code"),
+    [
+        ("T", "", 0),
+        ("T", "TAGS\x01TagA", 2598919),
+        ("T", "TAGS\x01refund", -934813832),
+        ("T", "TAGS\x01polygenelubricants", -(1 << 31)),
+        ("T", "TAGS\x01\U0001f600", 31 * 0xD83D + 0xDE00),
+        ("T", "DELAY\x013\x02TAGS\x01TagA", 2598919),
+        ("SCHEDULE_TOPIC_XXXX", "DELAY\x013\x02TAGS\x01TagA", 1_000 + 10_000),
+        ("SCHEDULE_TOPIC_XXXX", "DELAY\x0118", 1_000 + 7_200_000),
+        ("SCHEDULE_TOPIC_XXXX", "DELAY\x0199", 1_000 + 7_200_000),
+        ("SCHEDULE_TOPIC_XXXX", "DELAY\x010\x02TAGS\x01TagA", 2598919),
+        ("SCHEDULE_TOPIC_XXXX", "TAGS\x01TagA", 2598919),
+    ],
+)
+def test_tags_code(topic: str, properties: str, code: int) -> None:
+    """HA-ST-32 "extended by its sign to 64 bits, and 0 without tags; in `SCHEDULE_TOPIC_XXXX` it is the time of delivery"."""
+    log, _, _ = store.append_record(Log(1000), Record(topic.encode(), b"b", properties.encode(), store_timestamp=1_000))
+    request = dispatch_request.check_message_and_return_size(log, 0)
+    assert isinstance(request, dispatch_request.DispatchRequest)
+    assert request.tags_code == code
+    files = dispatched(log, HARDENED).queues[topic, 0].mapped_file_queue
+    assert files.data[12:] == code.to_bytes(8, "big", signed=True)
+
+
+@pytest.mark.parametrize(("sys_flag", "queued"), [(0, True), (0x4, False), (0x8, True), (0xC, False), (0x301 | 0x4, False)])
+def test_messages_of_a_transaction_that_is_not_committed_are_in_no_queue(sys_flag: int, queued: bool) -> None:
+    """HA-ST-34 "Prepared and rolled-back messages of a transaction MUST NOT be in any consume queue"."""
+    log, _, _ = store.append_record(Log(1000), Record(b"T", b"b", sys_flag=sys_flag))
+    state = dispatched(log, HARDENED)
+    assert set(state.queues) == ({("T", 0)} if queued else set())
+    assert state.reput_from_offset == store.max_offset(log)
+
+
+# --- Dispatch --------------------------------------------------------------------------------------------------------
+
+
+@UNHURRIED
+@given(messages, profiles, st.data())
+def test_dispatch_in_any_portions_over_a_log_that_grows_by_any_bytes_gives_the_same(
+    told: list[tuple[str, int, int]], profile: Profile, data: st.DataObject
+) -> None:
+    """HA-ST-36 "A slave MUST dispatch the records that it has appended": up to the last whole one, and no byte sooner.
+
+    HA-ST-35 "MUST be dispatched to queues and index in the order of the log".
+    """
+    complete = log_of(told)
+    at_once = dispatched(complete, profile)
+    state, length = Dispatched(), 0
+    while length < len(complete.data):
+        length = data.draw(st.integers(length + 1, min(len(complete.data), length + 250)))
+        part = replace(complete, data=complete.data[:length])
+        state = dispatch.do_reput(
+            state, part, "20240131235959123", SETTINGS, profile, is_master=False, most=data.draw(st.sampled_from((1, None)))
+        )
+    state = dispatch.do_reput(state, complete, "20240131235959123", SETTINGS, profile, is_master=False)
+    assert state == at_once
+    for (topic, queue_id), queue in state.queues.items():
+        found = [consume_queue.entry_at(queue, index) for index in range(consume_queue.max_offset_in_queue(queue))]
+        assert len(found) == sum((topic, queue_id) == each[:2] for each in told)
+        for index, entry in enumerate(found):
+            assert entry is not None
+            record, size = dispatch_request.record_at(complete, entry.offset) or (None, 0)
+            assert record is not None
+            assert (record.topic.decode(), record.queue_id, record.queue_offset) == (topic, queue_id, index)
+            # HA-ST-37 "MUST go through the consume queue, which says where to read, to the commit log".
+            got = dispatch.get_message(state, complete, topic, queue_id, index)
+            assert got == complete.data[entry.offset : entry.offset + size]
+
+
+@UNHURRIED
+@given(messages, st.integers(0, 2000), profiles)
+def test_dispatching_again_changes_no_queue(told: list[tuple[str, int, int]], back: int, profile: Profile) -> None:
+    """HA-ST-31 "MUST be entry n of its queue": what is there is not added again, from whatever record it starts anew."""
+    log = log_of(told)
+    state = dispatched(log, profile)
+    begins = [
+        0,
+        *(entry.offset for queue in state.queues.values() for entry in consume_queue.entries(queue.mapped_file_queue.data)),
+    ]
+    again = replace(state, reput_from_offset=begins[back % len(begins)])
+    assert dispatch.do_reput(again, log, "20240131235959124", SETTINGS, profile).queues == state.queues
+
+
+def test_a_classic_master_goes_on_behind_bytes_that_it_cannot_read_and_nobody_else_does() -> None:
+    """HA-ST-35 "in the order of the log": what a classic master skips reaches no queue, although it is whole in the log."""
+    log = log_of([("A", 0, 1)] * 3, file_size=1000)
+    bad = replace(log, data=log.data[:97] + b"\xff\xff\xff\xff" + log.data[101:])
+    one, all_of_them = 1, store.max_offset(bad)
+    for profile, is_master, count, end in (
+        (CLASSIC, True, one, all_of_them),
+        (CLASSIC, False, one, 93),
+        (HARDENED, True, one, 93),
+        (HARDENED, False, one, 93),
+    ):
+        state = dispatch.do_reput(Dispatched(), bad, "20240131235959123", SETTINGS, profile, is_master=is_master)
+        assert consume_queue.max_offset_in_queue(state.queues["A", 0]) == count
+        assert state.reput_from_offset == end
+
+
+def test_a_wrong_crc_does_not_stop_the_dispatch() -> None:
+    """HA-ST-35 "MUST be dispatched to queues and index": the live path never checks a CRC (quirk 29)."""
+    log = log_of([("A", 0, 1)] * 2, file_size=1000)
+    bad = replace(log, data=log.data[:88] + b"X" + log.data[89:])
+    assert store.recover(bad, CLASSIC).state.data == b""
+    assert dispatched(bad, HARDENED).queues == dispatched(log, HARDENED).queues
+
+
+# --- Entries out of order --------------------------------------------------------------------------------------------
+
+
+def test_an_entry_that_skips_places_is_misplaced_by_classic_and_put_in_its_place_by_hardened() -> None:
+    """HA-ST-31 "MUST be entry n of its queue", HA-ST-33 "An entry that stands for nothing"."""
+    entry = Entry(900, 100, 7)
+    queue, placed = consume_queue.put_message_position_info(put_all(0, 2, CLASSIC), entry, 4, CLASSIC)
+    assert (placed, consume_queue.entry_at(queue, 2), consume_queue.entry_at(queue, 4)) == (Placed.MISPLACED, entry, None)
+    queue, placed = consume_queue.put_message_position_info(put_all(0, 2, HARDENED), entry, 4, HARDENED)
+    assert (placed, consume_queue.entry_at(queue, 4), consume_queue.max_offset_in_queue(queue)) == (Placed.FILLED, entry, 5)
+    assert [consume_queue.entry_at(queue, index) for index in (2, 3)] == [PRE_BLANK, PRE_BLANK]
+
+
+def test_queue_offset_0_of_a_queue_that_has_entries_is_appended_by_classic_and_repeated_to_hardened() -> None:
+    """HA-ST-31 "The entry of the message with queue offset n MUST be entry n of its queue"."""
+    entry = Entry(900, 100, 7)
+    queue, placed = consume_queue.put_message_position_info(put_all(0, 2, CLASSIC), entry, 0, CLASSIC)
+    assert (placed, consume_queue.entry_at(queue, 2)) == (Placed.MISPLACED, entry)
+    before = put_all(0, 2, HARDENED)
+    assert consume_queue.put_message_position_info(before, entry, 0, HARDENED) == (before, Placed.REPEATED)
+
+
+def test_a_queue_offset_that_no_log_would_have_stops_the_dispatch_of_hardened_alone() -> None:
+    """HA-ST-35 "in the order of the log": one flipped bit in a queue offset must not fill the disk with entries."""
+    log, _, _ = store.append_record(log_of([("A", 0, 1)] * 2, file_size=1000), Record(b"A", b"b", queue_offset=1 << 40))
+    stopped = dispatched(log, HARDENED)
+    assert stopped.reput_from_offset == 2 * 93
+    assert consume_queue.max_offset_in_queue(stopped.queues["A", 0]) == 2
+    went_on = dispatched(log, CLASSIC)
+    assert consume_queue.max_offset_in_queue(went_on.queues["A", 0]) == 3
+
+
+# --- Expiry ----------------------------------------------------------------------------------------------------------
+
+
+@UNHURRIED
+@given(st.integers(0, 5), st.integers(1, 20), st.integers(0, 2100))
+def test_the_min_offset_of_a_queue_is_that_of_the_oldest_message_that_the_log_has(first: int, count: int, low: int) -> None:
+    """HA-ST-13 "older files may have been deleted", and so are files of queues that name nothing else."""
+    queue = put_all(first, count, HARDENED)
+    after = consume_queue.delete_expired_file(queue, low, HARDENED)
+    gone = min(count, -(-low // 100))
+    assert consume_queue.min_offset_in_queue(after) == first + gone
+    assert consume_queue.max_offset_in_queue(after) == first + count
+    assert after.mapped_file_queue.base is not None
+    last_file = (first + count - 1) // 3 * 60
+    assert after.mapped_file_queue.base == min(last_file, (first + gone) // 3 * 60)
+    for index in range(first + gone, first + count):
+        assert consume_queue.entry_at(after, index) == consume_queue.entry_at(queue, index)
+
+
+def test_classic_keeps_a_min_offset_whose_message_has_gone_with_all_others_of_its_file() -> None:
+    """HA-ST-13 "MUST be the start of its first file" is of the log; the queue's min is behind it in hardened alone."""
+    queue = put_all(0, 3, CLASSIC)
+    assert consume_queue.min_offset_in_queue(consume_queue.delete_expired_file(queue, 5000, CLASSIC)) == 0
+    assert consume_queue.min_offset_in_queue(consume_queue.delete_expired_file(queue, 5000, HARDENED)) == 3
+
+
+# --- By time ---------------------------------------------------------------------------------------------------------
+
+
+@UNHURRIED
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=25), st.integers(0, 42), st.integers(0, 3))
+def test_a_search_by_time_finds_the_first_message_that_is_not_older(times: list[int], timestamp: int, expired: int) -> None:
+    """HA-ST-37 "A consumer's read MUST go through the consume queue": hardened gives it a place before which nothing fits."""
+    times = sorted(times)
+    log = log_of([("A", 0, time) for time in times])
+    state = dispatched(log, HARDENED)
+    log = mapped_file_queue.delete_first_files(log, min(expired, mapped_file_queue.file_count(log) - 1))
+    queue = dispatch.delete_expired(state, log, HARDENED).queues["A", 0]
+    found = consume_queue.lower_offset_in_queue_by_time(queue, log, timestamp)
+    low = consume_queue.min_offset_in_queue(queue)
+    assert found == next((index for index in range(low, len(times)) if times[index] >= timestamp), len(times))
+
+
+@pytest.mark.parametrize(
+    ("times", "timestamp", "found"),
+    [
+        ((10, 20, 30), 20, 1),
+        ((10, 20, 30), 24, 1),  # nearer to the one before
+        ((10, 20, 30), 25, 1),  # as near to both: the earlier
+        ((10, 20, 30), 26, 2),
+        ((10, 20, 30), 1, 0),  # before all
+        ((10, 20, 30), 99, 2),  # behind all: the last, and not the max offset
+        ((10, 10, 10), 10, 1),  # the first that the search meets, not the first there is
+        ((10, 10, 10, 10, 10), 10, 2),
+        ((10,), 5, 0),
+    ],
+)
+def test_a_search_by_time_in_classic(times: tuple[int, ...], timestamp: int, found: int) -> None:
+    """HA-ST-37 "MUST go through the consume queue": the binary search of 4.5.2 and 4.9.8, ties and all."""
+    log = log_of([("A", 0, time) for time in times], file_size=1000)
+    state = dispatch.do_reput(Dispatched(), log, "20240131235959123", DispatchSettings(200, 7, 9), CLASSIC)
+    assert consume_queue.offset_in_queue_by_time(state.queues["A", 0], log, timestamp, [99]) == found
+
+
+def test_a_search_by_time_in_classic_is_in_one_file_which_the_file_system_chooses() -> None:
+    """HA-ST-30 "A consume-queue file MUST hold 300,000 entries": of several, the first that was last written then or later."""
+    times = (10, 20, 30, 40, 50, 60)
+    log = log_of([("A", 0, time) for time in times], file_size=1000)
+    queue = dispatched(log, CLASSIC).queues["A", 0]
+    assert [consume_queue.offset_in_queue_by_time(queue, log, 45, modified) for modified in ([30, 60], [99, 99], [0, 0])] == [
+        3,
+        2,
+        3,
+    ]
+    assert consume_queue.lower_offset_in_queue_by_time(queue, log, 45) == 4
+
+
+# --- Recovery --------------------------------------------------------------------------------------------------------
+
+
+def loaded(queue: ConsumeQueue) -> ConsumeQueue:
+    """What a new process has of a queue: its files, each taken for full."""
+    files = mapped_file_queue.load(queue.mapped_file_queue.file_size, mapped_file_queue.files(queue.mapped_file_queue))
+    assert isinstance(files, Log)
+    return ConsumeQueue(queue.topic, queue.queue_id, files)
+
+
+@UNHURRIED
+@given(st.integers(0, 20), st.integers(1, 20), profiles)
+def test_a_queue_that_was_flushed_comes_back(first: int, count: int, profile: Profile) -> None:
+    """HA-ST-38 "After a recovery a consume queue MUST NOT name a message beyond the end", and it names all before it."""
+    queue = put_all(first, count, profile)
+    assert consume_queue.recover(loaded(queue), profile) == replace(queue, min_logic_offset=0)
+
+
+@UNHURRIED
+@given(st.integers(0, 5), st.integers(1, 20), st.integers(0, 2100))
+def test_classic_takes_off_the_entries_beyond_an_offset(first: int, count: int, end: int) -> None:
+    """HA-ST-38 "MUST NOT name a message beyond the end of the commit log"; the bytes of what goes stay (quirk 35)."""
+    queue = put_all(first, count, CLASSIC)
+    after = consume_queue.truncate_dirty_logic_files(queue, end)
+    kept = min(count, -(-end // 100))
+    named = [entry for entry in consume_queue.entries(after.mapped_file_queue.data) if entry != PRE_BLANK]
+    assert named == [Entry(number * 100, 100, number) for number in range(kept)]
+    if kept:
+        files_left = -(-(first % 3 + kept) // 3)
+        image = after.mapped_file_queue.data + after.mapped_file_queue.stale
+        assert image == queue.mapped_file_queue.data[: files_left * FILE_SIZE]
+        assert after.max_physic_offset == kept * 100
+
+
+def test_stale_entries_are_entries_again_once_the_log_has_grown_over_them() -> None:
+    """HA-ST-38 "a consume queue MUST NOT name a message beyond": classic names what has never been its message (quirk 35)."""
+    queue = consume_queue.truncate_dirty_logic_files(put_all(0, 3, CLASSIC), 100)
+    assert consume_queue.max_offset_in_queue(queue) == 1
+    queue, placed = consume_queue.put_message_position_info(queue, Entry(150, 40, 5), 1, CLASSIC)
+    assert placed is Placed.APPENDED
+    ghost = consume_queue.recover(loaded(queue), CLASSIC)
+    assert consume_queue.max_offset_in_queue(ghost) == 3
+    assert consume_queue.entry_at(ghost, 2) == Entry(200, 100, 2)
+    cleared = consume_queue.recover(loaded(put_all(0, 3, HARDENED)), HARDENED)
+    cleared = consume_queue.cut(cleared, Log(1000, 1000), 100, HARDENED)
+    cleared, _ = consume_queue.put_message_position_info(cleared, Entry(150, 40, 5), 1, HARDENED)
+    assert consume_queue.max_offset_in_queue(consume_queue.recover(loaded(cleared), HARDENED)) == 2
+
+
+def test_entries_that_stand_for_nothing_are_no_message_that_ends_at_2_gib() -> None:
+    """HA-ST-33 "An entry that stands for nothing": classic, left with nothing else, takes no message below 2 GiB any more."""
+    queue = put_all(2, 1, CLASSIC)
+    files = replace(queue.mapped_file_queue, data=queue.mapped_file_queue.data[:40])
+    torn = replace(queue, mapped_file_queue=files)
+    recovered = consume_queue.recover(loaded(torn), CLASSIC)
+    assert recovered.max_physic_offset == (1 << 31) - 1
+    entry = Entry(0, 100, 0)
+    assert consume_queue.put_message_position_info(recovered, entry, 2, CLASSIC)[1] is Placed.REPEATED
+    recovered = consume_queue.cut(loaded(torn), Log(1000, 0, bytes(100)), 100, HARDENED)
+    assert recovered == consume_queue.empty("T", 0, FILE_SIZE)
+    after, placed = consume_queue.put_message_position_info(recovered, entry, 2, HARDENED)
+    assert (placed, consume_queue.entry_at(after, 2)) == (Placed.APPENDED, entry)
+
+
+@UNHURRIED
+@given(messages.filter(lambda told: any(each[:2] == ("A", 0) for each in told)), st.data())
+def test_hardened_keeps_what_is_true_of_a_queue_whose_last_entries_are_torn(
+    told: list[tuple[str, int, int]], data: st.DataObject
+) -> None:
+    """HA-ST-38 "MUST NOT name a message beyond the end of the commit log", nor another's; dispatch makes the rest again."""
+    log = log_of(told)
+    state = dispatched(log, HARDENED)
+    queue = state.queues["A", 0]
+    offsets = [entry.offset for entry in consume_queue.entries(queue.mapped_file_queue.data)]
+    known = data.draw(st.sampled_from([*offsets, store.max_offset(log)]))
+    flushed = sum(offset < known for offset in offsets)
+    image = bytearray(b"".join(mapped_file_queue.files(queue.mapped_file_queue).values()))
+    for at in range(flushed * 20, len(image), 4):
+        if data.draw(st.booleans()):
+            image[at : at + 4] = bytes(4)  # the smallest part of which a disk may have one half and not the other
+    torn = ConsumeQueue("A", 0, replace(queue.mapped_file_queue, data=bytes(image)))
+    cut = consume_queue.cut(torn, log, known, HARDENED)
+    assert cut.mapped_file_queue.data == queue.mapped_file_queue.data[: flushed * 20]
+    assert not cut.mapped_file_queue.stale
+    again = Dispatched({**state.queues, ("A", 0): cut}, state.index, known)
+    assert dispatch.do_reput(again, log, "20240131235959124", SETTINGS, HARDENED).queues["A", 0].mapped_file_queue == (
+        queue.mapped_file_queue
+    )
