@@ -2,6 +2,9 @@
 
 # ruff: noqa: N818  (the names say whose fault it is; "Error" at the end would say nothing more)
 
+import errno
+import os
+
 
 class RocketmqHaError(Exception):
     """Base of all errors that a peer, a file, a configuration or the machine can cause. One line, no traceback."""
@@ -39,12 +42,41 @@ class AppendRefused(RocketmqHaError):
         self.file, self.offset, self.found, self.expected = file, offset, found, expected
 
 
+class AppendFailed(RocketmqHaError, OSError):
+    """The system refused replicated bytes: their file has no room, or its disk does not answer."""
+
+    def __init__(self, file: object, offset: int, error: OSError) -> None:
+        OSError.__init__(self, error.errno, error.strerror, str(file))
+        self.file, self.offset = file, offset
+
+    def __str__(self) -> str:
+        return f"{self.file}: append at commit-log offset {self.offset}: {self.strerror}"
+
+
 class StoreCorrupt(RocketmqHaError):
     """A file of the store does not hold what its format demands."""
 
     def __init__(self, file: object, offset: int, found: object, expected: object) -> None:
         super().__init__(f"{file}: at commit-log offset {offset}: found {found}, expected {expected}")
         self.file, self.offset, self.found, self.expected = file, offset, found, expected
+
+
+class StoreFull(RocketmqHaError, OSError):
+    """There is no room for a file that the store needs, or less is free than the floor that it was told to keep.
+
+    An OSError with errno ENOSPC as well: whoever looks for a full disk finds it.
+    """
+
+    def __init__(self, file: object, found: object, expected: object) -> None:
+        OSError.__init__(self, errno.ENOSPC, os.strerror(errno.ENOSPC), str(file))
+        self.file, self.found, self.expected = file, found, expected
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.strerror}: found {self.found}, expected {self.expected}"
+
+
+class StoreClosed(RocketmqHaError):
+    """The store was closed, or has met an error after which it takes no more messages."""
 
 
 class StoreLocked(RocketmqHaError):

@@ -12,12 +12,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rocketmq_ha.impl.errors import ConfigInvalid
-from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest, PutMessageStatus
+from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest
 from rocketmq_ha.impl.net.address import format_address, parse_address
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.net.server import listen as open_listener
 from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.results import PutMessageStatus
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.profile import PROFILES, Settings
 
@@ -60,6 +61,7 @@ class Stop:
 
 @click.command()
 @_store
+# HA-M-14 "a port of its own, ha_listen_port, 10912 by default".
 @click.option("--listen", default="127.0.0.1:10912", show_default=True, metavar="HOST:PORT", help="Where slaves connect.")
 @_file_size
 @_profile

@@ -15,7 +15,7 @@ from rocketmq_ha.impl.net.server import TICK_MS, clock_ms
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.spec.profile import Profile, Settings
 
-CONNECT_TIMEOUT_S: Final = 5.0
+CONNECT_TIMEOUT_S: Final = 5.0  # HA-S-22 "not succeeded after 5 s MUST be given up"
 FIRST_BACK_OFF_S: Final = 0.05
 LAST_BACK_OFF_S: Final = 5.0
 
@@ -23,7 +23,10 @@ log = logging.getLogger(__name__)
 
 
 class Follower:
-    """Replicates a master's log into `commit_log`, until it is told to stop."""
+    """Replicates a master's log into `commit_log`, until it is told to stop.
+
+    Spec: HA-S-19 "A slave MUST NOT hold more than one connection": one is closed before the next is tried.
+    """
 
     def __init__(self, commit_log: CommitLog, host: str, port: int, settings: Settings, profile: Profile) -> None:
         self.client = SlaveClient(format_address(host, port), commit_log, settings, profile)
@@ -46,6 +49,11 @@ class Follower:
                 self._wait(stopped)
 
     def _follow(self, sock: socket.socket, stopped: Callable[[], bool]) -> None:
+        """Follow until the connection ends. Lingering is off unless it is asked for.
+
+        Spec: HA-S-20 "MUST be non-blocking once connected, with TCP_NODELAY set and without lingering on close"; HA-S-35 "MUST
+        look at the time at least once a second".
+        """
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         link = SlaveLink(sock, self.client)
@@ -64,8 +72,12 @@ class Follower:
         link.close("shutdown")
 
     def _wait(self, stopped: Callable[[], bool]) -> None:
-        """Back off, doubling, with jitter, so that many slaves do not come back as one."""
-        until = time.monotonic() + self._back_off_s * random.uniform(0.5, 1.5)
+        """Back off, doubling, so that many slaves do not come back as one.
+
+        Spec: HA-S-25 "SHOULD wait before every further try, longer after each one that brought nothing, with jitter, and 5 s at
+        most".
+        """
+        until = time.monotonic() + self._back_off_s * random.uniform(0.5, 1)
         self._back_off_s = min(2 * self._back_off_s, LAST_BACK_OFF_S)
-        while time.monotonic() < until and not stopped():
-            time.sleep(0.02)
+        while (left_s := until - time.monotonic()) > 0 and not stopped():
+            time.sleep(min(left_s, 0.02))

@@ -1,5 +1,7 @@
 """Bytes between a socket and a decision: one end of a connection, read and written until it would block.
 
+Nothing else writes to the socket: HA-W-7 "nothing but reports from the slave and frames from the master".
+
 `Socket` is the part of a non-blocking socket that is used; the lock-step passes a scripted one.
 """
 
@@ -39,7 +41,7 @@ class MasterLink:
         conn = self.conn
         try:
             while nbytes := self.sock.recv_into(conn.recv_buffer()):
-                if conn.on_received(nbytes, now_ms):
+                if conn.on_received(nbytes, now_ms):  # HA-M-24 "handed to the group transfer before the next read"
                     self._service.on_ack(conn)
         except BlockingIOError:
             return None
@@ -47,12 +49,12 @@ class MasterLink:
             self.close("report")
             return violation
         except OSError:
-            pass  # reset by the peer: an end of stream like another (HA-M-13)
+            pass  # reset by the peer: HA-M-13 "An end of stream or an error of the socket closes the connection"
         self.close("end_of_stream")
         return None
 
     def transfer(self, now_ms: int) -> bool:
-        """Write until the socket or the log has no more. HA-M-6.  Returns: whether the turn ended before that."""
+        """Write until the socket or the log has no more.  Returns: whether the turn ended before that."""
         conn, moved = self.conn, 0
         while moved < MAX_TURN:
             buffers = conn.gather(now_ms)
@@ -87,7 +89,7 @@ class SlaveLink:
         self._write(self.client.on_connect(now_ms), now_ms)
 
     def on_readable(self, now_ms: int) -> PeerViolation | None:
-        """Read until the socket would block; append; report. HA-S-5 to HA-S-7."""
+        """Read until the socket would block; append; report. HA-S-7 "and at the latest after 4 MiB"."""
         client, moved = self.client, 0
         while moved < MAX_TURN:
             buffer = client.recv_buffer()
@@ -116,12 +118,15 @@ class SlaveLink:
         return None
 
     def on_tick(self, now_ms: int) -> None:
-        """Report what is due; close when the master is silent. HA-S-2, HA-S-12."""
+        """Report what is due; then HA-S-12 "the slave MUST close the connection" of a master that is silent."""
         if self._write(self.client.report_due(now_ms), now_ms) and self.client.is_master_silent(now_ms):
             self.close("housekeeping")
 
     def _write(self, report: bytes | None, now_ms: int) -> bool:
-        """Write a report in at most three tries, or close. HA-S-8.  Returns: whether the connection is still open."""
+        """Write a report, or close: HA-S-8 "that the socket does not take whole, in at most 3 tries".
+
+        Returns: whether the connection is still open.
+        """
         if report is None:
             return True
         written = 0

@@ -9,6 +9,7 @@ from typing import Final
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest
 from rocketmq_ha.impl.ha.service import HAService
+from rocketmq_ha.impl.ha.settings import check_settings
 from rocketmq_ha.impl.net.address import format_address
 from rocketmq_ha.impl.net.link import MasterLink
 from rocketmq_ha.impl.store.commit_log import CommitLog
@@ -21,12 +22,15 @@ log = logging.getLogger(__name__)
 
 
 def clock_ms() -> int:
-    """Milliseconds of a clock that does not step. HA-T-2."""
+    """HA-T-2 "milliseconds of one clock a machine"; HA-T-3 "MUST be measured by a clock that does not step"."""
     return time.monotonic_ns() // 1_000_000
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Take the address; apart from Master, so that a refusal comes before any store is touched. Raises: ConfigInvalid."""
+    """Take the address; apart from Master, so that a refusal comes before any store is touched. Raises: ConfigInvalid.
+
+    Spec: HA-M-15 "allow its address to be taken again at once after a restart", which `create_server` does.
+    """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family)
@@ -35,16 +39,20 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class Master:
-    """Serves slaves from a commit log. Not thread-safe: the thread that puts is the thread that polls."""
+    """Serves slaves from a commit log. Not thread-safe: the thread that puts is the thread that polls.
+
+    Spec: HA-M-14 "A broker MUST listen for slaves on a port of its own".
+    """
 
     def __init__(self, commit_log: CommitLog, listener: socket.socket, settings: Settings, profile: Profile) -> None:
-        """Serve on `listener`, which becomes the master's own."""
+        """Serve on `listener`, which becomes the master's own. Raises: ConfigInvalid."""
+        check_settings(settings)
         self.service = HAService(commit_log, settings, profile)
         self._listener = listener
-        self._listener.setblocking(False)
+        self._listener.setblocking(False)  # HA-M-15 "The listening socket MUST be non-blocking"
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
-        self._links: dict[socket.socket, MasterLink] = {}
+        self._links: dict[socket.socket, MasterLink] = {}  # HA-M-21 "any number of slaves at once"
         self._next_tick_ms = 0
         self._unsent = False  # some link has more to write than its turn allowed
 
@@ -59,8 +67,12 @@ class Master:
         return self.service.put(message, clock_ms(), wait=wait)
 
     def poll(self, timeout_ms: int) -> None:
-        """One turn of the loop: read, send what was put, expire; wait at most `timeout_ms` for something to do."""
-        timeout = 0 if self._unsent else timeout_ms / 1000
+        """One turn of the loop: read, send what was put, expire; wait at most `timeout_ms` for something to do.
+
+        Spec: HA-M-25 "MUST look at the time at least once a second", however long the caller would wait; HA-M-32 "Every put
+        MUST wake the write sides": who puts polls, and every turn runs them all.
+        """
+        timeout = 0 if self._unsent else min(timeout_ms, TICK_MS) / 1000
         ready = self._selector.select(timeout)
         now_ms = clock_ms()
         for key, _ in ready:
@@ -87,8 +99,9 @@ class Master:
     def _accept(self, now_ms: int) -> None:
         try:
             sock, address = self._listener.accept()
-        except OSError:  # the peer has gone again, or there are no descriptors left: the others go on
-            return
+        except OSError:  # the peer has gone again, or there are no descriptors left
+            return  # HA-M-20 "MUST NOT touch the other connections, nor end the service"
+        # HA-M-17 "MUST be non-blocking, with TCP_NODELAY set and without lingering on close", which is off unless asked for.
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         peer = format_address(*address[:2])
@@ -104,13 +117,14 @@ class Master:
             self._selector.modify(sock, events, link)
 
     def _drop(self, sock: socket.socket, link: MasterLink) -> None:
+        """HA-M-36 "take the connection off the list, close its socket"."""
         log.info("%s: disconnected: %s", link.conn.peer, link.conn.close_reason)
         self._selector.unregister(sock)
         del self._links[sock]
         link.close(link.conn.close_reason)
 
     def close(self) -> None:
-        """End every waiting put and every connection."""
+        """End every waiting put. HA-M-37 "MUST close every connection and its listening socket"."""
         self.service.shutdown()
         for sock in list(self._links):
             sock.close()

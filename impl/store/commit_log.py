@@ -1,64 +1,71 @@
 """The commit log: one sequence of bytes over files of one size, appended at the end, by records or by replicated bytes.
 
 A file k holds offsets k * file_size to (k + 1) * file_size. A record never crosses a file: where it does not fit with 8
-bytes to spare, a BLANK record takes the rest of the file. Not thread-safe: one thread owns a log.
+bytes to spare, a BLANK record takes the rest of the file.
 
-Spec: HA-ST-1, HA-ST-3, HA-ST-5 to HA-ST-9.
+Threads: any may append, one lock orders them; any may read what was appended before; one flushes at a time. After `close` all
+raise StoreClosed; no flush may be under way then.
+
 Source: article 003 section 1.1; 4.9.8 CommitLog and MappedFileQueue; quirks 17, 18 and 35.
 """
 
-import logging
-import os
 import struct
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import threading
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple
+from typing import Any, Final
 
-from rocketmq_ha.impl.errors import AppendRefused, ConfigInvalid, MessageIllegal, StoreLocked
-from rocketmq_ha.impl.store.fragment import is_fragment
-from rocketmq_ha.impl.store.layout import Layout, check_file_size, file_name, read_layout
-from rocketmq_ha.impl.store.lock import StoreLock
+from rocketmq_ha.impl.errors import AppendRefused, MessageIllegal, RocketmqHaError, StoreClosed
+from rocketmq_ha.impl.store.layout import file_name
 from rocketmq_ha.impl.store.mapped_file import MappedFile
-from rocketmq_ha.impl.store.recovery import Recovery, recover
+from rocketmq_ha.impl.store.mapped_file_queue import Creator
+from rocketmq_ha.impl.store.opening import Knowledge, Opened, nothing_known, open_files
+from rocketmq_ha.impl.store.results import AppendResult
+from rocketmq_ha.impl.wire.batch import MessageBatch, lay_batch
 from rocketmq_ha.impl.wire.message import Message, decode, encode, read_header
-from rocketmq_ha.spec.constants import (
-    BLANK_MAGIC_CODE,
-    COMMIT_LOG_DIR,
-    END_FILE_MIN_BLANK_SIZE,
-    LOCK_FILE,
-    MAPPED_FILE_SIZE_COMMIT_LOG,
-)
+from rocketmq_ha.impl.wire.parts import UNUSUAL_FLAGS, USUAL_HEAD, USUAL_MAGIC, Parts, check_body, properties_part
+from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, BODY_CRC_MASK, END_FILE_MIN_BLANK_SIZE
 
-logger = logging.getLogger(__name__)
-logger.addHandler(logging.NullHandler())  # silent where nobody has set logging up, as a library should be
 _BLANK: Final = struct.Struct(">iI")
+_pack_head: Final = USUAL_HEAD.pack_into
+_crc32: Final = zlib.crc32
+_new_result: Final = tuple.__new__
 
-
-@dataclass(frozen=True, slots=True)
-class AppendResult:
-    """Where a message went."""
-
-    offset: int  # commit-log offset of its first byte
-    size: int  # bytes
-    queue_offset: int  # its index in its queue; 0 for prepared and rolled-back messages
+# Takes the fields of a dispatch_request.Handed, as a plain tuple; under the put lock, so in the order of the log.
+Offer = Callable[[Any], None]
 
 
 class CommitLog:
     """A store's log, open for appending by this process alone. Make one with `open`."""
 
-    def __init__(self, directory: Path, file_size: int, files: list[MappedFile], found: Recovery, lock: StoreLock) -> None:
-        self.file_size: Final = file_size
-        self.recovery: Final = found
-        self._directory, self._files, self._lock = directory, files, lock
-        self._queue_offsets = found.queue_offsets
-        self._flushed_files = 0  # files before this index are on the disk
-        self._names_flushed = False
+    def __init__(self, opened: Opened) -> None:
+        self.queue: Final = opened.queue
+        self.file_size: Final = opened.queue.file_size
+        self.recovery: Final = opened.found
+        self._lock = opened.lock
+        self._put_lock = threading.Lock()
+        self._queue_offsets = opened.found.queue_offsets
+        self._parts = Parts()
+        self._offer: Offer | None = None
+        self._offer_all: Callable[[Iterable[Any]], None] | None = None  # of a batch
+        self._refusal: Callable[[], RocketmqHaError] | None = None
+        self._last = opened.queue.files[-1] if opened.queue.files else None  # where the next message goes, if there is room
+        self._last_stored_ms = 0
         self._closed = False
 
     @classmethod
-    def open(cls, store_dir: Path, *, file_size: int | None = None, clear_tail: bool = True) -> "CommitLog":
+    def open(
+        cls,
+        store_dir: Path,
+        *,
+        file_size: int | None = None,
+        clear_tail: bool = True,
+        knowledge: Knowledge = nothing_known,
+        create: Creator = MappedFile.create,
+    ) -> "CommitLog":
         """Lock a store, find the end of its log, and make ready to append there. All is checked before any change.
 
         Where the log ends, and what is a tear and what is damage, is decided in recovery.py: what stands behind the
@@ -69,76 +76,184 @@ class CommitLog:
                clear_tail: make all bytes of the last file beyond the end zero; without a whole record, remove all files
                (HA-ST-7). If False they stay, as RocketMQ leaves them (quirk 35), and the end is where RocketMQ finds it
                (recovery.py, `strict`). Files that begin beyond the end are removed in any case, as in RocketMQ.
+               knowledge: what a checkpoint says; see recovery.py. create: makes new files.
         Raises: ConfigInvalid, StoreCorrupt (file and offset), StoreLocked, OSError. Then nothing changed on disk.
         """
-        if file_size is not None:
-            check_file_size(file_size)
-        if not store_dir.exists() and not store_dir.parent.is_dir():
-            raise ConfigInvalid(f"{store_dir}: its parent directory does not exist, expected a place for a new store")
-        # Without a lock file nobody else has the store: look first, so that a refusal need not make one.
-        lock = StoreLock(store_dir, create=False) if (store_dir / LOCK_FILE).exists() else None
-        files: list[MappedFile] = []
-        try:
-            layout, files, found = _look(store_dir, file_size, clear_tail)
-            if lock is None:
-                store_dir.mkdir(exist_ok=True)
-                lock = StoreLock(store_dir, create=True)
-                again = _look(store_dir, file_size, clear_tail)
-                _close(again.files)
-                if (again.layout, again.found) != (layout, found):
-                    raise StoreLocked(f"{store_dir}: another process has just changed it, expected a store at rest")
-            directory = store_dir / COMMIT_LOG_DIR
-            directory.mkdir(exist_ok=True)
-            for leftover in layout.leftovers if layout is not None else ():
-                leftover.unlink(missing_ok=True)
-            kept = _cut(files, found, clear_tail)
-        except BaseException:
-            _close(files)
-            if lock is not None:
-                lock.release()
-            raise
-        size = (layout.file_size if layout is not None else None) or file_size or MAPPED_FILE_SIZE_COMMIT_LOG
-        return cls(directory, size, kept, found, lock)
+        return cls(open_files(store_dir, file_size=file_size, clear_tail=clear_tail, knowledge=knowledge, create=create))
+
+    def dispatch_to(self, offer: Offer, offer_all: Callable[[Iterable[Any]], None]) -> None:
+        """Hand over what dispatch needs of each message, or of a batch of them. Replicated bytes hand over nothing."""
+        self._offer, self._offer_all = offer, offer_all
+
+    def refuse(self, make_error: Callable[[], RocketmqHaError] | None) -> None:
+        """Raise this at every append from now on, replicated bytes included; None takes it back.
+
+        Spec: HA-ST-22 "shutting down, or not yet started, MUST refuse replicated bytes".
+
+        When this returns, every append that is not refused has ended.
+        """
+        with self._put_lock:
+            self._refusal = make_error
+
+    def raise_queue_offsets(self, known: dict[tuple[int, bytes], int]) -> None:
+        """Take what consume queues know: (queue id, topic) -> next queue offset. The greater one counts."""
+        with self._put_lock:
+            for key, next_offset in known.items():
+                if next_offset > self._queue_offsets.get(key, 0):
+                    self._queue_offsets[key] = next_offset
 
     @property
     def min_offset(self) -> int:
-        """The offset at which the first file starts; 0 where there is none."""
-        return self._files[0].base if self._files else 0
+        """HA-ST-13 "MUST be the start of its first file"; 0 where there is none."""
+        return self.queue.min_offset
 
     @property
     def max_offset(self) -> int:
         """The offset behind the last byte of the log; 0 where there are no files."""
-        return self._files[-1].end if self._files else 0
+        return self.queue.max_offset
 
-    def append(self, message: Message) -> AppendResult:
+    @property
+    def flushed_offset(self) -> int:
+        """The log before this offset is on the disk."""
+        return self.queue.flushed_offset
+
+    @property
+    def last_stored_ms(self) -> int:
+        """The store timestamp of the last message that was put with one of the store's; 0 before the first."""
+        return self._last_stored_ms
+
+    @last_stored_ms.setter
+    def last_stored_ms(self, time_ms: int) -> None:
+        """No later message is stored before this time."""
+        with self._put_lock:
+            self._last_stored_ms = max(self._last_stored_ms, time_ms)
+
+    def append(self, message: Message, stored_ms: int | None = None, store_host: bytes | None = None) -> AppendResult:
         """Put one message at the end, giving it its physical offset and its index in its queue.
 
+        Spec: HA-ST-12 "Messages MUST be appended at the end of the log, one at a time"; HA-ST-15 "The physical offset in a
+        record MUST be the commit-log offset of the record itself"; HA-ST-3 "the message opens the next file".
+
+        Args:  stored_ms: the store timestamp, by default the message's own; where given, one that would lie before that of
+               the message before becomes equal to it, so that times ascend with offsets. store_host: 8 bytes, IPv4 and
+               port, by default the message's own; not for a message of which sysFlag says that its store host is IPv6.
         Raises: MessageIllegal for what no record holds, a record that fits no file of this log, or one that could not
-        be told from its own beginning (it ends in a zero byte); OSError where a new file cannot be allocated. Then
-        nothing was written.
+        be told from its own beginning (it ends in a zero byte); StoreFull or another OSError where a new file cannot be
+        allocated. Then nothing was written.
         """
-        assert not self._closed
-        key = (message.queue_id, message.topic_bytes)
-        queue_offset = self._queue_offsets.get(key, 0) if message.is_queued else 0
-        file = self._files[-1] if self._files else None
-        record = encode(message, queue_offset, file.end if file is not None else 0)
-        size = len(record)
-        if record[-1] == 0 and (message.properties_string or key[1][-1] == 0):
-            raise MessageIllegal("topic or properties", "a zero byte at the end", "none: recovery would cut it off")
-        if file is None or size + END_FILE_MIN_BLANK_SIZE > file.size - file.wrote_position:
-            if size + END_FILE_MIN_BLANK_SIZE > self.file_size:
-                limit = self.file_size - END_FILE_MIN_BLANK_SIZE
-                raise MessageIllegal("size", f"{size} bytes", f"at most {limit}, a file of this log less its BLANK")
-            file = self._roll(file)
-            record = encode(message, queue_offset, file.end)
-        offset = file.end
-        file.append(record)
-        if message.is_queued:
+        sys_flag = message.sys_flag
+        if sys_flag & UNUSUAL_FLAGS or message.magic != USUAL_MAGIC:
+            return self._append_unusual(message, stored_ms)
+        # What does not depend on the place is made before the lock is taken.
+        parts = self._parts
+        topic = message.topic
+        topic_part = parts.topics.get(topic) or parts.topic(topic)
+        if message.properties_string:
+            properties = properties_part(message.properties_string)
+            tail = topic_part.prefix + len(properties).to_bytes(2, "big") + properties
+        else:
+            properties, tail = b"", topic_part.alone
+        body = message.body
+        body_size = len(body)
+        check_body(body_size)
+        size = 88 + body_size + len(tail)
+        body_crc = _crc32(body) & BODY_CRC_MASK
+        host = message.born_host
+        born_host = parts.hosts.get(host) or parts.host(host)
+        if store_host is None:
+            host = message.store_host
+            store_host = parts.hosts.get(host) or parts.host(host)
+        queue_id = message.queue_id
+        topic_bytes = topic_part.topic
+        key = (queue_id, topic_bytes)
+        time_ms = message.store_timestamp if stored_ms is None else stored_ms
+        with self._put_lock:
+            if self._refusal is not None:
+                raise self._refusal()
+            file = self._last
+            if file is None or size + END_FILE_MIN_BLANK_SIZE > file.size - file.wrote_position:
+                file = self._room_for(size)
+            position = file.wrote_position
+            offset = file.base + position
+            queue_offset = self._queue_offsets.get(key, 0)
+            if stored_ms is not None:
+                time_ms = max(time_ms, self._last_stored_ms)
+                self._last_stored_ms = time_ms
+            mapping = file.mapping
+            try:
+                _pack_head(
+                    *(mapping, position, size, USUAL_MAGIC, body_crc, queue_id, message.flag, queue_offset, offset, sys_flag),
+                    *(message.born_timestamp, born_host, time_ms, store_host, message.reconsume_times),
+                    *(message.prepared_transaction_offset, body_size),
+                )
+            except struct.error as error:
+                mapping[position : position + 88] = bytes(88)
+                raise MessageIllegal("integer field", error, "an i32 (i64 for offsets and timestamps)") from None
+            body_position = position + 88
+            tail_position = body_position + body_size
+            mapping[body_position:tail_position] = body
+            end = position + size
+            mapping[tail_position:end] = tail
+            file.wrote_position = end
             self._queue_offsets[key] = queue_offset + 1
-        return AppendResult(offset, size, queue_offset)
+            if self._offer is not None:
+                prepared = message.prepared_transaction_offset
+                self._offer((topic_bytes, queue_id, offset, size, properties, time_ms, queue_offset, sys_flag, prepared))
+        return _new_result(AppendResult, (offset, size, queue_offset, time_ms, 1))
+
+    def _append_unusual(self, message: Message, stored_ms: int | None) -> AppendResult:
+        """`append` of a message that is not of the usual kind: V2, a host of IPv6, part of a transaction."""
+        key = (message.queue_id, message.topic_bytes)
+        properties = message.properties_bytes
+        if not (properties or key[1])[-1]:
+            raise MessageIllegal("topic or properties", "a zero byte at the end", "none: recovery would cut it off")
+        with self._put_lock:
+            if self._refusal is not None:
+                raise self._refusal()
+            if stored_ms is not None:
+                self._last_stored_ms = max(self._last_stored_ms, stored_ms)
+                message = replace(message, store_timestamp=self._last_stored_ms)
+            queue_offset = self._queue_offsets.get(key, 0) if message.is_queued else 0
+            size = len(encode(message))
+            file = self._room_for(size)
+            offset = file.end
+            file.append(encode(message, queue_offset, offset))
+            if message.is_queued:
+                self._queue_offsets[key] = queue_offset + 1
+            if self._offer is not None:
+                handed = (message.store_timestamp, queue_offset, message.sys_flag, message.prepared_transaction_offset)
+                self._offer((key[1], key[0], offset, size, properties, *handed))
+        return AppendResult(offset, size, queue_offset, message.store_timestamp)
+
+    def append_batch(
+        self, messages: Sequence[Message] | MessageBatch, stored_ms: int | None = None, store_host: bytes | None = None
+    ) -> AppendResult:
+        """Put messages of one topic and queue behind one another: all of them in one file, or none.
+
+        Args, Raises:  as `append` has them. The batch and 8 bytes must fit in a file; it holds at most 4 MiB.
+        """
+        laid = lay_batch(messages, self._parts, store_host)
+        size = laid.size
+        key = (laid.queue_id, laid.topic)
+        with self._put_lock:
+            if self._refusal is not None:
+                raise self._refusal()
+            if stored_ms is not None:
+                self._last_stored_ms = stored_ms = max(stored_ms, self._last_stored_ms)
+            file = self._room_for(size)
+            offset = file.end
+            queue_offset = self._queue_offsets.get(key, 0)
+            data, handed = laid.place(queue_offset, offset, stored_ms)
+            file.append(data)
+            self._queue_offsets[key] = queue_offset + laid.count
+            if self._offer_all is not None:
+                self._offer_all(handed)
+        if stored_ms is None:
+            stored_ms = (messages.head if isinstance(messages, MessageBatch) else messages[0]).store_timestamp
+        return AppendResult(offset, size, queue_offset, stored_ms, laid.count)
 
     def append_data(self, offset: int, buffers: Sequence[bytes | memoryview]) -> None:
-        """Append replicated bytes at max_offset, by one pwritev.
+        """Append replicated bytes at max_offset, by one pwritev. HA-ST-6 "Replicated bytes are appended at the max offset".
 
         Without files, offset says which file to begin: the one that would hold it, and the bytes go to the start of
         that file even if offset is inside (quirk 18); no bytes at all still make the file (quirk 17). With
@@ -148,33 +263,43 @@ class CommitLog:
         Raises: AppendRefused for bytes that cross the end of a file, or an offset before file 0; OSError. Then the log
         is as long as before.
         """
-        assert not self._closed
         total = sum(map(len, buffers))
-        last = self._files[-1] if self._files else None
-        if last is not None and not last.is_full:
-            base, room = last.base, last.size - last.wrote_position
-        else:
-            base, room = (_base_of(offset, self.file_size) if last is None else last.base + last.size), self.file_size
-        if total > room or base < 0:
-            path = self._directory / file_name(base)
-            raise AppendRefused(path, offset, f"{total} bytes", f"at most {room}: a frame lies in one file")
-        if last is None or last.is_full:
-            last = self._add_file(base)
-        if total:
-            last.append_vectors(buffers, total)
+        with self._put_lock:
+            if self._refusal is not None:
+                raise self._refusal()
+            last = self._last
+            if last is not None and not last.is_full:
+                base, room = last.base, last.size - last.wrote_position
+            else:
+                base, room = (_base_of(offset, self.file_size) if last is None else last.base + last.size), self.file_size
+            if total > room or base < 0:
+                path = self.queue.directory / file_name(base)
+                raise AppendRefused(path, offset, f"{total} bytes", f"at most {room}: a frame lies in one file")
+            if last is None or last.is_full:
+                last = self._last = self.queue.add(base)
+            if total:
+                last.append_vectors(buffers, total)
 
     def data_at(self, offset: int, limit: int) -> memoryview | None:
         """The log's bytes from an offset on, in place: read-only, within one file, at most limit bytes.
 
         Returns: None where offset is outside min_offset to max_offset. At the end of a full file its BLANK and padding
         are bytes like others. The view may outlive the log.
+        Spec: HA-W-4 "MUST NOT cross the end of a commit-log file"; HA-W-10 "MAY begin and end anywhere in a record"; HA-M-29
+        "The master MAY send bytes that are not yet on its own disk", for no flushed position is looked at.
         """
-        assert not self._closed
-        if not self.min_offset <= offset < self.max_offset:
+        if self._closed:
+            raise self._closed_error()
+        file = self.queue.find(offset)
+        if file is None:
             return None
-        index, position = divmod(offset - self.min_offset, self.file_size)
-        file = self._files[index]
-        return file.view(position, min(position + limit, file.wrote_position))
+        position = offset - file.base
+        if position >= file.wrote_position:
+            return None
+        try:
+            return file.view(position, min(position + limit, file.wrote_position))
+        except FileNotFoundError:  # removed since it was found
+            return None
 
     def records(self, start: int | None = None) -> Iterator[tuple[int, int, Message]]:
         """Every message from an offset on, which must be a record's; by default from the first.
@@ -195,24 +320,42 @@ class CommitLog:
                 yield offset, size, decode(data)
             offset += size
 
-    def flush(self) -> None:
-        """Force what was appended, and the names of new files, to the disk: only then does it outlive a power cut."""
-        for file in self._files[self._flushed_files :]:
-            file.flush()
-        self._flushed_files = max(0, len(self._files) - 1)
-        if not self._names_flushed:
-            for directory in (self._directory, self._directory.parent):
-                fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-                try:
-                    os.fsync(fd)
-                finally:
-                    os.close(fd)
-            self._names_flushed = True
+    def delete_before(self, offset: int) -> int:
+        """Remove the files that lie wholly before an offset, never the last one; the min offset moves. HA-ST-13.
+
+        Returns: how many. Views of them that others hold stay valid.
+        """
+        return self.queue.delete_before(offset)
+
+    def delete_expired(self, stored_before_ms: int, most: int = 10) -> int:
+        """Remove the files of which the last change lies before a time, from the first on, never the last one.
+
+        Args:  stored_before_ms: ms since 1970; the time of change of a file that is full is that of its last message.
+               most: files at once; RocketMQ's deleteFilesBatchMax.
+        Returns: how many.
+        """
+        keep_from = self.min_offset
+        for file in self.queue.files[:-1][:most]:
+            if file.path.stat().st_mtime_ns // 1_000_000 >= stored_before_ms:
+                break
+            keep_from = file.base + file.size
+        return self.delete_before(keep_from)
+
+    def flush(self, least_pages: int = 0) -> int:
+        """Force what was appended, and the names of new files, to the disk: only then does it outlive a power cut.
+
+        Args:  least_pages: of 4 KiB; nothing is done where fewer have something new.
+        Returns: flushed_offset.
+        Raises: OSError; then flushed_offset is still behind the last byte that a sync has covered.
+        """
+        return self.queue.flush(least_pages)
 
     def close(self) -> None:
         """Unmap, unlock; a second call does nothing. It does not flush: that is the caller's decision."""
-        self._closed = True
-        _close(self._files)
+        with self._put_lock:
+            self._closed = True
+            self._refusal = self._refusal or self._closed_error
+        self.queue.close()
         self._lock.release()
 
     def __enter__(self) -> "CommitLog":
@@ -221,80 +364,31 @@ class CommitLog:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def _roll(self, last: MappedFile | None) -> MappedFile:
-        """Begin the file behind the last one. It is allocated first: where that fails, no BLANK is written."""
+    def _closed_error(self) -> StoreClosed:
+        return StoreClosed(f"{self.queue.directory}: the log is closed")
+
+    def _room_for(self, size: int) -> MappedFile:
+        """The file that takes a record of this size and 8 bytes: the last one, or the next, behind a BLANK in the last.
+
+        The next file is made first: where that fails, no BLANK is written.
+        """
+        last = self._last
+        if last is not None and size + END_FILE_MIN_BLANK_SIZE <= last.size - last.wrote_position:
+            return last
+        if size + END_FILE_MIN_BLANK_SIZE > self.file_size:
+            limit = self.file_size - END_FILE_MIN_BLANK_SIZE
+            raise MessageIllegal("size", f"{size} bytes", f"at most {limit}, a file of this log less its BLANK")
         if last is None:
-            return self._add_file(0)
+            self._last = self.queue.add(0)
+            return self._last
         room = last.size - last.wrote_position
         if 0 < room < END_FILE_MIN_BLANK_SIZE:  # replicated bytes can end anywhere, records cannot
             raise AppendRefused(last.path, last.end, f"{room} bytes to the end of the file", "8, for a BLANK")
-        file = MappedFile.create(self._directory, last.base + last.size, self.file_size)
+        file = self.queue.prepare(last.base + last.size)
         if room:
             last.append_blank(_BLANK.pack(room, BLANK_MAGIC_CODE))
-        return self._take(file)
-
-    def _add_file(self, base: int) -> MappedFile:
-        return self._take(MappedFile.create(self._directory, base, self.file_size))
-
-    def _take(self, file: MappedFile) -> MappedFile:
-        if self._files:
-            self._files[-1].close_descriptor()
-        self._files.append(file)
-        self._names_flushed = False
+        self._last = self.queue.adopt(file)
         return file
-
-
-class _Look(NamedTuple):
-    layout: Layout | None
-    files: list[MappedFile]
-    found: Recovery
-
-
-def _look(store_dir: Path, file_size: int | None, clear_tail: bool) -> _Look:
-    """List, check and recover a store. Changes nothing."""
-    layout = read_layout(store_dir)
-    if layout is None or layout.file_size is None:
-        return _Look(layout, [], recover([], strict=clear_tail))
-    directory, size = layout.directory, layout.file_size
-    if file_size not in (None, size):
-        raise ConfigInvalid(f"{directory}: found files of {size} bytes, expected {file_size}")
-    files = [MappedFile(directory / file_name(base), base, size, writable=True) for base in layout.bases]
-    try:
-        return _Look(layout, files, recover(files, strict=clear_tail))
-    except BaseException:
-        _close(files)
-        raise
-
-
-def _close(files: Sequence[MappedFile]) -> None:
-    for file in files:
-        file.close()
-
-
-def _cut(files: list[MappedFile], found: Recovery, clear_tail: bool) -> list[MappedFile]:
-    """Set the positions to the recovered end and, where asked, clear what is beyond. HA-ST-5, HA-ST-7.
-
-    Returns: the files that hold the log. Files go from the last on, so that an interruption leaves no gap.
-    """
-    if found.cut_size:
-        last = files[found.files - 1]
-        position = found.end - last.base
-        # That a slave holds part of a record is nothing to worry about: the master will send it again.
-        is_usual = found.cut_size <= last.size - position and is_fragment(
-            last.view(position, last.size), found.cut_size, found.end
-        )
-        level = logging.INFO if is_usual else logging.WARNING
-        logger.log(level, "%s: cut off %d bytes behind the last whole record", last.path, found.cut_size)
-    is_empty = not files or found.end == files[0].base
-    kept = 0 if is_empty and clear_tail else found.files
-    for file in reversed(files[kept:]):
-        file.close()
-        file.path.unlink()
-    for file in files[:kept]:
-        file.wrote_position = min(file.size, found.end - file.base)
-    if kept and clear_tail and found.cut_size:
-        files[kept - 1].clear(files[kept - 1].wrote_position)
-    return files[:kept]
 
 
 def _base_of(offset: int, file_size: int) -> int:

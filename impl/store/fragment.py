@@ -5,7 +5,8 @@ allocated as zeros), and those before it are the beginning of a record: each fie
 and the record must reach further than the bytes do. What is read from behind that point says nothing.
 
 The checks of a record do not see that the end of its topic or properties is missing: lengths and body CRC are right
-already. But a topic or properties that end in a zero byte, with nothing but zero bytes behind, are not there yet.
+already. But a topic or properties that end in a zero byte, with nothing but zero bytes behind, are not there yet: HA-ST-10 "A
+last record whose topic, or whose properties if it has any, end in a zero byte is not whole".
 RocketMQ takes such a record for whole, goes on behind it, and its slave differs from its master from then on.
 
 One case cannot be told: a flipped bit that enlarges the total size of the very last record, when that record has no

@@ -1,8 +1,8 @@
-"""The commit log is a run of files of one size, each named by the 20-digit offset at which it starts.
+"""The commit log: HA-ST-1 "a sequence of files of one fixed size, each named by the 20-digit offset of its first byte".
 
 Looking only: this module lists and checks; it never creates, changes or locks anything.
 
-Spec: HA-ST-1.  Source: article 003 section 1.1; 4.9.8 MappedFileQueue.load; quirk 39.
+Source: article 003 section 1.1; 4.9.8 MappedFileQueue.load; quirk 39.
 """
 
 import re
@@ -53,6 +53,7 @@ def read_layout(store_dir: Path) -> Layout | None:
     Returns: None where there is no store yet: no directory, or no commitlog in it.
     Raises: ConfigInvalid where a path is not a directory; StoreCorrupt for a name that is no offset, a length unlike
     the others', a name that is no multiple of the size, or a gap. OSError as the file system gives it.
+    Spec: HA-ST-21 "of another length than the others MUST be refused".
     """
     for path in (store_dir, store_dir / COMMIT_LOG_DIR):
         if path.exists() and not path.is_dir():
@@ -60,6 +61,29 @@ def read_layout(store_dir: Path) -> Layout | None:
     directory = store_dir / COMMIT_LOG_DIR
     if not directory.is_dir():
         return None
+    bases, leftovers = _list_names(directory)
+    if not bases:
+        return Layout(directory, None, (), tuple(leftovers))
+    first_length = (directory / file_name(bases[0])).stat().st_size
+    file_size = bases[1] - bases[0] if len(bases) > 1 else first_length
+    _check_files(directory, bases, file_size)
+    return Layout(directory, file_size, tuple(bases), tuple(leftovers))
+
+
+def list_files(directory: Path, file_size: int) -> tuple[tuple[int, ...], tuple[Path, ...]]:
+    """List and check the files of a directory whose size is known.
+
+    Returns: the start offsets, ascending, and what interrupted creations have left; none where there is no directory.
+    Raises: StoreCorrupt as `read_layout` does; OSError.
+    """
+    if not directory.is_dir():
+        return (), ()
+    bases, leftovers = _list_names(directory)
+    _check_files(directory, bases, file_size)
+    return tuple(bases), tuple(leftovers)
+
+
+def _list_names(directory: Path) -> tuple[list[int], list[Path]]:
     bases, leftovers = [], []
     for path in sorted(directory.iterdir()):
         if _NAME.fullmatch(path.name) and path.is_file():
@@ -68,10 +92,11 @@ def read_layout(store_dir: Path) -> Layout | None:
             leftovers.append(path)
         else:
             raise StoreCorrupt(path, 0, f"the name {path.name!r}", f"a file named by {FILE_NAME_DIGITS} digits")
-    if not bases:
-        return Layout(directory, None, (), tuple(leftovers))
-    first_length = (directory / file_name(bases[0])).stat().st_size
-    file_size = bases[1] - bases[0] if len(bases) > 1 else first_length
+    return bases, leftovers
+
+
+def _check_files(directory: Path, bases: list[int], file_size: int) -> None:
+    """HA-ST-1, HA-ST-21."""
     for index, base in enumerate(bases):
         path = directory / file_name(base)
         length = path.stat().st_size
@@ -81,4 +106,3 @@ def read_layout(store_dir: Path) -> Layout | None:
         if base != expected_base or base % file_size:
             expected = file_name(expected_base - expected_base % file_size)
             raise StoreCorrupt(path, base, f"the name {path.name}", f"{expected}: files of {file_size} bytes, no gap")
-    return Layout(directory, file_size, tuple(bases), tuple(leftovers))

@@ -4,7 +4,7 @@ POSIX locks belong to the process, not to the descriptor: a second open in one p
 descriptor of the file would release the lock. So a table of this process's own locks stands before the system call, and
 nothing else here opens the file.
 
-Spec: HA-ST-9.  Source: 4.9.8 DefaultMessageStore.start.
+Spec: HA-ST-9 "One process at a time MUST own a store for writing".  Source: 4.9.8 DefaultMessageStore.start.
 """
 
 import fcntl

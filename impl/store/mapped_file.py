@@ -1,41 +1,65 @@
 """One file of fixed size: written by memcpy or pwritev, read through its mapping. Both see one page cache.
 
-Space is allocated before it is mapped: a store into a hole on a full disk is SIGBUS, which kills Python, where
-posix_fallocate is an OSError. The file gets its name only at its full length, so a creation that is interrupted leaves
-no file of a wrong length.
+HA-ST-8 "Space MUST be allocated on the disk before it is mapped": a store into a hole on a full disk is SIGBUS, which kills
+Python, where posix_fallocate is an OSError. The file gets its name only at its full length, so a creation that is interrupted
+leaves no file of a wrong length.
 
-Spec: HA-ST-1, HA-ST-8.  Source: article 003 section 1.1; 4.9.8 MappedFile; design.md, "A full disk".
+No view outlives its unmap: `close` and `destroy` only let go of the mapping, which goes with the last view of it. That is what
+RocketMQ counts references for (4.9.8 ReferenceResource, quirk 12); here Python counts them.
+
+Source: article 003 section 1.1; 4.9.8 MappedFile; quirk 36.
 """
 
-import contextlib
 import errno
 import mmap
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from rocketmq_ha.impl.errors import StoreCorrupt, StoreFull
 from rocketmq_ha.impl.store.layout import CREATING_SUFFIX, file_name
 
 # Buffers a pwritev may take. POSIX asks for 16, Linux and macOS have 1024.
 IOV_MAX: Final = min(1024, os.sysconf("SC_IOV_MAX")) if "SC_IOV_MAX" in os.sysconf_names else 16
 _CHUNK_SIZE: Final = 1 << 20
 _ZEROS: Final = bytes(_CHUNK_SIZE)
+# A page of the operating system, as RocketMQ counts them for `least_pages`, whatever the machine's are.
+OS_PAGE_SIZE: Final = 4096
+# msync by mmap.flush would keep every other thread of the interpreter waiting for the disk. macOS has fsync only.
+_sync_data: Final = getattr(os, "fdatasync", os.fsync)
+_opening: Final = threading.Lock()
 
 
 class MappedFile:
     """A commit-log file. It is opened and mapped at the first access, and again after `close`.
 
-    base: the commit-log offset of its first byte; positions are bytes from there. wrote_position: where the next append
-    goes; bytes beyond it are not part of the log, whatever they hold.
+    base: the offset of its first byte in the log or queue; positions are bytes from there. wrote_position: where the next
+    append goes; bytes beyond it are not part of the log, whatever they hold. flushed_position: the bytes before it are on
+    the disk. One thread may append and another flush; any may read.
     """
 
-    __slots__ = ("_fd", "_flushed_position", "_map", "_view", "_writable", "base", "path", "size", "wrote_position")
+    __slots__ = (
+        "_fd",
+        "_gone",
+        "_map",
+        "_sync_failed",
+        "_view",
+        "_writable",
+        "base",
+        "flushed_position",
+        "path",
+        "size",
+        "wrote_position",
+    )
 
     def __init__(self, path: Path, base: int, size: int, *, writable: bool, wrote_position: int = 0) -> None:
         self.path, self.base, self.size, self.wrote_position = path, base, size, wrote_position
         self._writable = writable
-        self._flushed_position = 0
+        self.flushed_position = 0
+        self._sync_failed = False
+        self._gone = False  # removed: its name may be that of another file by now
         self._fd = -1
         self._map: mmap.mmap | None = None
         self._view: memoryview | None = None
@@ -44,7 +68,7 @@ class MappedFile:
     def create(cls, directory: Path, base: int, size: int) -> "MappedFile":
         """Allocate a file of zeros, or take the one that is there (a file that a broker prepared ahead).
 
-        Raises: OSError, ENOSPC among them; then no file of that name is made.
+        Raises: StoreFull where the disk has no room; OSError. Then no file of that name is made.
         """
         path = directory / file_name(base)
         if not path.exists():
@@ -58,6 +82,8 @@ class MappedFile:
                 creating.rename(path)
             except BaseException as error:
                 creating.unlink(missing_ok=True)
+                if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    raise StoreFull(path, "no room", f"{size} bytes for this file") from error
                 if isinstance(error, OSError) and error.filename is None:
                     error.filename = str(path)  # posix_fallocate knows a descriptor only, its caller wants a name
                 raise
@@ -72,7 +98,7 @@ class MappedFile:
     def is_full(self) -> bool:
         return self.wrote_position == self.size
 
-    def append(self, data: bytes) -> None:
+    def append(self, data: bytes | bytearray | memoryview) -> None:
         """Copy into the mapping at the wrote position. The caller has checked that it fits."""
         position = self.wrote_position
         assert len(data) <= self.size - position
@@ -80,7 +106,10 @@ class MappedFile:
         self.wrote_position = position + len(data)
 
     def append_blank(self, header: bytes) -> None:
-        """Write what a BLANK record says and make the rest of the file zero bytes and part of the log."""
+        """Write what a BLANK record says and make the rest of the file zero bytes and part of the log.
+
+        Spec: HA-ST-3 "its size and the BLANK magic followed by padding".
+        """
         position = self.wrote_position
         self.clear(position + len(header))
         self.mapping[position : position + len(header)] = header
@@ -110,20 +139,30 @@ class MappedFile:
 
     def view(self, start: int, stop: int) -> memoryview:
         """A read-only view of positions start to stop, no copy. It stays valid after `close`, as long as it is held."""
-        if self._view is None:
-            self._view = memoryview(self.mapping).toreadonly()
-        return self._view[start:stop]
+        view = self._view
+        if view is None:
+            self._view = view = memoryview(self.mapping).toreadonly()
+        return view[start:stop]
 
     @property
     def mapping(self) -> mmap.mmap:
-        """The whole file in memory; slices of it are copies (bytes)."""
-        if self._map is None:
-            self._open()
-            access = mmap.PROT_READ | (mmap.PROT_WRITE if self._writable else 0)
-            self._map = mmap.mmap(self._fd, self.size, mmap.MAP_SHARED, access)
-            if self.is_full:  # the mapping has a descriptor of its own, and a log can have a thousand files
-                self.close_descriptor()
-        return self._map
+        """The whole file in memory; slices of it are copies (bytes).
+
+        Raises: FileNotFoundError where it was removed meanwhile; StoreCorrupt where it is shorter than it was: to read
+        beyond its end would be SIGBUS.
+        """
+        mapping = self._map
+        if mapping is None:
+            fd = self._open_anew()  # its own: another thread may be done with the other one meanwhile
+            try:
+                length = os.fstat(fd).st_size
+                if length != self.size:
+                    raise StoreCorrupt(self.path, self.base, f"a length of {length} bytes", self.size)
+                access = mmap.PROT_READ | (mmap.PROT_WRITE if self._writable else 0)
+                self._map = mapping = mmap.mmap(fd, self.size, mmap.MAP_SHARED, access)
+            finally:
+                os.close(fd)
+        return mapping
 
     def chunks(self, start: int) -> Iterator[tuple[int, bytes]]:
         """The parts of the file from a position on that may hold anything but zero bytes, as (position, bytes) copies.
@@ -159,23 +198,51 @@ class MappedFile:
         """Whether any byte of the file is not zero; looks no further than the first."""
         return any(chunk != _ZEROS[: len(chunk)] for _, chunk in self.chunks(0))
 
-    def clear(self, start: int) -> None:
-        """Make every byte from a position on zero, writing only where one is not."""
+    def clear(self, start: int) -> bool:
+        """Make every byte from a position on zero, writing only where one is not. Returns: whether there was one."""
+        is_changed = False
         for position, chunk in self.chunks(start):
             if chunk != _ZEROS[: len(chunk)]:
                 self.mapping[position : position + len(chunk)] = _ZEROS[: len(chunk)]
+                is_changed = True
+        return is_changed
 
-    def flush(self) -> None:
-        """Force what was appended to the disk. The flushed position moves only after success (quirk 36)."""
-        if self._flushed_position < self.wrote_position:
-            if self._map is not None:
-                start = self._flushed_position - self._flushed_position % mmap.PAGESIZE
-                self._map.flush(start, self.wrote_position - start)
-            else:  # recovered and not touched since: what an earlier process left in the page cache
-                self._open()
-                os.fsync(self._fd)
-                self.close_descriptor()
-            self._flushed_position = self.wrote_position
+    def truncate(self, position: int) -> None:
+        """Make a position the end of what is written. The bytes behind it stay; see `clear`."""
+        self.wrote_position = position
+        self.flushed_position = min(self.flushed_position, position)
+
+    def flush(self, least_pages: int = 0) -> None:
+        """Force what was written to the disk. HA-ST-28 "MUST advance only over bytes that a successful sync has covered" (quirk
+        36).
+
+        A system that fails to write a page back may forget that the page was dirty, and the next sync would succeed without
+        it. So after a failure all pages in question are made dirty anew.
+
+        Args:  least_pages: do nothing where fewer 4 KiB pages have something new, and the file is not full.
+        Raises: OSError.
+        """
+        start, stop = self.flushed_position, self.wrote_position
+        if start >= stop or (stop < self.size and stop // OS_PAGE_SIZE - start // OS_PAGE_SIZE < least_pages):
+            return
+        fd = self._open()
+        try:
+            if self._sync_failed:
+                mapping = self.mapping
+                for position in range(start, stop, mmap.PAGESIZE):
+                    mapping[position] = mapping[position]
+                mapping[stop - 1] = mapping[stop - 1]
+            _sync_data(fd)
+        except OSError as error:
+            self._sync_failed = True
+            error.filename = error.filename or str(self.path)
+            raise
+        self._sync_failed = False
+        self.flushed_position = min(stop, self.wrote_position)  # less, if it was truncated meanwhile
+
+    def sync(self) -> None:
+        """Force the whole file to the disk, written or not. Raises: OSError."""
+        _sync_data(self._open())
 
     def close_descriptor(self) -> None:
         """Give back a descriptor that a full file needs no more; the mapping stays."""
@@ -184,17 +251,31 @@ class MappedFile:
             self._fd = -1
 
     def close(self) -> None:
-        """Let go of the descriptor and the mapping. Views that others hold keep the memory until they go; no error."""
+        """Let go of the descriptor and the mapping. Views that others hold keep the memory until they go."""
         self._view = None
-        if self._map is not None:
-            with contextlib.suppress(BufferError):  # somebody holds a view: the mapping goes with the last of them
-                self._map.close()
-            self._map = None
+        self._map = None
         self.close_descriptor()
 
-    def _open(self) -> None:
+    def destroy(self) -> None:
+        """Remove the file. Views that others hold stay valid; nobody can take a new one.
+
+        Raises: OSError; then it is still there.
+        """
+        self.path.unlink(missing_ok=True)
+        self._gone = True
+        self.close()
+
+    def _open(self) -> int:
         if self._fd < 0:
-            self._fd = os.open(self.path, (os.O_RDWR if self._writable else os.O_RDONLY) | os.O_CLOEXEC)
+            with _opening:  # two threads must not open two, and forget one
+                if self._fd < 0:
+                    self._fd = self._open_anew()
+        return self._fd
+
+    def _open_anew(self) -> int:
+        if self._gone:
+            raise FileNotFoundError(errno.ENOENT, "removed from its log", str(self.path))
+        return os.open(self.path, (os.O_RDWR if self._writable else os.O_RDONLY) | os.O_CLOEXEC)
 
 
 def _allocate(fd: int, size: int) -> None:

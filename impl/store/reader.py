@@ -9,7 +9,7 @@ A reader cannot ask the writer where the log ends; it sees bytes. Where the walk
   then, the walk goes on, as far as there was data at the first look;
 - else damage: StoreCorrupt with file and offset.
 
-Spec: HA-ST-2, HA-ST-3.  Source: article 003 section 1.1; 4.9.8.
+Source: article 003 section 1.1; 4.9.8.
 """
 
 import time
@@ -114,6 +114,17 @@ class LogReader:
         """A copy of the log's bytes from an offset on, at most limit, within one file; the offset must be in a file."""
         index, position = divmod(offset - self.min_offset, self.file_size)
         return self.files[index].mapping[position : position + limit]
+
+    def message_at(self, offset: int) -> tuple[int, int, Message] | None:
+        """The message that stands at an offset: (offset, size in bytes, message); None where none does."""
+        if not self.files or not self.min_offset <= offset < self.files[-1].base + self.file_size:
+            return None
+        file = self.files[(offset - self.min_offset) // self.file_size]
+        position = offset - file.base
+        found = scan(file.mapping, file.base, position, position + 1)
+        if not found.messages:
+            return None
+        return offset, found.position - position, decode(file.view(position, found.position))
 
     def file_at(self, offset: int) -> Path:
         """The file that holds an offset."""

@@ -1,20 +1,27 @@
 """Find where the log ends, before anything is changed.
 
-The records are walked from the first file; a BLANK counts to the end of its file. The end is behind the last whole
-valid record, and before one that has all but the end of its topic or properties (fragment.py). What the walk stopped at
+The records are walked from the first file; a BLANK counts to the end of its file. HA-ST-5 "Recovery ends behind the last whole
+record", and before one that has all but the end of its topic or properties (fragment.py). What the walk stopped at
 is judged so:
 
 - zero bytes and nothing but zero bytes: the end, a clean stop.
 - something else, but no whole valid record of its own place anywhere behind it, in this file or a later one: a tear at
   the tail (a process died in a put, or a slave holds part of a record). The end is here.
 - a whole record whose physical offset is not its place: StoreCorrupt, for no tear makes such a record.
-- a whole valid record somewhere behind: StoreCorrupt at the stop. Cutting there would throw whole messages away; a
-  flipped bit in the middle looks like this, and so do the stale bytes of an earlier truncation (quirk 35).
+- HA-ST-20 "a whole record of its own place stands behind one that is not whole": StoreCorrupt at the stop. Cutting there
+  would throw whole messages away; a flipped bit in the middle looks like this, and so do the stale bytes of an earlier
+  truncation (quirk 35).
 
 Where `strict` is False all is as in RocketMQ: a record without the end of its topic or properties is whole, and the first
 failure is the end, whatever follows it. One flipped bit then costs all behind it, which is why that is not the default.
 
-Spec: HA-ST-5.  Source: 4.9.8 CommitLog.recoverAbnormally, without its checkpoint; spec/5-store.md.
+Who knows from a checkpoint what was on the disk (`flushed_before_ms`) can tell damage from a tear where this cannot. A machine
+that loses its power loses pages in any order, so behind a hole there may be whole records which nobody was promised. Then
+
+- what is whole behind the stop is damage's sign only if it was on the disk before; else the stop is a tear like another.
+- a record that was not is torn, too, where a sector of its topic or properties is zeros: no check covers those bytes.
+
+Source: 4.9.8 CommitLog.recoverNormally and recoverAbnormally; spec/5-store.md.
 """
 
 from collections.abc import Sequence
@@ -33,42 +40,59 @@ class Recovery:
 
     end: int  # commit-log offset; 0 where there are no files
     files: int  # how many files hold the log; those behind them are wholly beyond the end
-    messages: int
+    messages: int  # that were looked at
     cut_size: int  # bytes from the end to the last byte that is not zero
-    queue_offsets: QueueOffsets
+    queue_offsets: QueueOffsets  # of the messages that were looked at
+    start: int = 0  # commit-log offset at which the look began
+    last_offset: int | None = None  # of the last message, if that is known
 
 
-def recover(files: Sequence[MappedFile], *, strict: bool) -> Recovery:
-    """Walk all files and judge where the walk stops. Reads only; sets no position.
+def recover(files: Sequence[MappedFile], *, strict: bool, first: int = 0, flushed_before_ms: int | None = None) -> Recovery:
+    """Walk the files and judge where the walk stops. Reads only; sets no position.
 
-    Args:  strict: see the head of this module.
-    Raises: StoreCorrupt (file, offset) as the head of this module says.
+    Args:  strict: see the head of this module. first: index of the file to begin with; those before it are taken as they
+           are. flushed_before_ms: messages that were stored before this time were on the disk.
+    Raises: StoreCorrupt as the head of this module says, HA-ST-20 "MUST be refused, unchanged, with its file and offset".
     """
     queue_offsets: QueueOffsets = {}
     messages = 0
-    for index, file in enumerate(files):
-        found = scan(file.mapping, file.base, queue_offsets=queue_offsets)
+    last_offset: int | None = None
+    start = files[first].base if files else 0
+    suspect_from_ms = flushed_before_ms if strict else None
+    for index in range(first, len(files)):
+        file = files[index]
+        found = scan(file.mapping, file.base, queue_offsets=queue_offsets, suspect_from_ms=suspect_from_ms)
         messages += found.messages
+        if found.last_position is not None:
+            last_offset = file.base + found.last_position
         if found.stop is Stop.FULL and index + 1 < len(files):
             file.close()
             continue
         end, cut_size = found.position, 0
         if found.stop is not Stop.FULL:
-            if strict and whole_record_at(file, end):
+            if strict and whole_record_at(file, end) and not _is_suspect(file, end, suspect_from_ms):
                 error = explain(file, end)
                 assert error is not None, f"{file.path}: scan and decode disagree at {end}"
                 raise error
-            cut_size = _judge(files, index, end, refuse=strict)
+            cut_size = _judge(files, index, end, refuse=strict, flushed_before_ms=flushed_before_ms)
         if strict and cut_size == 0 and found.last_position is not None:
             part_size = _part_size(file, found.last_position, end)
             if part_size:
-                end, cut_size, messages = found.last_position, part_size, messages - 1
+                end, cut_size, messages, last_offset = found.last_position, part_size, messages - 1, None
                 _forget(queue_offsets, decode(file.mapping, end))
-        return Recovery(file.base + end, index + 1, messages, cut_size, queue_offsets)
+        return Recovery(file.base + end, index + 1, messages, cut_size, queue_offsets, start, last_offset)
     return Recovery(0, 0, 0, 0, queue_offsets)
 
 
-def _judge(files: Sequence[MappedFile], index: int, position: int, *, refuse: bool) -> int:
+def _is_suspect(file: MappedFile, position: int, suspect_from_ms: int | None) -> bool:
+    """Whether the record at a position looks whole, stands in its place, and was refused for what it was not flushed."""
+    if suspect_from_ms is None:
+        return False
+    message = decode(file.view(position, file.size))
+    return message.store_timestamp >= suspect_from_ms and message.physical_offset == file.base + position
+
+
+def _judge(files: Sequence[MappedFile], index: int, position: int, *, refuse: bool, flushed_before_ms: int | None) -> int:
     """Raise, if told to `refuse`, where cutting the log at a position of file `index` would lose a whole record.
 
     Returns: bytes from there to the last byte of all files that is not zero.
@@ -77,7 +101,7 @@ def _judge(files: Sequence[MappedFile], index: int, position: int, *, refuse: bo
     cut_size = 0
     for later in files[index:]:
         start = position if later is file else 0
-        record = find_record(later, start) if refuse else None
+        record = find_record(later, start, flushed_before_ms) if refuse and flushed_before_ms != 0 else None
         if record is not None:
             error = explain(file, position)
             assert error is not None

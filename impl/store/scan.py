@@ -3,7 +3,8 @@
 The walk checks what `decode` checks, and the physical offset, but makes no Message: recovery and verify read every byte
 of a log. Its checks repeat those of wire/message.py by intent; a property test holds the two together.
 
-Spec: HA-ST-2 to HA-ST-5.  Source: 4.9.8 CommitLog.checkMessageAndReturnSize; article 003 section 1.1.
+Spec: HA-ST-5 "the first record that is not whole, and all beyond it, is cut off".  Source: 4.9.8
+CommitLog.checkMessageAndReturnSize; article 003 section 1.1.
 """
 
 import struct
@@ -27,18 +28,26 @@ from rocketmq_ha.spec.constants import (
     BLANK_MAGIC_CODE,
     BODY_CRC_MASK,
     END_FILE_MIN_BLANK_SIZE,
+    IPV6_EXTRA_SIZE,
     MAX_PROPERTIES_LENGTH,
     MAX_TOPIC_LENGTH,
     MESSAGE_FIXED_SIZE,
     MESSAGE_MAGIC_CODE,
     MESSAGE_MAGIC_CODE_V2,
+    SYS_FLAG_BORN_HOST_V6,
+    SYS_FLAG_STORE_HOST_V6,
 )
 
-# total size, magic, body CRC, queue id, (flag), queue offset, physical offset, sysFlag: 40 bytes.
-_CHECKED_HEAD: Final = struct.Struct(">iIIi4xqqi")
+# total size, magic, body CRC, queue id, queue offset, physical offset, sysFlag; and where both hosts are IPv4, store timestamp
+# and body length: 88 bytes, which the smallest record has too.
+_CHECKED_HEAD: Final = struct.Struct(">iIIi4xqqi16xq20xi")
 _I32_AT: Final = struct.Struct(">i").unpack_from
+_I64_AT: Final = struct.Struct(">q").unpack_from
+_V6: Final = SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6
+STORED_POSITION: Final = 56  # of the store timestamp, where the born host is IPv4
+SECTOR_SIZE: Final = 512  # the least that a disk writes whole
 SMALLEST_RECORD: Final = MESSAGE_FIXED_SIZE + 1  # bytes: a topic of one byte, no body, no properties
-_MAGICS: Final = (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2)
+MAGICS: Final = (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2)
 _BODY_DISTANCES: Final = tuple(body_distance(bits << 4) for bits in range(4))
 
 QueueOffsets = dict[tuple[int, bytes], int]  # (queue id, topic) -> the next queue offset
@@ -65,56 +74,135 @@ class Scan:
 
 
 def scan(
-    buffer: Buffer, base: int, start: int = 0, bound: int | None = None, queue_offsets: QueueOffsets | None = None
+    buffer: Buffer,
+    base: int,
+    start: int = 0,
+    bound: int | None = None,
+    queue_offsets: QueueOffsets | None = None,
+    suspect_from_ms: int | None = None,
 ) -> Scan:
     """Walk from a record's position to the first bytes that are no whole valid record of this place.
 
+    Records mostly look like the one before: the same sizes, flags and topic. For such a record one comparison of the
+    bytes between body and properties answers what else takes a dozen.
+
     Args:  buffer: the whole file, which starts at commit-log offset base. start: where a record starts.
            bound: stop at the first record at or beyond it. queue_offsets: raised as the messages found demand.
+           suspect_from_ms: a record that was stored at this time or later is not whole where a sector of its topic or its
+           properties is missing, which no length and no CRC shows: HA-ST-10 "from a multiple of 512 in its file to the next
+           one, or to its end".
     Raises: nothing, whatever the bytes.
     """
     size = len(buffer)
     position, previous, messages = start, start, 0
     last = size - SMALLEST_RECORD if bound is None else min(size - SMALLEST_RECORD, bound - 1)
     unpack_head, crc32 = _CHECKED_HEAD.unpack_from, zlib.crc32
+    # The shape of the record before, as distances from its start. No record has this total size, so the first one has another.
+    shape_size = shape_body = shape_flag = shape_magic = -1
+    body_from = topic_from = topic_to = 0
+    shape_topic: Buffer = b""
+    counts: dict[int, int] = {}  # queue id -> next queue offset, of the shape's topic
+    found: dict[bytes, dict[int, int]] = {}
+    is_queued = False
     view = memoryview(buffer)
     try:
         while position <= last:
-            total_size, magic, body_crc, queue_id, queue_offset, physical_offset, sys_flag = unpack_head(view, position)
-            if magic not in _MAGICS:
+            total_size, magic, body_crc, queue_id, queue_offset, physical_offset, sys_flag, stored_ms, body_length = (
+                unpack_head(view, position)
+            )
+            if physical_offset != base + position:
                 break
             end = position + total_size
-            body_position = position + _BODY_DISTANCES[(sys_flag >> 4) & 3]
-            if end > size or body_position >= end or physical_offset != base + position:
-                break
-            (body_length,) = _I32_AT(view, body_position - 4)
-            topic_position = body_position + body_length + 1
-            if body_length < 0 or topic_position + 3 > end:
-                break
-            topic_length, topic_limit = view[topic_position - 1], MAX_TOPIC_LENGTH
-            if magic == MESSAGE_MAGIC_CODE_V2:
-                topic_length, topic_limit = topic_length << 8 | view[topic_position], MAX_PROPERTIES_LENGTH
-                topic_position += 1
-            topic_end = topic_position + topic_length
-            if not 0 < topic_length <= topic_limit or topic_end + 2 > end:
-                break
-            properties_length = view[topic_end] << 8 | view[topic_end + 1]
-            if properties_length > MAX_PROPERTIES_LENGTH or topic_end + 2 + properties_length != end:
-                break
-            if crc32(view[body_position : body_position + body_length]) & BODY_CRC_MASK != body_crc:
-                break
-            if queue_offsets is not None and sys_flag & TRANSACTION_MASK not in (
-                TRANSACTION_PREPARED,
-                TRANSACTION_ROLLBACK,
+            if (
+                total_size != shape_size
+                or body_length != shape_body
+                or sys_flag != shape_flag
+                or magic != shape_magic
+                or end > size
+                or buffer[position + topic_from : position + topic_to] != shape_topic
             ):
-                queue_offsets[queue_id, bytes(view[topic_position:topic_end])] = queue_offset + 1
+                shape = _shape_at(view, position)
+                if shape is None:
+                    break
+                shape_size, shape_body, shape_flag, shape_magic = total_size, body_length, sys_flag, magic
+                body_from, topic_from, topic_to, topic = shape
+                shape_topic = bytes(view[position + topic_from : position + topic_to])
+                is_queued = sys_flag & TRANSACTION_MASK not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
+                counts = found.setdefault(topic, {})
+                if sys_flag & _V6:  # the body's length stands elsewhere: look at each
+                    shape_size = -1
+            if crc32(view[position + body_from : position + topic_from]) & BODY_CRC_MASK != body_crc:
+                break
+            if suspect_from_ms is not None and _has_hole(
+                view, position, position + topic_from, end, stored_ms, suspect_from_ms
+            ):
+                break
+            if is_queued:
+                counts[queue_id] = queue_offset + 1
             previous, position = position, end
             messages += 1
+        if queue_offsets is not None:
+            for topic, counts in found.items():
+                for queue_id, next_offset in counts.items():
+                    queue_offsets[queue_id, topic] = next_offset
         last_position = previous if messages else None
         stop, blank_position = _why(view, position, bound)
         return Scan(len(view) if blank_position is not None else position, stop, messages, last_position, blank_position)
     finally:
         view.release()
+
+
+def _shape_at(view: memoryview, position: int) -> tuple[int, int, int, bytes] | None:
+    """Check all sizes of the record at a position, of which 88 bytes are there.
+
+    Returns: the distances from its start to its body, to the length of its topic and to its properties, and the topic;
+    None where they do not fit together.
+    """
+    total_size, magic, *_, sys_flag, _, _ = _CHECKED_HEAD.unpack_from(view, position)
+    if magic not in MAGICS:
+        return None
+    end = position + total_size
+    body_position = position + _BODY_DISTANCES[(sys_flag >> 4) & 3]
+    if end > len(view) or body_position >= end:
+        return None
+    (body_length,) = _I32_AT(view, body_position - 4)
+    topic_length_position = body_position + body_length
+    topic_position = topic_length_position + 1
+    if body_length < 0 or topic_position + 3 > end:
+        return None
+    topic_length, topic_limit = view[topic_length_position], MAX_TOPIC_LENGTH
+    if magic == MESSAGE_MAGIC_CODE_V2:
+        topic_length, topic_limit = topic_length << 8 | view[topic_position], MAX_PROPERTIES_LENGTH
+        topic_position += 1
+    topic_end = topic_position + topic_length
+    if not 0 < topic_length <= topic_limit or topic_end + 2 > end:
+        return None
+    properties_length = view[topic_end] << 8 | view[topic_end + 1]
+    if properties_length > MAX_PROPERTIES_LENGTH or topic_end + 2 + properties_length != end:
+        return None
+    distances = body_position - position, topic_length_position - position, topic_end + 2 - position
+    return *distances, bytes(view[topic_position:topic_end])
+
+
+def _has_hole(view: memoryview, start: int, topic_from: int, end: int, stored_ms: int, suspect_from_ms: int) -> bool:
+    """Whether a record that was stored at a time or later lacks a sector of its topic or its properties.
+
+    A sector that has not come to the disk is zeros. It is larger than what stands before a body, so it takes a magic, a length
+    or a part of the body with it, unless it begins in the topic or in the properties. Without properties the record ends in two
+    zero bytes of its own, which are no hole.
+
+    Args:  view: the file. start, topic_from, end: positions of the record, of the length of its topic, and behind it.
+    """
+    _, magic, *_, sys_flag, _, _ = _CHECKED_HEAD.unpack_from(view, start)
+    if sys_flag & SYS_FLAG_BORN_HOST_V6:
+        (stored_ms,) = _I64_AT(view, start + STORED_POSITION + IPV6_EXTRA_SIZE)
+    if stored_ms < suspect_from_ms:
+        return False
+    topic_position = topic_from + (1 if magic == MESSAGE_MAGIC_CODE else 2)
+    topic_end = topic_position + int.from_bytes(view[topic_from:topic_position], "big")
+    stop = topic_end if topic_end + 2 == end else end
+    sectors = range(topic_position + -topic_position % SECTOR_SIZE, stop, SECTOR_SIZE)
+    return any(not any(view[at : min(at + SECTOR_SIZE, stop)]) for at in sectors)
 
 
 def _why(view: memoryview, position: int, bound: int | None) -> tuple[Stop, int | None]:
@@ -162,15 +250,18 @@ def whole_record_at(file: MappedFile, position: int) -> bool:
     return True
 
 
-def find_record(file: MappedFile, start: int) -> int | None:
+def find_record(file: MappedFile, start: int, stored_before_ms: int | None = None) -> int | None:
     """Look for a whole valid record of its own place at or after a position, byte by byte.
 
+    Args:  stored_before_ms: only a record that was stored before this time counts.
     Returns: its position. Size, magic, CRC and physical offset must be right, so no stray bytes pass for one; a record
     image in a message's body tells another physical offset.
     """
     for position in _magic_positions(file, start):
         record = position - 4
-        if record >= start and scan(file.mapping, file.base, record, record + 1).messages:
+        if record < start or not scan(file.mapping, file.base, record, record + 1).messages:
+            continue
+        if stored_before_ms is None or decode(file.mapping, record).store_timestamp < stored_before_ms:
             return record
     return None
 

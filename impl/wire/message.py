@@ -10,7 +10,7 @@ One record, all integers big-endian; h is 4 (IPv4) or 16 (IPv6) bytes by two bit
 `encode(decode(x)) == x` for every record, byte by byte: strings pass as UTF-8 with surrogateescape, so that bytes which
 are no UTF-8 survive, and the properties stay the string that they were (see properties.py).
 
-Spec: HA-ST-2, HA-ST-4.
+Spec: HA-ST-2 "A message is one record: total size, magic, body CRC, queue id, flag".
 Source: article 003 section 1.1; 4.9.8 CommitLog.MessageExtEncoder and checkMessageAndReturnSize.
 """
 
@@ -90,13 +90,18 @@ class Message:
 
     @property
     def body_crc(self) -> int:
-        """CRC-32 of the stored body, without its top bit."""
+        """HA-ST-4 "the CRC-32 of the stored body, without its highest bit"."""
         return zlib.crc32(self.body) & BODY_CRC_MASK
 
     @property
     def topic_bytes(self) -> bytes:
         """The topic as the record has it. Raises: MessageIllegal for text that UTF-8 cannot hold."""
         return _utf8("topic", self.topic)
+
+    @property
+    def properties_bytes(self) -> bytes:
+        """The properties as the record has them. Raises: MessageIllegal for text that UTF-8 cannot hold."""
+        return _utf8("properties", self.properties_string)
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -125,7 +130,7 @@ def encode(
     """
     body, sys_flag = message.body, message.sys_flag
     topic = message.topic_bytes
-    properties = _utf8("properties", message.properties_string)
+    properties = message.properties_bytes
     if message.magic == MESSAGE_MAGIC_CODE:
         topic_limit, topic_length_size = MAX_TOPIC_LENGTH, 1
     elif message.magic == MESSAGE_MAGIC_CODE_V2:
@@ -246,7 +251,11 @@ def read_header(buffer: Buffer, position: int = 0) -> tuple[int, int]:
 
 
 def body_distance(sys_flag: int) -> int:
-    """Bytes from the start of a record to its body: 88, and 12 more for each IPv6 host."""
+    """Bytes from the start of a record to its body: 88, and 12 more for each IPv6 host.
+
+    Spec: HA-ST-14 "MUST take 8 bytes, or 20 where its bit of sysFlag, 0x10 for the born and 0x20 for the store host, says
+    IPv6".
+    """
     born_extra = IPV6_EXTRA_SIZE if sys_flag & SYS_FLAG_BORN_HOST_V6 else 0
     return BODY_POSITION + born_extra + (IPV6_EXTRA_SIZE if sys_flag & SYS_FLAG_STORE_HOST_V6 else 0)
 

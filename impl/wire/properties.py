@@ -1,4 +1,4 @@
-"""A record keeps its properties as one string: name 0x01 value 0x02 name 0x01 value, no separator at the end.
+"""HA-ST-16 "as one string, name 0x01 value 0x02 name 0x01 value, without a separator at the end".
 
 The string, not the mapping, is what a record holds: two strings may give one mapping (a repeated name, a trailing
 separator, an empty value), and a replica must be byte-identical.
@@ -26,7 +26,7 @@ def parse_properties(properties_string: str) -> dict[str, str]:
 
 
 def format_properties(properties: Mapping[str, str]) -> str:
-    """Write the pairs in the mapping's order.
+    """Write the pairs in the mapping's order. HA-ST-16 "Properties MUST be stored as one string".
 
     Raises: MessageIllegal for a pair that would not come back: an empty name or value, or a separator inside.
     """

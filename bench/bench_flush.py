@@ -1,0 +1,53 @@
+"""What many waiters gain by sharing a flush; the floor is one put at a time, each with a flush of its own.
+
+`submitted` puts are in flight from one thread; `threads` wait in a thread each, and every one of them must be woken.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
+from rocketmq_ha.impl.wire.message import Message
+
+LONE = 100
+ROUNDS_OF_PUTS = 20
+MESSAGE = Message("bench", bytes(range(256)) * 4, properties_string="TAGS\x01a")
+
+Pairs = Callable[..., float]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[MessageStore]:
+    with MessageStore.open(tmp_path / "store", StoreOptions(file_size=1 << 30, sync_flush=True)) as store:
+        yield store
+
+
+@pytest.mark.benchmark(group="sync-flush")
+@pytest.mark.parametrize("waiters", [1, 64, 512])
+def test_submitted(pairs: Pairs, store: MessageStore, waiters: int) -> None:
+    def put() -> None:
+        for _ in range(ROUNDS_OF_PUTS):
+            pending = [store.submit(MESSAGE) for _ in range(waiters)]
+            assert all(put.result().is_ok for put in pending)
+
+    pairs(put, lambda: [store.put(MESSAGE) for _ in range(LONE)], items=ROUNDS_OF_PUTS * waiters, floor_items=LONE)
+
+
+@pytest.mark.benchmark(group="sync-flush")
+@pytest.mark.parametrize("waiters", [64, 512])
+def test_threads(pairs: Pairs, store: MessageStore, waiters: int) -> None:
+    def work() -> None:
+        for _ in range(ROUNDS_OF_PUTS):
+            assert store.put(MESSAGE).is_ok
+
+    def put() -> None:
+        threads = [threading.Thread(target=work) for _ in range(waiters)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    pairs(put, lambda: [store.put(MESSAGE) for _ in range(LONE)], items=ROUNDS_OF_PUTS * waiters, floor_items=LONE)

@@ -1,0 +1,36 @@
+"""How fast recovery walks a log, every CRC checked; the floor is the CRC of as many bytes in one call."""
+
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.mapped_file import MappedFile
+from rocketmq_ha.impl.store.recovery import recover
+from rocketmq_ha.impl.wire.message import Message
+
+SIZE = 128 << 20
+
+Pairs = Callable[..., float]
+
+
+@pytest.mark.benchmark(group="recovery")
+@pytest.mark.parametrize("size", [1024, 128])
+def test_recover(pairs: Pairs, tmp_path: Path, size: int) -> None:
+    body = bytes(range(256)) * (size // 256) or bytes(range(size))
+    with CommitLog.open(tmp_path / "store", file_size=SIZE) as log:
+        count = 0
+        while log.max_offset < SIZE - 2 * size - 200:
+            log.append(Message("bench", body, queue_id=count % 4, properties_string="TAGS\x01a"))
+            count += 1
+        end = log.max_offset
+    file = MappedFile(tmp_path / "store" / "commitlog" / f"{0:020d}", 0, SIZE, writable=False)
+    view = file.view(0, end)
+
+    def walk() -> None:
+        assert recover([file], strict=True).messages == count
+
+    pairs(walk, lambda: zlib.crc32(view), items=end)
+    file.close()

@@ -1,0 +1,54 @@
+"""`recover`: what opening a store would do to it, and, if told so, open it."""
+
+import shlex
+from pathlib import Path
+
+import click
+
+from rocketmq_ha.impl.cli.progress import byte_progress
+from rocketmq_ha.impl.cli.store import STORE
+from rocketmq_ha.impl.store.layout import read_layout
+from rocketmq_ha.impl.store.message_store import MessageStore
+from rocketmq_ha.impl.store.recovery_plan import RecoveryPlan, plan_recovery
+
+
+@click.command()
+@click.argument("store", metavar="DIR", type=STORE)
+@click.option("--dry-run/--write", default=True, show_default=True, help="Only look, or recover the store.")
+def recover(store: Path, dry_run: bool) -> None:
+    """Tell what recovery would do to a store: where its log ends, and what is beyond.
+
+    DIR is the root of a RocketMQ store. Nothing is changed unless --write is given: then the log is cut behind its last whole
+    record, consume queues and index are made to match it, what they lack is dispatched, and all of it is flushed. A log with
+    damage in its middle is refused in either case.
+
+    \b
+    The last line on stdout has key=value:
+        stop            clean, or unclean where a file `abort` tells that the last stop was none
+        looked_from     the offset from which records were looked at
+        max_offset      where the log ends
+        cut             bytes beyond that
+        entries_cut     of consume queues, and keys_cut of the index, that name what is beyond
+        dispatch_from   from where messages would be dispatched again
+    """
+    layout = read_layout(store)
+    size = len(layout.bases) * (layout.file_size or 0) if layout is not None else 0
+    first = layout.bases[0] if layout is not None and layout.bases else 0
+    with byte_progress(f"looking at {store}", size) as progress:
+        plan = plan_recovery(store, lambda offset: progress(offset - first))
+    if dry_run:
+        verdict = "WOULD_CHANGE" if plan.changes_something else "NOTHING_TO_DO"
+    else:
+        MessageStore.open(store).close()
+        verdict = "RECOVERED"
+    click.echo(f"{_line(plan)} verdict={verdict}")
+
+
+def _line(plan: RecoveryPlan) -> str:
+    values = (
+        *(("store", shlex.quote(str(plan.store_dir))), ("stop", "clean" if plan.is_clean else "unclean")),
+        *(("files", plan.files), ("min_offset", plan.min_offset), ("looked_from", plan.start), ("messages", plan.messages)),
+        *(("max_offset", plan.end), ("cut", plan.cut_size), ("entries_cut", plan.entries_cut), ("keys_cut", plan.keys_cut)),
+        ("dispatch_from", plan.dispatch_from),
+    )
+    return " ".join(f"{name}={value}" for name, value in values)

@@ -1,0 +1,40 @@
+"""How a read by consume queue ends, in RocketMQ's words.
+
+Source: article 003 section 1.5; 4.9.8 GetMessageStatus, GetMessageResult.
+"""
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import NamedTuple
+
+from rocketmq_ha.impl.wire.message import Message, decode
+
+
+class GetMessageStatus(Enum):
+    """RocketMQ's names."""
+
+    FOUND = "FOUND"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+
+
+class GetMessageResult(NamedTuple):
+    """What a queue had from an offset on.
+
+    records: views of the log, in place, not copied and not checked; they stay valid as long as they are held.
+    """
+
+    status: GetMessageStatus
+    next_begin_offset: int  # where to read next
+    min_offset: int  # of the queue
+    max_offset: int
+    records: tuple[memoryview, ...] = ()
+
+    def messages(self) -> Iterator[Message]:
+        """The messages, each checked with its CRC. Raises: MessageMalformed for a record that is damaged."""
+        return map(decode, self.records)

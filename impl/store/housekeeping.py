@@ -1,0 +1,111 @@
+"""What a store does beside the puts: keep the checkpoint true, flush what is derived, delete what has expired, watch the space.
+
+A time goes into the checkpoint only after the sync that makes it true: it is taken before the sync begins, and store times
+ascend with offsets, so whatever was stored before it is covered.
+
+Source: 4.9.8 FlushConsumeQueueService, CleanCommitLogService, CleanConsumeQueueService, CommitLog.flush.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from rocketmq_ha.impl.errors import RocketmqHaError
+from rocketmq_ha.impl.store.checkpoint import StoreCheckpoint
+from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.consume_queue_table import ConsumeQueueTable
+from rocketmq_ha.impl.store.dispatch_request import DispatchRequest
+from rocketmq_ha.impl.store.index_service import IndexService
+
+logger = logging.getLogger(__name__)
+logger.addHandler(logging.NullHandler())
+
+INTERVAL_S: Final = 1.0
+LEAST_PAGES: Final = 2
+THOROUGH_INTERVAL_S: Final = 10.0  # RocketMQ's is 60: so long a tail would every recovery have
+EXPIRY_INTERVAL_S: Final = 10.0
+
+
+class Derived:
+    """The consume queues and the index, as what must reach the disk. `note` is a dispatcher like theirs, and comes last."""
+
+    def __init__(self, queues: ConsumeQueueTable, index: IndexService) -> None:
+        self.queues, self.index = queues, index
+        self.dispatched_ms = 0  # store timestamp of the last message that was dispatched
+
+    def note(self, requests: Sequence[DispatchRequest]) -> None:
+        self.dispatched_ms = max(self.dispatched_ms, requests[-1].store_timestamp)
+
+    def flush(self, checkpoint: StoreCheckpoint, least_pages: int = 0) -> None:
+        """Flush both. The checkpoint's times move where nothing was left out. Raises: OSError; then they stay."""
+        dispatched_ms = self.dispatched_ms
+        self.queues.flush(least_pages)
+        if least_pages == 0:
+            index_ms = self.index.flush()
+            checkpoint.logics_msg_timestamp = max(checkpoint.logics_msg_timestamp, dispatched_ms)
+            checkpoint.index_msg_timestamp = max(checkpoint.index_msg_timestamp, index_ms)
+
+
+class LogFlush:
+    """The log as the flush services see it: a flush that has covered all moves the checkpoint's first time."""
+
+    def __init__(self, log: CommitLog, checkpoint: StoreCheckpoint, derived: Derived) -> None:
+        self._log, self._checkpoint, self._derived = log, checkpoint, derived
+
+    @property
+    def flushed_offset(self) -> int:
+        return self._log.flushed_offset
+
+    def flush(self, least_pages: int = 0) -> int:
+        stored_ms = max(self._log.last_stored_ms, self._derived.dispatched_ms)
+        end = self._log.max_offset  # everything that was stored before that time lies before it
+        flushed_offset = self._log.flush(least_pages)
+        if flushed_offset >= end:
+            self._checkpoint.physic_msg_timestamp = max(self._checkpoint.physic_msg_timestamp, stored_ms)
+        return flushed_offset
+
+
+class Housekeeping:
+    """A thread that does `chores` every second, each of them whatever becomes of the others."""
+
+    def __init__(self, chores: Sequence[Callable[[], None]]) -> None:
+        self._chores = tuple(chores)
+        self._failing: set[int] = set()  # chores of which the last run has failed
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="Housekeeping", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def shutdown(self) -> None:
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(INTERVAL_S):
+            for number, chore in enumerate(self._chores):
+                try:
+                    chore()
+                    self._failing.discard(number)
+                except (OSError, RocketmqHaError) as error:
+                    if number not in self._failing:
+                        logger.error("%s fails, and is tried again: %s", chore.__name__, error)
+                    self._failing.add(number)
+
+
+class Every:
+    """Whether so much time has passed since it last was so."""
+
+    def __init__(self, interval_s: float) -> None:
+        self._interval_s = interval_s
+        self._next = time.monotonic() + interval_s
+
+    def __call__(self) -> bool:
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + self._interval_s
+        return True

@@ -1,0 +1,51 @@
+"""Where recovery begins: what the checkpoint and `abort` say of a log before it is looked at.
+
+Recovery costs what it looks at, so it should grow with the tail of a log and not with the log. What is before the place where
+it begins it takes as it is: damage there shows when it is read, or to `verify`. Queue offsets come from the consume queues.
+
+Source: 4.9.8 CommitLog.recoverNormally, recoverAbnormally and isMappedFileMatchedRecover; article 003 section 1.4.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from rocketmq_ha.impl.store.checkpoint import StoreCheckpoint, was_aborted
+from rocketmq_ha.impl.store.mapped_file import MappedFile
+from rocketmq_ha.impl.store.opening import Known
+from rocketmq_ha.impl.store.scan import MAGICS, SMALLEST_RECORD, STORED_POSITION
+from rocketmq_ha.spec.constants import IPV6_EXTRA_SIZE, SYS_FLAG_BORN_HOST_V6
+
+# HA-ST-18 "recovery MUST begin three files before the end of the log, or at its first file if there are fewer".
+CLEAN_STOP_FILES: Final = 3
+
+
+def known_of(store_dir: Path, files: Sequence[MappedFile]) -> Known:
+    """What an earlier process has left says about the files of its log. Changes nothing. Raises: StoreCorrupt, OSError."""
+    checkpoint = StoreCheckpoint(store_dir)
+    if not was_aborted(store_dir):
+        return Known(max(0, len(files) - CLEAN_STOP_FILES))
+    return Known(first_file(files, checkpoint.min_timestamp), checkpoint.flushed_before_ms)
+
+
+def first_file(files: Sequence[MappedFile], min_timestamp: int) -> int:
+    """The index of the last file whose first message was stored at a time or before it; 0 where there is none.
+
+    Spec: HA-ST-19 "the last file whose first message has a known magic and a store timestamp that is not 0".
+    """
+    for index in range(len(files) - 1, 0, -1):
+        stored_ms = _first_stored_ms(files[index])
+        if stored_ms and stored_ms <= min_timestamp:
+            return index
+    return 0
+
+
+def _first_stored_ms(file: MappedFile) -> int:
+    """The store timestamp of the message with which a file begins; 0 where it begins with none."""
+    head = bytes(file.view(0, min(file.size, SMALLEST_RECORD)))
+    file.close()
+    if len(head) < SMALLEST_RECORD or int.from_bytes(head[4:8], "big") not in MAGICS:
+        return 0
+    sys_flag = int.from_bytes(head[36:40], "big")
+    position = STORED_POSITION + (IPV6_EXTRA_SIZE if sys_flag & SYS_FLAG_BORN_HOST_V6 else 0)
+    return int.from_bytes(head[position : position + 8], "big", signed=True)

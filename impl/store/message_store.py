@@ -1,0 +1,473 @@
+"""The store of a broker: a log, what is made from it, and the threads that keep both on the disk.
+
+    with MessageStore.open(path) as store:
+        result = store.put(Message("orders", b"body", queue_id=2, properties_string="TAGS\\x01new\\x02KEYS\\x0142"))
+        found = store.get("orders", 2, result.append.queue_offset)
+        [message] = found.messages()
+        store.query("orders", "42")
+
+Threads: every method may be called from any thread at any time, `close` included; after it all others but `close` raise
+StoreClosed. A put is ordered by one lock and ends when the page cache has its message (asynchronous flush) or the disk
+(synchronous). Dispatch runs behind the puts: `get` and `query` find a message a moment later; `wait_for_dispatch` waits for it.
+
+What a process that is killed has put is there when the store is opened again. What a machine that loses its power has put is
+there if it was flushed.
+
+Spec: HA-ST-22 to HA-ST-28, HA-ST-35 to HA-ST-38.
+Source: articles 000 section 5.1.4 and 003; 4.9.8 DefaultMessageStore.
+"""
+
+import struct
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from rocketmq_ha.impl.errors import ConfigInvalid, MessageIllegal, MessageMalformed, StoreClosed, StoreFull
+from rocketmq_ha.impl.store.allocate import AllocateService
+from rocketmq_ha.impl.store.checkpoint import StoreCheckpoint, mark_running, mark_stopped, was_aborted
+from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.consume_queue_table import ConsumeQueueTable
+from rocketmq_ha.impl.store.dispatch import ReputMessageService
+from rocketmq_ha.impl.store.flush import FlushRealTimeService, GroupCommitRequest, GroupCommitService
+from rocketmq_ha.impl.store.gate import Gate
+from rocketmq_ha.impl.store.get_result import GetMessageResult, GetMessageStatus
+from rocketmq_ha.impl.store.housekeeping import (
+    EXPIRY_INTERVAL_S,
+    LEAST_PAGES,
+    THOROUGH_INTERVAL_S,
+    Derived,
+    Every,
+    Housekeeping,
+    LogFlush,
+)
+from rocketmq_ha.impl.store.index_file import Geometry
+from rocketmq_ha.impl.store.index_service import IndexService
+from rocketmq_ha.impl.store.knowledge import known_of
+from rocketmq_ha.impl.store.query import FOREVER, Found, query
+from rocketmq_ha.impl.store.results import AppendResult, PutMessageResult, PutMessageStatus
+from rocketmq_ha.impl.store.topic_config import write_topics
+from rocketmq_ha.impl.wire.batch import MessageBatch
+from rocketmq_ha.impl.wire.message import Host, Message, decode, encode, read_header
+from rocketmq_ha.impl.wire.parts import UNUSUAL_FLAGS, USUAL_MAGIC
+from rocketmq_ha.impl.wire.properties import parse_properties
+from rocketmq_ha.spec.constants import SYNC_FLUSH_TIMEOUT_MS, SYS_FLAG_STORE_HOST_V6
+
+_OK: Final = PutMessageStatus.PUT_OK
+_ENTRY: Final = struct.Struct(">qiq")  # of a consume queue: offset, size, tags code
+_new_result: Final = tuple.__new__
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """How a store is run. The defaults are RocketMQ's, but for the free space, of which it keeps a share."""
+
+    file_size: int | None = None  # bytes of a commit-log file; None: that of the files there are, or 1 GiB
+    queue_file_size: int | None = None  # bytes of a consume-queue file; None: as above, or 6,000,000
+    index_geometry: Geometry | None = None
+    sync_flush: bool = False  # whether a put waits for the disk (SYNC_FLUSH); else it does not (ASYNC_FLUSH)
+    sync_flush_timeout_ms: int = SYNC_FLUSH_TIMEOUT_MS
+    store_host: Host = ("127.0.0.1", 10911)  # what messages carry as the host that stored them
+    floor_size: int = 256 << 20  # bytes that must stay free on the disk; below, puts are refused with StoreFull
+    reserved_ms: int | None = None  # how long a full file is kept behind its last message; None: for ever
+    clear_tail: bool = True  # False leaves stale bytes behind the end, as RocketMQ does (quirk 35)
+
+
+class PendingPut:
+    """A put whose message is in the log, and which may still wait for the disk."""
+
+    __slots__ = ("_request", "_timeout_at", "append")
+
+    def __init__(self, append: AppendResult, request: GroupCommitRequest | None, timeout_at: float) -> None:
+        self.append = append
+        self._request, self._timeout_at = request, timeout_at
+
+    @property
+    def is_done(self) -> bool:
+        """Whether `result` would not wait."""
+        return self._request is None or self._request.status is not None
+
+    def result(self) -> PutMessageResult:
+        """Wait for the end: PUT_OK, or FLUSH_DISK_TIMEOUT where the disk did not take it in time. It is stored all the same."""
+        request = self._request
+        status = _OK if request is None else request.wait(self._timeout_at - time.monotonic())
+        return PutMessageResult(status, self.append)
+
+
+class MessageStore:
+    """A store that this process owns. Make one with `open`."""
+
+    def __init__(self, store_dir: Path, options: StoreOptions, allocator: AllocateService, log: CommitLog) -> None:
+        self.store_dir: Final = store_dir
+        self.options: Final = options
+        self.log: Final = log
+        self._store_host = store_host_part(options.store_host)
+        self._allocator = allocator
+        self._gate = Gate(self._closed_error)
+        is_clean = not was_aborted(store_dir)
+        self.checkpoint: Final = StoreCheckpoint(store_dir)
+        self.queues: Final = ConsumeQueueTable(store_dir, options.queue_file_size, writable=True)
+        self.index: Final = IndexService(store_dir, options.index_geometry, writable=True)
+        self._derived = Derived(self.queues, self.index)
+        start = self._recover_derived(is_clean)
+        dispatchers = (self.queues.put, self.index.put, self._derived.note)
+        self.dispatcher: Final = ReputMessageService(log, dispatchers, start)
+        log_flush = self._log_flush = LogFlush(log, self.checkpoint, self._derived)
+        self._flush = FlushRealTimeService(log_flush)
+        self._group_commit = GroupCommitService(log_flush) if options.sync_flush else None
+        self._housekeeping = Housekeeping((self._flush_derived, self._watch_space, self._delete_expired))
+        self._is_thorough, self._is_expiry_due = Every(THOROUGH_INTERVAL_S), Every(EXPIRY_INTERVAL_S)
+
+    @classmethod
+    def open(cls, store_dir: Path, options: StoreOptions | None = None) -> "MessageStore":
+        """Own a store, recover it, dispatch what was not, and begin to work.
+
+        Raises: ConfigInvalid, StoreCorrupt (file and offset), StoreLocked, StoreFull, OSError; see CommitLog.open.
+        """
+        options = options or StoreOptions()
+        allocator = AllocateService(floor_size=options.floor_size)
+        log = CommitLog.open(
+            store_dir,
+            file_size=options.file_size,
+            clear_tail=options.clear_tail,
+            knowledge=lambda files: known_of(store_dir, files),
+            create=allocator.create,
+        )
+        try:
+            store = cls(store_dir, options, allocator, log)
+            try:
+                store._start()
+            except BaseException:
+                store.queues.close()
+                store.index.close()
+                raise
+        except BaseException:
+            log.close()
+            raise
+        return store
+
+    # --- Putting -----------------------------------------------------------------------------------------------------
+
+    def put(self, message: Message) -> PutMessageResult:
+        """Put a message at the end of the log, and wait for the disk where the store flushes synchronously.
+
+        The store gives it its store timestamp, store host, queue offset and physical offset. `WAIT=false` among its
+        properties lets it not wait.
+
+        Returns: where it went, and PUT_OK or FLUSH_DISK_TIMEOUT; it is stored in both cases.
+        Spec: HA-ST-26 "MUST NOT end with PUT_OK before the disk has its message".
+        Raises: MessageIllegal, StoreFull, StoreClosed, OSError: then it is not stored (results.status_of has the status).
+        """
+        if message.sys_flag & UNUSUAL_FLAGS or message.magic != USUAL_MAGIC or self._store_host is None:
+            message = self._with_store_host(message)
+        if self._group_commit is None:
+            append = self.log.append(message, time.time_ns() // 1_000_000, self._store_host)
+            return _new_result(PutMessageResult, (_OK, append))
+        return self.submit(message).result()
+
+    def put_batch(self, messages: Sequence[Message] | MessageBatch) -> PutMessageResult:
+        """Put messages of one topic and queue by one append: all of them, or none. As `put`, whose promises are for the last.
+
+        A MessageBatch, which says at once what they share, is quicker than as many messages.
+
+        Raises: also MessageIllegal for messages of several queues, part of a transaction, or more than 4 MiB in all.
+        """
+        if self._store_host is None:
+            messages = [self._with_store_host(one) for one in _each(messages)]
+        with self._gate:
+            append = self.log.append_batch(messages, time.time_ns() // 1_000_000, self._store_host)
+            first = messages.properties_strings[0] if isinstance(messages, MessageBatch) else messages[0].properties_string
+            pending = self._wait_for_disk(append, first)
+        return pending.result()
+
+    def submit(self, message: Message) -> PendingPut:
+        """`put` that does not wait: many may be in flight from one thread, and share a flush. Raises: as `put`."""
+        if message.sys_flag & UNUSUAL_FLAGS or message.magic != USUAL_MAGIC or self._store_host is None:
+            message = self._with_store_host(message)
+        with self._gate:
+            append = self.log.append(message, time.time_ns() // 1_000_000, self._store_host)
+            return self._wait_for_disk(append, message.properties_string)
+
+    def append_data(self, offset: int, buffers: Sequence[bytes | memoryview]) -> None:
+        """Append what a master has sent, at the end. HA-ST-36 "MUST dispatch the records that it has appended".
+
+        Raises: AppendRefused, StoreFull, StoreClosed, OSError; see CommitLog.append_data.
+        """
+        self.log.append_data(offset, buffers)
+        self.dispatcher.wakeup()
+
+    def _wait_for_disk(self, append: AppendResult, properties_string: str) -> PendingPut:
+        group_commit = self._group_commit
+        if group_commit is None or not waits_for_store(properties_string):
+            return PendingPut(append, None, 0)
+        timeout_at = time.monotonic() + self.options.sync_flush_timeout_ms / 1000
+        return PendingPut(append, group_commit.put_request(append.next_offset), timeout_at)
+
+    def _with_store_host(self, message: Message) -> Message:
+        """The message with the store's host, and the bit that says of which family that is."""
+        is_v6 = SYS_FLAG_STORE_HOST_V6 if self._store_host is None else 0
+        sys_flag = message.sys_flag & ~SYS_FLAG_STORE_HOST_V6 | is_v6
+        return replace(message, store_host=self.options.store_host, sys_flag=sys_flag)
+
+    # --- Reading -----------------------------------------------------------------------------------------------------
+
+    @property
+    def min_offset(self) -> int:
+        """The first offset of the log."""
+        return self.log.min_offset
+
+    @property
+    def max_offset(self) -> int:
+        """The offset behind the last byte of the log."""
+        return self.log.max_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """The log before this offset is on the disk. HA-ST-28."""
+        return self.log.flushed_offset
+
+    def get(
+        self, topic: str, queue_id: int, queue_offset: int, max_messages: int = 32, max_size: int = 256 << 10
+    ) -> GetMessageResult:
+        """Read messages of a queue, from a queue offset on. HA-ST-37 "through the consume queue".
+
+        Args:  max_size: bytes of records; the first message comes whatever its size.
+        Returns: FOUND and the records in place, or why there are none and where to read instead.
+        """
+        with self._gate:
+            queue = self.queues.get(topic.encode("utf-8", "surrogateescape"), queue_id)
+            if queue is None:
+                return GetMessageResult(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
+            first, last = queue.min_offset, queue.max_offset
+            if not first <= queue_offset < last:
+                return _outside(queue_offset, first, last)
+            try:
+                entries = queue.read(queue_offset, max_messages)
+            except FileNotFoundError:  # removed at this moment
+                return _outside(queue_offset, queue_offset + 1, max(last, queue_offset + 1))
+            records: list[memoryview] = []
+            data_at, size_left, index = self.log.data_at, max_size, queue_offset
+            for offset, size, _ in _ENTRY.iter_unpack(entries):
+                if records and size > size_left:
+                    break
+                record = data_at(offset, size)
+                if record is None or len(record) < size:  # of a file that was deleted: the queue will follow
+                    if records:
+                        break
+                    return GetMessageResult(GetMessageStatus.MESSAGE_WAS_REMOVING, index + 1, first, last)
+                records.append(record)
+                size_left -= size
+                index += 1
+            if not records:
+                return GetMessageResult(GetMessageStatus.OFFSET_FOUND_NULL, queue_offset + 1, first, last)
+            return GetMessageResult(GetMessageStatus.FOUND, index, first, last, tuple(records))
+
+    def message_at(self, offset: int) -> Found | None:
+        """The message that begins at a commit-log offset: (offset, size, message); None where none does, or it is damaged."""
+        view = self.log.data_at(offset, self.log.file_size)
+        if view is None:
+            return None
+        try:
+            message = decode(view)
+        except MessageMalformed:
+            return None
+        return (offset, read_header(view)[0], message) if message.physical_offset == offset else None
+
+    def query(self, topic: str, key: str, max_num: int = 64, begin: int = 0, end: int = FOREVER) -> list[Found]:
+        """The newest messages of a topic with a key, stored between two times in ms, both included; oldest first. HA-ST-44.
+
+        What is not dispatched yet is looked through, so that a message can be found as soon as it is put.
+        """
+        with self._gate:
+            behind = self.log.records(self.dispatcher.reput_from_offset)
+            return query(self.index, self.message_at, topic, key, max_num=max_num, begin=begin, end=end, unindexed=behind)
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp: int) -> int:
+        """The queue offset of the message that was stored nearest to a time in ms; 0 for an unknown queue."""
+
+        def stored_ms(offset: int, _size: int) -> int | None:
+            found = self.message_at(offset)
+            return None if found is None else found[2].store_timestamp
+
+        with self._gate:
+            queue = self.queues.get(topic.encode("utf-8", "surrogateescape"), queue_id)
+            return 0 if queue is None else queue.offset_by_time(timestamp, stored_ms, self.log.min_offset)
+
+    def wait_for_dispatch(self, offset: int | None = None, timeout_s: float = 5.0) -> bool:
+        """Wait until queues and index have all before an offset, by default all that is there now. Returns: whether they have.
+
+        Raises: RocketmqHaError, what has ended the dispatch.
+        """
+        if self._gate.is_shut:
+            raise self._closed_error()
+        return self.dispatcher.wait_for(self.log.max_offset if offset is None else offset, timeout_s)
+
+    # --- Keeping -----------------------------------------------------------------------------------------------------
+
+    def flush(self) -> int:
+        """Force the log, the queues, the index and the checkpoint to the disk. Returns: the flushed offset. Raises: OSError."""
+        with self._gate:
+            return self._flush_all()
+
+    def delete_expired(self, stored_before_ms: int) -> int:
+        """Remove log files whose last message was stored before a time, and what is derived from them. HA-ST-13.
+
+        Returns: how many log files. Records that others hold stay valid.
+        """
+        with self._gate:
+            count = self.log.delete_expired(stored_before_ms)
+            if count:
+                self.queues.delete_expired(self.log.min_offset)
+                self.index.delete_expired(self.log.min_offset)
+            return count
+
+    def close(self) -> None:
+        """Refuse all else, dispatch and flush what there is, and let go; a second call does nothing.
+
+        What cannot be flushed leaves `abort` behind, so that the next open looks closer. Raises: OSError, when all is let go.
+        """
+        if not self._gate.shut():
+            return
+        self._housekeeping.shutdown()  # first: it could take back the refusal
+        self.log.refuse(self._closed_error)
+        is_dispatched = self.dispatcher.shutdown()
+        for service in (self._group_commit, self._flush, self._allocator):
+            if service is not None:
+                service.shutdown()
+        try:
+            self._flush_all()
+            self._write_topics()
+            if is_dispatched and self.dispatcher.reput_from_offset >= self.log.max_offset:  # no part of a record: quirk 31
+                mark_stopped(self.store_dir)
+        finally:
+            self.queues.close()
+            self.index.close()
+            self.log.close()
+
+    def __enter__(self) -> "MessageStore":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    # --- Starting ----------------------------------------------------------------------------------------------------
+
+    def _recover_derived(self, is_clean: bool) -> int:
+        """Make consume queues and index name nothing beyond the log. HA-ST-38.
+
+        Returns: the offset from which messages are to be dispatched. After a clean stop that is behind what the queues have;
+        else where recovery began, for what was not flushed may be missing anywhere. What is dispatched twice counts once.
+        """
+        log, found = self.log, self.log.recovery
+        self.index.sweep()
+        if not log.queue.files:
+            self.queues.recover(0, None)
+            self.index.destroy()
+            return 0
+        if found.last_offset is not None:
+            log.last_stored_ms = self._stored_ms(found.last_offset)
+        self.queues.recover(log.min_offset, log.max_offset)
+        if not is_clean:
+            self.queues.truncate_dirty(found.start)
+        start = self.queues.max_physic_offset if is_clean else found.start
+        start = min(max(start, log.min_offset), log.max_offset)
+        if not is_clean or self.index.end_phy_offset >= log.max_offset:
+            start = max(log.min_offset, min(start, self.index.truncate(start, self._stored_ms)))
+        return start
+
+    def _stored_ms(self, offset: int) -> int:
+        """The store timestamp of the message at an offset; 0 where there is none."""
+        view = self.log.data_at(offset, self.log.file_size)
+        try:
+            return decode(view).store_timestamp if view is not None else 0
+        except MessageMalformed:
+            return 0
+
+    def _start(self) -> None:
+        mark_running(self.store_dir)
+        self.checkpoint.flush()
+        self.dispatcher.dispatch_all()
+        self.log.raise_queue_offsets(self.queues.queue_offsets())
+        self.log.dispatch_to(self.dispatcher.offer, self.dispatcher.offer_all)
+        if self.log.queue.files:
+            self._allocator.watch(self.log.queue.files[-1])
+        self.dispatcher.start()
+        self._allocator.start()
+        (self._group_commit or self._flush).start()
+        self._housekeeping.start()
+
+    # --- Chores ------------------------------------------------------------------------------------------------------
+
+    def _flush_derived(self) -> None:
+        is_thorough = self._is_thorough()
+        self._derived.flush(self.checkpoint, 0 if is_thorough else LEAST_PAGES)
+        self.checkpoint.flush()
+        if is_thorough:
+            self._write_topics()
+
+    def _watch_space(self) -> None:
+        full = self._allocator.full
+        self.log.refuse(None if full is None else lambda: StoreFull(full.file, full.found, full.expected))
+
+    def _delete_expired(self) -> None:
+        reserved_ms = self.options.reserved_ms
+        if reserved_ms is not None and self._is_expiry_due():
+            self.delete_expired(time.time_ns() // 1_000_000 - reserved_ms)
+
+    def _flush_all(self) -> int:
+        flushed_offset = self._log_flush.flush()
+        self._derived.flush(self.checkpoint)
+        self.checkpoint.flush()
+        return flushed_offset
+
+    def _write_topics(self) -> None:
+        """A broker serves no topic that its configuration does not name."""
+        queue_nums: dict[str, int] = {}
+        for (topic, queue_id), _ in self.queues:
+            name = topic.decode("utf-8", "surrogateescape")
+            queue_nums[name] = max(queue_nums.get(name, 0), queue_id + 1)
+        if queue_nums:
+            write_topics(self.store_dir, queue_nums)
+
+    def _closed_error(self) -> StoreClosed:
+        return StoreClosed(f"{self.store_dir}: the store is closed")
+
+
+def _each(messages: Sequence[Message] | MessageBatch) -> Sequence[Message]:
+    return messages.messages() if isinstance(messages, MessageBatch) else messages
+
+
+def waits_for_store(properties_string: str) -> bool:
+    """Whether a message wants its put to wait for disk and slaves: it does, unless its property WAIT is other than true."""
+    if "WAIT" not in properties_string:
+        return True
+    return parse_properties(properties_string).get("WAIT", "true").lower() == "true"
+
+
+def store_host_part(host: Host) -> bytes | None:
+    """The store's host as usual records have it; None for IPv6, which they have not.
+
+    Raises: ConfigInvalid for what is no address.
+    """
+    try:
+        return encode(Message("t", b"", store_host=host))[64:72]
+    except MessageIllegal:
+        pass
+    try:
+        encode(Message("t", b"", store_host=host, sys_flag=SYS_FLAG_STORE_HOST_V6))
+    except MessageIllegal as error:
+        raise ConfigInvalid(f"store host {host}: {error}") from None
+    return None
+
+
+def _outside(queue_offset: int, first: int, last: int) -> GetMessageResult:
+    """The answer for an offset at which a queue has no message: what is wrong with it, and where to read instead."""
+    if first == last:
+        return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, first, last)
+    if queue_offset < first:
+        return GetMessageResult(GetMessageStatus.OFFSET_TOO_SMALL, first, first, last)
+    if queue_offset == last:
+        return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, last, first, last)
+    return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, last, first, last)

@@ -1,0 +1,137 @@
+"""Open a log for writing: lock the store, find the end, cut off what is beyond. All is checked before any change.
+
+Source: 4.9.8 DefaultMessageStore.load and start, CommitLog.recoverNormally, MappedFileQueue.truncateDirtyFiles; quirk 35.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from rocketmq_ha.impl.errors import ConfigInvalid, StoreLocked
+from rocketmq_ha.impl.store.fragment import is_fragment
+from rocketmq_ha.impl.store.layout import Layout, check_file_size, read_layout
+from rocketmq_ha.impl.store.lock import StoreLock
+from rocketmq_ha.impl.store.mapped_file import MappedFile
+from rocketmq_ha.impl.store.mapped_file_queue import Creator, MappedFileQueue
+from rocketmq_ha.impl.store.recovery import Recovery, recover
+from rocketmq_ha.spec.constants import COMMIT_LOG_DIR, LOCK_FILE, MAPPED_FILE_SIZE_COMMIT_LOG
+
+logger = logging.getLogger(__name__)
+logger.addHandler(logging.NullHandler())  # silent where nobody has set logging up, as a library should be
+
+
+class Known(NamedTuple):
+    """What is known of a log before it is looked at."""
+
+    first: int = 0  # index of the file at which recovery begins; what is before it is taken as it is
+    flushed_before_ms: int | None = None  # messages that were stored before this time were on the disk; None: who knows
+
+
+# Says what is known, given all files; called with the lock, where there is one already.
+Knowledge = Callable[[Sequence[MappedFile]], Known]
+
+
+class Opened(NamedTuple):
+    """A log that is locked, recovered and cut."""
+
+    queue: MappedFileQueue
+    found: Recovery
+    lock: StoreLock
+
+
+class Look(NamedTuple):
+    """What a store holds, before any change."""
+
+    layout: Layout | None
+    queue: MappedFileQueue
+    found: Recovery
+
+
+def nothing_known(_: Sequence[MappedFile]) -> Known:
+    """Recovery looks at every record."""
+    return Known()
+
+
+def open_files(
+    store_dir: Path,
+    *,
+    file_size: int | None,
+    clear_tail: bool,
+    knowledge: Knowledge = nothing_known,
+    create: Creator = MappedFile.create,
+) -> Opened:
+    """Lock a store and make its log ready for appending. CommitLog.open says what its arguments and errors are.
+
+    Args:  knowledge: what a checkpoint says. create: makes new files.
+    """
+    if file_size is not None:
+        check_file_size(file_size)
+    if not store_dir.exists() and not store_dir.parent.is_dir():
+        raise ConfigInvalid(f"{store_dir}: its parent directory does not exist, expected a place for a new store")
+    # Without a lock file nobody else has the store: look first, so that a refusal need not make one.
+    lock = StoreLock(store_dir, create=False) if (store_dir / LOCK_FILE).exists() else None
+    queue: MappedFileQueue | None = None
+    try:
+        layout, queue, found = look(store_dir, file_size, clear_tail, knowledge, create)
+        if lock is None:
+            store_dir.mkdir(exist_ok=True)
+            lock = StoreLock(store_dir, create=True)
+            again = look(store_dir, file_size, clear_tail, knowledge, create)
+            again.queue.close()
+            if (again.layout, again.found) != (layout, found):
+                raise StoreLocked(f"{store_dir}: another process has just changed it, expected a store at rest")
+        queue.directory.mkdir(exist_ok=True)
+        queue.sweep()
+        _cut(queue, found, clear_tail)
+    except BaseException:
+        if queue is not None:
+            queue.close()
+        if lock is not None:
+            lock.release()
+        raise
+    return Opened(queue, found, lock)
+
+
+def look(
+    store_dir: Path,
+    file_size: int | None,
+    clear_tail: bool,
+    knowledge: Knowledge = nothing_known,
+    create: Creator = MappedFile.create,
+) -> Look:
+    """List, check and recover a store. Changes nothing. Close the queue."""
+    layout = read_layout(store_dir)
+    # HA-ST-11 "1 GiB, 1,073,741,824 bytes, by default; a store MUST keep the size with which it was begun".
+    size = (layout.file_size if layout is not None else None) or file_size or MAPPED_FILE_SIZE_COMMIT_LOG
+    if file_size not in (None, size):
+        raise ConfigInvalid(f"{store_dir / COMMIT_LOG_DIR}: found files of {size} bytes, expected {file_size}")
+    queue = MappedFileQueue(store_dir / COMMIT_LOG_DIR, size, writable=True, create=create)
+    try:
+        known = knowledge(queue.files)
+        found = recover(queue.files, strict=clear_tail, first=known.first, flushed_before_ms=known.flushed_before_ms)
+        return Look(layout, queue, found)
+    except BaseException:
+        queue.close()
+        raise
+
+
+def _cut(queue: MappedFileQueue, found: Recovery, clear_tail: bool) -> None:
+    """Make the recovered end the end, and where asked, clear what is beyond.
+
+    Spec: HA-ST-7 "What recovery cuts off is set to zero, and a store without a whole record has no files".
+    """
+    files = queue.files
+    if found.cut_size:
+        last = files[found.files - 1]
+        position = found.end - last.base
+        # That a slave holds part of a record is nothing to worry about: the master will send it again.
+        is_usual = found.cut_size <= last.size - position and is_fragment(
+            last.view(position, last.size), found.cut_size, found.end
+        )
+        level = logging.INFO if is_usual else logging.WARNING
+        logger.log(level, "%s: cut off %d bytes behind the last whole record", last.path, found.cut_size)
+    if files and found.end == files[0].base and clear_tail:
+        queue.remove_all()
+    else:
+        queue.truncate(found.end, clear=clear_tail and bool(found.cut_size))

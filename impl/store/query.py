@@ -1,0 +1,56 @@
+"""Find messages by key: the index says where they could be, the messages themselves whether they are.
+
+The index knows hashes and seconds. So what it names is read and held against topic, key and times, and what it does not
+cover yet, the records behind its last message, is looked through one by one.
+
+Spec: HA-ST-44 "A query MUST find messages by key within a span of store times".
+Source: 4.9.8 DefaultMessageStore.queryMessage.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from rocketmq_ha.impl.store.index_service import IndexService
+from rocketmq_ha.impl.wire.message import TRANSACTION_MASK, TRANSACTION_ROLLBACK, Message
+
+Found = tuple[int, int, Message]  # offset, size in bytes, message
+FOREVER: Final = 2**63 - 1  # ms
+_SECOND_MS: Final = 1000
+
+
+def has_key(message: Message, topic: str, key: str) -> bool:
+    """Whether the index would have put a message under a topic and key."""
+    if message.topic != topic or message.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+        return False
+    properties = message.properties
+    return key == properties.get("UNIQ_KEY") or key in properties.get("KEYS", "").split(" ")
+
+
+def query(
+    index: IndexService | None,
+    message_at: Callable[[int], Found | None],
+    topic: str,
+    key: str,
+    *,
+    max_num: int,
+    begin: int = 0,
+    end: int = FOREVER,
+    unindexed: Iterable[Found] = (),
+) -> list[Found]:
+    """The newest messages of a topic with a key that were stored between two times, both included, oldest first.
+
+    Args:  index: None for a store that has none. begin, end: ms. unindexed: records that the index does not cover, ascending.
+           message_at: what stands at an offset that the index names; None where the log has it no more.
+    """
+    read = {
+        found[0]: found for found in unindexed if has_key(found[2], topic, key) and begin <= found[2].store_timestamp <= end
+    }
+    chosen = sorted(read)[-max_num:]
+    for offset in index.offsets(topic, key, begin - _SECOND_MS + 1, end) if index is not None else ():
+        if len(chosen) >= max_num:
+            break
+        found = message_at(offset) if offset not in read else None  # an index can name a message twice
+        if found is not None and has_key(found[2], topic, key) and begin <= found[2].store_timestamp <= end:
+            read[offset] = found
+            chosen.append(offset)
+    return [read[offset] for offset in sorted(chosen)]

@@ -1,0 +1,204 @@
+"""Many messages of one queue, laid behind one another at once: what a batch put writes by one copy.
+
+The messages of a batch mostly share all but body and properties, and often their sizes too. Then the records differ in known
+columns only, and each column is laid by strided assignments, not field by field. RocketMQ's clients send batches of that shape:
+one message whose body is a list of bodies and properties; `MessageBatch` is it.
+
+Spec: HA-ST-2.  Source: 4.9.8 MessageExtBatch, CommitLog.MessageExtBatchEncoder.
+"""
+
+import struct
+import zlib
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, chain, count, repeat
+from operator import attrgetter
+from sys import byteorder
+from typing import Final
+
+from rocketmq_ha.impl.errors import MessageIllegal
+from rocketmq_ha.impl.wire.message import TRANSACTION_MASK, Message, encode
+from rocketmq_ha.impl.wire.parts import UNUSUAL_FLAGS, USUAL_HEAD, USUAL_MAGIC, Parts, check_body, properties_part
+from rocketmq_ha.spec.constants import MAX_MESSAGE_SIZE, SYS_FLAG_STORE_HOST_V6
+
+_CRC_POSITION: Final = 8
+_QUEUE_OFFSET_POSITION: Final = 20
+_OFFSET_POSITION: Final = 28
+_shared: Final = attrgetter(
+    *("topic", "queue_id", "flag", "sys_flag", "magic", "born_timestamp", "born_host", "store_timestamp", "store_host"),
+    *("reconsume_times", "prepared_transaction_offset"),
+)
+_body: Final = attrgetter("body")
+_properties: Final = attrgetter("properties_string")
+# The first byte of a CRC without its highest bit.
+_WITHOUT_TOP_BIT: Final = bytes(byte & 0x7F for byte in range(256))
+
+# A dispatch_request.Handed as a plain tuple.
+HandedFields = tuple[bytes, int, int, int, bytes, int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class MessageBatch:
+    """Messages that share all but body and properties."""
+
+    head: Message  # what they share; its body and properties are not looked at
+    bodies: Sequence[bytes]
+    properties_strings: Sequence[str]  # as many
+
+    def messages(self) -> list[Message]:
+        """Them one by one."""
+        pairs = zip(self.bodies, self.properties_strings, strict=True)
+        return [replace(self.head, body=body, properties_string=properties) for body, properties in pairs]
+
+
+class Laid:
+    """A batch that is ready to be written but for its offsets and its time, which the put knows last: `place` takes them.
+
+    topic, queue_id: of all. size: bytes of all records. count: how many.
+    """
+
+    __slots__ = ("count", "queue_id", "size", "topic")
+
+    def __init__(self, first: Message, size: int, messages: int) -> None:
+        self.topic, self.queue_id, self.size, self.count = first.topic_bytes, first.queue_id, size, messages
+        if size > MAX_MESSAGE_SIZE:
+            raise MessageIllegal("batch", f"{size} bytes", f"at most {MAX_MESSAGE_SIZE}")
+
+
+class Alike(Laid):
+    """Records of one size that differ in columns only."""
+
+    __slots__ = ("_before_properties", "_bodies", "_born_host", "_crcs", "_head", "_properties", "_record_size", "_store_host")
+
+    def __init__(
+        self, head: Message, bodies: Sequence[bytes], properties: Sequence[bytes], parts: Parts, store_host: bytes | None
+    ) -> None:
+        topic_part = parts.topics.get(head.topic) or parts.topic(head.topic)
+        check_body(len(bodies[0]))
+        self._before_properties = topic_part.prefix + len(properties[0]).to_bytes(2, "big")
+        self._record_size = USUAL_HEAD.size + len(bodies[0]) + len(self._before_properties) + len(properties[0])
+        super().__init__(head, self._record_size * len(bodies), len(bodies))
+        self._head, self._bodies, self._properties = head, bodies, properties
+        self._born_host = parts.host(head.born_host)
+        self._store_host = store_host or parts.host(head.store_host)
+        self._crcs = array("I", map(zlib.crc32, bodies))
+        self._pack(0, 0, head.store_timestamp)  # what no record holds is refused now
+
+    def _pack(self, queue_offset: int, offset: int, stored_ms: int) -> bytes:
+        head = self._head
+        try:
+            return USUAL_HEAD.pack(
+                *(self._record_size, head.magic, 0, head.queue_id, head.flag, queue_offset, offset, head.sys_flag),
+                *(head.born_timestamp, self._born_host, stored_ms, self._store_host, head.reconsume_times),
+                *(head.prepared_transaction_offset, len(self._bodies[0])),
+            )
+        except struct.error as error:
+            raise MessageIllegal("integer field", error, "an i32 (i64 for offsets and timestamps)") from None
+
+    def place(self, queue_offset: int, offset: int, stored_ms: int | None) -> tuple[bytes | bytearray, Iterable[HandedFields]]:
+        """The records, the first of which has these offsets, and what dispatch needs of them.
+
+        Args:  stored_ms: the store timestamp of all, by default each message's own.
+        """
+        head, size, properties = self._head, self._record_size, self._properties
+        time_ms = head.store_timestamp if stored_ms is None else stored_ms
+        first = self._pack(queue_offset, offset, time_ms)
+        rows = zip(repeat(first), self._bodies, repeat(self._before_properties), properties, strict=False)
+        data = bytearray().join(chain.from_iterable(rows))
+        _lay(data, _CRC_POSITION, size, self._crcs, _WITHOUT_TOP_BIT)
+        _lay_range(data, _QUEUE_OFFSET_POSITION, size, range(queue_offset, queue_offset + self.count))
+        offsets = range(offset, offset + self.size, size)
+        _lay_range(data, _OFFSET_POSITION, size, offsets)
+        same = repeat
+        handed = zip(
+            *(same(self.topic), same(self.queue_id), offsets, same(size), properties, same(time_ms), count(queue_offset)),
+            *(same(head.sys_flag), same(head.prepared_transaction_offset)),
+            strict=False,
+        )
+        return data, handed
+
+
+class Each(Laid):
+    """Records of any kind, each encoded by itself."""
+
+    __slots__ = ("_messages", "_sizes", "_store_host")
+
+    def __init__(self, messages: Sequence[Message], store_host: bytes | None) -> None:
+        first = messages[0]
+        for message in messages:
+            if (message.topic, message.queue_id) != (first.topic, first.queue_id):
+                found = f"topic {message.topic!r}, queue {message.queue_id}"
+                raise MessageIllegal("batch", found, f"those of its first, {first.topic!r} and {first.queue_id}")
+            if message.sys_flag & TRANSACTION_MASK:
+                raise MessageIllegal("batch", f"sysFlag {message.sys_flag:#x}", "no part in a transaction")
+            properties_part(message.properties_string)
+        self._sizes = [len(encode(message)) for message in messages]
+        if not first.topic_bytes[-1]:
+            raise MessageIllegal("topic", "a zero byte at the end", "none: recovery would cut it off")
+        self._messages, self._store_host = messages, store_host
+        super().__init__(first, sum(self._sizes), len(messages))
+
+    def place(self, queue_offset: int, offset: int, stored_ms: int | None) -> tuple[bytes | bytearray, Iterable[HandedFields]]:
+        """As Alike.place."""
+        records, handed = [], []
+        places = accumulate(self._sizes, initial=offset)
+        for number, message, size, at in zip(count(queue_offset), self._messages, self._sizes, places, strict=False):
+            time_ms = message.store_timestamp if stored_ms is None else stored_ms
+            record = encode(replace(message, store_timestamp=time_ms), number, at)
+            if self._store_host is not None and not message.sys_flag & SYS_FLAG_STORE_HOST_V6:
+                host_at = 64 + (12 if message.sys_flag & 0x10 else 0)
+                record = record[:host_at] + self._store_host + record[host_at + 8 :]
+            records.append(record)
+            fields = (time_ms, number, message.sys_flag, message.prepared_transaction_offset)
+            handed.append((self.topic, self.queue_id, at, size, message.properties_bytes, *fields))
+        return b"".join(records), handed
+
+
+def lay_batch(batch: Sequence[Message] | MessageBatch, parts: Parts, store_host: bytes | None = None) -> Alike | Each:
+    """Make messages of one topic and queue ready to be written.
+
+    Args:  store_host: 8 bytes, IPv4 and port, by default each message's own.
+    Raises: MessageIllegal for what no record holds, for messages of several queues, for a part in a transaction, and for
+    more than 4 MiB in all, the most that a broker takes at once.
+    """
+    if isinstance(batch, MessageBatch):
+        head, bodies, texts = batch.head, batch.bodies, batch.properties_strings
+        if len(bodies) != len(texts):
+            raise MessageIllegal("batch", f"{len(bodies)} bodies", f"as many as there are properties, {len(texts)}")
+        is_alike = True
+    else:
+        head, bodies, texts = batch[0] if batch else Message("t", b""), list(map(_body, batch)), list(map(_properties, batch))
+        is_alike = all(map(_shared(head).__eq__, map(_shared, batch)))
+    if not bodies:
+        raise MessageIllegal("batch", "no messages", "at least one")
+    if is_alike and not head.sys_flag & UNUSUAL_FLAGS and head.magic == USUAL_MAGIC and len(set(map(len, bodies))) == 1:
+        if texts.count(texts[0]) == len(texts):
+            properties: Sequence[bytes] = [properties_part(texts[0])] * len(texts)
+        else:
+            properties = list(map(properties_part, texts))
+        if len(set(map(len, properties))) == 1:
+            return Alike(head, bodies, properties, parts, store_host)
+    return Each(batch.messages() if isinstance(batch, MessageBatch) else batch, store_host)
+
+
+def _lay_range(data: bytearray, position: int, stride: int, numbers: range) -> None:
+    """Write ascending integers of 8 bytes as `_lay` does, where the first one stands in every row already."""
+    changing = ((numbers[0] ^ numbers[-1]).bit_length() + 7) // 8
+    if changing:
+        column = array("q", numbers)
+        if byteorder == "little":
+            column.byteswap()
+        octets = column.tobytes()
+        for index in range(8 - changing, 8):
+            data[position + index :: stride] = octets[index::8]
+
+
+def _lay(data: bytearray, position: int, stride: int, column: "array[int]", first_byte: bytes | None = None) -> None:
+    """Write a column of integers, big-endian, one every `stride` bytes. first_byte: a translation of the highest byte."""
+    octets, width = column.tobytes(), column.itemsize
+    for index in range(width):
+        plane = octets[(width - 1 - index if byteorder == "little" else index) :: width]
+        if index == 0 and first_byte is not None:
+            plane = plane.translate(first_byte)
+        data[position + index :: stride] = plane

@@ -1,0 +1,314 @@
+"""Consume queues: the implementation has, byte for byte, what the model has, through dispatch, loss, deletion and tears.
+
+One log is dispatched by both, in pieces, with the log cut, deleted from the front, and dispatched again in between.
+HA-ST-29 to HA-ST-38.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rocketmq_ha.impl.errors import StoreCorrupt
+from rocketmq_ha.impl.store.consume_queue_table import ConsumeQueueTable
+from rocketmq_ha.impl.store.dispatch import ReputMessageService
+from rocketmq_ha.impl.wire.message import Message, encode
+from rocketmq_ha.reference import consume_queue as model_queue
+from rocketmq_ha.reference import dispatch as model_dispatch
+from rocketmq_ha.reference import dispatch_request as model_request
+from rocketmq_ha.reference import mapped_file_queue as model_files
+from rocketmq_ha.reference.store import Log
+from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE
+from rocketmq_ha.spec.profile import HARDENED
+
+FILE_SIZE = 700  # of the log
+QUEUE_FILE_SIZE = 60  # three entries
+SETTINGS = model_dispatch.DispatchSettings(QUEUE_FILE_SIZE, 5, 4)
+
+
+@dataclass(frozen=True)
+class Put:
+    """A message, and by how many its queue offset skips."""
+
+    message: Message
+    skipped: int
+
+
+messages = st.builds(
+    Message,
+    topic=st.sampled_from(["a", "b", "SCHEDULE_TOPIC_XXXX"]),
+    body=st.binary(max_size=60),
+    queue_id=st.integers(0, 1),
+    sys_flag=st.sampled_from([0, 0, 0, 4, 8, 12]),
+    store_timestamp=st.integers(1, 40).map(lambda step: 1_700_000_000_000 + 500 * step),
+    properties_string=st.sampled_from(
+        ["", "TAGS\x01x", "TAGS\x01é\x02KEYS\x01k l", "DELAY\x013\x02TAGS\x01y", "DELAY\x0199", "TAGS\x01"]
+    ),
+)
+puts = st.lists(st.builds(Put, messages, st.sampled_from([0] * 9 + [1, 4])), max_size=25)
+whole_puts = st.lists(st.builds(Put, messages, st.just(0)), max_size=25)
+
+
+class World:
+    """One log, and what either side has made of it."""
+
+    def __init__(self, store: Path) -> None:
+        self.store = store
+        self.log = Log(FILE_SIZE)
+        self.ends = [0]  # offsets at which a record, or a BLANK, ends
+        self.queue_offsets: dict[tuple[str, int], int] = {}
+        self.model = model_dispatch.Dispatched()
+        self.table = ConsumeQueueTable(store, QUEUE_FILE_SIZE, writable=True)
+
+    # The log, as the implementation reads it.
+    file_size = FILE_SIZE
+
+    @property
+    def min_offset(self) -> int:
+        return self.log.base or 0
+
+    @property
+    def max_offset(self) -> int:
+        return self.min_offset + len(self.log.data)
+
+    def data_at(self, offset: int, limit: int) -> memoryview | None:
+        if not self.min_offset <= offset < self.max_offset:
+            return None
+        start = offset - self.min_offset
+        return memoryview(self.log.data[start : min(start + limit, start - offset % FILE_SIZE + FILE_SIZE)])
+
+    def put(self, put: Put) -> None:
+        message = put.message
+        key = (message.topic, message.queue_id)
+        queue_offset = 0
+        if message.is_queued:
+            queue_offset = self.queue_offsets.get(key, 0) + put.skipped
+            self.queue_offsets[key] = queue_offset + 1
+        size = len(encode(message))
+        room = FILE_SIZE - self.max_offset % FILE_SIZE
+        data = self.log.data
+        if size + 8 > room:
+            data += room.to_bytes(4, "big") + BLANK_MAGIC_CODE.to_bytes(4, "big") + bytes(room - 8)
+            self.ends.append(self.min_offset + len(data))
+        data += encode(message, queue_offset, self.min_offset + len(data))
+        self.log = replace(self.log, base=self.min_offset, data=data)
+        self.ends.append(self.max_offset)
+
+    def dispatch(self, start: int | None = None) -> None:
+        """Both go on from where they are, or from a record's start."""
+        begin = self.model.reput_from_offset if start is None else start
+        self.model = model_dispatch.do_reput(
+            replace(self.model, reput_from_offset=begin), self.log, "0" * 17, SETTINGS, HARDENED
+        )
+        service = ReputMessageService(self, [self.table.put], begin)
+        assert service.dispatch_all() == self.model.reput_from_offset
+
+    def cut(self, end: int) -> None:
+        """The log ends there now, and so must the queues."""
+        self.log = replace(self.log, data=self.log.data[: end - self.min_offset])
+        self.ends = [known for known in self.ends if known <= end]
+        queues = {key: model_queue.cut(queue, self.log, end, HARDENED) for key, queue in self.model.queues.items()}
+        self.model = replace(self.model, queues=queues, reput_from_offset=min(self.model.reput_from_offset, end))
+        self.table.truncate_dirty(end)
+        self.queue_offsets = {
+            (topic.decode(), queue_id): queue.max_offset for (topic, queue_id), queue in self.table if queue.max_offset
+        }
+
+    def delete(self, files: int) -> None:
+        """The first files of the log are deleted."""
+        size = min(files, max(0, len(self.log.data) - 1) // FILE_SIZE) * FILE_SIZE
+        self.log = replace(self.log, base=self.min_offset + size, data=self.log.data[size:])
+        self.ends = [known for known in self.ends if known >= self.min_offset]
+        self.model = model_dispatch.delete_expired(self.model, self.log, HARDENED)
+        self.table.delete_expired(self.min_offset)
+
+    def reopen(self) -> None:
+        """Both forget what they know, and find it again in the files."""
+        self.table.close()
+        self.table = ConsumeQueueTable(self.store, QUEUE_FILE_SIZE, writable=True)
+        self.table.recover(self.min_offset, self.max_offset if self.log.data else None)
+        queues = {}
+        for (topic, queue_id), queue in self.model.queues.items() if self.log.data else ():
+            loaded = model_files.load(QUEUE_FILE_SIZE, model_files.files(queue.mapped_file_queue))
+            assert isinstance(loaded, Log)
+            found = model_queue.recover(replace(model_queue.empty(topic, queue_id), mapped_file_queue=loaded), HARDENED)
+            queues[topic, queue_id] = model_queue.correct_min_offset(found, self.min_offset, HARDENED)
+        self.model = replace(self.model, queues=queues)
+
+    def assert_equal(self) -> None:
+        ours = {(topic.decode(), queue_id): queue for (topic, queue_id), queue in self.table if queue.directory.is_dir()}
+        with_files = {key: queue for key, queue in self.model.queues.items() if queue.mapped_file_queue.base is not None}
+        on_disk = {key: files_of(queue.directory) for key, queue in ours.items()}
+        assert {key: files for key, files in on_disk.items() if files} == {
+            key: model_files.files(queue.mapped_file_queue) for key, queue in with_files.items()
+        }
+        for key, queue in with_files.items():
+            mine = ours[key]
+            assert mine.min_offset == model_queue.min_offset_in_queue(queue)
+            assert mine.max_offset == model_queue.max_offset_in_queue(queue)
+            for index in range(mine.max_offset + 2):
+                found = model_queue.entry_at(queue, index)
+                assert mine.entry(index) == (None if found is None else (found.offset, found.size, found.tags_code))
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    """Every file; but one behind the last entry, with nothing in it yet, says nothing."""
+    found = {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
+    if found and not any(found[last := max(found)]):
+        del found[last]
+    return found
+
+
+@given(st.data())
+@settings(max_examples=100, deadline=None)
+def test_the_same_files_through_dispatch_loss_and_deletion(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    world = World(tmp_path_factory.mktemp("queues"))
+    # The model's deletion goes by the last entry of a file, which in a queue with messages missing may stand for nothing.
+    batches, last = data.draw(st.sampled_from([(puts, "reopen"), (whole_puts, "delete")]))
+    for _ in range(data.draw(st.integers(1, 6))):
+        for put in data.draw(batches):
+            world.put(put)
+        match data.draw(st.sampled_from(("dispatch", "again", "cut", "reopen", last))):
+            case "again":
+                world.dispatch()
+                world.dispatch(world.min_offset)
+            case "cut":
+                world.dispatch()
+                world.cut(data.draw(st.sampled_from(world.ends)))
+            case "delete":
+                world.dispatch()
+                world.delete(data.draw(st.integers(0, 2)))
+            case "reopen":
+                world.dispatch()
+                world.reopen()
+        world.dispatch()
+        world.assert_equal()
+    world.table.close()
+
+
+@settings(deadline=None)
+@given(puts.filter(bool), st.data())
+def test_a_torn_queue_is_whole_again_after_a_dispatch(
+    tmp_path_factory: pytest.TempPathFactory, batch: Sequence[Put], data: st.DataObject
+) -> None:
+    """What a crash has not brought to the disk is zeros, from any byte on: recovery and a second dispatch make it good.
+
+    Recovery looks at the last three files of a queue.
+    """
+    world = World(tmp_path_factory.mktemp("queues"))
+    for put in batch:
+        world.put(put)
+    world.dispatch()
+    world.table.close()
+    for _, queue in world.table:
+        for path in sorted(queue.directory.iterdir())[-3:]:
+            if data.draw(st.booleans()):
+                kept = data.draw(st.integers(0, QUEUE_FILE_SIZE))
+                path.write_bytes(path.read_bytes()[:kept].ljust(QUEUE_FILE_SIZE, b"\0"))
+    world.table = ConsumeQueueTable(world.store, QUEUE_FILE_SIZE, writable=True)
+    world.table.recover(world.min_offset, world.max_offset)
+    world.dispatch(world.min_offset)
+    world.assert_equal()
+    world.table.close()
+
+
+def test_a_queue_offset_out_of_reach_stops_both(tmp_path: Path) -> None:
+    """HA-ST-31; a flipped bit in a queue offset must not fill the disk."""
+    world = World(tmp_path)
+    limit = model_queue.LARGEST_GAP * QUEUE_FILE_SIZE // 20
+    world.put(Put(Message("a", b""), 0))
+    world.put(Put(Message("a", b""), limit))
+    world.dispatch()
+    world.assert_equal()
+    reached = world.max_offset
+    world.put(Put(Message("a", b""), limit + 1))
+    world.model = model_dispatch.do_reput(world.model, world.log, "0" * 17, SETTINGS, HARDENED)
+    service = ReputMessageService(world, [world.table.put], reached)
+    with pytest.raises(StoreCorrupt, match=f"queue offset {2 * limit + 3}"):
+        service.dispatch_all()
+    assert world.model.reput_from_offset == service.reput_from_offset == reached
+    world.assert_equal()
+    world.table.close()
+
+
+@settings(deadline=None)
+@given(
+    times=st.lists(st.integers(1, 12), min_size=1, max_size=14),
+    timestamp=st.integers(0, 14),
+    skipped=st.integers(0, 4),
+    deleted=st.integers(0, 2),
+)
+def test_offsets_by_time_are_those_of_the_model(
+    tmp_path_factory: pytest.TempPathFactory, times: list[int], timestamp: int, skipped: int, deleted: int
+) -> None:
+    """The nearest as 4.9.8 finds it, where the file system's times are those of the last messages; and the first not before."""
+    world = World(tmp_path_factory.mktemp("queues"))
+    for number, time in enumerate(sorted(times)):
+        world.put(Put(Message("a", b"", store_timestamp=time), skipped if number == 0 else 0))
+    world.dispatch()
+    world.delete(deleted)
+    queue, mine = world.model.queues["a", 0], world.table.get(b"a", 0)
+    assert mine is not None
+
+    def stored_ms(offset: int, _: int) -> int | None:
+        found = model_request.pickup_store_timestamp(world.log, offset)
+        return None if found < 0 else found
+
+    files = model_files.files(queue.mapped_file_queue)
+    modified = []
+    for file in files.values():
+        last = [entry for entry in model_queue.entries(file) if model_queue.is_entry(entry)][-1]
+        modified.append(stored_ms(last.offset, last.size) or 0)
+    assert mine.offset_by_time(timestamp, stored_ms, world.min_offset) == model_queue.offset_in_queue_by_time(
+        queue, world.log, timestamp, modified
+    )
+    assert mine.lower_offset_by_time(timestamp, stored_ms) == model_queue.lower_offset_in_queue_by_time(
+        queue, world.log, timestamp
+    )
+    world.table.close()
+
+
+@settings(deadline=None)
+@given(puts)
+def test_requests_are_those_of_the_model(tmp_path_factory: pytest.TempPathFactory, batch: Sequence[Put]) -> None:
+    world = World(tmp_path_factory.mktemp("queues"))
+    for put in batch:
+        world.put(put)
+    told: list[tuple[object, ...]] = []
+    ReputMessageService(
+        world,
+        [
+            lambda requests: told.extend(
+                (
+                    *(request.topic.decode(), request.queue_id, request.commit_log_offset, request.size, request.tags_code),
+                    *(request.store_timestamp, request.queue_offset, request.sys_flag),
+                    tuple(filter(None, [request.uniq_key, *request.keys.split(" ")])),
+                )
+                for request in requests
+            )
+        ],
+        0,
+    ).dispatch_all()
+    expected: list[tuple[object, ...]] = []
+    offset = 0
+    while offset < world.max_offset:
+        match model_request.check_message_and_return_size(world.log, offset):
+            case model_request.DispatchRequest() as found:
+                expected.append(
+                    (
+                        *(found.topic, found.queue_id, found.commit_log_offset, found.msg_size, found.tags_code),
+                        *(found.store_timestamp, found.consume_queue_offset, found.sys_flag, found.keys),
+                    )
+                )
+                offset += found.msg_size
+            case model_request.Blank(next_file):
+                offset = next_file
+            case None:
+                raise AssertionError(offset)
+    assert told == expected
+    world.table.close()

@@ -1,0 +1,320 @@
+"""What a store finds after a stop of any kind: nothing flushed is lost, nothing torn is served. HA-ST-5, HA-ST-18 to 20."""
+
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rocketmq_ha.impl.errors import StoreCorrupt
+from rocketmq_ha.impl.store import recovery
+from rocketmq_ha.impl.store.checkpoint import StoreCheckpoint, was_aborted
+from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.get_result import GetMessageStatus
+from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
+from rocketmq_ha.impl.store.scan import scan
+from rocketmq_ha.impl.wire.message import Message, decode, encode
+from rocketmq_ha.spec.constants import MESSAGE_MAGIC_CODE
+
+FILE_SIZE = 16_384
+OPTIONS = StoreOptions(file_size=FILE_SIZE, queue_file_size=2000, floor_size=0)
+SECTOR = 512
+
+
+def file_of(store: Path, base: int) -> Path:
+    return store / "commitlog" / f"{base:020d}"
+
+
+def patch(path: Path, position: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(data)
+
+
+def fill(store: MessageStore, count: int, size: int = 1000) -> None:
+    for index in range(count):
+        store.put(Message("t", b"%05d" % index * (size // 5), queue_id=index % 2, properties_string=f"KEYS\x01k{index}"))
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Path:
+    """Eight files, closed cleanly; 14 records of 1,098 to 1,103 bytes a file."""
+    with MessageStore.open(tmp_path / "s", OPTIONS) as store:
+        fill(store, 110)
+        assert len(store.log.queue.files) == 8
+    return tmp_path / "s"
+
+
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The start offsets of the files that recovery walks."""
+    bases: list[int] = []
+    real = recovery.scan
+
+    def scan(buffer: object, base: int, *rest: object, **options: object) -> object:
+        bases.append(base)
+        return real(buffer, base, *rest, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(recovery, "scan", scan)
+    return bases
+
+
+def abort(store: Path, physic: int, logics: int | None = None) -> None:
+    (store / "abort").touch()
+    (store / "checkpoint").write_bytes(struct.pack(">qqq", physic, physic if logics is None else logics, 0) + bytes(4072))
+
+
+def first_stored_ms(store: Path, base: int) -> int:
+    return decode(file_of(store, base).read_bytes()).store_timestamp
+
+
+def set_times(store: Path) -> None:
+    """Give the messages of file k the store time (k + 1) * 100 s, as if they had come that far apart."""
+    for base in range(0, 8 * FILE_SIZE, FILE_SIZE):
+        data, position = bytearray(file_of(store, base).read_bytes()), 0
+        while struct.unpack_from(">I", data, position + 4)[0] == MESSAGE_MAGIC_CODE:
+            data[position + 56 : position + 64] = ((base // FILE_SIZE + 1) * 100_000).to_bytes(8, "big")
+            position += struct.unpack_from(">i", data, position)[0]
+        file_of(store, base).write_bytes(data)
+
+
+# --- Where it begins: its cost is that of the tail -------------------------------------------------------------------
+
+
+def test_after_a_clean_stop_the_last_three_files_are_looked_at(full: Path, looked_at: list[int]) -> None:
+    """HA-ST-18 "MUST begin three files before the end of the log, or at its first file if there are fewer"."""
+    with MessageStore.open(full, OPTIONS) as store:
+        assert looked_at == [5 * FILE_SIZE, 6 * FILE_SIZE, 7 * FILE_SIZE]
+        assert store.log.recovery.messages < 110
+        assert store.put(Message("t", b"", queue_id=1)).append.queue_offset == 55  # the queues know the others
+        assert len(list(store.log.records())) == 111
+
+
+@pytest.mark.parametrize(
+    ("physic", "logics", "first"),
+    [
+        (503_000, 503_000, 4),  # file 4 begins at 500 s: not after the checkpoint, less 3 s
+        (502_999, 503_000, 3),
+        (803_000, 402_999, 2),  # the lesser of the two
+        (10**15, 10**15, 7),
+        (1, 10**15, 0),
+        (0, 0, 0),
+    ],
+)
+def test_after_another_stop_the_checkpoint_says_where_to_begin(
+    full: Path, looked_at: list[int], physic: int, logics: int, first: int
+) -> None:
+    """HA-ST-19 "the last file whose first message has a known magic and a store timestamp that is not 0"."""
+    set_times(full)
+    abort(full, physic, logics)
+    with MessageStore.open(full, OPTIONS) as store:
+        assert looked_at == [base * FILE_SIZE for base in range(first, 8)]
+        assert len(list(store.log.records())) == 110
+        assert store.put(Message("t", b"", queue_id=0)).append.queue_offset == 55
+
+
+def test_queues_and_index_that_are_gone_are_made_again(full: Path, looked_at: list[int]) -> None:
+    """Queues and index are made anew from the whole log; recovery looks at no more of it than it must."""
+    shutil.rmtree(full / "consumequeue")
+    shutil.rmtree(full / "index")
+    with MessageStore.open(full, OPTIONS) as store:
+        assert looked_at[0] == 5 * FILE_SIZE
+        assert store.get("t", 1, 54).status is GetMessageStatus.FOUND
+        assert len(store.query("t", "k3")) == 1
+        assert store.put(Message("t", b"", queue_id=0)).append.queue_offset == 55
+
+
+def test_damage_before_the_place_where_recovery_begins_shows_when_it_is_read(full: Path) -> None:
+    """What recovery does not look at it takes as it is: the open succeeds, the read does not."""
+    patch(file_of(full, 0), 200, b"\xff")
+    with MessageStore.open(full, OPTIONS) as store:
+        with pytest.raises(Exception, match="body CRC"):
+            list(store.get("t", 0, 0, 1).messages())
+        assert next(store.get("t", 1, 0, 1).messages()).body.startswith(b"00001")
+    with pytest.raises(StoreCorrupt, match="body CRC"):
+        CommitLog.open(full)  # looks at all
+
+
+# --- Tears and damage ------------------------------------------------------------------------------------------------
+
+
+def test_a_hole_among_what_was_not_flushed_is_a_tear_and_what_is_behind_it_goes(full: Path) -> None:
+    """A machine that loses its power loses pages in any order: whole records behind a lost one are nobody's promise."""
+    set_times(full)
+    hole = 7 * FILE_SIZE + 2 * 1100
+    patch(file_of(full, 7 * FILE_SIZE), 2 * 1100, bytes(SECTOR))
+    with pytest.raises(StoreCorrupt, match="a whole record follows"):
+        MessageStore.open(full, OPTIONS)  # after a clean stop all was on the disk: damage
+    abort(full, 802_999)  # what was stored at 800 s, less than 3 s before, may have come behind the flush
+    with MessageStore.open(full, OPTIONS) as store:
+        assert hole - 1103 < store.max_offset <= hole
+        file = store.log.queue.files[-1]
+        assert not any(file.view(store.max_offset - file.base, file.size))  # HA-ST-7
+        for queue_id in (0, 1):
+            queue = store.queues.get(b"t", queue_id)
+            assert queue is not None
+            assert queue.max_physic_offset <= store.max_offset
+        assert store.query("t", "k109") == []
+        put = [store.put(Message("t", b"new", queue_id=queue_id)).append for queue_id in (0, 1)]
+        assert [append.queue_offset for append in put] == [
+            1 + max(message.queue_offset for _, _, message in list(store.log.records())[:-2] if message.queue_id == queue_id)
+            for queue_id in (0, 1)
+        ]
+
+
+def test_a_hole_among_what_was_flushed_is_damage(full: Path) -> None:
+    """HA-ST-20 "MUST be refused, unchanged, with its file and offset"."""
+    set_times(full)
+    patch(file_of(full, 7 * FILE_SIZE), 2 * 1100, bytes(SECTOR))
+    abort(full, 803_000)  # what was stored at 800 s was on the disk
+    before = file_of(full, 7 * FILE_SIZE).read_bytes()
+    with pytest.raises(StoreCorrupt, match=f"{7 * FILE_SIZE:020d}.*a whole record follows"):
+        MessageStore.open(full, OPTIONS)
+    assert file_of(full, 7 * FILE_SIZE).read_bytes() == before
+    assert was_aborted(full)
+
+
+@pytest.mark.parametrize("at", range(500, 525, 3))
+def test_a_sector_of_properties_that_was_lost_makes_a_record_torn(tmp_path: Path, at: int) -> None:
+    """HA-ST-10 "hold nothing but zeros from a multiple of 512 in its file to the next one": no CRC covers them. What was
+    flushed has no holes, so there they are bytes like others.
+    """
+    path = tmp_path / "s"
+    with MessageStore.open(path, OPTIONS) as store:
+        first = store.put(Message("t", bytes(at - 2 * 92))).append
+        store.put(Message("t", b"torn", properties_string="KEYS\x01" + "k" * 1200))
+        store.put(Message("t", b"behind"))
+    patch(file_of(path, 0), 1024, bytes(SECTOR))
+    with MessageStore.open(path, OPTIONS) as store:
+        assert len(list(store.log.records())) == 3
+    abort(path, 0)
+    with MessageStore.open(path, OPTIONS) as store:
+        assert store.max_offset == first.next_offset
+        assert len(list(store.log.records())) == 1
+
+
+def test_a_whole_record_is_whole_wherever_its_sectors_begin() -> None:
+    """A record without properties ends in two zero bytes of its own; what was acknowledged must not go for them."""
+    for size in range(SECTOR):
+        first = encode(Message("t", bytes(size)), 0, 0)
+        data = first + encode(Message("topic", b"", properties_string="K\x01v"), 0, len(first))
+        found = scan(data + bytes(FILE_SIZE - len(data)), 0, suspect_from_ms=0)
+        assert (found.messages, found.position) == (2, len(data))
+
+
+def test_any_subset_of_unflushed_sectors_leaves_a_store_that_opens(tmp_path: Path) -> None:
+    """Lose sectors of what was put behind the last flush, in any combination: all before is there, the rest whole or gone."""
+    rng = random.Random(1)
+    path = tmp_path / "s"
+    with MessageStore.open(path, OPTIONS) as store:
+        fill(store, 12, 300)
+        store.wait_for_dispatch()
+        store.flush()
+        flushed = store.flushed_offset
+        checkpoint = store.checkpoint.path.read_bytes()
+        files = {file.relative_to(path): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+        time.sleep(0.005)
+        fill(store, 25, 300)
+        store.wait_for_dispatch()
+        end = store.max_offset
+        live = {file.relative_to(path): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    seen = set()
+    for number in range(60):
+        crashed = tmp_path / f"crash{number}"
+        share = rng.choice((0.02, 0.1, 0.5, 0.9))
+        for name, data in live.items():
+            was = files.get(name, bytes(len(data)))
+            torn = bytearray(data)
+            for start in range(0, len(data), SECTOR):
+                if rng.random() < share:
+                    torn[start : start + SECTOR] = was[start : start + SECTOR]
+            (crashed / name).parent.mkdir(parents=True, exist_ok=True)
+            (crashed / name).write_bytes(torn)
+        (crashed / "checkpoint").write_bytes(checkpoint)
+        (crashed / "abort").touch()
+        with MessageStore.open(crashed, OPTIONS) as store:
+            assert store.max_offset >= flushed
+            records = list(store.log.records())
+            for offset, size, message in records:
+                assert (
+                    bytes(store.log.data_at(offset, size) or b"")
+                    == live[Path("commitlog") / f"{0:020d}"][offset : offset + size]
+                )
+                found = store.get("t", message.queue_id, message.queue_offset, 1)
+                assert [one.physical_offset for one in found.messages()] == [offset]
+                key = message.properties["KEYS"]
+                assert offset in [at for at, _, _ in store.query("t", key)]
+            assert records[-1][0] + records[-1][1] == store.max_offset
+            seen.add(store.max_offset)
+            again = store.put(Message("t", b"new")).append
+            assert again.offset == store.max_offset - again.size
+        shutil.rmtree(crashed)
+    assert len(seen) > 10
+    assert max(seen) <= end
+
+
+# --- A process that is killed ----------------------------------------------------------------------------------------
+
+
+WRITER = """
+import sys, threading, time
+sys.path[:0] = {path!r}
+from pathlib import Path
+from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
+from rocketmq_ha.impl.wire.message import Message
+
+options = StoreOptions(file_size={file_size}, queue_file_size=2000, floor_size=0, sync_flush=True)
+store = MessageStore.open(Path({store!r}), options)
+
+def work(number):
+    index = 0
+    while True:
+        pending = [store.submit(Message("t", b"%d-%d" % (number, index + n) * 20, queue_id=number)) for n in range(16)]
+        index += 16
+        lines = ""
+        for put in pending:
+            result = put.result()
+            if result.is_ok:
+                lines += f"{{result.append.offset}} {{result.append.size}}\\n"
+        sys.stdout.write(lines)
+        sys.stdout.flush()
+
+for number in range(4):
+    threading.Thread(target=work, args=(number,), daemon=True).start()
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_killed_process_loses_no_message_that_it_had_acknowledged(tmp_path: Path, seed: int) -> None:
+    """kill -9 with 64 puts in flight, three times over one store; the ledger of acknowledged offsets is this process's."""
+    rng = random.Random(seed)
+    path = tmp_path / "s"
+    script = WRITER.format(path=sys.path, store=str(path), file_size=FILE_SIZE)
+    acknowledged: dict[int, int] = {}
+    for _ in range(3):
+        process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        assert process.stdout.readline(), process.stderr.read() if process.stderr else ""
+        time.sleep(rng.uniform(0, 0.3))
+        os.kill(process.pid, signal.SIGKILL)
+        out, _ = process.communicate()
+        lines = out.split("\n")[:-1]  # the last may be half a line
+        acknowledged |= {int(offset): int(size) for offset, size in map(str.split, lines)}
+        assert was_aborted(path)
+        with MessageStore.open(path, replace(OPTIONS, sync_flush=False)) as store:
+            there = {offset: size for offset, size, _ in store.log.records()}
+            assert acknowledged.items() <= there.items()
+            for offset, _, message in store.log.records():
+                [found] = store.get("t", message.queue_id, message.queue_offset, 1).messages()
+                assert found.physical_offset == offset
+        assert StoreCheckpoint(path).physic_msg_timestamp > 0
+    assert len(acknowledged) >= 3 * 16
