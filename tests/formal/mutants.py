@@ -101,6 +101,15 @@ PICKED: Final = (
 )
 
 
+# Survivors that are no mistakes, each with the reason; by the text of the change, for lines move.
+EQUIVALENT: Final = {
+    "offset < 0  ->  offset < -1": "-1 begins no file (HA-S-11), so the last line of frame_is_legal refuses it all the same",
+    "not link.conn.close_reason and (not link.severed)  ->  not link.conn.close_reason": (
+        "a cut tells an end: a severed link whose slave's end is open was closed at the master by the cut itself"
+    ),
+}
+
+
 # --- What can be changed -----------------------------------------------------------------------------------------------------
 
 _COMPARISONS: Final[dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]]] = {
@@ -559,7 +568,8 @@ def judge(mutants: Sequence[Mutant], jobs: int, possible: int) -> int:
     by_kind = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common() if kind)
     say(f"\n{killed} of {len(mutants)} mutants killed, {killed / len(mutants):.1%} ({by_kind}); {possible} could be drawn")
     for mutant in survivors:
-        say(f"survives: {mutant}")
+        reason = EQUIVALENT.get(f"{mutant.before}  ->  {mutant.after}", "not explained")
+        say(f"survives: {mutant}\n{'':10}{reason}")
     return int(killed < TARGET * len(mutants))
 
 
