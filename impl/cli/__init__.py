@@ -1,7 +1,7 @@
 """The console script rocketmq-ha: results on stdout, logs and progress on stderr, a user's mistake in one line.
 
-Exit status: 0; 1 where the answer is no (two stores differ); 2 for bad input, with one line that names the thing and
-what was expected; 130 and 143 after SIGINT and SIGTERM. A traceback means a bug of ours.
+Exit status: 0; 1 where the answer is no (two stores differ, a doctor has findings); 2 for bad input, with one line that names
+the thing and what was expected; 130 and 143 after SIGINT and SIGTERM. A traceback means a bug of ours.
 """
 
 import click
@@ -18,6 +18,11 @@ from rocketmq_ha.impl.cli.logs import LEVELS, configure
         "slave": "rocketmq_ha.impl.cli.replication:slave",
         "inspect": "rocketmq_ha.impl.cli.store:inspect",
         "verify": "rocketmq_ha.impl.cli.store:verify",
+        "query": "rocketmq_ha.impl.cli.query:query_command",
+        "recover": "rocketmq_ha.impl.cli.recover:recover",
+        "tail": "rocketmq_ha.impl.cli.tail:tail",
+        "doctor": "rocketmq_ha.impl.cli.doctor:doctor",
+        "status": "rocketmq_ha.impl.cli.status:status",
     },
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -54,9 +59,15 @@ def main(log_format: str, log_level: str) -> None:
     A store is a directory with commitlog/ in it. To see one, and to check it:
         rocketmq-ha inspect STORE --limit 10
         rocketmq-ha verify STORE
+        rocketmq-ha query STORE --topic orders --key 4711
+        rocketmq-ha recover STORE --dry-run
     A master and a slave on this machine, and then whether their logs are the same:
         rocketmq-ha master --store /tmp/a --listen 127.0.0.1:10912 --put 1000 --size 1024
         rocketmq-ha slave --store /tmp/b --master 127.0.0.1:10912
         rocketmq-ha verify /tmp/a /tmp/b
+    How a running one stands, the messages of a live broker as JSON lines, and why a slave does not sync:
+        rocketmq-ha status /tmp/a
+        rocketmq-ha tail --master 127.0.0.1:10912 --from end
+        rocketmq-ha doctor --master 127.0.0.1:10912 --store /tmp/b
     """
     configure(log_format, log_level)

@@ -4,17 +4,19 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from rocketmq_ha.impl.cli.telling import listening_metrics, metrics_option, telling
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest
 from rocketmq_ha.impl.net.address import format_address, parse_address
 from rocketmq_ha.impl.net.client import Follower
+from rocketmq_ha.impl.net.figures import MasterFigures, SlaveFigures
 from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.net.server import listen as open_listener
 from rocketmq_ha.impl.store.commit_log import CommitLog
@@ -92,6 +94,7 @@ class Stop:
     help="Put only while N slaves are connected, as a producer would that tries again later.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the bodies that --put makes.")
+@metrics_option
 def master(
     store: Path,
     listen: str,
@@ -103,6 +106,7 @@ def master(
     sync: float,
     await_slaves: int,
     seed: int,
+    metrics_address: str | None,
 ) -> None:
     """Serve a commit log to slaves.
 
@@ -116,20 +120,32 @@ def master(
     """
     listener = open_listener(*parse_address(listen))
     stopped = Stop()
-    with listener, CommitLog.open(store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail) as log:
+    with (
+        listener,
+        listening_metrics(metrics_address) as metrics,
+        CommitLog.open(store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail) as log,
+    ):
         settings = Settings(mapped_file_size=log.file_size, master_read_buffer_size=MASTER_READ_BUFFER_SIZE)
         server = Master(log, listener, settings, PROFILES[profile])
         try:
-            click.echo(f"listening={format_address(*server.address)}")
-            if count:
-                started = time.monotonic()
-                statuses = _put(server, stopped, messages(count, size, seed), count, in_flight, sync, await_slaves)
-                seconds = time.monotonic() - started
-                counts = " ".join(f"{status.value}={statuses[status]}" for status in PutMessageStatus if statuses[status])
-                done = sum(statuses.values())
-                click.echo(f"put={done} seconds={seconds:.1f} per_second={done / seconds:.0f} {counts}")
-            while not stopped():
-                server.poll(POLL_MS)
+            with telling(store, MasterFigures(server, profile), metrics) as teller:
+                click.echo(f"listening={format_address(*server.address)}")
+                if metrics is not None:
+                    click.echo(f"metrics={metrics.address}")
+
+                def turn() -> bool:
+                    teller.turn()
+                    return stopped()
+
+                if count:
+                    started = time.monotonic()
+                    statuses = _put(server, turn, messages(count, size, seed), count, in_flight, sync, await_slaves)
+                    seconds = time.monotonic() - started
+                    counts = " ".join(f"{status.value}={statuses[status]}" for status in PutMessageStatus if statuses[status])
+                    done = sum(statuses.values())
+                    click.echo(f"put={done} seconds={seconds:.1f} per_second={done / seconds:.0f} {counts}")
+                while not turn():
+                    server.poll(POLL_MS)
         finally:
             server.close()
             log.flush()
@@ -152,7 +168,7 @@ def messages(count: int, size: int, seed: int) -> Iterator[Message]:
 
 def _put(
     server: Master,
-    stopped: Stop,
+    stopped: Callable[[], bool],
     produced: Iterator[Message],
     count: int,
     in_flight: int,
@@ -206,7 +222,8 @@ def _put(
 @click.option("--master", "address", required=True, metavar="HOST:PORT", help="The master's HA address.")
 @_file_size
 @_profile
-def slave(store: Path, address: str, file_size: int | None, profile: str) -> None:
+@metrics_option
+def slave(store: Path, address: str, file_size: int | None, profile: str, metrics_address: str | None) -> None:
     """Replicate a master's commit log, and go on until stopped.
 
     A new store begins at the start of the master's last file, as in RocketMQ. The connection is opened again, with growing
@@ -217,9 +234,21 @@ def slave(store: Path, address: str, file_size: int | None, profile: str) -> Non
     if port == 0:
         raise ConfigInvalid(f"address {address!r}: expected the port of a master, not 0")
     stopped = Stop()
-    with CommitLog.open(store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail) as log:
+    with (
+        listening_metrics(metrics_address) as metrics,
+        CommitLog.open(store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail) as log,
+    ):
         settings = Settings(mapped_file_size=log.file_size)
+        follower = Follower(log, host, port, settings, PROFILES[profile])
         try:
-            Follower(log, host, port, settings, PROFILES[profile]).run(stopped)
+            with telling(store, SlaveFigures(follower, log, profile), metrics) as teller:
+                if metrics is not None:
+                    click.echo(f"metrics={metrics.address}")
+
+                def turn() -> bool:
+                    teller.turn()
+                    return stopped()
+
+                follower.run(turn)
         finally:
             log.flush()

@@ -32,6 +32,8 @@ class Follower:
         self.client = SlaveClient(format_address(host, port), commit_log, settings, profile)
         self._address = (host, port)
         self._back_off_s = FIRST_BACK_OFF_S
+        self.connects = self.failed_connects = 0
+        self.last_close_reason = ""  # of the last connection that has ended
 
     def run(self, stopped: Callable[[], bool]) -> None:
         """Follow until `stopped()`, which is asked at least every 100 ms while connected. Raises: what the log raises."""
@@ -39,11 +41,14 @@ class Follower:
             try:
                 sock = socket.create_connection(self._address, CONNECT_TIMEOUT_S)
             except OSError as error:
+                self.failed_connects += 1
                 log.info("%s: cannot connect: %s", self.client.peer, error.strerror or error)
                 self._wait(stopped)
                 continue
+            self.connects += 1
             with sock:
                 self._follow(sock, stopped)
+            self.last_close_reason = self.client.close_reason
             if not stopped():
                 log.warning("%s: connection closed: %s", self.client.peer, self.client.close_reason)
                 self._wait(stopped)

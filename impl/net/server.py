@@ -82,6 +82,9 @@ class Master:
             link = key.data
             if violation := link.on_readable(now_ms):
                 log.warning("closed a connection: %s", violation)
+            if link.conn.close_reason:  # now: the next accept of this turn may be given its descriptor
+                assert isinstance(key.fileobj, socket.socket)
+                self._drop(key.fileobj, link)
         if now_ms >= self._next_tick_ms:
             self._next_tick_ms = now_ms + TICK_MS
             for conn in self.service.on_tick(now_ms):

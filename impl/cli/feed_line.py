@@ -1,0 +1,94 @@
+"""A message as one JSON line of a change feed: all that the producer gave, decoded as far as it can be, and where it stands."""
+
+import base64
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from rocketmq_ha.impl.errors import MessageMalformed
+from rocketmq_ha.impl.net.address import format_address
+from rocketmq_ha.impl.wire.message import TRANSACTION_MASK, TRANSACTION_PREPARED, Message, decompress_body
+from rocketmq_ha.spec.constants import SYS_FLAG_COMPRESSED
+
+BODIES: Final = ("text", "json", "base64", "raw", "none")
+
+_TRANSACTIONS: Final = {TRANSACTION_PREPARED: "prepared", 0x8: "commit", 0xC: "rollback"}
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# JSON may hold these as they are, but a terminal would obey some of them, and some readers split lines at the others.
+_UNPRINTABLE: Final = re.compile("[\x7f-\x9f\u2028\u2029]")
+
+
+def feed_line(offset: int, size: int, message: Message, body: str) -> bytes:
+    """One line, in UTF-8, newline included.
+
+    Args:  offset, size: of the record. body: one of BODIES; see the help of `tail`.
+    """
+    properties = {_clean(name): _clean(value) for name, value in message.properties.items()}
+    fields: dict[str, object] = {
+        "offset": offset,
+        "next_offset": offset + size,
+        "topic": _clean(message.topic),
+        "queue_id": message.queue_id,
+        "queue_offset": message.queue_offset,
+        "tags": properties.get("TAGS"),
+        "keys": properties.get("KEYS", "").split(),
+        "properties": properties,
+        "born_time": _iso(message.born_timestamp),
+        "store_time": _iso(message.store_timestamp),
+        "born_host": format_address(*message.born_host),
+        "store_host": format_address(*message.store_host),
+        "flag": message.flag,
+        "sys_flag": message.sys_flag,
+        "reconsume_times": message.reconsume_times,
+        "transaction": _TRANSACTIONS.get(message.sys_flag & TRANSACTION_MASK),
+        **_body_fields(message, body),
+    }
+    text = _encode(fields)
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode() + b"\n"
+
+
+def _body_fields(message: Message, body: str) -> dict[str, object]:
+    """`body` as text, `body_json` as a value, or `body_base64`; and `body_is_stored` where it could not be decompressed."""
+    if body == "none":
+        return {"body_size": len(message.body)}
+    if body == "raw":
+        return {"body_base64": _base64(message.body), "body_is_stored": bool(message.sys_flag & SYS_FLAG_COMPRESSED)}
+    try:
+        data = decompress_body(message)
+    except MessageMalformed:  # LZ4 or ZSTD of 5.x, or no such stream: the bytes as they are, and said so
+        return {"body_base64": _base64(message.body), "body_is_stored": True}
+    if body == "base64":
+        return {"body_base64": _base64(data)}
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return {"body_base64": _base64(data)}
+    if body == "json":
+        try:
+            return {"body_json": json.loads(text, parse_constant=_refuse)}
+        except (ValueError, RecursionError):
+            pass
+    return {"body": text}
+
+
+def _refuse(name: str) -> object:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _clean(text: str) -> str:
+    """Text that UTF-8 can hold: bytes that were none become U+FFFD."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _iso(timestamp_ms: int) -> str | int:
+    """ISO 8601 in UTC, to the millisecond; the number itself where the calendar does not reach."""
+    try:
+        return (_EPOCH + timedelta(milliseconds=timestamp_ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except OverflowError:
+        return timestamp_ms

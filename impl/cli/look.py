@@ -1,0 +1,179 @@
+"""What `doctor` sees, of a store and of a master, before it judges. Reads only, and reports what it may (net/feed.py)."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from rocketmq_ha.impl.errors import MessageMalformed, StoreCorrupt
+from rocketmq_ha.impl.ha.feed import NotARecord, Records
+from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, OutOfRange, open_old, settle_before, wait_readable
+from rocketmq_ha.impl.store.reader import LogReader
+from rocketmq_ha.impl.wire.message import decode
+
+_TURN_MS: Final = 100
+_COMPARED_SIZE: Final = 1 << 20  # bytes of an old file, from the store's last message on
+
+
+@dataclass(slots=True)
+class StoreLook:
+    """A slave's store. Offsets are of the commit log."""
+
+    reader: LogReader
+    has_files: bool
+    file_size: int
+    min_offset: int
+    end: int = 0  # behind the last whole message
+    tail_size: int = 0  # of a message that is not whole
+    last_offset: int | None = None  # of the last whole message
+    damage: StoreCorrupt | None = None
+
+    @property
+    def overlap(self) -> int:
+        """Where to begin, to see bytes that both ends have: the last whole message, or the end where there is none."""
+        return self.end if self.last_offset is None else self.last_offset
+
+
+def look_at_store(reader: LogReader) -> StoreLook:
+    """Where the log ends, by walking its last file alone, and the one before if that is empty."""
+    found = StoreLook(reader, bool(reader.files), reader.file_size, reader.min_offset, reader.min_offset)
+    with_data = [file for file in reader.files if file.has_data()]
+    if not with_data:
+        return found
+    try:
+        for offset, size, _ in reader.records(with_data[-1].base):
+            found.last_offset, found.end = offset, offset + size
+        found.end, found.tail_size = reader.max_offset, reader.tail_size
+    except StoreCorrupt as error:
+        found.damage = error
+    return found
+
+
+@dataclass(slots=True)
+class MasterLook:
+    """What a master has sent."""
+
+    last_file: int  # where it starts for a report of 0
+    end: int  # behind the last byte that was read
+    is_end: bool = False  # whether it said that there is no more
+    received: int = 0
+    seconds: float = 0.0  # of reading
+    heartbeat_s: float | None = None  # of rest before a heartbeat
+    messages: int = 0
+    newest_ms: int | None = None  # store timestamp of the last message
+    damage: str = ""  # what it sends is no log
+    compared: int = 0  # messages that the store has too
+    difference: int | None = None  # commit-log offset of the first byte that differs
+    out_of_range: OutOfRange | None = None  # it does not have the store's last message
+    lost: FeedEnded | None = None
+    connections: int = 1
+
+
+def look_at_master(
+    feed: MasterFeed, store: StoreLook | None, patience_s: float, settle_s: float, stopped: Callable[[], bool]
+) -> MasterLook:
+    """Read what comes for a report of 0 to its end, or for some seconds, and hold it against the store.
+
+    Where the store ends before the master's last file, its last message is asked for by a connection of its own.
+    Raises: FeedEnded, PeerViolation, Stopped before the first frame.
+    """
+    last_file, data = feed.first(stopped, patience_s)
+    is_fresh = settle_before(data)
+    found = MasterLook(last_file, last_file)
+    _read(feed, Records(last_file), found, store, patience_s, stopped)
+    feed.close()
+    if store is not None and store.damage is None and 0 < store.overlap < last_file and not found.damage:
+        if is_fresh:
+            time.sleep(settle_s)
+        found.connections += 1
+        try:
+            old = open_old(feed.address, store.overlap, stopped)
+        except OutOfRange as error:
+            found.out_of_range = error
+        except FeedEnded as error:
+            found.lost = error
+        else:
+            with old:
+                _compare_old(old, store, found, stopped)
+    return found
+
+
+def _read(
+    feed: MasterFeed,
+    records: Records,
+    found: MasterLook,
+    store: StoreLook | None,
+    patience_s: float,
+    stopped: Callable[[], bool],
+) -> None:
+    began = quiet_since = time.monotonic()
+    try:
+        while not stopped() and not found.is_end and time.monotonic() - began < patience_s:
+            if not feed.has_ready and not wait_readable(feed, _TURN_MS):
+                feed.tick()
+                continue
+            for offset, data in feed.read():
+                now = time.monotonic()
+                if data:
+                    found.received += len(data)
+                    found.end = offset + len(data)
+                    found.seconds, quiet_since = now - began, now
+                    for at, record in records.take(data):
+                        _note(at, record, found, store)
+                else:
+                    # One that comes at once, with the first frame, was due before we began to look.
+                    found.heartbeat_s = now - max(quiet_since, feed.connected_s)
+                    found.is_end = True
+    except (NotARecord, MessageMalformed) as error:
+        found.damage = str(error)
+    except FeedEnded as error:
+        found.lost = error
+
+
+def _note(offset: int, record: bytes, found: MasterLook, store: StoreLook | None) -> None:
+    found.messages += 1
+    found.newest_ms = decode(record).store_timestamp
+    if store is None or not store.has_files or found.difference is not None:
+        return
+    end = offset + len(record)
+    if store.min_offset <= offset and end <= store.end + store.tail_size:
+        found.compared += 1
+        found.difference = _first_difference(offset, record, store.reader)
+
+
+def _compare_old(feed: MasterFeed, store: StoreLook, found: MasterLook, stopped: Callable[[], bool]) -> None:
+    records, taken = Records(store.overlap), 0
+    try:
+        for _, data in _pieces(feed, stopped):
+            taken += len(data)
+            for offset, record in records.take(data):
+                if offset + len(record) <= store.end + store.tail_size and found.difference is None:
+                    found.compared += 1
+                    found.difference = _first_difference(offset, record, store.reader)
+            if records.position >= store.end or taken > _COMPARED_SIZE:
+                return
+    except NotARecord:  # where a message of the store begins, the master has none
+        found.difference = records.position
+    except FeedEnded as error:
+        found.lost = error
+
+
+def _pieces(feed: MasterFeed, stopped: Callable[[], bool]) -> Iterator[tuple[int, memoryview]]:
+    until = time.monotonic() + _TURN_MS / 100
+    while not stopped() and time.monotonic() < until:
+        if feed.has_ready or wait_readable(feed, _TURN_MS):
+            yield from feed.read()
+        feed.tick()
+
+
+def _first_difference(offset: int, record: bytes, reader: LogReader) -> int | None:
+    """The commit-log offset of the first byte in which a record is not that of a store; None if it is the same."""
+    ours = bytearray()
+    while len(ours) < len(record):
+        part = reader.data_at(offset + len(ours), len(record) - len(ours))
+        if not part:
+            break
+        ours += part
+    if ours == record:
+        return None
+    return offset + next((index for index, pair in enumerate(zip(ours, record, strict=False)) if pair[0] != pair[1]), len(ours))

@@ -1,0 +1,99 @@
+"""Lines to standard output that never stop the loop: written as the reader takes them, with marks that say how far it is.
+
+A reader that is slow, or has stopped, must neither keep signals from being seen nor the reports to a master from being sent. So
+nothing is written that could block: after `poll` says that a pipe takes bytes, it takes a page without blocking.
+"""
+
+import os
+import select
+import stat
+from collections import deque
+from typing import Final, Generic, TypeVar
+
+FULL_SIZE: Final = 1 << 20  # bytes that wait, from which on a producer should pause
+_PIPE_CHUNK: Final = 4096
+_FILE_CHUNK: Final = 1 << 20
+
+Mark = TypeVar("Mark")
+
+
+class Outlet(Generic[Mark]):
+    """A descriptor, and what has not been written to it yet."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.reached: Mark | None = None  # the mark of the last line that was written whole
+        self.pending_size = 0
+        self._lines: deque[tuple[memoryview, Mark]] = deque()
+        self._chunk = _FILE_CHUNK if stat.S_ISREG(os.fstat(fd).st_mode) else _PIPE_CHUNK
+        self._in_line = False  # part of the first line is written
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLOUT)
+
+    @property
+    def is_full(self) -> bool:
+        return self.pending_size >= FULL_SIZE
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._lines
+
+    def put(self, line: bytes, mark: Mark) -> None:
+        """Add a line, newline included; or none, for a mark alone."""
+        self._lines.append((memoryview(line), mark))
+        self.pending_size += len(line)
+        self._pass_marks()
+
+    def write(self, timeout_ms: int = 0) -> None:
+        """Write what the reader takes, waiting for it a while at first. Raises: BrokenPipeError where it has gone; OSError."""
+        while True:
+            found = self._poll.poll(timeout_ms)
+            timeout_ms = 0
+            if not found:
+                return
+            if found[0][1] & (select.POLLERR | select.POLLNVAL):
+                raise BrokenPipeError
+            if not self._lines:
+                return
+            data = self._lines[0][0]
+            if len(data) < self._chunk:
+                data = memoryview(b"".join(self._some()))
+            self._count(os.write(self.fd, data[: self._chunk]))
+
+    def finish_line(self) -> bool:
+        """Give up all lines but one that is half written. Returns: whether there is one."""
+        while len(self._lines) > self._in_line:
+            self.pending_size -= len(self._lines.pop()[0])
+        return self._in_line
+
+    def sync(self) -> None:
+        """Bring what was written to the disk, where it went to a file."""
+        if self._chunk == _FILE_CHUNK:
+            os.fsync(self.fd)
+
+    def _some(self) -> list[memoryview]:
+        some, size = [], 0
+        for line, _ in self._lines:
+            some.append(line)
+            size += len(line)
+            if size >= self._chunk:
+                break
+        return some
+
+    def _count(self, written: int) -> None:
+        self.pending_size -= written
+        while written:
+            line, mark = self._lines[0]
+            if written < len(line):
+                self._lines[0] = (line[written:], mark)
+                self._in_line = True
+                break
+            written -= len(line)
+            self._lines.popleft()
+            self.reached = mark
+            self._in_line = False
+        self._pass_marks()
+
+    def _pass_marks(self) -> None:
+        while self._lines and not self._lines[0][0]:
+            self.reached = self._lines.popleft()[1]

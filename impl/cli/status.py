@@ -1,0 +1,133 @@
+"""`rocketmq-ha status`: how a running master or slave stands, from its own mouth."""
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rocketmq_ha.impl.net.status_socket import ask
+
+
+@click.command()
+@click.argument("store", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: bytes, milliseconds, bytes a second.")
+def status(store: Path, as_json: bool) -> None:
+    """Show how the running master or slave of a store stands.
+
+    DIR is the store that the process serves. It answers over a socket there, which only its user may open: role, offsets, and
+    of a master each connection with its lag, in bytes and in time: how long there have been bytes that the slave has not
+    acknowledged, to a tenth of a second. A slave is not told where its master's log ends, so its lag is in the status of the
+    master.
+
+    Exit status 2, with one line, if no process serves the store.
+    """
+    snapshot = ask(store)
+    if as_json:
+        click.echo(json.dumps(snapshot))
+        return
+    _print(snapshot)
+
+
+def _print(snapshot: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 10_000, soft_wrap=True, highlight=False)
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(no_wrap=True)
+    for name, value in _lines(snapshot):
+        table.add_row(Text(name), Text(value))
+    console.print(table)
+    if snapshot["role"] != "master":
+        return
+    if not snapshot["connections"]:
+        console.print("\nno connections")
+        return
+    console.print()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("peer", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    for name in ("acknowledged", "sent", "lag", "lag time", "acks", "heard", "connected"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for conn in snapshot["connections"]:
+        cells = (
+            *(conn["peer"], conn["state"], _number(conn["ack_offset"]), _number(conn["sent_offset"])),
+            *(_size(conn["lag_bytes"]), _duration(conn["lag_ms"]), _rate(conn["acks_per_second"])),
+            *(_ago(conn["silent_ms"]), _duration(conn["connected_ms"])),
+        )
+        table.add_row(*map(Text, cells))
+    console.print(table)
+
+
+def _lines(snapshot: dict[str, Any]) -> list[tuple[str, str]]:
+    role = f"{snapshot['role']}, profile {snapshot['profile']}"
+    process = f"pid {snapshot['pid']}, up {_duration(snapshot['uptime_s'] * 1000)}, version {snapshot['version']}"
+    unflushed = snapshot["max_offset"] - snapshot["flushed_offset"]
+    log = f"{_number(snapshot['min_offset'])} to {_number(snapshot['max_offset'])}, files of {_size(snapshot['file_size'])}"
+    lines = [
+        ("role", role),
+        ("process", process),
+        ("log", f"{log}, growing by {_rate(snapshot['growth_per_second'])}"),
+        ("flushed", f"{_number(snapshot['flushed_offset'])}, all but {_size(unflushed)}" if unflushed else "all of it"),
+    ]
+    if snapshot["role"] == "master":
+        waiting = snapshot["waiting_puts"]
+        acked = _number(snapshot["push2_slave_max_offset"])
+        return [
+            *lines,
+            ("listens", snapshot["listen"]),
+            ("slaves", f"{snapshot['slaves']}, which have acknowledged up to {acked}; {waiting} puts wait"),
+        ]
+    state = snapshot["state"]
+    if state == "connected":
+        since, heard = _duration(snapshot["connected_ms"]), _ago(snapshot["silent_ms"])
+        state = f"connected for {since}, heard {heard}, reported {_number(snapshot['reported_offset'])}"
+    ended = snapshot["last_close_reason"]
+    tries = f"{snapshot['connects']} connections, {snapshot['failed_connects']} failed tries"
+    return [
+        *lines,
+        ("master", snapshot["master"]),
+        ("state", state),
+        ("so far", tries + (f"; the last one that ended: {ended}" if ended else "")),
+    ]
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
+
+
+def _size(value: float | None) -> str:
+    """Bytes as people say them: 0 B, 4.0 KiB, 1.5 GiB."""
+    if value is None:
+        return "-"
+    if value < 1024:
+        return f"{value:.0f} B"
+    power = min(4, int(math.log(value, 1024)))
+    return f"{value / 1024**power:.1f} {'KMGT'[power - 1]}iB"
+
+
+def _rate(value: float | None) -> str:
+    return "-" if value is None else f"{_size(value)}/s"
+
+
+def _duration(value_ms: float | None) -> str:
+    if value_ms is None:
+        return "-"
+    if value_ms < 1000:
+        return f"{value_ms:.0f} ms"
+    seconds = value_ms / 1000
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h" if days else f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
+
+
+def _ago(value_ms: float | None) -> str:
+    return "-" if value_ms is None else f"{_duration(value_ms)} ago"

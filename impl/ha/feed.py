@@ -1,0 +1,145 @@
+"""What a master sends, as a reader sees it that keeps no log: pieces of the log, and the records in them. Sans-I/O.
+
+`Pieces` takes bytes from the wire and gives (offset, bytes of the log); `Records` takes those and gives whole records. Both
+hold no more than a record, and believe nothing: a header, a size, a magic or an offset that cannot be is an error as soon as it
+is seen.
+
+Spec: HA-W-8 "MUST NOT draw anything from where the stream is split"; HA-W-10 "begin and end anywhere in a record".
+"""
+
+# ruff: noqa: N818  (the names say whose fault it is, as in errors.py)
+
+from collections.abc import Iterator
+from typing import Final
+
+from rocketmq_ha.impl.errors import PeerViolation, RocketmqHaError
+from rocketmq_ha.impl.store.scan import MAGICS, SMALLEST_RECORD
+from rocketmq_ha.impl.wire.frame import HEADER
+from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, END_FILE_MIN_BLANK_SIZE, MAX_MESSAGE_SIZE, SLAVE_READ_BUFFER_SIZE
+
+LARGEST_BODY: Final = SLAVE_READ_BUFFER_SIZE - HEADER.size  # of a frame; quirk 23: no slave could take a larger one
+LARGEST_RECORD: Final = 16 * MAX_MESSAGE_SIZE  # bytes; a broker's maxMessageSize may have been raised, but not to any size
+_OFFSET_END: Final = 36  # bytes of a record that end with its physical offset
+
+Piece = tuple[int, memoryview]  # commit-log offset, bytes of the log from there on; none for a heartbeat
+
+
+class NotARecord(RocketmqHaError):
+    """Bytes at a place where a record should begin are none."""
+
+    def __init__(self, offset: int, found: object, expected: object) -> None:
+        super().__init__(f"at commit-log offset {offset}: found {found}, expected {expected}")
+        self.offset, self.found, self.expected = offset, found, expected
+
+
+class Pieces:
+    """The frames of one connection, their bodies handed on as they come in.
+
+    Spec: HA-W-2 "A transfer frame is a 12-byte header"; HA-W-3 "A frame with a body size of 0 is a heartbeat".
+    """
+
+    def __init__(self, peer: str) -> None:
+        self.peer = peer
+        self.next_offset: int | None = None  # of the next byte of the log; None before the first header
+        self._header = bytearray()
+        self._left = 0  # bytes of the current body that are still to come
+
+    def take(self, data: memoryview) -> Iterator[Piece]:
+        """Yield what the bytes hold. The pieces are views of `data`.
+
+        Raises: PeerViolation: a frame that no honest master sends, or that does not follow the one before.
+        """
+        at = 0
+        while at < len(data):
+            if self._left:
+                piece = data[at : at + self._left]
+                offset = self.next_offset
+                assert offset is not None
+                at += len(piece)
+                self._left -= len(piece)
+                self.next_offset = offset + len(piece)
+                yield offset, piece
+                continue
+            missing = HEADER.size - len(self._header)
+            self._header += data[at : at + missing]
+            at += missing
+            if len(self._header) == HEADER.size:
+                self._left = self._parse_header()
+                if not self._left:
+                    assert self.next_offset is not None
+                    yield self.next_offset, data[:0]
+
+    def _parse_header(self) -> int:
+        offset, body_size = HEADER.unpack(self._header)
+        self._header.clear()
+        if not 0 <= body_size <= LARGEST_BODY:
+            raise PeerViolation("HA-S-11", self.peer, f"a frame with a body size of {body_size}", f"0 to {LARGEST_BODY}")
+        if offset < 0:
+            raise PeerViolation("HA-S-11", self.peer, f"a frame at offset {offset}", "an offset of 0 or more")
+        if self.next_offset not in (None, offset):
+            raise PeerViolation("HA-S-4", self.peer, f"a frame at offset {offset}", f"offset {self.next_offset}")
+        self.next_offset = offset
+        return int(body_size)
+
+
+class Records:
+    """The log from the start of a record on, cut into records. BLANKs and the padding behind them are left out.
+
+    A BLANK tells how far it reaches, so the size of a file need not be known: HA-ST-17 "behind its first 8 bytes is padding".
+    """
+
+    def __init__(self, start: int, *, known: bytes = b"") -> None:
+        """Begin at a record's start. known: its first bytes, if they are known without being sent."""
+        self.position = start  # of the next record
+        self._buffer = bytearray(known)
+        self._padding = 0  # bytes still to be left out
+
+    @property
+    def next_offset(self) -> int:
+        """The offset of the byte that `take` wants next."""
+        return self.position + len(self._buffer) - self._padding
+
+    def take(self, piece: memoryview) -> Iterator[tuple[int, bytes]]:
+        """Add what follows; yield (offset, bytes) of every record that is whole now. Raises: NotARecord."""
+        if self._padding:
+            left_out = min(self._padding, len(piece))
+            self._padding -= left_out
+            piece = piece[left_out:]
+        self._buffer += piece
+        at = 0
+        try:
+            while (size := self._size_at(at)) is not None:
+                if size < 0:  # a BLANK
+                    there = min(-size, len(self._buffer) - at)
+                    at += there
+                    self.position -= size
+                    self._padding = -size - there
+                    continue
+                record = bytes(memoryview(self._buffer)[at : at + size])
+                offset = self.position
+                at += size
+                self.position += size
+                yield offset, record
+        finally:
+            del self._buffer[:at]
+
+    def _size_at(self, at: int) -> int | None:
+        """The size of the record at a position of the buffer, negative for a BLANK; None if it is not whole yet."""
+        there = len(self._buffer) - at
+        if there < END_FILE_MIN_BLANK_SIZE:
+            return None
+        size = int.from_bytes(self._buffer[at : at + 4], "big", signed=True)
+        magic = int.from_bytes(self._buffer[at + 4 : at + 8], "big")
+        if magic == BLANK_MAGIC_CODE:
+            if size < END_FILE_MIN_BLANK_SIZE:
+                raise NotARecord(self.position, f"a BLANK of {size} bytes", f"at least {END_FILE_MIN_BLANK_SIZE}")
+            return -size
+        if magic not in MAGICS:
+            raise NotARecord(self.position, f"magic {magic:#010x}", " or ".join(f"{known:#010x}" for known in MAGICS))
+        if not SMALLEST_RECORD <= size <= LARGEST_RECORD:
+            raise NotARecord(self.position, f"total size {size}", f"{SMALLEST_RECORD} to {LARGEST_RECORD}")
+        if there >= _OFFSET_END:
+            told = int.from_bytes(self._buffer[at + 28 : at + _OFFSET_END], "big", signed=True)
+            if told != self.position:
+                raise NotARecord(self.position, f"a record of offset {told}", f"one of offset {self.position}")
+        return size if there >= size else None

@@ -1,0 +1,90 @@
+"""Ask a broker, over its remoting port, what it is: two questions that change nothing.
+
+Frame: length i32 (without itself) | serializeType i8, header length u24 | header, JSON | body. Codes 26 (configuration, as
+lines of name=value) and 28 (runtime figures, as JSON: {"table": {name: value}}).
+"""
+
+import json
+import socket
+import time
+from typing import Any, Final, NamedTuple
+
+from rocketmq_ha.impl.errors import RocketmqHaError
+from rocketmq_ha.impl.net.address import format_address
+
+GET_BROKER_CONFIG: Final = 26
+GET_BROKER_RUNTIME_INFO: Final = 28
+_LARGEST_FRAME: Final = 16 * 1024 * 1024
+_VERSION: Final = 399  # of a client; a broker only notes it
+
+
+class NotTold(RocketmqHaError):  # noqa: N818  (says whose fault it is)
+    """The broker does not answer, or not as a broker would."""
+
+
+class BrokerInfo(NamedTuple):
+    """By name, as the broker tells it. config is empty where it refuses to tell."""
+
+    runtime: dict[str, str]
+    config: dict[str, str]
+
+
+def ask_broker(address: tuple[str, int], timeout_s: float = 5.0) -> BrokerInfo:
+    """Both answers. Raises: NotTold where there is no first one."""
+    peer = format_address(*address)
+    try:
+        with socket.create_connection(address, timeout_s) as sock:
+            deadline = time.monotonic() + timeout_s
+            runtime = _table(peer, _request(sock, peer, GET_BROKER_RUNTIME_INFO, deadline))
+            try:
+                config = _properties(_request(sock, peer, GET_BROKER_CONFIG, deadline))
+            except NotTold:
+                config = {}
+    except OSError as error:
+        raise NotTold(f"{peer}: {error.strerror or error}") from error
+    return BrokerInfo(runtime, config)
+
+
+def _request(sock: socket.socket, peer: str, code: int, deadline: float) -> bytes:
+    """Ask, and give the body of the answer."""
+    fields = {"code": code, "language": "OTHER", "version": _VERSION, "opaque": code, "flag": 0, "extFields": {}}
+    header = json.dumps(fields).encode()
+    sock.settimeout(max(0.001, deadline - time.monotonic()))
+    sock.sendall((4 + len(header)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header)
+    size = int.from_bytes(_exactly(sock, peer, 4, deadline), "big")
+    if not 4 <= size <= _LARGEST_FRAME:
+        raise NotTold(f"{peer}: found an answer of {size} bytes, expected a remoting frame of at most {_LARGEST_FRAME}")
+    frame = _exactly(sock, peer, size, deadline)
+    header_size = int.from_bytes(frame[1:4], "big")
+    try:
+        answer: dict[str, Any] = json.loads(frame[4 : 4 + header_size])
+        found, remark = answer["code"], answer.get("remark")
+    except (ValueError, KeyError, TypeError):
+        raise NotTold(f"{peer}: found an answer that is no JSON header, expected a broker's") from None
+    if found != 0:
+        raise NotTold(f"{peer}: answers request {code} with code {found}: {remark}")
+    return frame[4 + header_size :]
+
+
+def _exactly(sock: socket.socket, peer: str, size: int, deadline: float) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        sock.settimeout(max(0.001, deadline - time.monotonic()))
+        part = sock.recv(min(size - len(data), 1 << 16))
+        if not part:
+            raise NotTold(f"{peer}: closes the connection instead of an answer")
+        data += part
+    return bytes(data)
+
+
+def _table(peer: str, body: bytes) -> dict[str, str]:
+    try:
+        table = json.loads(body)["table"]
+        return {str(name): str(value) for name, value in table.items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise NotTold(f"{peer}: found figures of another form, expected a table in JSON") from None
+
+
+def _properties(body: bytes) -> dict[str, str]:
+    lines = body.decode("utf-8", "replace").splitlines()
+    return {name: value for name, sign, value in (line.partition("=") for line in lines) if sign}

@@ -1,0 +1,321 @@
+"""A connection that reads a master's log and is no replica: it repeats the offset at which it began, for ever.
+
+A master takes a report for an acknowledgement of everything before it (HA-W-9), from whoever sends it. So this reader reports
+0, and gets what it wants of the last file by reading that file from its start. Only of an older file it reports the wanted
+offset itself, and never so soon after the master has begun its last file that a put could still wait for that offset. What it
+is sent it never acknowledges. Every master takes a report that is repeated: it is not less than the one before, and not more
+than what was sent.
+
+What remains: a master that counts sockets counts this one as a slave, so that a sync put without any other slave ends in
+FLUSH_SLAVE_TIMEOUT rather than in SLAVE_NOT_AVAILABLE (quirk 3).
+"""
+
+# ruff: noqa: N818  (the names say whose fault it is, as in errors.py)
+
+import logging
+import select
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+from types import TracebackType
+from typing import Final
+
+from rocketmq_ha.impl.errors import RocketmqHaError
+from rocketmq_ha.impl.ha.feed import Piece, Pieces
+from rocketmq_ha.impl.net.address import format_address
+from rocketmq_ha.impl.net.client import CONNECT_TIMEOUT_S
+from rocketmq_ha.impl.wire.frame import REPORT
+from rocketmq_ha.spec.constants import (
+    HA_HOUSEKEEPING_INTERVAL_MS,
+    HA_SEND_HEARTBEAT_INTERVAL_MS,
+    IPV6_EXTRA_SIZE,
+    SYS_FLAG_BORN_HOST_V6,
+)
+
+SETTLE_S: Final = 10.0  # longer than a put waits for a slave: 5 s, and 1 s that 4.9.8 may be late
+_FRESH_MS: Final = (
+    60_000  # a last file begun within it may have puts of the file before that still wait; clocks may differ by it
+)
+_DATA_AFTER_HEARTBEAT_S: Final = 2.0  # a heartbeat goes before data (HA-M-8), and data follows at once, if there is any
+_TURN_MS: Final = 100
+_REFUSALS: Final = 3
+_RECV_SIZE: Final = 256 * 1024
+
+log = logging.getLogger(__name__)
+
+
+class Unreachable(RocketmqHaError):
+    """No connection to the master came about."""
+
+
+class FeedEnded(RocketmqHaError):
+    """The master has closed the connection, or is silent. Another one may fare better."""
+
+
+class OutOfRange(RocketmqHaError):
+    """The master has no bytes at the wanted offset."""
+
+    def __init__(self, peer: str, offset: int, found: str) -> None:
+        super().__init__(f"{peer}: offset {offset} is out of the master's range: {found}")
+        self.offset, self.found = offset, found
+
+
+class Stopped(Exception):
+    """The caller has been asked to stop."""
+
+
+class MasterFeed:
+    """One connection, from its first report on. Read when readable, tick often, close. Memory: one read of 256 KiB."""
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        report: int,
+        *,
+        heartbeat_ms: int = HA_SEND_HEARTBEAT_INTERVAL_MS,
+        housekeeping_ms: int = HA_HOUSEKEEPING_INTERVAL_MS,
+    ) -> None:
+        """Connect, and report. Raises: Unreachable."""
+        self.peer = format_address(*address)
+        self.address = address
+        self.report = report
+        self.first_offset: int | None = None  # where the master has begun
+        self.received = 0  # bytes of the log
+        self._pieces = Pieces(self.peer)
+        self._buffer = memoryview(bytearray(_RECV_SIZE))
+        self._ready: deque[Piece] = deque()  # read ahead by `first`
+        self._heartbeat_ms, self._housekeeping_ms = heartbeat_ms, housekeeping_ms
+        try:
+            self._sock = socket.create_connection(address, CONNECT_TIMEOUT_S)
+        except OSError as error:
+            raise Unreachable(f"{self.peer}: cannot connect: {error.strerror or error}") from error
+        try:
+            self._sock.setblocking(False)
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.connected_s = time.monotonic()
+            self.last_read_ms = self._last_report_ms = _now_ms()
+            self._write_report()
+        except BaseException:
+            self._sock.close()
+            raise
+
+    def fileno(self) -> int:
+        return self._sock.fileno()
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether `read` gives something without a look at the socket."""
+        return bool(self._ready)
+
+    @property
+    def next_offset(self) -> int | None:
+        """Of the next byte of the log; None before the first frame."""
+        return self._pieces.next_offset
+
+    def read(self) -> list[Piece]:
+        """What one read gives; the pieces hold until the next. Raises: FeedEnded, PeerViolation."""
+        if self._ready:
+            ready = list(self._ready)
+            self._ready.clear()
+            return ready
+        try:
+            nbytes = self._sock.recv_into(self._buffer)
+        except BlockingIOError:
+            return []
+        except OSError as error:
+            raise FeedEnded(f"{self.peer}: connection lost: {error.strerror or error}") from error
+        if not nbytes:
+            raise FeedEnded(f"{self.peer}: the master has closed the connection")
+        self.last_read_ms = _now_ms()
+        pieces = list(self._pieces.take(self._buffer[:nbytes]))
+        if pieces and self.first_offset is None:
+            self.first_offset = pieces[0][0]
+        self.received += sum(len(piece) for _, piece in pieces)
+        return pieces
+
+    def tick(self, *, is_reading: bool = True) -> None:
+        """Repeat the report when it is due. Raises: FeedEnded for a master that is silent while we read."""
+        now_ms = _now_ms()
+        if not is_reading:
+            self.last_read_ms = now_ms
+        if now_ms - self.last_read_ms > self._housekeeping_ms:
+            raise FeedEnded(f"{self.peer}: the master has been silent for {(now_ms - self.last_read_ms) / 1000:.0f} s")
+        if now_ms - self._last_report_ms > self._heartbeat_ms:
+            self._last_report_ms = now_ms
+            self._write_report()
+
+    def first(self, stopped: Callable[[], bool], patience_s: float | None = None) -> Piece:
+        """Wait for the first piece, and keep it for `read`. Raises: FeedEnded, PeerViolation, Stopped."""
+        until = time.monotonic() + (self._housekeeping_ms / 1000 if patience_s is None else patience_s)
+        while not self._ready:
+            if stopped():
+                raise Stopped
+            if time.monotonic() > until:
+                raise FeedEnded(f"{self.peer}: connected, but the master sends nothing")
+            if wait_readable(self, _TURN_MS):
+                self._ready.extend(self.read())
+            self.tick()
+        return self._ready[0]
+
+    def first_data(self, stopped: Callable[[], bool], patience_s: float | None = None) -> Piece | None:
+        """Wait for the first bytes of the log, and keep them; None where a heartbeat comes and none behind it."""
+        self.first(stopped, patience_s)
+        until = time.monotonic() + _DATA_AFTER_HEARTBEAT_S
+        while (found := next((piece for piece in self._ready if piece[1]), None)) is None and time.monotonic() < until:
+            if stopped():
+                raise Stopped
+            if wait_readable(self, _TURN_MS):
+                self._ready.clear()  # heartbeats
+                self._ready.extend(self.read())
+            self.tick()
+        return found
+
+    def close(self) -> None:
+        self._sock.close()
+
+    def __enter__(self) -> "MasterFeed":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _write_report(self) -> None:
+        try:
+            if self._sock.send(REPORT.pack(self.report)) != REPORT.size:
+                raise FeedEnded(f"{self.peer}: a report was cut")  # the next byte would no longer be one's first
+        except BlockingIOError:
+            pass  # the master has not read the ones before; that it must be alive is its own concern
+        except OSError as error:
+            raise FeedEnded(f"{self.peer}: connection lost: {error.strerror or error}") from error
+
+
+def open_feed(
+    address: tuple[str, int],
+    target: int | None,
+    stopped: Callable[[], bool],
+    *,
+    overlap: int | None = None,
+    settle_s: float = SETTLE_S,
+    heartbeat_ms: int = HA_SEND_HEARTBEAT_INTERVAL_MS,
+) -> MasterFeed:
+    """A connection whose pieces begin at an offset or before it; but for offset 0 in an old file, where they begin at 1.
+
+    Args:  target: a commit-log offset; None for the start of the master's last file. overlap: an offset before the target, at
+           which to begin where the target is in an older file.
+    Raises: Unreachable, FeedEnded, PeerViolation; OutOfRange where the master has deleted the offset; Stopped.
+    An offset beyond the master's end shows only as it is read on.
+    """
+    feed = MasterFeed(address, 0, heartbeat_ms=heartbeat_ms)
+    try:
+        last_file, data = feed.first(stopped)
+        if target is None or target >= last_file:
+            return feed
+        is_fresh = settle_before(data)
+    except BaseException:
+        feed.close()
+        raise
+    feed.close()
+    if is_fresh:
+        _settle(feed.peer, last_file, settle_s, stopped)
+    return open_old(address, max(1, target if overlap is None else overlap), stopped, heartbeat_ms=heartbeat_ms)
+
+
+def find_min(
+    address: tuple[str, int],
+    file_size: int,
+    stopped: Callable[[], bool],
+    *,
+    heartbeat_ms: int = HA_SEND_HEARTBEAT_INTERVAL_MS,
+) -> MasterFeed:
+    """A connection that begins at the master's first byte; or at its second, offset 1, for 0 would mean its last file.
+
+    Where file 0 is gone, the first file is found by halving, over the multiples of a file's size. Each file that is gone costs
+    some seconds: a classic master answers with a heartbeat only.
+    Raises: as open_feed; OutOfRange where the start of the last file is no multiple of the size.
+    """
+    feed = open_feed(address, None, stopped, heartbeat_ms=heartbeat_ms)
+    last_file = feed.first_offset
+    if last_file == 0:
+        return feed
+    feed.close()
+    assert last_file is not None
+    try:
+        return open_old(address, 1, stopped, heartbeat_ms=heartbeat_ms)
+    except OutOfRange:
+        log.info("%s: file 0 is gone; looking for the first one", feed.peer)
+    if last_file % file_size:
+        raise OutOfRange(feed.peer, last_file, f"it begins a file, and is no multiple of {file_size}: say --file-size")
+    gone, there = 0, last_file // file_size
+    while there - gone > 1:
+        middle = (gone + there) // 2
+        try:
+            open_old(address, middle * file_size, stopped, heartbeat_ms=heartbeat_ms).close()
+            there = middle
+        except OutOfRange:
+            gone = middle
+    if there * file_size == last_file:  # which is asked for by 0 alone, and may have no byte yet
+        return open_feed(address, None, stopped, heartbeat_ms=heartbeat_ms)
+    return open_old(address, there * file_size, stopped, heartbeat_ms=heartbeat_ms)
+
+
+def open_old(
+    address: tuple[str, int], target: int, stopped: Callable[[], bool], *, heartbeat_ms: int = HA_SEND_HEARTBEAT_INTERVAL_MS
+) -> MasterFeed:
+    """A connection that begins at an offset before the master's last file. Raises: as open_feed."""
+    for refusals in count(1):
+        feed = MasterFeed(address, target, heartbeat_ms=heartbeat_ms)
+        try:
+            data = feed.first_data(stopped)
+            break
+        except FeedEnded as error:
+            feed.close()
+            if feed.first_offset is not None:
+                raise
+            if refusals == _REFUSALS:  # a cut in the first header looks the same, but not every time
+                raise OutOfRange(feed.peer, target, f"it closes, or stays silent ({error})") from error
+            time.sleep(_TURN_MS / 1000)
+        except BaseException:
+            feed.close()
+            raise
+    if data is None:
+        feed.close()
+        raise OutOfRange(feed.peer, target, "it sends heartbeats and no data, though its log goes on behind")
+    return feed
+
+
+def wait_readable(feed: MasterFeed, timeout_ms: int) -> bool:
+    """Wait until there is something to read."""
+    poll = select.poll()
+    poll.register(feed, select.POLLIN)
+    return bool(poll.poll(timeout_ms))
+
+
+def settle_before(data: memoryview) -> bool:
+    """Whether the last file, which begins with these bytes, may have been begun a moment ago."""
+    if len(data) < 64 + IPV6_EXTRA_SIZE:
+        return True
+    sys_flag = int.from_bytes(data[36:40], "big")
+    position = 56 + (IPV6_EXTRA_SIZE if sys_flag & SYS_FLAG_BORN_HOST_V6 else 0)
+    stored_ms = int.from_bytes(data[position : position + 8], "big", signed=True)
+    return stored_ms > time.time_ns() // 1_000_000 - _FRESH_MS
+
+
+def _settle(peer: str, last_file: int, settle_s: float, stopped: Callable[[], bool]) -> None:
+    if settle_s > 0:
+        log.info(
+            "%s: has just begun file %d; waiting %g s, for no put may take a report of ours for its own",
+            peer,
+            last_file,
+            settle_s,
+        )
+    until = time.monotonic() + settle_s
+    while (left_s := until - time.monotonic()) > 0:
+        if stopped():
+            raise Stopped
+        time.sleep(min(left_s, _TURN_MS / 1000))
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

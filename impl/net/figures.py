@@ -1,0 +1,220 @@
+"""How a running end stands, in figures: taken by the thread that owns the log, as plain values that any thread may read.
+
+How late a slave is, in time, is how long the master has had the first byte that the slave has not acknowledged. So the master
+remembers when its log reached which end: one sample a tenth of a second in which it grew.
+"""
+
+import os
+import time
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections import deque
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final
+
+from rocketmq_ha.impl.ha.master import MasterConnection
+from rocketmq_ha.impl.net.address import format_address
+from rocketmq_ha.impl.net.client import Follower
+from rocketmq_ha.impl.net.server import Master, clock_ms
+from rocketmq_ha.impl.store.commit_log import CommitLog
+
+FORMAT: Final = 1  # of a snapshot; raised when a name or a meaning changes
+SAMPLE_MS: Final = 100
+_RATE_WINDOW_MS: Final = 10_000
+_RATE_SAMPLE_MS: Final = 1_000
+_REMEMBERED: Final = 6_000  # samples of growth: ten minutes, if it never rests
+
+Snapshot = dict[str, Any]
+
+
+class Rate:
+    """How fast an offset grows: one sample a second, of the last ten, so that one for each connection costs little."""
+
+    def __init__(self, offset: int, now_ms: int) -> None:
+        self._samples: deque[tuple[int, int]] = deque([(now_ms, offset)])
+
+    def sample(self, offset: int, now_ms: int) -> None:
+        if offset < self._samples[-1][1]:  # a log that was cut
+            self._samples.clear()
+        elif now_ms - self._samples[-1][0] < _RATE_SAMPLE_MS:
+            return
+        self._samples.append((now_ms, offset))
+        while now_ms - self._samples[0][0] > _RATE_WINDOW_MS:
+            self._samples.popleft()
+
+    def per_second(self, offset: int, now_ms: int) -> float:
+        """Bytes a second over the last ten seconds, or since the first sample."""
+        first_ms, first = self._samples[0]
+        return round((offset - first) * 1000 / (now_ms - first_ms), 1) if now_ms > first_ms else 0.0
+
+
+class Growth:
+    """When an offset was reached."""
+
+    def __init__(self, offset: int, now_ms: int) -> None:
+        self._offsets: deque[int] = deque([offset], _REMEMBERED)
+        self._times: deque[int] = deque([now_ms], _REMEMBERED)
+
+    def sample(self, offset: int, now_ms: int) -> None:
+        if offset < self._offsets[-1]:  # a log that was cut
+            self._offsets.clear()
+            self._times.clear()
+        elif offset == self._offsets[-1]:
+            return
+        self._offsets.append(offset)
+        self._times.append(now_ms)
+
+    def lag_ms(self, offset: int, now_ms: int) -> int:
+        """How long there have been bytes behind an offset; 0 where there are none. At least so long, if that is forgotten."""
+        index = bisect_right(self._offsets, offset)
+        return 0 if index == len(self._offsets) else max(0, now_ms - self._times[index])
+
+
+class Figures(ABC):
+    """What both ends have in common. `sample` often; `snapshot` when asked."""
+
+    role = ""
+
+    def __init__(self, log: CommitLog, profile: str) -> None:
+        self.log, self._profile = log, profile
+        self._started = time.time()
+        self._growth = Growth(log.max_offset, clock_ms())
+        self._rate = Rate(log.max_offset, clock_ms())
+        self._next_sample_ms = 0
+
+    def sample(self) -> bool:
+        """Take a sample if one is due. Returns: whether it was."""
+        now_ms = clock_ms()
+        if now_ms < self._next_sample_ms:
+            return False
+        self._next_sample_ms = now_ms + SAMPLE_MS
+        self._growth.sample(self.log.max_offset, now_ms)
+        self._rate.sample(self.log.max_offset, now_ms)
+        self._sample(now_ms)
+        return True
+
+    def snapshot(self) -> Snapshot:
+        """All figures, as JSON has them. Offsets and lags in bytes, times in ms, rates in bytes a second."""
+        log, now_ms = self.log, clock_ms()
+        return {
+            "format": FORMAT,
+            "version": _version(),
+            "role": self.role,
+            "profile": self._profile,
+            "pid": os.getpid(),
+            "uptime_s": round(time.time() - self._started, 1),
+            "min_offset": log.min_offset,
+            "max_offset": log.max_offset,
+            "flushed_offset": log.flushed_offset,
+            "file_size": log.file_size,
+            "growth_per_second": self._rate.per_second(log.max_offset, now_ms),
+        } | self._more(now_ms)
+
+    @abstractmethod
+    def _sample(self, now_ms: int) -> None:
+        """Take what only this end has."""
+
+    @abstractmethod
+    def _more(self, now_ms: int) -> Snapshot:
+        """The figures that only this end has."""
+
+
+class MasterFigures(Figures):
+    """Of a master and all its connections."""
+
+    role = "master"
+
+    def __init__(self, master: Master, profile: str) -> None:
+        super().__init__(master.service.log, profile)
+        self._master = master
+        # Since when it is there, and how its acknowledgements grow, from its first report on.
+        self._rates: dict[MasterConnection, tuple[int, Rate | None]] = {}
+
+    def _sample(self, now_ms: int) -> None:
+        rates, self._rates = self._rates, {}
+        for conn in self._master.service.connections:
+            began_ms, rate = rates.get(conn, (now_ms, None))
+            if rate is not None:
+                rate.sample(conn.slave_ack_offset, now_ms)
+            elif conn.slave_request_offset != -1:
+                rate = Rate(conn.slave_ack_offset, now_ms)
+            self._rates[conn] = began_ms, rate
+
+    def _more(self, now_ms: int) -> Snapshot:
+        service = self._master.service
+        return {
+            "listen": format_address(*self._master.address),
+            "slaves": service.count_slaves(),
+            "push2_slave_max_offset": service.push2_slave_max_offset,
+            "waiting_puts": len(service.group_transfer),
+            "connections": [self._connection(conn, now_ms) for conn in service.connections],
+        }
+
+    def _connection(self, conn: MasterConnection, now_ms: int) -> Snapshot:
+        began_ms, rate = self._rates.get(conn, (now_ms, None))
+        fields: Snapshot = {
+            "peer": conn.peer,
+            "state": _state(conn, self.log.max_offset),
+            "connected_ms": now_ms - began_ms,
+            "silent_ms": now_ms - conn.last_read_timestamp,
+        }
+        if conn.slave_request_offset == -1:
+            return fields | dict.fromkeys(
+                ("request_offset", "ack_offset", "sent_offset", "lag_bytes", "lag_ms", "acks_per_second")
+            )
+        return fields | {
+            "request_offset": conn.slave_request_offset,
+            "ack_offset": conn.slave_ack_offset,
+            "sent_offset": conn.sent_offset,
+            "lag_bytes": self.log.max_offset - conn.slave_ack_offset,
+            "lag_ms": self._growth.lag_ms(conn.slave_ack_offset, now_ms),
+            "acks_per_second": rate.per_second(conn.slave_ack_offset, now_ms) if rate is not None else 0.0,
+        }
+
+
+def _state(conn: MasterConnection, max_offset: int) -> str:
+    """In one word. `blocked`: its socket takes no more. `streaming`: there is something to send, or to acknowledge."""
+    if conn.slave_request_offset == -1:
+        return "awaiting report"
+    if not conn.last_write_over:
+        return "blocked"
+    return "in sync" if conn.slave_ack_offset == max_offset else "streaming"
+
+
+class SlaveFigures(Figures):
+    """Of a slave. It is not told where its master's log ends: that lag stands in the master's figures."""
+
+    role = "slave"
+
+    def __init__(self, follower: Follower, log: CommitLog, profile: str) -> None:
+        super().__init__(log, profile)
+        self._follower = follower
+        self._since_ms: int | None = None  # of the connection
+
+    def _sample(self, now_ms: int) -> None:
+        if not self._follower.client.connected:
+            self._since_ms = None
+        elif self._since_ms is None:
+            self._since_ms = now_ms
+
+    def _more(self, now_ms: int) -> Snapshot:
+        client = self._follower.client
+        connected = client.connected
+        return {
+            "master": client.peer,
+            "state": "connected" if connected else "disconnected",
+            "connected_ms": now_ms - self._since_ms if connected and self._since_ms is not None else None,
+            "silent_ms": now_ms - client.last_read_timestamp if connected else None,
+            "reported_offset": client.current_reported_offset if connected else None,
+            "unparsed_bytes": len(client.unparsed) if connected else None,
+            "last_close_reason": self._follower.last_close_reason,
+            "connects": self._follower.connects,
+            "failed_connects": self._follower.failed_connects,
+        }
+
+
+def _version() -> str:
+    try:
+        return version("rocketmq-ha")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,163 @@
+"""A running process tells how it stands, to whoever may open its store: a Unix socket in the store's directory, mode 0600.
+
+A client connects, and gets one JSON object and the end of the stream; it need not say anything. The process serves it from its
+own loop, between two turns, so no other thread looks at the log.
+
+The address of a Unix socket holds 107 bytes, and a store's path may be longer. So both ends go through /proc/self/fd/N, N being
+a descriptor of the store's directory: the address is short, whatever the path. Where there is no such directory (not Linux),
+the path itself has to be short enough.
+
+The store's lock says that nobody else serves this store: a socket that is there is what a killed process has left.
+"""
+
+import json
+import logging
+import os
+import socket
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from rocketmq_ha.impl.errors import ConfigInvalid, RocketmqHaError
+
+SOCKET_NAME: Final = "rocketmq-ha.sock"
+_LONGEST_ADDRESS: Final = 107
+_CLIENTS: Final = 8
+_GIVE_UP_S: Final = 5.0
+_ANSWER_S: Final = 10.0  # a slave that is connecting looks at its socket every 5 s
+
+log = logging.getLogger(__name__)
+
+
+class NotRunning(RocketmqHaError):  # noqa: N818  (says whose fault it is)
+    """No process serves the store."""
+
+
+class StatusSocket:
+    """The server's end. `poll` often; `close` at the end."""
+
+    def __init__(self, store_dir: Path, snapshot: Callable[[], dict[str, Any]]) -> None:
+        """Listen; where that cannot be, say so in the log and do nothing: no replication stops for the want of a status.
+
+        The caller has the store's lock.
+        """
+        self._store_dir, self._snapshot = store_dir, snapshot
+        self._clients: list[tuple[socket.socket, memoryview, float]] = []
+        self._listener: socket.socket | None = None
+        try:
+            self._listener = self._listen()
+        except (OSError, ConfigInvalid) as error:
+            log.warning("%s: no status is served: %s", store_dir / SOCKET_NAME, error)
+
+    def _listen(self) -> socket.socket:
+        with _address(self._store_dir) as address:
+            path = Path(address)
+            try:
+                if not stat.S_ISSOCK(path.lstat().st_mode):
+                    raise ConfigInvalid("something that is no socket has its name")
+                path.unlink()
+            except FileNotFoundError:
+                pass
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            before = os.umask(0o177)  # the socket never has another mode
+            try:
+                listener.bind(address)
+                listener.listen(_CLIENTS)
+                listener.setblocking(False)
+            except BaseException:
+                listener.close()
+                raise
+            finally:
+                os.umask(before)
+        return listener
+
+    def poll(self) -> None:
+        """Answer who has come; never wait."""
+        if self._listener is None:
+            return
+        if len(self._clients) < _CLIENTS:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                pass
+            else:
+                client.setblocking(False)
+                answer = memoryview(json.dumps(self._snapshot()).encode() + b"\n")
+                self._clients.append((client, answer, time.monotonic() + _GIVE_UP_S))
+        if self._clients:
+            self._clients = [left for client in self._clients if (left := _send(*client)) is not None]
+
+    def close(self) -> None:
+        """Take the socket away."""
+        if self._listener is None:
+            return
+        for client, _, _ in self._clients:
+            client.close()
+        self._listener.close()
+        self._listener = None
+        try:
+            (self._store_dir / SOCKET_NAME).unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("%s: left behind: %s", self._store_dir / SOCKET_NAME, error.strerror or error)
+
+
+def _send(client: socket.socket, answer: memoryview, until: float) -> tuple[socket.socket, memoryview, float] | None:
+    """Send what goes. Returns: what is left, if anything is."""
+    try:
+        answer = answer[client.send(answer) :]
+    except BlockingIOError:
+        pass
+    except OSError:
+        answer = answer[:0]
+    if len(answer) and time.monotonic() < until:
+        return client, answer, until
+    client.close()
+    return None
+
+
+def ask(store_dir: Path, timeout_s: float = _ANSWER_S) -> dict[str, Any]:
+    """How the process that has a store open stands. Raises: NotRunning, ConfigInvalid, OSError."""
+    if not store_dir.is_dir():
+        raise ConfigInvalid(f"{store_dir}: no such directory, expected the root of a store")
+    answer = bytearray()
+    with _address(store_dir) as address, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(timeout_s)
+        try:
+            client.connect(address)
+            while data := client.recv(1 << 16):
+                answer += data
+        except FileNotFoundError:
+            raise NotRunning(f"{store_dir}: no process serves it: there is no {SOCKET_NAME} in it") from None
+        except ConnectionRefusedError:
+            raise NotRunning(f"{store_dir}: no process serves it: {SOCKET_NAME} is what a killed one has left") from None
+        except TimeoutError:
+            raise NotRunning(
+                f"{store_dir}: its process has not answered for {timeout_s:g} s; it hangs, or is stopped"
+            ) from None
+        except PermissionError:
+            raise ConfigInvalid(f"{store_dir / SOCKET_NAME}: only the user whose process it is may ask") from None
+    try:
+        found = json.loads(answer)
+        assert isinstance(found, dict)
+    except (ValueError, AssertionError):
+        raise NotRunning(f"{store_dir}: its process ended in the middle of its answer") from None
+    return found
+
+
+@contextmanager
+def _address(store_dir: Path) -> Iterator[str]:
+    """The address of a store's socket, however long the path of the store is. Raises: ConfigInvalid; OSError."""
+    if not Path("/proc/self/fd").is_dir():
+        address = str(store_dir / SOCKET_NAME)
+        if len(os.fsencode(address)) > _LONGEST_ADDRESS:
+            raise ConfigInvalid(f"{address}: longer than {_LONGEST_ADDRESS} bytes, the longest address of a socket")
+        yield address
+        return
+    fd = os.open(store_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{fd}/{SOCKET_NAME}"
+    finally:
+        os.close(fd)

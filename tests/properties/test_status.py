@@ -1,0 +1,283 @@
+"""`rocketmq-ha status` and `--metrics`: a running end tells how it stands, and nothing it tells can stop it."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from prometheus_client.parser import text_string_to_metric_families
+
+from rocketmq_ha.fuzz.processes import Node
+from rocketmq_ha.impl.cli import main
+from rocketmq_ha.impl.cli.status import _duration, _size
+from rocketmq_ha.impl.net.figures import Growth, Rate
+from rocketmq_ha.impl.net.status_socket import SOCKET_NAME, NotRunning, StatusSocket, ask
+
+FILE_SIZE = 1 << 20
+PATIENCE_S = 20
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def nodes() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def serve(nodes: ExitStack, store: Path, *more: str) -> tuple[Node, str]:
+    serving = ("master", "--store", str(store), "--listen", "127.0.0.1:0", "--file-size", str(FILE_SIZE))
+    node = Node(store.parent / f"{store.name}.log", *serving, *more)
+    nodes.callback(node.stop)
+    return node, node.line("listening")
+
+
+def follow(nodes: ExitStack, store: Path, address: str, *more: str) -> Node:
+    node = Node(store.parent / f"{store.name}.log", "slave", "--store", str(store), "--master", address, *more)
+    nodes.callback(node.stop)
+    wait_for((store / SOCKET_NAME).exists)
+    return node
+
+
+def status(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["status", *map(str, arguments)])
+
+
+def snapshot(store: Path) -> dict[str, Any]:
+    result = status(store, "--json")
+    assert result.exit_code == 0, result.stderr
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+# --- Figures ---------------------------------------------------------------------------------------------------------
+
+
+def test_lag_is_the_age_of_the_first_byte_that_is_missing() -> None:
+    growth = Growth(100, 0)
+    for now_ms, offset in ((1000, 200), (2000, 200), (3000, 300)):
+        growth.sample(offset, now_ms)
+    assert [growth.lag_ms(offset, 5000) for offset in (50, 100, 150, 200, 299, 300, 400)] == [
+        5000,
+        4000,
+        4000,
+        2000,
+        2000,
+        0,
+        0,
+    ]
+
+
+def test_a_rate_is_that_of_the_last_ten_seconds() -> None:
+    rate = Rate(0, 0)
+    assert (rate.per_second(0, 0), rate.per_second(500, 500)) == (0, 1000)
+    for tenth in range(1, 201):
+        rate.sample(min(tenth, 100) * 10, tenth * 100)
+    assert len(rate._samples) <= 11
+    assert rate.per_second(1000, 20_000) == 0  # the first ten seconds are forgotten
+    assert rate.per_second(2000, 20_500) == pytest.approx(1000 / 10.5, abs=0.1)
+    rate.sample(5, 20_600)  # a log that was cut
+    assert (rate.per_second(5, 20_700), rate.per_second(105, 21_600)) == (0, 100)
+    growth = Growth(100, 0)
+    growth.sample(5, 600)
+    assert (growth.lag_ms(5, 1000), growth.lag_ms(0, 1000)) == (0, 400)
+
+
+def test_figures_are_said_as_people_say_them() -> None:
+    sizes = [_size(value) for value in (None, 0, 1023, 1024, 1 << 30, 5 << 50)]
+    assert sizes == ["-", "0 B", "1023 B", "1.0 KiB", "1.0 GiB", "5120.0 TiB"]
+    durations = [_duration(value) for value in (None, 999, 1000, 61_000, 3_660_000, 90_000_000)]
+    assert durations == ["-", "999 ms", "1.0 s", "1 min 1 s", "1 h 1 min", "1 d 1 h"]
+
+
+# --- Processes -------------------------------------------------------------------------------------------------------
+
+
+def test_master_and_slave_tell_how_they_stand(tmp_path: Path, nodes: ExitStack) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    node, address = serve(nodes, a, "--put", "1000", "--size", "500", "--await-slaves", "1")
+    follow(nodes, b, address, "--file-size", str(FILE_SIZE))
+    assert "PUT_OK=1000" in node.line("put")
+    with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2]))):
+        wait_for(lambda: len(snapshot(a)["connections"]) == 2)
+        master, slave = snapshot(a), snapshot(b)
+        table = status(a)
+    end = master["max_offset"]
+    assert end > 500_000
+    assert (master["role"], master["listen"], master["slaves"], master["push2_slave_max_offset"]) == ("master", address, 1, end)
+    replica, probe = master["connections"]
+    assert (replica["state"], replica["ack_offset"], replica["lag_bytes"], replica["lag_ms"]) == ("in sync", end, 0, 0)
+    assert replica["acks_per_second"] > 0
+    assert (probe["state"], probe["ack_offset"], probe["lag_bytes"]) == ("awaiting report", None, None)
+    assert (slave["role"], slave["master"], slave["state"]) == ("slave", address, "connected")
+    assert (slave["max_offset"], slave["reported_offset"], slave["connects"]) == (end, end, 1)
+    lines = [line.split() for line in table.stdout.splitlines()]
+    assert lines[0] == ["role", "master,", "profile", "hardened"]
+    assert ["peer", "state", "acknowledged", "sent", "lag", "lag", "time", "acks", "heard", "connected"] in lines
+    assert any(line[1:5] == ["in", "sync", f"{end:,}", f"{end:,}"] for line in lines)
+    assert "state    connected for" in status(b).stdout
+
+
+def test_a_slave_that_is_stopped_falls_behind_in_bytes_and_in_time(tmp_path: Path, nodes: ExitStack) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    _, address = serve(nodes, a, "--put", "3000", "--size", "500", "--await-slaves", "1", "--sync", "0")
+    node = follow(nodes, b, address, "--file-size", str(FILE_SIZE))
+    wait_for(lambda: snapshot(a)["connections"])
+    os.kill(snapshot(b)["pid"], signal.SIGSTOP)
+    try:
+        wait_for(lambda: snapshot(a)["max_offset"] > 1_500_000)
+        first = snapshot(a)["connections"][0]
+        time.sleep(1)
+        second = snapshot(a)["connections"][0]
+        assert second["silent_ms"] >= first["silent_ms"] + 900
+        if second["lag_bytes"]:  # it was stopped in time
+            assert second["lag_ms"] >= 900
+        with pytest.raises(NotRunning, match="has not answered"):
+            ask(b, timeout_s=0.3)
+    finally:
+        os.kill(node_pid := node._process.pid, signal.SIGCONT)
+    wait_for(lambda: snapshot(a)["connections"][0]["lag_bytes"] == 0)
+    assert snapshot(b)["pid"] == node_pid
+
+
+def test_the_socket_is_private_gone_at_the_end_and_replaced_after_a_kill(tmp_path: Path, nodes: ExitStack) -> None:
+    store = tmp_path / "a"
+    node, _ = serve(nodes, store)
+    path = store / SOCKET_NAME
+    assert stat.S_IMODE(path.lstat().st_mode) == 0o600
+    pid = snapshot(store)["pid"]
+    node.kill()
+    assert path.exists()
+    result = status(store)
+    assert (result.exit_code, "what a killed one has left" in result.stderr) == (2, True)
+    node, _ = serve(nodes, store)
+    assert snapshot(store)["pid"] != pid
+    node.stop()
+    assert not path.exists()
+    assert "there is no rocketmq-ha.sock in it" in status(store).stderr
+
+
+def test_an_error_is_one_line_with_status_2(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "rocketmq_ha.impl.cli", "status", str(tmp_path / "none")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"rocketmq-ha: {tmp_path / 'none'}: no such directory, expected the root of a store\n"
+
+
+def test_a_store_with_a_path_longer_than_an_address_has_its_status(tmp_path: Path, nodes: ExitStack) -> None:
+    deep = tmp_path / ("d" * 120) / ("e" * 120)
+    deep.mkdir(parents=True)
+    serve(nodes, deep / "a")
+    assert snapshot(deep / "a")["role"] == "master"
+    assert (deep / "a" / SOCKET_NAME).is_socket()
+
+
+def test_what_is_no_socket_stays_and_the_master_serves_all_the_same(tmp_path: Path, nodes: ExitStack) -> None:
+    store = tmp_path / "a"
+    store.mkdir()
+    (store / SOCKET_NAME).write_text("mine")
+    node, _ = serve(nodes, store, "--put", "10", "--sync", "0")
+    assert "PUT_OK=10" in node.line("put")
+    node.stop()
+    assert (store / SOCKET_NAME).read_text() == "mine"
+    assert "no status is served" in (tmp_path / "a.log").read_text()
+
+
+def test_clients_that_do_not_read_are_given_up_and_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rocketmq_ha.impl.net import status_socket
+
+    monkeypatch.setattr(status_socket, "_GIVE_UP_S", 0.5)
+    serving = StatusSocket(tmp_path, lambda: {"much": "x" * 1_000_000})
+    clients = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(8)]
+    monkeypatch.chdir(tmp_path)
+    try:
+        for client in clients:
+            client.connect(SOCKET_NAME)
+            serving.poll()
+        assert len(serving._clients) == 8
+        started = time.monotonic()
+        while serving._clients:
+            serving.poll()
+            assert time.monotonic() - started < 5
+        answers: list[dict[str, Any]] = []
+        asking = threading.Thread(target=lambda: answers.append(ask(tmp_path)))
+        asking.start()
+        while asking.is_alive():
+            serving.poll()
+            time.sleep(0.001)
+        assert len(answers[0]["much"]) == 1_000_000
+        clients[0].settimeout(1)
+        cut = b""
+        while data := clients[0].recv(1 << 20):
+            cut += data
+        assert 0 < len(cut) < 1_000_000
+    finally:
+        serving.close()
+        for client in clients:
+            client.close()
+    assert not (tmp_path / SOCKET_NAME).exists()
+
+
+# --- Metrics ---------------------------------------------------------------------------------------------------------
+
+
+def scrape(address: str) -> dict[tuple[str, str], float]:
+    """(name, peer) -> value."""
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+    return {(sample.name, sample.labels.get("peer", "")): sample.value for family in families for sample in family.samples}
+
+
+def test_metrics_are_the_figures_of_the_status(tmp_path: Path, nodes: ExitStack) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    node, address = serve(nodes, a, "--put", "500", "--await-slaves", "1", "--metrics", "127.0.0.1:0")
+    at = node.line("metrics")
+    slave = Node(
+        *(tmp_path / "b.log", "slave", "--store", str(b), "--master", address),
+        *("--file-size", str(FILE_SIZE), "--metrics", "127.0.0.1:0"),
+    )
+    nodes.callback(slave.stop)
+    slave_at = slave.line("metrics")
+    node.line("put")
+    end = snapshot(a)["max_offset"]
+    wait_for(lambda: scrape(at).get(("rocketmq_ha_push2_slave_max_offset_bytes", "")) == end)
+    wait_for(lambda: scrape(slave_at).get(("rocketmq_ha_reported_offset_bytes", "")) == end)
+    found, peer = scrape(at), snapshot(a)["connections"][0]["peer"]
+    assert found["rocketmq_ha_max_offset_bytes", ""] == found["rocketmq_ha_connection_ack_offset_bytes", peer] == end
+    assert found["rocketmq_ha_connection_lag_bytes", peer] == found["rocketmq_ha_connection_lag_seconds", peer] == 0
+    assert 0 <= found["rocketmq_ha_connection_silent_seconds", peer] < 20
+    assert found["rocketmq_ha_slaves", ""] == 1
+    theirs = scrape(slave_at)
+    assert theirs["rocketmq_ha_connected", ""] == theirs["rocketmq_ha_connects_total", ""] == 1
+    node.stop()
+    wait_for(lambda: scrape(slave_at)["rocketmq_ha_failed_connects_total", ""] > 0)
+    assert scrape(slave_at)["rocketmq_ha_connected", ""] == 0
+
+
+def test_a_port_that_is_taken_is_told_before_the_store_is_touched(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        command = [shutil.which("env") or "env", sys.executable, "-m", "rocketmq_ha.impl.cli", "master"]
+        command += ["--store", str(tmp_path / "a"), "--listen", "127.0.0.1:0", "--metrics", address]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert done.returncode == 2
+    assert done.stderr == f"rocketmq-ha: cannot listen on {address}: Address already in use\n"
+    assert not (tmp_path / "a").exists()
