@@ -45,6 +45,7 @@ class MasterConnection:
         "_read_view",
         "_settings",
         "close_reason",
+        "connected_timestamp",
         "last_read_timestamp",
         "last_write_timestamp",
         "next_transfer_from_where",
@@ -53,13 +54,14 @@ class MasterConnection:
         "sent_offset",
         "slave_ack_offset",
         "slave_request_offset",
+        "start_offset",
     )
 
     def __init__(self, peer: str, log: ReadableLog, now_ms: int, settings: Settings, profile: Profile) -> None:
         assert settings.master_read_buffer_size % REPORT.size == 0  # HA-M-10 "its size is a multiple of 8"
         self.peer = peer
         self._log, self._settings, self._profile = log, settings, profile
-        self.last_read_timestamp = self.last_write_timestamp = now_ms
+        self.connected_timestamp = self.last_read_timestamp = self.last_write_timestamp = now_ms
         self.close_reason = ""  # empty while open
         # Read side.
         self._read_buffer = bytearray(settings.master_read_buffer_size)
@@ -69,6 +71,7 @@ class MasterConnection:
         self.slave_request_offset = -1  # -1: nothing reported yet
         self.slave_ack_offset = -1
         # Write side.
+        self.start_offset = -1  # where the transfer began; -1: the write side has found no report yet
         self.next_transfer_from_where = -1  # -1: no frame built yet
         self.sent_offset = -1  # behind the last frame that the socket has taken whole
         self._headers = bytearray(MAX_FRAMES * HEADER.size)
@@ -174,7 +177,7 @@ class MasterConnection:
         start = self.slave_request_offset
         if start == 0:
             start = self._log.max_offset - self._log.max_offset % self._settings.mapped_file_size
-        self.next_transfer_from_where = self.sent_offset = start
+        self.start_offset = self.next_transfer_from_where = self.sent_offset = start
 
     def on_sent(self, nbytes: int, now_ms: int) -> None:
         """The socket took the first `nbytes` of what was gathered; 0 where it would block.

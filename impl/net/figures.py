@@ -127,18 +127,15 @@ class MasterFigures(Figures):
     def __init__(self, master: Master, profile: str) -> None:
         super().__init__(master.service.log, profile)
         self._master = master
-        # Since when it is there, and how its acknowledgements grow, from its first report on.
-        self._rates: dict[MasterConnection, tuple[int, Rate | None]] = {}
+        self._rates: dict[MasterConnection, Rate] = {}  # how the acknowledgements grow, from where the transfer began
 
     def _sample(self, now_ms: int) -> None:
-        rates, self._rates = self._rates, {}
-        for conn in self._master.service.connections:
-            began_ms, rate = rates.get(conn, (now_ms, None))
-            if rate is not None:
-                rate.sample(conn.slave_ack_offset, now_ms)
-            elif conn.slave_request_offset != -1:
-                rate = Rate(conn.slave_ack_offset, now_ms)
-            self._rates[conn] = began_ms, rate
+        self._rates = {conn: self._rate_of(conn) for conn in self._master.service.connections if conn.start_offset != -1}
+        for conn, rate in self._rates.items():
+            rate.sample(_acknowledged(conn), now_ms)
+
+    def _rate_of(self, conn: MasterConnection) -> Rate:
+        return self._rates.get(conn) or Rate(conn.start_offset, conn.connected_timestamp)
 
     def _more(self, now_ms: int) -> Snapshot:
         service = self._master.service
@@ -151,14 +148,13 @@ class MasterFigures(Figures):
         }
 
     def _connection(self, conn: MasterConnection, now_ms: int) -> Snapshot:
-        began_ms, rate = self._rates.get(conn, (now_ms, None))
         fields: Snapshot = {
             "peer": conn.peer,
             "state": _state(conn, self.log.max_offset),
-            "connected_ms": now_ms - began_ms,
+            "connected_ms": now_ms - conn.connected_timestamp,
             "silent_ms": now_ms - conn.last_read_timestamp,
         }
-        if conn.slave_request_offset == -1:
+        if conn.start_offset == -1:
             return fields | dict.fromkeys(
                 ("request_offset", "ack_offset", "sent_offset", "lag_bytes", "lag_ms", "acks_per_second")
             )
@@ -168,8 +164,13 @@ class MasterFigures(Figures):
             "sent_offset": conn.sent_offset,
             "lag_bytes": self.log.max_offset - conn.slave_ack_offset,
             "lag_ms": self._growth.lag_ms(conn.slave_ack_offset, now_ms),
-            "acks_per_second": rate.per_second(conn.slave_ack_offset, now_ms) if rate is not None else 0.0,
+            "acks_per_second": self._rate_of(conn).per_second(_acknowledged(conn), now_ms),
         }
+
+
+def _acknowledged(conn: MasterConnection) -> int:
+    """A first report of 0 asks for the last file: what lies before it is not acknowledged by it."""
+    return max(conn.slave_ack_offset, conn.start_offset)
 
 
 def _state(conn: MasterConnection, max_offset: int) -> str:

@@ -23,8 +23,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.cli.status import _duration, _size
-from rocketmq_ha.impl.net.figures import Growth, Rate
+from rocketmq_ha.impl.net.figures import Growth, MasterFigures, Rate
+from rocketmq_ha.impl.net.server import Master, listen
 from rocketmq_ha.impl.net.status_socket import SOCKET_NAME, NotRunning, StatusSocket, ask
+from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.wire.frame import REPORT
+from rocketmq_ha.impl.wire.message import Message
+from rocketmq_ha.spec.profile import HARDENED, Settings
 
 FILE_SIZE = 1 << 20
 PATIENCE_S = 20
@@ -99,6 +104,31 @@ def test_a_rate_is_that_of_the_last_ten_seconds() -> None:
     growth = Growth(100, 0)
     growth.sample(5, 600)
     assert (growth.lag_ms(5, 1000), growth.lag_ms(0, 1000)) == (0, 400)
+
+
+def test_a_slave_that_had_it_all_before_the_first_sample_still_has_a_rate(tmp_path: Path) -> None:
+    with CommitLog.open(tmp_path, file_size=FILE_SIZE) as log, ExitStack() as stack:
+        master = Master(log, listen("127.0.0.1", 0), Settings(FILE_SIZE), HARDENED)
+        stack.callback(master.close)
+        figures = MasterFigures(master, "hardened")
+        sock = stack.enter_context(socket.create_connection(master.address))
+        sock.sendall(REPORT.pack(0))
+        poll_until(master, lambda: any(conn.start_offset == 0 for conn in master.service.connections))
+        master.put(Message("T", b"body"), wait=False)
+        poll_until(master, lambda: master.service.connections[0].sent_offset == log.max_offset)
+        sock.sendall(REPORT.pack(log.max_offset))
+        poll_until(master, lambda: master.service.connections[0].slave_ack_offset == log.max_offset)
+        time.sleep(0.002)  # a rate is bytes over some time
+        (slave,) = figures.snapshot()["connections"]
+        assert slave["acks_per_second"] > 0
+        assert slave["connected_ms"] >= 2
+
+
+def poll_until(master: Master, condition: Callable[[], object]) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < until, "waited in vain"
+        master.poll(5)
 
 
 def test_figures_are_said_as_people_say_them() -> None:
