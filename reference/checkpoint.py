@@ -15,6 +15,7 @@ from rocketmq_ha.reference.dispatch_request import Blank, DispatchRequest
 from rocketmq_ha.reference.store import Log, max_offset, min_offset
 
 OS_PAGE_SIZE = 4096
+TIMES_SIZE = 3 * 8
 MARGIN_MS = 3_000  # several messages share one ms, and not all of them need be on the disk
 
 
@@ -38,11 +39,15 @@ def encode(checkpoint: StoreCheckpoint) -> bytes:
 
 
 def decode(data: bytes) -> StoreCheckpoint:
-    """The three times. 5.x has two offsets behind them, which are left alone.
+    """The three times. 5.x has two offsets behind them, which are left alone. What is too short says nothing.
 
     >>> decode(encode(StoreCheckpoint(1, 2, 3))) == StoreCheckpoint(1, 2, 3)
     True
+    >>> decode(b"") == decode(encode(StoreCheckpoint(1, 2, 3))[:23]) == StoreCheckpoint()
+    True
     """
+    if len(data) < TIMES_SIZE:
+        return StoreCheckpoint()
     return StoreCheckpoint(*(int.from_bytes(data[at : at + 8], "big", signed=True) for at in (0, 8, 16)))
 
 

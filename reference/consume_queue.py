@@ -151,6 +151,8 @@ def put_message_position_info(
     elif expect_logic_offset - current_logic_offset > LARGEST_GAP * files.file_size:
         return queue, Placed.REFUSED  # one flipped bit in a queue offset must not fill the disk
     elif expect_logic_offset > current_logic_offset:
+        if queue.min_logic_offset == current_logic_offset:  # the log has no message of this queue: this is the first
+            queue = replace(queue, min_logic_offset=expect_logic_offset)
         files = fill_pre_blank(files, expect_logic_offset)
         placed = Placed.FILLED
     # STATE
@@ -168,7 +170,17 @@ def fill_pre_blank(files: MappedFileQueue, until: int) -> MappedFileQueue:
 
 
 def delete_expired_file(queue: ConsumeQueue, phy_min_offset: int, profile: Profile) -> ConsumeQueue:
-    """Delete the files whose last entry is of a message below the log's min offset, then move the queue's min offset."""
+    """Delete the files of which no message is in the log any more, never the last, and move the queue's min offset.
+
+    Classic judges a file by its last entry alone. Where messages are missing in a queue that may stand for nothing, and then
+    the messages before it are lost with the file.
+    """
+    if profile.clears_tail:
+        queue = correct_min_offset(queue, phy_min_offset, profile)
+        files = queue.mapped_file_queue
+        gone = (queue.min_logic_offset - (files.base or 0)) // files.file_size
+        count = min(gone, max(0, mapped_file_queue.file_count(files) - 1))
+        return replace(queue, mapped_file_queue=mapped_file_queue.delete_first_files(files, count))
     files = queue.mapped_file_queue
     count = 0
     for index in range(mapped_file_queue.file_count(files) - 1):
@@ -250,9 +262,10 @@ def truncate_dirty_logic_files(queue: ConsumeQueue, phy_offset: int) -> ConsumeQ
 def cut(queue: ConsumeQueue, log: Log, phy_offset: int, profile: Profile) -> ConsumeQueue:
     """Hardened: keep the entries of messages that end by `phy_offset`, and believe the last of them only if it is true.
 
-    Each message begins behind the one before. The search begins at the last file whose first entry is of such a message, so its
-    cost does not grow with the queue. An entry that a crash has torn seldom fits, and if it does it is the last: then it names
-    no message of this queue with this queue offset. Of messages that have expired nothing can be asked any more.
+    Those were dispatched and flushed, whatever is behind them: each message begins behind the one before, so the search ends at
+    the first that does not, or behind it where it begins at a file of which the first entry is of such a message. Its cost does
+    not grow with the queue. An entry that a crash has torn seldom fits, and if it does it is the last: then it names no message
+    of this queue with this queue offset. Of messages that have expired nothing can be asked any more.
 
     Spec: HA-ST-38 "a consume queue MUST NOT name a message beyond the end of the commit log".
     """
@@ -261,8 +274,11 @@ def cut(queue: ConsumeQueue, log: Log, phy_offset: int, profile: Profile) -> Con
         return queue
     found = entries(files.data)
     of_a_file = files.file_size // CQ_STORE_UNIT_SIZE
-    count = max((first for first in range(0, len(found), of_a_file) if _ends_by(found[first], phy_offset)), default=0)
-    while count < len(found) and _ends_by(found[count], phy_offset) and _follows(found[count], found[:count]):
+    begins = (first for first in range(0, len(found), of_a_file) if found[first] != PRE_BLANK)
+    count = max((first for first in begins if _ends_by(found[first], phy_offset)), default=0)
+    last = None  # message
+    while count < len(found) and _ends_by(found[count], phy_offset) and _follows(found[count], last):
+        last = found[count] if found[count] != PRE_BLANK else last
         count += 1
     first_index = files.base // CQ_STORE_UNIT_SIZE
     while count > 0 and not _is_last(queue, found[count - 1], first_index + count - 1, log, phy_offset):
@@ -277,8 +293,8 @@ def _ends_by(entry: Entry, phy_offset: int) -> bool:
     return entry == PRE_BLANK or (is_entry(entry) and entry.offset + entry.size <= phy_offset)
 
 
-def _follows(entry: Entry, before: Sequence[Entry]) -> bool:
-    return not before or PRE_BLANK in (entry, before[-1]) or before[-1].offset + before[-1].size <= entry.offset
+def _follows(entry: Entry, last: Entry | None) -> bool:
+    return entry == PRE_BLANK or last is None or last.offset + last.size <= entry.offset
 
 
 def _is_last(queue: ConsumeQueue, entry: Entry, cq_offset: int, log: Log, phy_offset: int) -> bool:
@@ -347,12 +363,14 @@ def lower_offset_in_queue_by_time(queue: ConsumeQueue, log: Log, timestamp: int)
     """Hardened: the queue offset of the first message that was stored at `timestamp` or after; the max offset if none was.
 
     So a consumer that starts there misses none, and nothing depends on when a file system says that a file was written. 5.3.3
-    gives the same (its LOWER bound).
+    gives the same (its LOWER bound). An entry that stands for nothing goes with the message before it.
     """
     low, high = min_offset_in_queue(queue), max_offset_in_queue(queue)
     while low < high:
-        middle = (low + high) // 2
-        entry = entry_at(queue, middle)
+        middle = told_by = (low + high) // 2
+        while told_by > low and entry_at(queue, told_by) == PRE_BLANK:
+            told_by -= 1
+        entry = entry_at(queue, told_by)
         assert entry is not None
         gone = entry == PRE_BLANK or entry.offset < store.min_offset(log)
         if gone or dispatch_request.pickup_store_timestamp(log, entry.offset) < timestamp:

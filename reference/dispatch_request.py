@@ -76,15 +76,17 @@ def tags_code(
     """HA-ST-32 "The tags code MUST be the Java `String.hashCode` of the message's tags", or the time of delivery.
 
     A level beyond the last counts as the last, and one of 0 or less as none. A level that is no number makes 4.9.8 fail on the
-    record, in dispatch as in recovery; here it counts as none.
+    record, in dispatch as in recovery; here it counts as none. The time is a Java long, and wraps as one.
 
     >>> tags_code("T", {"TAGS": "TagA"}, 0), tags_code("T", {}, 0), tags_code(SCHEDULE_TOPIC, {"DELAY": "3"}, 1_000_000)
     (2598919, 0, 1010000)
+    >>> tags_code(SCHEDULE_TOPIC, {"DELAY": "+1"}, (1 << 63) - 1000) == -(1 << 63)
+    True
     """
-    level = properties.get(PROPERTY_DELAY_TIME_LEVEL, "")
-    if topic == SCHEDULE_TOPIC and level.isascii() and level.isdigit() and int(level) > 0:
+    level = java_string.parse_int(properties.get(PROPERTY_DELAY_TIME_LEVEL, ""))
+    if topic == SCHEDULE_TOPIC and level is not None and level > 0:
         levels = delay_levels(message_delay_level)
-        return store_timestamp + levels[min(int(level), len(levels))]
+        return java_string.as_long(store_timestamp + levels[min(level, len(levels))])
     return java_string.hash_code(properties.get(PROPERTY_TAGS, ""))
 
 

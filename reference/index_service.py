@@ -5,12 +5,13 @@ from dataclasses import replace
 
 from rocketmq_ha.reference import dispatch_request, index_file
 from rocketmq_ha.reference.dispatch_request import DispatchRequest
-from rocketmq_ha.reference.index_file import INVALID_INDEX, IndexFile
+from rocketmq_ha.reference.index_file import INVALID_INDEX, IndexEntry, IndexFile
 from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec.profile import Profile
 
 Index = tuple[IndexFile, ...]
 MAX_MSGS_NUM_BATCH = 64  # no query gives more
+NOTHING = IndexEntry(0, 0, 0, 0)  # that no key makes, but one of hash 0 at offset 0
 
 
 def get_and_create_last_index_file(index: Index, made_at: str, hash_slot_num: int, index_num: int) -> Index:
@@ -104,62 +105,94 @@ def delete_expired_file(index: Index, phy_min_offset: int) -> Index:
     return index[count:]
 
 
-def load(index: Index, last_exit_ok: bool, index_msg_timestamp: int, profile: Profile) -> Index:
-    """After a stop that was not clean, only the files that the checkpoint knows to be on the disk.
+def load(index: Index, last_exit_ok: bool, index_msg_timestamp: int) -> Index:
+    """Classic: after a stop that was not clean, only the files that end by the checkpoint's third time.
 
-    Spec: HA-ST-24 "then the index are on the disk": the last time of a checkpoint is the end of a file that was full. Classic
-    keeps every file in which all times are at or before that, and so one of the same ms of which nobody knows what came to the
-    disk. Hardened keeps full files up to the first that ends then: they are flushed in their order.
+    Spec: HA-ST-24 "then the index are on the disk": the last time of a checkpoint is the end of a file that was full. A file of
+    the same ms of which nobody knows what came to the disk is kept, too.
     """
-    if last_exit_ok:
-        return index
-    if not profile.clears_tail:
-        return tuple(file for file in index if index_file.header(file).end_timestamp <= index_msg_timestamp)
+    return tuple(file for file in index if last_exit_ok or index_file.header(file).end_timestamp <= index_msg_timestamp)
+
+
+def count_vouched(index: Index, index_msg_timestamp: int | None, end: int) -> int:
+    """Hardened: how many files, from the first on, are as they were put, and name no message at or beyond `end`.
+
+    `index_msg_timestamp` None: the stop was clean, and all are. Else those that were full, up to the first that ends at that
+    time: they are flushed in their order.
+    """
     count, end_timestamp = 0, 0
-    while count < len(index) and end_timestamp < index_msg_timestamp:
-        end_timestamp = index_file.header(index[count]).end_timestamp
-        if not index_file.is_write_full(index[count]) or end_timestamp > index_msg_timestamp:
-            break
+    while count < len(index) and index_file.header(index[count]).end_phy_offset < end:
+        if index_msg_timestamp is not None:
+            told = index_file.header(index[count]).end_timestamp
+            if end_timestamp >= index_msg_timestamp or told > index_msg_timestamp or not index_file.is_write_full(index[count]):
+                break
+            end_timestamp = told
         count += 1
-    return index[:count]
+    return count
 
 
-def cut(index: Index, log: Log, end: int) -> Index:
-    """Hardened: without the entries of messages at or beyond `end`, as if they had never been put.
+def cut(index: Index, log: Log, end: int, vouched: int) -> tuple[Index, int]:
+    """Hardened: without the entries of messages at or beyond `end`, as if they had never been put; the first files stay.
 
     Classic leaves them: they name bytes of other messages once the log has grown again, and only who reads those sees it.
+    Spec: HA-ST-45 "MUST keep the entries of messages before the file at which recovery begins, as far as it is in order".
+    Returns: the index, and the offset from which on a key may be missing: `end`, or that of the
+    last message before something that is out of order.
     """
-    kept = []
-    for file in index:
+    kept = list(index[:vouched])
+    for file in index[vouched:]:
         told = index_file.header(file)
-        numbers = range(1, told.index_count)
-        count = next((number for number in numbers if index_file.entry(file, number).phy_offset >= end), told.index_count)
-        if count == told.index_count and told.begin_phy_offset < end:
-            kept.append(file)  # one without entries waits behind a full one
-        elif count > 1:
+        if told.begin_phy_offset >= end:
+            break
+        count, is_damaged = _in_order(file, end)
+        if count > 1:
             kept.append(_without(file, count, log))
-    return tuple(kept)
+            end = index_file.entry(file, count - 1).phy_offset if is_damaged else end
+        else:  # it begins before `end`, so it had something
+            return tuple(kept), told.begin_phy_offset if told.index_count > 1 else end_phy_offset(tuple(kept))
+    return tuple(kept), end
+
+
+def _in_order(file: IndexFile, end: int) -> tuple[int, bool]:
+    """The number of the first entry that is not kept, and whether one of a message before `end` must go with it.
+
+    Zeros are no entry: that is what has not come to the disk.
+    """
+    newest: dict[int, int] = {}
+    last_offset, count = -1, index_file.header(file).index_count
+    for number in range(1, count):
+        read = index_file.entry(file, number)
+        slot = read.key_hash % file.hash_slot_num
+        if read.phy_offset >= end and read != NOTHING:
+            return number, False
+        is_next = read.phy_offset >= last_offset and read.time_diff >= 0 and read.key_hash >= 0
+        if read == NOTHING or not is_next or read.prev_index != newest.get(slot, INVALID_INDEX):
+            others = (index_file.entry(file, other).phy_offset for other in range(number + 1, count))
+            is_told = read != NOTHING or index_file.header(file).end_phy_offset < end
+            return number, is_told or any(last_offset < other < end for other in others)
+        newest[slot], last_offset = number, read.phy_offset
+    return count, False
 
 
 def _without(file: IndexFile, count: int, log: Log) -> IndexFile:
-    """The file with its first `count` entries alone: slots point at what is left, the rest is zero."""
-    told, cleared = index_file.header(file), 0
-    data = bytearray(file.data)
-    for slot in range(file.hash_slot_num):
-        position = index_file.slot_position(file, slot)
-        newest = number = int.from_bytes(data[position : position + index_file.HASH_SLOT_SIZE], "big")
-        while number >= count:
-            number = index_file.entry(file, number).prev_index
-        data[position : position + index_file.HASH_SLOT_SIZE] = number.to_bytes(index_file.HASH_SLOT_SIZE, "big")
-        cleared += newest != INVALID_INDEX and number == INVALID_INDEX
-    position = index_file.entry_position(file, count)
-    data[position:] = bytes(len(data) - position)
+    """The file with its first `count` entries alone, entry 0 among them: slots point at what is left, the rest is zero."""
+    told, newest = index_file.header(file), {}
+    position = index_file.entry_position(file, 0)
+    data = bytearray(file.data[:position].ljust(len(file.data), b"\0"))
+    data[index_file.INDEX_HEADER_SIZE : position] = bytes(position - index_file.INDEX_HEADER_SIZE)
+    for number in range(1, count):
+        read = index_file.entry(file, number)
+        at = index_file.slot_position(file, read.key_hash)
+        data[at : at + index_file.HASH_SLOT_SIZE] = number.to_bytes(index_file.HASH_SLOT_SIZE, "big")
+        newest[at] = number
+    end = index_file.entry_position(file, count)
+    data[position:end] = file.data[position:end]
     last = index_file.entry(file, count - 1)
     told = replace(
         told,
-        end_timestamp=dispatch_request.pickup_store_timestamp(log, last.phy_offset),
+        end_timestamp=max(0, dispatch_request.pickup_store_timestamp(log, last.phy_offset)),
         end_phy_offset=last.phy_offset,
-        hash_slot_count=told.hash_slot_count - cleared,
+        hash_slot_count=len(newest),
         index_count=count,
     )
     data[: index_file.INDEX_HEADER_SIZE] = index_file.encode_header(told)

@@ -28,3 +28,34 @@ def hash_code(string: str) -> int:
     for at in range(0, len(units), 2):
         value = (31 * value + int.from_bytes(units[at : at + 2], "big")) & 0xFFFFFFFF
     return value - (value >> 31 << 32)
+
+
+def parse_int(string: str) -> int | None:
+    """`Integer.parseInt`: None where that throws. Digits are those of any script, but of one UTF-16 unit.
+
+    >>> parse_int("+5"), parse_int("-0"), parse_int("0" * 40 + "7"), parse_int("\uff13")
+    (5, 0, 7, 3)
+    >>> [parse_int(string) for string in ("", "+", " 1", "1_0", "2147483648", "-2147483649", "\U0001d7d7")] == [None] * 7
+    True
+    >>> parse_int("2147483647"), parse_int("-2147483648")
+    (2147483647, -2147483648)
+    """
+    negative, digits = string.startswith("-"), string[1:] if string[:1] in ("+", "-") else string
+    if not digits.isdecimal() or max(digits) > "\uffff":
+        return None
+    value = 0
+    for digit in digits:
+        value = 10 * value + int(digit)
+        if value > 1 << 31:
+            return None
+    value = -value if negative else value
+    return value if value < 1 << 31 else None
+
+
+def as_long(value: int) -> int:
+    """What a Java long is after a sum that is too large for it.
+
+    >>> as_long(1 << 63) == -(1 << 63), as_long(-1)
+    (True, -1)
+    """
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -125,8 +125,8 @@ def before_a_hole(log: Log, start_offset: int, checkpoint: StoreCheckpoint, sect
     """Hardened, after a crash: end the log before the first record that lacks a sector which no length and no CRC covers.
 
     A sector that never came to the disk is zeros. It is larger than what stands before a body, so that it takes a magic, a
-    length or a part of the body with it, unless it begins in the topic or in the properties. What the checkpoint vouches for
-    has no holes.
+    length or a part of the body with it, unless it begins in the topic or in the properties. A record without properties ends
+    in two zero bytes of its own, which are no hole. What the checkpoint vouches for has no holes.
 
     Spec: HA-ST-10 "nothing but zeros from a multiple of 512 in its file to the next one, or to its end".
     """
@@ -137,10 +137,11 @@ def before_a_hole(log: Log, start_offset: int, checkpoint: StoreCheckpoint, sect
                 end = offset + request.msg_size
                 found = dispatch_request.record_at(log, offset)
                 assert found is not None
-                behind_topic = 2 + len(found[0].properties)
-                topic_offset = end - behind_topic - len(found[0].topic)
+                properties_size = len(found[0].properties)
+                topic_end = end - properties_size - 2
+                stop = end if properties_size else topic_end
                 is_known = checkpoints.vouches_for(checkpoint, request.store_timestamp)
-                if not is_known and _has_zero_sector(log, topic_offset, end, sector_size):
+                if not is_known and _has_zero_sector(log, topic_end - len(found[0].topic), stop, sector_size):
                     return mapped_file_queue.truncate_dirty_files(log, offset, profile)
                 offset = end
             case Blank(next_file):
@@ -202,7 +203,8 @@ def recover(
 ) -> Store | Refused:
     """Log, queues and index after a start, and from where the dispatch goes on. `made_at` names a new index file."""
     last_exit_ok, index = not state.abort, state.dispatched.index
-    index = index_service.load(index, last_exit_ok, state.checkpoint.index_msg_timestamp, profile)
+    if not profile.clears_tail:
+        index = index_service.load(index, last_exit_ok, state.checkpoint.index_msg_timestamp)
     if state.log.base is None:
         # HA-ST-38 "without commit-log files there are no consume queues"; classic leaves the index alone.
         return replace(state, dispatched=Dispatched(index=() if profile.clears_tail else index), flushed_where=0)
@@ -214,7 +216,11 @@ def recover(
         end = state.log.base if log.base is None else max_offset(log)
         if refused := damage(state.log, end, last_exit_ok, state.checkpoint):
             return refused
-        dispatched = _agree(replace(state.dispatched, index=index), log, start_offset, last_exit_ok, profile)
+        if log.base is None and state.log.base > 0 and _has_queues(state.dispatched):
+            log = replace(log, base=state.log.base)
+        index_msg_timestamp = state.checkpoint.index_msg_timestamp
+        dispatched = _agree(state.dispatched, log, start_offset, last_exit_ok, index_msg_timestamp, profile)
+        state = replace(state, checkpoint=_kept(state, log, dispatched, start_offset))
     else:
         dispatched = _dispatch_again(
             replace(state.dispatched, index=index), log, start_offset, last_exit_ok, made_at, settings, profile
@@ -248,11 +254,23 @@ def _dispatch_again(
     return replace(dispatched, queues=queues, reput_from_offset=max(reached, min_offset(log)))
 
 
-def _agree(dispatched: Dispatched, log: Log, start_offset: int, last_exit_ok: bool, profile: Profile) -> Dispatched:
+def _has_queues(dispatched: Dispatched) -> bool:
+    """Whether there are messages that a log of which the first files have expired must go on from.
+
+    Spec: HA-ST-7 "a log whose first files have expired keeps its place while there are consume queues".
+    """
+    return any(queue.mapped_file_queue.base is not None for queue in dispatched.queues.values())
+
+
+def _agree(
+    dispatched: Dispatched, log: Log, start_offset: int, last_exit_ok: bool, index_msg_timestamp: int, profile: Profile
+) -> Dispatched:
     """Hardened: keep of queues and index what is known to be true, and let the dispatch make the rest again.
 
-    After a crash that is what the checkpoint vouches for: the entries of messages before `start_offset`, and full index files.
-    The dispatch begins at the lesser end of the two, and what is there already is not added again, so no key is lost.
+    After a crash that is what the checkpoint vouches for, the entries of messages before `start_offset`, and index files that
+    were full. The dispatch begins there, and what is there already is not added again. Queues and index are both on the disk
+    when the second time of a checkpoint moves, so no key is lost; of an index that others wrote this need not be so, so it is
+    believed as far as it is in order, and the dispatch begins where that ends.
 
     Spec: HA-ST-38 "After a recovery a consume queue MUST NOT name a message beyond the end of the commit log".
     """
@@ -260,10 +278,41 @@ def _agree(dispatched: Dispatched, log: Log, start_offset: int, last_exit_ok: bo
     queues = {key: consume_queue.recover(queue, profile) if last_exit_ok else queue for key, queue in dispatched.queues.items()}
     queues = {key: consume_queue.cut(queue, log, known, profile) for key, queue in queues.items()}
     queues = {key: consume_queue.correct_min_offset(queue, min_offset(log), profile) for key, queue in queues.items()}
-    index = index_service.cut(dispatched.index, log, max_offset(log))
-    if last_exit_ok:
-        reput_from_offset = max((queue.max_physic_offset for queue in queues.values()), default=-1)
-    else:
-        reput_from_offset = min(known, index_service.end_phy_offset(index))
+    vouched = index_service.count_vouched(dispatched.index, None if last_exit_ok else index_msg_timestamp, max_offset(log))
+    index, in_order = index_service.cut(dispatched.index, log, known, vouched)
+    reached = max((queue.max_physic_offset for queue in queues.values()), default=-1)
+    reput_from_offset = _record_at_or_before(log, min(reached if last_exit_ok else known, in_order))
     queues = {key: queue for key, queue in queues.items() if queue.mapped_file_queue.base is not None}
-    return Dispatched(queues, index, max(reput_from_offset, min_offset(log)))
+    return Dispatched(queues, index, reput_from_offset)
+
+
+def _kept(state: Store, log: Log, dispatched: Dispatched, start_offset: int) -> StoreCheckpoint:
+    """Hardened: the checkpoint speaks of no more than what is kept, until the rest has been flushed again.
+
+    Else a second crash, when the log alone was flushed, would let the next recovery begin behind what was dispatched anew.
+
+    Spec: HA-ST-24 "up to when messages, then consume queues, then the index are on the disk".
+    """
+    told, index = state.checkpoint, dispatched.index
+    logics, vouched_until = told.logics_msg_timestamp, max_offset(log)
+    whole = index_service.count_vouched(state.dispatched.index, None, max_offset(log))
+    if state.abort:
+        whole = index_service.count_vouched(state.dispatched.index, told.index_msg_timestamp, max_offset(log))
+        logics, vouched_until = min(told.physic_msg_timestamp, logics), min(start_offset, max_offset(log))
+    if dispatched.reput_from_offset < vouched_until:
+        logics = min(logics, max(0, dispatch_request.pickup_store_timestamp(log, dispatched.reput_from_offset)))
+    end_timestamp = index_file.header(index[whole - 1]).end_timestamp if whole else 0
+    return replace(told, logics_msg_timestamp=logics, index_msg_timestamp=min(told.index_msg_timestamp, end_timestamp))
+
+
+def _record_at_or_before(log: Log, offset: int) -> int:
+    """Where a record begins, or the log ends: an index that is out of order may end with an offset between two."""
+    found = at = max(min_offset(log), offset - offset % log.file_size)
+    while at <= offset < max_offset(log):
+        found = at
+        match dispatch_request.check_message_and_return_size(log, at):
+            case DispatchRequest() as request:
+                at += request.msg_size
+            case Blank() | None:
+                break
+    return found if offset < max_offset(log) else max_offset(log)

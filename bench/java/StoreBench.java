@@ -3,7 +3,9 @@ import java.net.SocketAddress;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.message.Message;
@@ -20,7 +22,9 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
 /**
- * RocketMQ's own store, driven as bench/ drives ours. It answers on standard output, one line {@code per_second=N} a round.
+ * RocketMQ's own store, driven as bench/ drives ours. It answers on standard output, one line
+ * {@code per_second=N dispatched_per_second=M} a round: messages by the time to the last result, and by that until queues and index
+ * have all of them.
  *
  * <p>Arguments: store directory, then one of: {@code put SIZE COUNT ROUNDS}; {@code batch SIZE COUNT ROUNDS MESSAGES};
  * {@code sync SIZE COUNT ROUNDS WAITERS}; {@code recover} ({@code seconds=N}: load of a store that a kill left).
@@ -30,11 +34,23 @@ public final class StoreBench {
     private static final SocketAddress HOST = new InetSocketAddress("127.0.0.1", 10911);
     private static final String TOPIC = "Bench";
     private static final int QUEUES = 4;
+    private static final int MADE = 1024; // messages, put again and again
+    private static final int WARM_UP = 1 << 19; // messages
 
     private StoreBench() {
     }
 
-    public static void main(String[] args) throws Exception {
+    public static void main(String[] args) {
+        try {
+            run(args);
+            Runtime.getRuntime().halt(0);
+        } catch (Throwable e) {
+            e.printStackTrace();
+            Runtime.getRuntime().halt(1); // the store's threads would go on
+        }
+    }
+
+    private static void run(String[] args) throws Exception {
         MessageStoreConfig config = new MessageStoreConfig();
         config.setStorePathRootDir(args[0]);
         config.setStorePathCommitLog(Path.of(args[0], "commitlog").toString());
@@ -49,12 +65,28 @@ public final class StoreBench {
         }
         if (args[1].equals("recover")) {
             System.out.printf("seconds=%.4f max_offset=%d%n", (System.nanoTime() - begin) / 1e9, store.getMaxPhyOffset());
-            Runtime.getRuntime().halt(0);
+            System.out.flush();
+            return;
         }
         store.start();
         int size = Integer.parseInt(args[2]);
         int count = Integer.parseInt(args[3]);
         int rounds = Integer.parseInt(args[4]);
+        // Kept through all rounds: each has a buffer of 4 MiB in the store.
+        ExecutorService threads = Executors.newFixedThreadPool(args[1].equals("sync") ? Integer.parseInt(args[5]) : 1);
+        MessageExtBrokerInner[] made = new MessageExtBrokerInner[MADE]; // a put starts from a message that is there
+        for (int i = 0; i < MADE; i++) {
+            made[i] = message(new byte[size], i);
+        }
+        // By then its code is compiled: without it the first rounds are three times as slow.
+        if (args[1].equals("put")) {
+            puts(store, made, WARM_UP);
+        } else if (args[1].equals("batch")) {
+            batches(store, size, WARM_UP, Integer.parseInt(args[5]));
+        }
+        while (store.dispatchBehindBytes() > 0) {
+            Thread.sleep(1);
+        }
         for (int round = 0; round < rounds; round++) {
             if (System.in.read() < 0) {
                 break;
@@ -62,21 +94,25 @@ public final class StoreBench {
             long started = System.nanoTime();
             switch (args[1]) {
                 case "put":
-                    puts(store, size, count);
+                    puts(store, made, count);
                     break;
                 case "batch":
                     batches(store, size, count, Integer.parseInt(args[5]));
                     break;
                 case "sync":
-                    syncs(store, size, count, Integer.parseInt(args[5]));
+                    syncs(store, threads, size, count, Integer.parseInt(args[5]));
                     break;
                 default:
                     throw new IllegalArgumentException(args[1]);
             }
-            System.out.printf("per_second=%.0f%n", count / ((System.nanoTime() - started) / 1e9));
+            long ended = System.nanoTime();
+            while (store.dispatchBehindBytes() > 0) {
+                Thread.sleep(0, 100_000);
+            }
+            System.out.printf("per_second=%.0f dispatched_per_second=%.0f%n", count / ((ended - started) / 1e9),
+                count / ((System.nanoTime() - started) / 1e9));
             System.out.flush();
         }
-        Runtime.getRuntime().halt(0);
     }
 
     private static MessageExtBrokerInner message(byte[] body, int number) {
@@ -99,10 +135,9 @@ public final class StoreBench {
         }
     }
 
-    private static void puts(DefaultMessageStore store, int size, int count) {
-        byte[] body = new byte[size];
+    private static void puts(DefaultMessageStore store, MessageExtBrokerInner[] made, int count) {
         for (int i = 0; i < count; i++) {
-            need(store.putMessage(message(body, i)));
+            need(store.putMessage(made[i % MADE]));
         }
     }
 
@@ -125,18 +160,19 @@ public final class StoreBench {
         }
     }
 
-    private static void syncs(DefaultMessageStore store, int size, int count, int waiters) throws InterruptedException {
+    private static void syncs(DefaultMessageStore store, ExecutorService threads, int size, int count, int waiters) throws Exception {
         byte[] body = new byte[size];
         AtomicInteger next = new AtomicInteger();
-        CountDownLatch done = new CountDownLatch(waiters);
+        List<Future<?>> running = new ArrayList<>();
         for (int i = 0; i < waiters; i++) {
-            new Thread(() -> {
+            running.add(threads.submit(() -> {
                 for (int number = next.getAndIncrement(); number < count; number = next.getAndIncrement()) {
                     need(store.putMessage(message(body, number)));
                 }
-                done.countDown();
-            }).start();
+            }));
         }
-        done.await();
+        for (Future<?> one : running) {
+            one.get();
+        }
     }
 }

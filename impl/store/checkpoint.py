@@ -15,7 +15,7 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from rocketmq_ha.impl.errors import StoreCorrupt
+from rocketmq_ha.impl.store.layout import CREATING_SUFFIX, sync_directory
 
 CHECKPOINT_FILE: Final = "checkpoint"
 ABORT_FILE: Final = "abort"
@@ -28,19 +28,21 @@ _TIMES: Final = struct.Struct(">qqq")
 class StoreCheckpoint:
     """The checkpoint of a store that this process owns. Read it with the constructor, write it with `flush`.
 
-    Raises: StoreCorrupt for a file that is shorter than its three times; OSError.
+    A file that is too short for its times says nothing: RocketMQ leaves an empty one when it is killed in its first moments.
+
+    Raises: OSError.
     """
 
     def __init__(self, store_dir: Path) -> None:
         self.path: Final = store_dir / CHECKPOINT_FILE
         self.physic_msg_timestamp = self.logics_msg_timestamp = self.index_msg_timestamp = 0
-        self._written = (0, 0, 0)
+        self._written: tuple[int, int, int] | None = None  # what a whole file on the disk says
         if self.path.exists():
             data = self.path.read_bytes()
-            if len(data) < _TIMES.size:
-                raise StoreCorrupt(self.path, 0, f"a length of {len(data)} bytes", CHECKPOINT_SIZE)
-            self._written = _TIMES.unpack_from(data)
-            self.physic_msg_timestamp, self.logics_msg_timestamp, self.index_msg_timestamp = self._written
+            times = _TIMES.unpack_from(data) if len(data) >= _TIMES.size else (0, 0, 0)
+            self.physic_msg_timestamp, self.logics_msg_timestamp, self.index_msg_timestamp = times
+            if len(data) >= CHECKPOINT_SIZE:
+                self._written = times
 
     @property
     def min_timestamp(self) -> int:
@@ -60,18 +62,28 @@ class StoreCheckpoint:
     def flush(self) -> None:
         """Write the times, and force them to the disk; nothing where they are there already. Raises: OSError."""
         times = (self.physic_msg_timestamp, self.logics_msg_timestamp, self.index_msg_timestamp)
-        if times == self._written and self.path.exists():
-            return
-        # 24 bytes lie in one sector, so they are written whole or not at all.
-        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            if os.fstat(fd).st_size != CHECKPOINT_SIZE:
-                os.pwrite(fd, bytes(CHECKPOINT_SIZE), 0)
-            os.pwrite(fd, _TIMES.pack(*times), 0)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        if self._written is None or not self.path.exists():
+            # The file gets its name when it is whole: whoever is killed in between leaves none.
+            creating = self.path.with_name(self.path.name + CREATING_SUFFIX)
+            _write(creating, _TIMES.pack(*times).ljust(CHECKPOINT_SIZE, b"\0"), os.O_CREAT | os.O_TRUNC)
+            creating.replace(self.path)
+            sync_directory(self.path.parent)
+        elif times != self._written:
+            _write(self.path, _TIMES.pack(*times))  # 24 bytes lie in one sector: they are written whole or not at all
         self._written = times
+
+
+def _write(path: Path, data: bytes, flags: int = 0) -> None:
+    """Have bytes at the start of a file on the disk. Raises: OSError, which names it."""
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o644)
+    try:
+        os.pwrite(fd, data, 0)
+        os.fsync(fd)
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+    finally:
+        os.close(fd)
 
 
 def was_aborted(store_dir: Path) -> bool:
@@ -82,19 +94,10 @@ def was_aborted(store_dir: Path) -> bool:
 def mark_running(store_dir: Path) -> None:
     """HA-ST-23 "An empty file `abort` MUST exist from the start of a broker to its clean stop"."""
     (store_dir / ABORT_FILE).touch()
-    _sync(store_dir)
+    sync_directory(store_dir)
 
 
 def mark_stopped(store_dir: Path) -> None:
     """The stop was clean: all is on the disk."""
     (store_dir / ABORT_FILE).unlink(missing_ok=True)
-    _sync(store_dir)
-
-
-def _sync(directory: Path) -> None:
-    """An entry of a directory that is not on the disk may come back, or go, with the next power cut."""
-    fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    sync_directory(store_dir)

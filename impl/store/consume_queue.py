@@ -34,7 +34,7 @@ ENTRY: Final = struct.Struct(">qiq")
 _PACKED_AT_ONCE: Final = 256
 # Files of entries that may be missing before one that comes: they are filled up. A flipped bit must not fill the disk.
 _LARGEST_GAP: Final = 10
-_RECOVERED_FILES: Final = 3  # from the end; what lies before them was flushed long ago
+_RECOVERED_FILES: Final = 3  # from the end, after a clean stop
 
 
 class Entry(NamedTuple):
@@ -48,6 +48,10 @@ class Entry(NamedTuple):
     def is_pre_blank(self) -> bool:
         """HA-ST-33 "MUST be offset 0, size 2,147,483,647, tags code 0"."""
         return self == (0, PRE_BLANK_SIZE, 0)
+
+    def ends_by(self, offset: int) -> bool:
+        """Whether it can be that of a message before a commit-log offset, or stands for nothing."""
+        return self.is_pre_blank or (self.offset >= 0 < self.size and self.offset + self.size <= offset)
 
 
 # What a crash can leave of an entry that stands for nothing. It would pass for a message of 2 GiB at offset 0.
@@ -127,9 +131,10 @@ class ConsumeQueue:
             self._end = begin * ENTRY_SIZE
         elif queue_offset > begin:
             logger.error("%s: messages %d to %d are missing in the log", self.directory, begin, queue_offset - 1)
+        has_none = is_new or self.min_offset == begin  # no message of which the log has anything
         for _ in range(queue_offset - begin):
             self._append([0, PRE_BLANK_SIZE, 0])
-        if is_new:
+        if has_none:
             self.min_offset = queue_offset
         self._append([offset, size, tags_code])
 
@@ -202,6 +207,29 @@ class ConsumeQueue:
 
     # --- Recovery ----------------------------------------------------------------------------------------------------
 
+    def keep_before(self, offset: int, is_true: Callable[[int, Entry], bool]) -> None:
+        """After a stop that was not clean: keep the entries of messages that end by a commit-log offset, and no others.
+
+        Those messages were dispatched, and their entries flushed, before the checkpoint said so. Whatever is behind them may
+        have come to the disk or not, in any order, over any number of files: some of it may pass for an entry by chance.
+        So the search ends at or behind the last entry of such a message, and goes back from there to one that is true.
+
+        Args:  is_true: whether the log has the message of an entry, in this queue, with this queue offset.
+        """
+        with self._guard:
+            first, last = self._first(), self._queue.max_offset // ENTRY_SIZE
+            self._end = self._queue.max_offset
+            count = bisect_left(range(first, last), True, key=lambda index: not self._entry(index).ends_by(offset)) + first
+            while count > first:
+                found = self._entry(count - 1)
+                if not found.is_pre_blank and found.ends_by(offset) and is_true(count - 1, found):
+                    break
+                count -= 1
+            self._queue.sweep()
+            self._queue.truncate(count * ENTRY_SIZE if count > first else -1)
+            self._end = self._queue.max_offset
+            self._after_cut()
+
     def recover(self) -> None:
         """Find the last entry: before the first one, of the last three files, with a negative offset or a size not above 0.
 
@@ -229,11 +257,13 @@ class ConsumeQueue:
 
     def entry(self, queue_offset: int) -> Entry | None:
         """The entry of a message; None where the queue has none, or has it no more."""
-        data = self.read(queue_offset, 1)
-        return Entry._make(ENTRY.unpack(data)) if data else None
+        return self._entry_or_none(queue_offset) if self.min_offset <= queue_offset < self.max_offset else None
 
     def read(self, queue_offset: int, limit: int) -> memoryview:
-        """The bytes of the entries from a message on, in place, within one file, at most `limit` entries; b"" if none."""
+        """The bytes of the entries from a message on, in place, within one file, at most `limit` entries; b"" if none.
+
+        Raises: FileNotFoundError where the file was removed since it was found.
+        """
         if not self.min_offset <= queue_offset < self.max_offset:
             return memoryview(b"")
         position = queue_offset * ENTRY_SIZE
@@ -249,11 +279,14 @@ class ConsumeQueue:
         stop = self.max_offset if stop is None else min(stop, self.max_offset)
         while index < stop:
             file = self._queue.find(index * ENTRY_SIZE)
-            if file is None:  # deleted at this moment, with its messages
-                index = max(index + 1, self._first())
+            until = min(stop, index - index % self._file_entries + self._file_entries)
+            try:
+                if file is None:
+                    raise FileNotFoundError
+                data = file.view(index * ENTRY_SIZE - file.base, until * ENTRY_SIZE - file.base)
+            except FileNotFoundError:  # deleted at this moment, here or by the process whose store it is, with its messages
+                index = until
                 continue
-            until = min(stop, (file.base + file.size) // ENTRY_SIZE)
-            data = file.view(index * ENTRY_SIZE - file.base, until * ENTRY_SIZE - file.base)
             for found in ENTRY.iter_unpack(data):
                 yield index, Entry._make(found)
                 index += 1
@@ -280,8 +313,9 @@ class ConsumeQueue:
             return 0
         chosen = files[-1]
         for file in files[:-1]:
-            last = self._entry((file.base + file.size) // ENTRY_SIZE - 1)
-            time = store_timestamp_of(last.offset, last.size) if last.offset >= min_physic_offset else None
+            last = self._entry_or_none((file.base + file.size) // ENTRY_SIZE - 1)
+            is_there = last is not None and last.offset >= min_physic_offset
+            time = store_timestamp_of(*last[:2]) if last is not None and is_there else None
             if time is not None and time >= timestamp:
                 chosen = file
                 break
@@ -290,8 +324,8 @@ class ConsumeQueue:
         left = right = left_time = right_time = None
         while low <= high:
             middle = (low + high) // 2
-            found = self._entry(middle)
-            if found.offset < min_physic_offset:
+            found = self._entry_or_none(middle)
+            if found is None or found.offset < min_physic_offset:
                 left, low = middle, middle + 1
                 continue
             time = store_timestamp_of(found.offset, found.size)
@@ -332,14 +366,23 @@ class ConsumeQueue:
         assert file is not None
         return Entry._make(ENTRY.unpack_from(file.mapping, position - file.base))
 
+    def _entry_or_none(self, index: int) -> Entry | None:
+        """An entry, for those who read beside a deletion: None where its file was deleted at this moment."""
+        position = index * ENTRY_SIZE
+        file = self._queue.find(position)
+        try:
+            return Entry._make(ENTRY.unpack_from(file.mapping, position - file.base)) if file is not None else None
+        except FileNotFoundError:
+            return None
+
     def _message_at_or_before(self, index: int) -> Entry | None:
         """The entry at an index or, where that stands for nothing, the last before it that does not; None where there is none.
 
         So entries that stand for nothing do not break the order in which all others are.
         """
         while index >= self._first():
-            found = self._entry(index)
-            if not found.is_pre_blank:
+            found = self._entry_or_none(index)
+            if found is None or not found.is_pre_blank:
                 return found
             index -= 1
         return None

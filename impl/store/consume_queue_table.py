@@ -11,14 +11,15 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from rocketmq_ha.impl.errors import ConfigInvalid
-from rocketmq_ha.impl.store.consume_queue import FILE_SIZE, ConsumeQueue
+from rocketmq_ha.impl.store.consume_queue import FILE_SIZE, ConsumeQueue, Entry
 from rocketmq_ha.impl.store.dispatch_request import DispatchRequest
-from rocketmq_ha.impl.wire.message import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from rocketmq_ha.impl.store.dispatch_round import DispatchRound, add_entries
 from rocketmq_ha.spec.constants import CONSUME_QUEUE_DIR
 
 logger = logging.getLogger(__name__)
@@ -59,19 +60,14 @@ class ConsumeQueueTable:
 
         Raises: OSError, StoreCorrupt; then it may be called again with the same.
         """
-        runs: dict[Key, list[int]] = {}
-        for topic, queue_id, offset, size, tags_code, _, queue_offset, _, _, sys_flag, _ in requests:
-            if sys_flag & TRANSACTION_MASK not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK):
-                key = (topic, queue_id)
-                run = runs.get(key)
-                if run is None:
-                    runs[key] = [queue_offset, offset, size, tags_code]
-                else:
-                    run += (queue_offset, offset, size, tags_code)
-        for key, run in runs.items():
+        if isinstance(requests, DispatchRound):
+            entries = requests.entries
+        else:
+            add_entries(entries := {}, requests)
+        for key, fields in entries.items():
             queue = self._queues.get(key) or self._add(key)
             if queue is not None:
-                queue.put_all(run)
+                queue.put_all(fields)
 
     def recover(self, min_offset: int, max_offset: int | None) -> None:
         """Find the end of each queue; cut off what lies beyond the end of the log, and know where each begins.
@@ -85,6 +81,15 @@ class ConsumeQueueTable:
             queue.recover()
             if self._writable and max_offset is not None:
                 queue.truncate_dirty(max_offset)
+            queue.correct_min_offset(min_offset)
+
+    def keep_before(self, min_offset: int, offset: int, is_true: Callable[[Key, int, Entry], bool]) -> None:
+        """After a stop that was not clean, in place of `recover`: keep the entries of messages that end by a log's offset.
+
+        Args:  min_offset: of the log. is_true: whether the log has the message of an entry; see ConsumeQueue.keep_before.
+        """
+        for key, queue in self._queues.items():
+            queue.keep_before(offset, partial(is_true, key))
             queue.correct_min_offset(min_offset)
 
     def truncate_dirty(self, offset: int) -> None:

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketmq_ha.impl.errors import ConfigInvalid
+from rocketmq_ha.impl.store.java_hash import java_text
 
 SCHEDULE_TOPIC: Final = b"SCHEDULE_TOPIC_XXXX"
 MESSAGE_DELAY_LEVEL: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"  # 4.9.8's default
 _UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_LEVEL: Final = re.compile(rb"[+-]?[0-9]{1,19}")
+# What Java's Integer.parseInt takes: digits of any script, each of one UTF-16 unit, and any number of zeros before them.
+_LEVEL: Final = re.compile(r"([+-]?)(\d+)")
+_INT_DIGITS: Final = 10
 _MAX_INT: Final = 2**31 - 1
 
 
@@ -48,9 +51,14 @@ class DelayLevels:
 
         Returns: None where the property asks for no delay, or is no Java int (there 4.9.8 would dispatch nothing at all).
         """
-        if not _LEVEL.fullmatch(level_text):
+        text = java_text(level_text)
+        found = _LEVEL.fullmatch(text)
+        if found is None or max(text) > "\uffff":
             return None
-        level = int(level_text)
+        digits = "".join(str(int(digit)) for digit in found[2]).lstrip("0")
+        if len(digits) > _INT_DIGITS:
+            return None
+        level = int(found[1] + (digits or "0"))
         if not -_MAX_INT - 1 <= level <= _MAX_INT:
             return None
         level = min(level, self.max_level)

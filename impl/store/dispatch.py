@@ -13,20 +13,22 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from rocketmq_ha.impl.errors import RocketmqHaError, StoreCorrupt
 from rocketmq_ha.impl.store.delay import DelayLevels
 from rocketmq_ha.impl.store.dispatch_request import DispatchRequest, Handed, Read, RequestMaker, read_requests
+from rocketmq_ha.impl.store.dispatch_round import DispatchRound
 from rocketmq_ha.impl.store.layout import file_name
+from rocketmq_ha.impl.wire.batch import SINGLE_FIELDS, HandedBatch
 
 __all__ = ["DispatchRequest", "Dispatcher", "Handed", "LogSource", "ReputMessageService"]
 
 logger = logging.getLogger(__name__)
 logger.addHandler(logging.NullHandler())
 
-_HANDED_LIMIT: Final = 1 << 16  # records in memory; the oldest beyond it are forgotten, and read from the log instead
-_BATCH: Final = 4096  # requests a round
+_HANDED_LIMIT: Final = 1 << 16  # puts in memory; the oldest beyond it are forgotten, and read from the log instead
+_BATCH: Final = 4096  # messages a round, and the rest of a batch
 _GATHER_S: Final = 0.001  # after a wake-up, so that a stream of puts costs a thousand wake-ups a second and no more
 _IDLE_S: Final = 0.1
 _RETRY_S: Final = 1.0
@@ -45,7 +47,7 @@ class LogSource(Protocol):
 
 
 # Takes requests in the order of the log. After a failure it is told again of some that it has taken, and skips them.
-Dispatcher = Callable[[Sequence[DispatchRequest]], None]
+Dispatcher = Callable[[DispatchRound], None]
 
 
 class ReputMessageService:
@@ -66,8 +68,8 @@ class ReputMessageService:
         self.error: RocketmqHaError | None = None  # what has ended the dispatch for good
         self._log, self._dispatchers = log, tuple(dispatchers)
         self._make = RequestMaker(delay_levels or DelayLevels.parse())
-        self._handed: deque[Handed] = deque(maxlen=_HANDED_LIMIT)
-        self._held: Handed | None = None  # taken from the deque, and begins behind a gap
+        self._handed: deque[Any] = deque(maxlen=_HANDED_LIMIT)  # fields of a single message or of a batch; wire/batch.py
+        self._held: Any = None  # taken from the deque, and begins behind a gap
         self._seen_end = -1  # the log's end when the last round found nothing to do
         self._thread: threading.Thread | None = None
         self._is_idle = self._is_stopped = False
@@ -87,7 +89,10 @@ class ReputMessageService:
 
     def offer_all(self, handed: Iterable[Handed]) -> None:
         """`offer` of a batch."""
-        self._handed.extend(handed)
+        if isinstance(handed, HandedBatch):
+            self._handed.append(handed.fields)
+        else:
+            self._handed.extend(handed)
         if self._is_idle:
             self.wakeup()
 
@@ -181,11 +186,11 @@ class ReputMessageService:
         On an error all is as before: what had been handed over is read from the log then.
         """
         end = self._log.max_offset
-        requests: list[DispatchRequest] = []
-        offset = self._gather(self._first_offset(), requests)
-        if requests:
+        found = DispatchRound(self._make)
+        offset, count = self._gather(self._first_offset(), found)
+        if count:
             for dispatch in self._dispatchers:
-                dispatch(requests)
+                dispatch(found)
         if offset == self.reput_from_offset:
             self._seen_end = end
             return False
@@ -201,36 +206,41 @@ class ReputMessageService:
             self.reput_from_offset = min_offset
         return self.reput_from_offset
 
-    def _gather(self, offset: int, requests: list[DispatchRequest]) -> int:
-        """Collect the requests that follow an offset. Returns: the offset behind them."""
-        make, popleft = self._make, self._handed.popleft
-        while len(requests) < _BATCH:
-            handed, self._held = self._held, None
-            if handed is None:
-                try:
-                    handed = popleft()
-                except IndexError:
-                    start = offset
-                    offset = self._read(start, self._log.max_offset, requests)
-                    if offset == start:
-                        return offset
+    def _gather(self, offset: int, found: DispatchRound) -> tuple[int, int]:
+        """Collect the messages that follow an offset. Returns: the offset behind them, and how many they are."""
+        waiting = self._handed
+        in_row: list[Any] = []  # what was handed over, without a gap
+        count = 0
+        handed, self._held = self._held, None
+        while count < _BATCH:
+            if handed is None and waiting:  # puts only add to it, or replace the oldest
+                handed = waiting.popleft()
+            if handed is not None:
+                begin = handed[2]
+                if begin == offset:
+                    in_row.append(handed)
+                    offset += handed[3]
+                    count += 1 if len(handed) == SINGLE_FIELDS else handed[SINGLE_FIELDS]
+                if begin <= offset:
+                    handed = None
                     continue
-            begin = handed[2]
-            if begin == offset:
-                requests.append(make(*handed))
-                offset += handed[3]
-            elif begin > offset:
-                self._held = handed
-                start = offset
-                offset = self._read(start, begin, requests)
-                if offset == start:
-                    return offset
-        return offset
+            found.add_handed(in_row)
+            in_row = []
+            requests: list[DispatchRequest] = []
+            start, self._held = offset, handed
+            offset = self._read(start, self._log.max_offset if handed is None else handed[2], requests, is_first=not count)
+            found.add(requests)
+            count += len(requests)
+            if offset == start:
+                return offset, count
+        self._held = handed
+        found.add_handed(in_row)
+        return offset, count
 
-    def _read(self, offset: int, bound: int, requests: list[DispatchRequest]) -> int:
+    def _read(self, offset: int, bound: int, requests: list[DispatchRequest], *, is_first: bool) -> int:
         """Read the records before a bound from the log. Returns: the offset behind them; the same where none is whole.
 
-        Raises: StoreCorrupt.
+        Raises: StoreCorrupt where there is no record, unless others are to be dispatched first.
         """
         if offset >= bound:
             return offset
@@ -241,7 +251,7 @@ class ReputMessageService:
             return offset
         try:
             reached, why = read_requests(view, offset, room, bound, _BATCH, self._make, requests)
-            if why is Read.BAD and reached == offset and not requests:  # else those first
+            if why is Read.BAD and reached == offset and is_first:
                 found = view[reached - offset : reached - offset + 8].hex()
                 file = f"commitlog/{file_name(reached - reached % file_size)}"
                 raise StoreCorrupt(file, reached, f"bytes that begin {found}", "a record of this place")

@@ -60,7 +60,9 @@ class RequestMaker:
     def __init__(self, delay_levels: DelayLevels) -> None:
         self._delay_levels = delay_levels
         self._tags_codes: dict[bytes, int] = {}
-        self._without_keys: dict[bytes, int] = {}  # whole properties without keys and delay -> tags code
+        self._without_keys: dict[bytes, int] = {b"": 0}  # whole properties without keys and delay -> tags code
+        # The tags code of properties that are known to have no keys and no delay, else None.
+        self.tags_code_without_keys: Final = self._without_keys.get
 
     def __call__(
         self,
@@ -79,7 +81,7 @@ class RequestMaker:
         known = self._without_keys.get(properties)
         if known is not None:
             tags_code = known
-        elif properties:
+        else:
             # As parse_properties does, for the four names that count here.
             for pair in properties.split(b"\x02"):
                 name, _, value = pair.partition(b"\x01")

@@ -16,7 +16,7 @@ from rocketmq_ha.impl.errors import RocketmqHaError
 from rocketmq_ha.impl.store.checkpoint import StoreCheckpoint
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.store.consume_queue_table import ConsumeQueueTable
-from rocketmq_ha.impl.store.dispatch_request import DispatchRequest
+from rocketmq_ha.impl.store.dispatch_round import DispatchRound
 from rocketmq_ha.impl.store.index_service import IndexService
 
 logger = logging.getLogger(__name__)
@@ -29,14 +29,17 @@ EXPIRY_INTERVAL_S: Final = 10.0
 
 
 class Derived:
-    """The consume queues and the index, as what must reach the disk. `note` is a dispatcher like theirs, and comes last."""
+    """The consume queues and the index, as what must reach the disk. `put_keys` and `note` are dispatchers, `note` the last."""
 
     def __init__(self, queues: ConsumeQueueTable, index: IndexService) -> None:
         self.queues, self.index = queues, index
         self.dispatched_ms = 0  # store timestamp of the last message that was dispatched
 
-    def note(self, requests: Sequence[DispatchRequest]) -> None:
-        self.dispatched_ms = max(self.dispatched_ms, requests[-1].store_timestamp)
+    def put_keys(self, found: DispatchRound) -> None:
+        self.index.put(found.keyed)
+
+    def note(self, found: DispatchRound) -> None:
+        self.dispatched_ms = max(self.dispatched_ms, found.last_store_timestamp)
 
     def flush(self, checkpoint: StoreCheckpoint, least_pages: int = 0) -> None:
         """Flush both. The checkpoint's times move where nothing was left out. Raises: OSError; then they stay."""

@@ -109,8 +109,10 @@ class IndexFile:
             finally:
                 os.close(fd)
             creating.rename(path)
-        except BaseException:
+        except BaseException as error:
             creating.unlink(missing_ok=True)
+            if isinstance(error, OSError):
+                error.filename = error.filename or str(path)  # posix_fallocate knows a descriptor only
             raise
         file = cls(path, geometry, writable=True)
         begin_phy_offset, begin_timestamp = max(0, end_phy_offset), max(0, end_timestamp)
@@ -227,10 +229,12 @@ class IndexFile:
             slot = key_hash % slot_num
             if entry_offset >= offset:
                 break
-            if entry_offset < last_offset or key_hash < 0 or seconds < 0 or slots[slot] != previous:
-                # What had not come to the disk is zero bytes. Whatever else is here, or behind, of messages before the offset?
-                here = any((key_hash, entry_offset, seconds, previous))
-                is_damaged = here or any(last_offset < other[1] < offset for other in entries)
+            # What has not come to the disk is zero bytes, and so is no entry: one in 2,147,483,648 is at offset 0.
+            is_there = key_hash or entry_offset or seconds or previous
+            if not is_there or entry_offset < last_offset or key_hash < 0 or seconds < 0 or slots[slot] != previous:
+                # Whatever else is here, or behind, of messages before the offset? Or was, by the header's word?
+                is_damaged = bool(is_there) or self.header.end_phy_offset < offset
+                is_damaged = is_damaged or any(last_offset < other[1] < offset for other in entries)
                 break
             used += not previous
             slots[slot] = number

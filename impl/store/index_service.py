@@ -3,8 +3,9 @@
 The keys of a message are its unique key and each word of its property KEYS. What is put is `topic#key`, by its hash.
 
 What a crash leaves: 4.9.8 removes every file that ends behind the index time of the checkpoint, that is the last one at least,
-and with it the keys of messages whose dispatch is not repeated (`delete_unsafe`). Or the files are kept, and cut where
-the dispatch begins anew (`truncate`): then the index is that of the log.
+and with it the keys of messages whose dispatch is not repeated (`delete_unsafe`). Here the files are kept, and cut where the
+dispatch begins anew (`truncate`): then the index is that of the log. What lies before that place was flushed, for the second
+time of the checkpoint moves only when queues and index are on the disk. So little is dispatched again, however long a file is.
 
 Spec: HA-ST-43 "named by the time of its making, yyyyMMddHHmmssSSS"; HA-ST-42 "MUST be that of topic#key".
 Source: article 003 section 1.3; 4.9.8 IndexService.
@@ -24,7 +25,7 @@ from rocketmq_ha.impl.store.dispatch_request import DispatchRequest
 from rocketmq_ha.impl.store.index_file import Geometry, IndexFile
 from rocketmq_ha.impl.store.index_geometry import find_geometry
 from rocketmq_ha.impl.store.java_hash import index_key_hash, java_text, positive, power_of_31, unsigned_hash, unsigned_hashes
-from rocketmq_ha.impl.store.layout import CREATING_SUFFIX
+from rocketmq_ha.impl.store.layout import CREATING_SUFFIX, sync_directory
 from rocketmq_ha.impl.wire.message import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from rocketmq_ha.spec.constants import INDEX_DIR
 
@@ -53,6 +54,7 @@ class IndexService:
         self._leftovers = [path for path in entries if path.name.endswith(CREATING_SUFFIX)]
         self.geometry: Final = geometry or (find_geometry(paths) if paths else Geometry())
         self._guard = threading.Lock()  # of which files there are
+        self._is_unsynced = writable and bool(paths)  # names may have changed that are not on the disk, by who was here before
         self.files: tuple[IndexFile, ...] = ()
         try:
             for path in paths:
@@ -136,6 +138,7 @@ class IndexService:
             end_phy_offset=header.end_phy_offset if header is not None else 0,
             end_timestamp=header.end_timestamp if header is not None else 0,
         )
+        self._is_unsynced = True
         with self._guard:
             self.files = (*self.files, file)
         return file
@@ -149,14 +152,26 @@ class IndexService:
         return self.directory / name
 
     def flush(self) -> int:
-        """Force all keys to the disk. Raises: OSError.
+        """Force all keys, and the names of new files, to the disk. Raises: OSError.
 
         Returns: the checkpoint's index time, the end of the last full file; 0 where none is full.
         """
         files = self.files
+        self._sync_names()
         for file in files:
             file.flush()
         return max((file.header.end_timestamp for file in files if file.is_full), default=0)
+
+    def _sync_names(self) -> None:
+        """A file whose name is not on the disk is lost with all that was flushed into it; a removed one can come back."""
+        is_unsynced, self._is_unsynced = self._is_unsynced, False  # first: a file that is made now counts again
+        if is_unsynced:
+            try:
+                for directory in (self.directory, self.directory.parent):
+                    sync_directory(directory)
+            except BaseException:
+                self._is_unsynced = True
+                raise
 
     # --- After a stop, and deletion ----------------------------------------------------------------------------------
 
@@ -170,27 +185,47 @@ class IndexService:
         """Remove the files that end behind the checkpoint's index time, as 4.9.8 does. Returns: how many."""
         return self._remove([file for file in self.files if file.header.end_timestamp > index_msg_timestamp])
 
-    def truncate(self, offset: int, store_timestamp_of: Callable[[int], int]) -> int:
+    def count_vouched(self, index_msg_timestamp: int, max_offset: int) -> int:
+        """How many files, from the first on, are on the disk by the word of a checkpoint, and name nothing beyond the log.
+
+        They were flushed in their order when they were full. So all that end before the checkpoint's index time are there, and
+        the first that ends at it. Of another one of that very ms nobody knows.
+        """
+        count, end_timestamp = 0, 0
+        while count < len(self.files) and end_timestamp < index_msg_timestamp:
+            file = self.files[count]
+            end_timestamp = file.header.end_timestamp
+            if not file.is_full or end_timestamp > index_msg_timestamp or file.header.end_phy_offset >= max_offset:
+                break
+            count += 1
+        return count
+
+    def truncate(self, offset: int, store_timestamp_of: Callable[[int], int], vouched: int = 0) -> int:
         """Cut off the keys of messages at or behind a commit-log offset, and mend what a crash has left before it.
 
-        Args:  store_timestamp_of: of the message at an offset before that, in ms.
+        Args:  store_timestamp_of: of the message at an offset before that, in ms; 0 where there is none.
+               vouched: that many of the first files are left as they are.
         Returns: the offset from which dispatch must begin for the index to be whole: that one, or where damage begins.
+        Raises: OSError. What is left of a file is on the disk before a later one is removed.
         """
         removed: list[IndexFile] = []
-        for file in self.files:
+        end = self.files[vouched - 1].header.end_phy_offset if vouched else 0
+        for file in self.files[vouched:]:
             if removed or file.header.begin_phy_offset >= offset:
                 removed.append(file)
                 continue
             before = file.header.index_count - 1
-            if file.header.end_phy_offset < offset and file is not self.files[-1]:
-                continue  # full, and flushed when it became so
             kept, is_damaged = file.truncate(offset, store_timestamp_of)
-            if is_damaged:
+            if is_damaged or not kept:  # it begins before the offset, so it had something
                 logger.warning("%s: keeps %d of %d entries", file.path, kept, before)
-                offset = file.header.end_phy_offset if kept else file.header.begin_phy_offset
-            if not kept:
+                offset = file.header.end_phy_offset if kept else file.header.begin_phy_offset if before else end
+            if kept:
+                file.flush()
+                end = file.header.end_phy_offset
+            else:
                 removed.append(file)
         self._remove(removed)
+        self._sync_names()
         return offset
 
     def delete_expired(self, min_offset: int) -> int:
@@ -215,6 +250,7 @@ class IndexService:
         with self._guard:
             self.files = tuple(file for file in self.files if file not in files)
         for file in reversed(files):
+            self._is_unsynced = True
             file.destroy()
         return len(files)
 

@@ -14,7 +14,7 @@ from rocketmq_ha.impl.store.checkpoint import StoreCheckpoint, was_aborted
 from rocketmq_ha.impl.store.mapped_file import MappedFile
 from rocketmq_ha.impl.store.opening import Known
 from rocketmq_ha.impl.store.scan import MAGICS, SMALLEST_RECORD, STORED_POSITION
-from rocketmq_ha.spec.constants import IPV6_EXTRA_SIZE, SYS_FLAG_BORN_HOST_V6
+from rocketmq_ha.spec.constants import CONSUME_QUEUE_DIR, IPV6_EXTRA_SIZE, SYS_FLAG_BORN_HOST_V6
 
 # HA-ST-18 "recovery MUST begin three files before the end of the log, or at its first file if there are fewer".
 CLEAN_STOP_FILES: Final = 3
@@ -23,9 +23,19 @@ CLEAN_STOP_FILES: Final = 3
 def known_of(store_dir: Path, files: Sequence[MappedFile]) -> Known:
     """What an earlier process has left says about the files of its log. Changes nothing. Raises: StoreCorrupt, OSError."""
     checkpoint = StoreCheckpoint(store_dir)
+    keeps_place = bool(files) and files[0].base > 0 and _has_queues(store_dir)
     if not was_aborted(store_dir):
-        return Known(max(0, len(files) - CLEAN_STOP_FILES))
-    return Known(first_file(files, checkpoint.min_timestamp), checkpoint.flushed_before_ms)
+        return Known(max(0, len(files) - CLEAN_STOP_FILES), None, keeps_place)
+    return Known(first_file(files, checkpoint.min_timestamp), checkpoint.flushed_before_ms, keeps_place)
+
+
+def _has_queues(store_dir: Path) -> bool:
+    """Whether consume queues know of messages.
+
+    Spec: HA-ST-7 "a log whose first files have expired keeps its place while there are consume queues". Else its offsets, and
+    those of its queues, would be given a second time, and consumers miss what is new.
+    """
+    return any((store_dir / CONSUME_QUEUE_DIR).glob("*/*/*"))
 
 
 def first_file(files: Sequence[MappedFile], min_timestamp: int) -> int:

@@ -1,10 +1,11 @@
 """The commit log: HA-ST-1 "a sequence of files of one fixed size, each named by the 20-digit offset of its first byte".
 
-Looking only: this module lists and checks; it never creates, changes or locks anything.
+Looking only: this module lists and checks (and syncs); it never creates, changes or locks anything.
 
 Source: article 003 section 1.1; 4.9.8 MappedFileQueue.load; quirk 39.
 """
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,3 +107,17 @@ def _check_files(directory: Path, bases: list[int], file_size: int) -> None:
         if base != expected_base or base % file_size:
             expected = file_name(expected_base - expected_base % file_size)
             raise StoreCorrupt(path, base, f"the name {path.name}", f"{expected}: files of {file_size} bytes, no gap")
+
+
+def sync_directory(directory: Path) -> None:
+    """Bring the names in a directory to the disk: without it, one that was made can go with the next power cut, one that was
+    removed come back. Raises: OSError.
+    """
+    fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        error.filename = error.filename or str(directory)
+        raise
+    finally:
+        os.close(fd)

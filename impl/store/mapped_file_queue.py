@@ -9,13 +9,13 @@ and one may flush, meanwhile: the list of files is replaced, never changed, so w
 Source: 4.9.8 MappedFileQueue; quirks 35, 36 and 39.
 """
 
-import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from rocketmq_ha.impl.store.layout import list_files
+from rocketmq_ha.impl.store.layout import sync_directory as _sync_directory
 from rocketmq_ha.impl.store.mapped_file import MappedFile
 
 # Makes the file of a start offset: MappedFile.create, or whoever has prepared it (allocate.py).
@@ -201,11 +201,3 @@ class MappedFileQueue:
         """Let go of all files; a second call does nothing. It does not flush. Views that others hold stay valid."""
         for file in self._files:
             file.close()
-
-
-def _sync_directory(directory: Path) -> None:
-    fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -17,7 +17,6 @@ Spec: HA-ST-22 to HA-ST-28, HA-ST-35 to HA-ST-38.
 Source: articles 000 section 5.1.4 and 003; 4.9.8 DefaultMessageStore.
 """
 
-import struct
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,9 +29,11 @@ from rocketmq_ha.impl.store.allocate import AllocateService
 from rocketmq_ha.impl.store.checkpoint import StoreCheckpoint, mark_running, mark_stopped, was_aborted
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.store.consume_queue_table import ConsumeQueueTable
+from rocketmq_ha.impl.store.derived import DerivedRecovery
 from rocketmq_ha.impl.store.dispatch import ReputMessageService
 from rocketmq_ha.impl.store.flush import FlushRealTimeService, GroupCommitRequest, GroupCommitService
 from rocketmq_ha.impl.store.gate import Gate
+from rocketmq_ha.impl.store.get import get_messages
 from rocketmq_ha.impl.store.get_result import GetMessageResult, GetMessageStatus
 from rocketmq_ha.impl.store.housekeeping import (
     EXPIRY_INTERVAL_S,
@@ -46,6 +47,7 @@ from rocketmq_ha.impl.store.housekeeping import (
 from rocketmq_ha.impl.store.index_file import Geometry
 from rocketmq_ha.impl.store.index_service import IndexService
 from rocketmq_ha.impl.store.knowledge import known_of
+from rocketmq_ha.impl.store.layout import sync_directory
 from rocketmq_ha.impl.store.query import FOREVER, Found, query
 from rocketmq_ha.impl.store.results import AppendResult, PutMessageResult, PutMessageStatus
 from rocketmq_ha.impl.store.topic_config import write_topics
@@ -56,7 +58,6 @@ from rocketmq_ha.impl.wire.properties import parse_properties
 from rocketmq_ha.spec.constants import SYNC_FLUSH_TIMEOUT_MS, SYS_FLAG_STORE_HOST_V6
 
 _OK: Final = PutMessageStatus.PUT_OK
-_ENTRY: Final = struct.Struct(">qiq")  # of a consume queue: offset, size, tags code
 _new_result: Final = tuple.__new__
 
 
@@ -112,7 +113,7 @@ class MessageStore:
         self.index: Final = IndexService(store_dir, options.index_geometry, writable=True)
         self._derived = Derived(self.queues, self.index)
         start = self._recover_derived(is_clean)
-        dispatchers = (self.queues.put, self.index.put, self._derived.note)
+        dispatchers = (self.queues.put, self._derived.put_keys, self._derived.note)
         self.dispatcher: Final = ReputMessageService(log, dispatchers, start)
         log_flush = self._log_flush = LogFlush(log, self.checkpoint, self._derived)
         self._flush = FlushRealTimeService(log_flush)
@@ -240,29 +241,7 @@ class MessageStore:
             queue = self.queues.get(topic.encode("utf-8", "surrogateescape"), queue_id)
             if queue is None:
                 return GetMessageResult(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
-            first, last = queue.min_offset, queue.max_offset
-            if not first <= queue_offset < last:
-                return _outside(queue_offset, first, last)
-            try:
-                entries = queue.read(queue_offset, max_messages)
-            except FileNotFoundError:  # removed at this moment
-                return _outside(queue_offset, queue_offset + 1, max(last, queue_offset + 1))
-            records: list[memoryview] = []
-            data_at, size_left, index = self.log.data_at, max_size, queue_offset
-            for offset, size, _ in _ENTRY.iter_unpack(entries):
-                if records and size > size_left:
-                    break
-                record = data_at(offset, size)
-                if record is None or len(record) < size:  # of a file that was deleted: the queue will follow
-                    if records:
-                        break
-                    return GetMessageResult(GetMessageStatus.MESSAGE_WAS_REMOVING, index + 1, first, last)
-                records.append(record)
-                size_left -= size
-                index += 1
-            if not records:
-                return GetMessageResult(GetMessageStatus.OFFSET_FOUND_NULL, queue_offset + 1, first, last)
-            return GetMessageResult(GetMessageStatus.FOUND, index, first, last, tuple(records))
+            return get_messages(self.log, queue, queue_offset, max_messages, max_size)
 
     def message_at(self, offset: int) -> Found | None:
         """The message that begins at a commit-log offset: (offset, size, message); None where none does, or it is damaged."""
@@ -285,7 +264,11 @@ class MessageStore:
             return query(self.index, self.message_at, topic, key, max_num=max_num, begin=begin, end=end, unindexed=behind)
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp: int) -> int:
-        """The queue offset of the message that was stored nearest to a time in ms; 0 for an unknown queue."""
+        """The queue offset of the first message that was stored at a time in ms or later; 0 for an unknown queue.
+
+        Who starts there misses none. It is the queue's max offset where none was. Without `clear_tail`, as RocketMQ 4.9.8 does,
+        that of the message stored nearest to the time. HA-ST-37 "MUST go through the consume queue".
+        """
 
         def stored_ms(offset: int, _size: int) -> int | None:
             found = self.message_at(offset)
@@ -293,7 +276,11 @@ class MessageStore:
 
         with self._gate:
             queue = self.queues.get(topic.encode("utf-8", "surrogateescape"), queue_id)
-            return 0 if queue is None else queue.offset_by_time(timestamp, stored_ms, self.log.min_offset)
+            if queue is None:
+                return 0
+            if self.options.clear_tail:
+                return queue.lower_offset_by_time(timestamp, stored_ms)
+            return queue.offset_by_time(timestamp, stored_ms, self.log.min_offset)
 
     def wait_for_dispatch(self, offset: int | None = None, timeout_s: float = 5.0) -> bool:
         """Wait until queues and index have all before an offset, by default all that is there now. Returns: whether they have.
@@ -319,6 +306,8 @@ class MessageStore:
         with self._gate:
             count = self.log.delete_expired(stored_before_ms)
             if count:
+                # First: were files of the log to come back after a power cut, and not what leads to them, it would be lost.
+                sync_directory(self.log.queue.directory)
                 self.queues.delete_expired(self.log.min_offset)
                 self.index.delete_expired(self.log.min_offset)
             return count
@@ -355,35 +344,11 @@ class MessageStore:
     # --- Starting ----------------------------------------------------------------------------------------------------
 
     def _recover_derived(self, is_clean: bool) -> int:
-        """Make consume queues and index name nothing beyond the log. HA-ST-38.
-
-        Returns: the offset from which messages are to be dispatched. After a clean stop that is behind what the queues have;
-        else where recovery began, for what was not flushed may be missing anywhere. What is dispatched twice counts once.
-        """
-        log, found = self.log, self.log.recovery
-        self.index.sweep()
-        if not log.queue.files:
-            self.queues.recover(0, None)
-            self.index.destroy()
-            return 0
-        if found.last_offset is not None:
-            log.last_stored_ms = self._stored_ms(found.last_offset)
-        self.queues.recover(log.min_offset, log.max_offset)
-        if not is_clean:
-            self.queues.truncate_dirty(found.start)
-        start = self.queues.max_physic_offset if is_clean else found.start
-        start = min(max(start, log.min_offset), log.max_offset)
-        if not is_clean or self.index.end_phy_offset >= log.max_offset:
-            start = max(log.min_offset, min(start, self.index.truncate(start, self._stored_ms)))
-        return start
-
-    def _stored_ms(self, offset: int) -> int:
-        """The store timestamp of the message at an offset; 0 where there is none."""
-        view = self.log.data_at(offset, self.log.file_size)
-        try:
-            return decode(view).store_timestamp if view is not None else 0
-        except MessageMalformed:
-            return 0
+        """Make consume queues and index agree with the log. Returns: the offset from which messages are to be dispatched."""
+        recovery = DerivedRecovery(self.log, self.queues, self.index, self.checkpoint)
+        if self.log.recovery.last_offset is not None:
+            self.log.last_stored_ms = recovery.stored_ms(self.log.recovery.last_offset)
+        return recovery.run(is_clean=is_clean)
 
     def _start(self) -> None:
         mark_running(self.store_dir)
@@ -460,14 +425,3 @@ def store_host_part(host: Host) -> bytes | None:
     except MessageIllegal as error:
         raise ConfigInvalid(f"store host {host}: {error}") from None
     return None
-
-
-def _outside(queue_offset: int, first: int, last: int) -> GetMessageResult:
-    """The answer for an offset at which a queue has no message: what is wrong with it, and where to read instead."""
-    if first == last:
-        return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, first, last)
-    if queue_offset < first:
-        return GetMessageResult(GetMessageStatus.OFFSET_TOO_SMALL, first, first, last)
-    if queue_offset == last:
-        return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, last, first, last)
-    return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, last, first, last)

@@ -26,6 +26,7 @@ class Known(NamedTuple):
 
     first: int = 0  # index of the file at which recovery begins; what is before it is taken as it is
     flushed_before_ms: int | None = None  # messages that were stored before this time were on the disk; None: who knows
+    keeps_place: bool = False  # where no whole record is left, offsets go on from the first file's, which stays, empty
 
 
 # Says what is known, given all files; called with the lock, where there is one already.
@@ -46,6 +47,7 @@ class Look(NamedTuple):
     layout: Layout | None
     queue: MappedFileQueue
     found: Recovery
+    keeps_place: bool
 
 
 def nothing_known(_: Sequence[MappedFile]) -> Known:
@@ -73,7 +75,7 @@ def open_files(
     lock = StoreLock(store_dir, create=False) if (store_dir / LOCK_FILE).exists() else None
     queue: MappedFileQueue | None = None
     try:
-        layout, queue, found = look(store_dir, file_size, clear_tail, knowledge, create)
+        layout, queue, found, keeps_place = look(store_dir, file_size, clear_tail, knowledge, create)
         if lock is None:
             store_dir.mkdir(exist_ok=True)
             lock = StoreLock(store_dir, create=True)
@@ -83,7 +85,7 @@ def open_files(
                 raise StoreLocked(f"{store_dir}: another process has just changed it, expected a store at rest")
         queue.directory.mkdir(exist_ok=True)
         queue.sweep()
-        _cut(queue, found, clear_tail)
+        _cut(queue, found, clear_tail, keeps_place)
     except BaseException:
         if queue is not None:
             queue.close()
@@ -110,13 +112,13 @@ def look(
     try:
         known = knowledge(queue.files)
         found = recover(queue.files, strict=clear_tail, first=known.first, flushed_before_ms=known.flushed_before_ms)
-        return Look(layout, queue, found)
+        return Look(layout, queue, found, known.keeps_place)
     except BaseException:
         queue.close()
         raise
 
 
-def _cut(queue: MappedFileQueue, found: Recovery, clear_tail: bool) -> None:
+def _cut(queue: MappedFileQueue, found: Recovery, clear_tail: bool, keeps_place: bool) -> None:
     """Make the recovered end the end, and where asked, clear what is beyond.
 
     Spec: HA-ST-7 "What recovery cuts off is set to zero, and a store without a whole record has no files".
@@ -131,7 +133,7 @@ def _cut(queue: MappedFileQueue, found: Recovery, clear_tail: bool) -> None:
         )
         level = logging.INFO if is_usual else logging.WARNING
         logger.log(level, "%s: cut off %d bytes behind the last whole record", last.path, found.cut_size)
-    if files and found.end == files[0].base and clear_tail:
+    if files and found.end == files[0].base and clear_tail and not keeps_place:
         queue.remove_all()
     else:
         queue.truncate(found.end, clear=clear_tail and bool(found.cut_size))

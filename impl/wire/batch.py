@@ -10,12 +10,12 @@ Spec: HA-ST-2.  Source: 4.9.8 MessageExtBatch, CommitLog.MessageExtBatchEncoder.
 import struct
 import zlib
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, count, repeat
 from operator import attrgetter
 from sys import byteorder
-from typing import Final
+from typing import Any, Final
 
 from rocketmq_ha.impl.errors import MessageIllegal
 from rocketmq_ha.impl.wire.message import TRANSACTION_MASK, Message, encode
@@ -34,8 +34,33 @@ _properties: Final = attrgetter("properties_string")
 # The first byte of a CRC without its highest bit.
 _WITHOUT_TOP_BIT: Final = bytes(byte & 0x7F for byte in range(256))
 
-# A dispatch_request.Handed as a plain tuple.
+# What dispatch needs of a message, a dispatch_request.Handed as a plain tuple: topic, queue id, offset, size, properties,
+# store timestamp, queue offset, sysFlag, prepared transaction offset.
 HandedFields = tuple[bytes, int, int, int, bytes, int, int, int, int]
+SINGLE_FIELDS: Final = 9
+# The same of messages of one size with the same properties: offsets of the first, size of all; and how many.
+BatchFields = tuple[bytes, int, int, int, bytes, int, int, int, int, int]
+
+
+class HandedBatch:
+    """What dispatch needs of messages of one size with the same properties. Iterates over what it needs of each of them."""
+
+    __slots__ = ("fields",)
+
+    def __init__(self, fields: BatchFields) -> None:
+        self.fields: Final = fields
+
+    def __iter__(self) -> Iterator[HandedFields]:
+        return each_handed(self.fields)
+
+
+def each_handed(fields: tuple[Any, ...]) -> Iterator[HandedFields]:
+    """Of each message that fields are of: HandedFields of one, BatchFields of many."""
+    shape: tuple[Any, ...] = fields if len(fields) > SINGLE_FIELDS else (*fields, 1)
+    topic, queue_id, offset, total, properties, time_ms, queue_offset, sys_flag, prepared, messages = shape
+    size = total // messages
+    for at, number in zip(range(offset, offset + total, size), count(queue_offset), strict=False):
+        yield topic, queue_id, at, size, properties, time_ms, number, sys_flag, prepared
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +135,14 @@ class Alike(Laid):
         _lay_range(data, _QUEUE_OFFSET_POSITION, size, range(queue_offset, queue_offset + self.count))
         offsets = range(offset, offset + self.size, size)
         _lay_range(data, _OFFSET_POSITION, size, offsets)
+        shared = (head.sys_flag, head.prepared_transaction_offset)
+        if properties.count(properties[0]) == self.count:
+            fields = (self.topic, self.queue_id, offset, self.size, properties[0], time_ms, queue_offset, *shared, self.count)
+            return data, HandedBatch(fields)
         same = repeat
         handed = zip(
             *(same(self.topic), same(self.queue_id), offsets, same(size), properties, same(time_ms), count(queue_offset)),
-            *(same(head.sys_flag), same(head.prepared_transaction_offset)),
+            *map(same, shared),
             strict=False,
         )
         return data, handed

@@ -4,7 +4,7 @@ import json
 import socket
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from golden_cluster import BROKER_NAME, COMMON_CONF, Cluster, Ports
@@ -102,10 +102,22 @@ class Rocketmq:
 
     def read_all(self, *topics: str, timeout_s: float = 120) -> list[tuple[str, int, int, int, int, str, str]]:
         """What a consumer pulls: (topic, queue id, queue offset, commit-log offset, CRC-32 of the body, tags, keys)."""
+        self._await_route()
         self.cluster.run("read", "interop.ReadAll", self.namesrv, *topics, timeout_s=timeout_s)
         lines = (self.work / "logs/read.out").read_text(encoding="utf-8").splitlines()
         rows = [line.split("\t") for line in lines if line.count("\t") == 6]
         return [(row[0], int(row[1]), int(row[2]), int(row[3]), int(row[4]), row[5], row[6]) for row in rows]
+
+    def query(self, asked: Sequence[tuple[str, str]], max_num: int = 64, timeout_s: float = 120) -> list[list[int]]:
+        """What the broker's index answers to (topic, key): commit-log offsets, in its order."""
+        self._await_route()
+        questions = self.work / "questions"
+        questions.write_text("".join(f"{topic}\t{key}\n" for topic, key in asked), encoding="utf-8")
+        self.cluster.run("query", "interop.Query", self.namesrv, str(max_num), str(questions), timeout_s=timeout_s)
+        lines = (self.work / "logs/query.out").read_text(encoding="utf-8").splitlines()
+        rows = [line.split("\t") for line in lines if line.count("\t") == 2]
+        assert [(row[0], row[1]) for row in rows] == list(asked), lines
+        return [[int(offset) for offset in row[2].split(",") if offset] for row in rows]
 
     def _await_route(self) -> None:
         """A broker is found only after it has registered with the name server."""

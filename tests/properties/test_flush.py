@@ -1,15 +1,17 @@
 """From the page cache to the disk: who waits, for what, and what a failure leaves. HA-ST-24 to HA-ST-28."""
 
+import contextlib
 import errno
 import logging
+import os
 import struct
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from rocketmq_ha.impl.errors import StoreCorrupt
 from rocketmq_ha.impl.store import mapped_file
 from rocketmq_ha.impl.store.checkpoint import StoreCheckpoint, mark_running, mark_stopped, was_aborted
 from rocketmq_ha.impl.store.flush import FlushRealTimeService, GroupCommitService
@@ -277,9 +279,50 @@ def test_the_checkpoint_is_rocketmqs_file(tmp_path: Path) -> None:
     again = StoreCheckpoint(tmp_path)
     assert (again.physic_msg_timestamp, again.logics_msg_timestamp, again.index_msg_timestamp) == (10_000, 9_000, 8_000)
     assert again.min_timestamp == 6_000  # the lesser of the first two, less 3 s
-    (tmp_path / "checkpoint").write_bytes(b"short")
-    with pytest.raises(StoreCorrupt, match=r"checkpoint.*5 bytes.*4096"):
-        StoreCheckpoint(tmp_path)
+
+
+@pytest.mark.parametrize("length", [0, 5, 23])
+def test_a_checkpoint_that_is_too_short_says_nothing_and_is_made_whole(tmp_path: Path, length: int) -> None:
+    """HA-ST-24; RocketMQ killed in its first moments leaves an empty one. It must not make a store unreadable."""
+    (tmp_path / "checkpoint").write_bytes(b"\x01" * length)
+    checkpoint = StoreCheckpoint(tmp_path)
+    assert (checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp, checkpoint.index_msg_timestamp) == (0, 0, 0)
+    checkpoint.flush()
+    assert (tmp_path / "checkpoint").read_bytes() == bytes(4096)
+    with MessageStore.open(tmp_path / "s", SMALL) as store:
+        store.put(Message("t", b""))
+    (tmp_path / "s" / "checkpoint").write_bytes(b"\x01" * length)
+    (tmp_path / "s" / "abort").touch()
+    with MessageStore.open(tmp_path / "s", SMALL) as store:
+        assert len(list(store.log.records())) == 1
+
+
+@pytest.mark.parametrize("stop_at", range(6))
+def test_a_checkpoint_has_its_name_when_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_at: int) -> None:
+    """Killed at any system call of the first flush, a process leaves no checkpoint or a whole one."""
+    calls = 0
+
+    def counted(real: Callable[..., object]) -> Callable[..., object]:
+        def call(*args: object, **kwargs: object) -> object:
+            nonlocal calls
+            calls += 1
+            if calls > stop_at:
+                raise KeyboardInterrupt
+            return real(*args, **kwargs)
+
+        return call
+
+    with monkeypatch.context() as patched:
+        for name in ("open", "pwrite", "fsync", "replace"):
+            patched.setattr(os, name, counted(getattr(os, name)))
+        with contextlib.suppress(KeyboardInterrupt):
+            StoreCheckpoint(tmp_path).flush()
+    path = tmp_path / "checkpoint"
+    assert calls >= stop_at
+    assert not path.exists() or path.read_bytes() == bytes(4096)
+    StoreCheckpoint(tmp_path).flush()
+    assert path.read_bytes() == bytes(4096)
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_what_else_the_checkpoint_holds_stays(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""The store that RocketMQ 4.9.8 wrote reads as its own client said, and comes back byte for byte. HA-ST-1 to HA-ST-5.
+"""The stores that RocketMQ 4.9.8 and 5.3.3 wrote read as their clients said, and come back byte for byte. HA-ST-1 to HA-ST-5.
 
-spec/vectors/rocketmq-4.9.8/README.md tells what the files hold and how they were made.
+spec/vectors/rocketmq-4.9.8/README.md tells what the files hold and how they were made, that of 5.3.3 what differs.
 """
 
 import hashlib
@@ -17,31 +17,45 @@ import pytest
 from rocketmq_ha.impl.errors import StoreCorrupt
 from rocketmq_ha.impl.store import reader as reader_module
 from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.get_result import GetMessageStatus
+from rocketmq_ha.impl.store.index_file import Geometry
+from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.store.reader import LogReader
 from rocketmq_ha.impl.store.verify import Comparison, compare, verify
 from rocketmq_ha.impl.wire.message import Message, decode, decompress_body, encode
+from rocketmq_ha.spec.constants import SYS_FLAG_COMPRESSED
 
-VECTORS = Path(__file__).parents[2] / "spec" / "vectors" / "rocketmq-4.9.8"
+VECTORS = Path(__file__).parents[2] / "spec" / "vectors"
 Told = dict[str, Any]
 
 
+@pytest.fixture(scope="module", params=["4.9.8", "5.3.3"])
+def release(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def manifest() -> Told:
-    found: Told = json.loads((VECTORS / "manifest.json").read_text(encoding="utf-8"))
+def vectors(release: str) -> Path:
+    return VECTORS / f"rocketmq-{release}"
+
+
+@pytest.fixture(scope="module")
+def manifest(vectors: Path) -> Told:
+    found: Told = json.loads((vectors / "manifest.json").read_text(encoding="utf-8"))
     return found
 
 
 @pytest.fixture(scope="module")
-def told() -> list[Told]:
+def told(vectors: Path) -> list[Told]:
     """What RocketMQ's client reported, in commit-log order."""
-    with lzma.open(VECTORS / "messages.jsonl.xz", "rt", encoding="utf-8") as lines:
+    with lzma.open(vectors / "messages.jsonl.xz", "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 
 
 @pytest.fixture(scope="module")
-def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def golden(vectors: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = tmp_path_factory.mktemp("golden") / "store"
-    with tarfile.open(VECTORS / "store.tar.xz") as archive:
+    with tarfile.open(vectors / "store.tar.xz") as archive:
         archive.extractall(store, filter="data")
     return store
 
@@ -57,10 +71,16 @@ def test_the_archive_holds_what_the_manifest_says(golden: Path, manifest: Told) 
         assert (len(data), hashlib.sha256(data).hexdigest()) == (file["size"], file["sha256"]), name
 
 
-def test_every_message_decodes_to_what_rocketmq_reported(golden: Path, told: list[Told], manifest: Told) -> None:
+def reported_sys_flag(message: Message, release: str) -> int:
+    """What a client says of a message: that of 5.x clears the bit of a compressed body that it has decompressed."""
+    return message.sys_flag & ~SYS_FLAG_COMPRESSED if release.startswith("5.") else message.sys_flag
+
+
+def test_every_message_decodes_to_what_rocketmq_reported(golden: Path, told: list[Told], manifest: Told, release: str) -> None:
     with LogReader(golden) as reader:
         found = list(reader.records())
     assert len(found) == len(told) == manifest["log"]["messages"]
+    assert sum(message.sys_flag & SYS_FLAG_COMPRESSED for _, _, message in found) == 50  # the same messages were sent to both
     for (offset, size, message), expected in zip(found, told, strict=True):
         body = decompress_body(message)
         assert {
@@ -72,7 +92,7 @@ def test_every_message_decodes_to_what_rocketmq_reported(golden: Path, told: lis
             "keys": message.properties.get("KEYS"),
             "tags": message.properties.get("TAGS"),
             "body_crc": message.body_crc,
-            "sys_flag": message.sys_flag,
+            "sys_flag": reported_sys_flag(message, release),
             "flag": message.flag,
             "born_timestamp_ms": message.born_timestamp,
             "store_timestamp_ms": message.store_timestamp,
@@ -132,6 +152,45 @@ def test_a_log_that_is_put_again_message_by_message_is_the_same_log(golden: Path
         with LogReader(tmp_path / "ours") as ours:
             verify(ours)
             assert compare(reader, ours) == Comparison(0, log.max_offset, None, 0)
+
+
+def derived_of(store: Path) -> dict[str, bytes]:
+    """Consume queues by name, index files by their order: their names are the times of their making."""
+    queues = {str(path.relative_to(store)): path.read_bytes() for path in (store / "consumequeue").glob("*/*/*")}
+    return queues | {f"index {n}": path.read_bytes() for n, path in enumerate(sorted((store / "index").iterdir()))}
+
+
+@pytest.mark.parametrize("is_whole", [True, False], ids=["as it was left", "after a crash that left the log alone"])
+def test_our_store_opens_it_reads_all_of_it_and_leaves_it_as_it_was(
+    copy: Path, golden: Path, told: list[Told], manifest: Told, is_whole: bool
+) -> None:
+    """HA-ST-37 "MUST go through the consume queue", HA-ST-44 "A query MUST find messages by key"."""
+    if not is_whole:
+        for name in ("consumequeue", "index"):
+            shutil.rmtree(copy / name)
+        (copy / "checkpoint").unlink()  # it would vouch for the queues
+        (copy / "abort").touch()
+    options = StoreOptions(queue_file_size=6000, index_geometry=Geometry(1000, 4000))
+    with MessageStore.open(copy, options) as store:
+        assert store.max_offset == manifest["log"]["commit_log_max_offset"]
+        read: dict[int, Message] = {}
+        for queue in manifest["queues"]:
+            index = queue["min_queue_offset"]
+            while (found := store.get(queue["topic"], queue["queue_id"], index)).status is GetMessageStatus.FOUND:
+                for message in found.messages():
+                    assert (message.topic, message.queue_id, message.queue_offset) == (queue["topic"], queue["queue_id"], index)
+                    read[message.physical_offset] = message
+                    index += 1
+            assert (found.status, index) == (GetMessageStatus.OFFSET_OVERFLOW_ONE, queue["max_queue_offset"])
+        assert [read[row["commit_log_offset"]].body_crc for row in told] == [row["body_crc"] for row in told]
+        assert len(read) == len(told)
+        for asked in manifest["index_queries"]:
+            answer = [offset for offset, _, _ in store.query(asked["topic"], asked["key"], asked["max_num"])]
+            assert answer == asked["commit_log_offsets"], asked
+    assert not (copy / "abort").exists()
+    assert derived_of(copy) == derived_of(golden)
+    for path in (golden / "commitlog").iterdir():
+        assert (copy / "commitlog" / path.name).read_bytes() == path.read_bytes()
 
 
 @pytest.mark.parametrize("seed", range(8))

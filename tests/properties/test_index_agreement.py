@@ -111,7 +111,8 @@ def test_the_same_files_and_answers(
                 world.dispatch(before)
                 end = data.draw(st.sampled_from([*world.offsets, len(world.log.data)]))
                 assert world.ours.truncate(end, world.stored_ms) == end
-                world.theirs = model.cut(world.theirs, world.log, end)
+                world.theirs, in_order = model.cut(world.theirs, world.log, end, 0)
+                assert in_order == end
                 world.assert_equal()
                 world.log = replace(world.log, data=world.log.data[:end])
                 world.offsets = [offset for offset in world.offsets if offset < end]

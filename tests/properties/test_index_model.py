@@ -313,16 +313,37 @@ def test_after_a_crash_only_files_are_kept_that_the_checkpoint_knows() -> None:
     full = 2 * (ENTRIES - 1)
     index, _ = index_of([("a", 1, 0)] * (full + 1))  # three files, all of one ms
     end = index_file.header(index[0]).end_timestamp
-    for profile in (CLASSIC, HARDENED):
-        assert index_service.load(index, True, 0, profile) == index
-        assert index_service.load(index, False, end - 1, profile) == ()
-    assert index_service.load(index, False, end, CLASSIC) == index
-    assert index_service.load(index, False, end, HARDENED) == index[:1]
+    assert index_service.load(index, True, 0) == index
+    assert index_service.load(index, False, end - 1) == ()
+    assert index_service.load(index, False, end) == index
+    beyond = 1 << 40
+    assert index_service.count_vouched(index, None, beyond) == 3
+    assert index_service.count_vouched(index, end - 1, beyond) == 0
+    assert index_service.count_vouched(index, end, beyond) == 1
     ascending, _ = index_of([("a", 1, 1_000)] * (full + 1))
     for last in (0, 1, 2):
         end = index_file.header(ascending[last]).end_timestamp
-        assert index_service.load(ascending, False, end, CLASSIC) == ascending[: last + 1]
-        assert index_service.load(ascending, False, end, HARDENED) == ascending[: min(2, last + 1)]  # the third has room
+        assert index_service.load(ascending, False, end) == ascending[: last + 1]
+        assert index_service.count_vouched(ascending, end, beyond) == min(2, last + 1)  # the third has room
+    log_end = index_file.header(ascending[1]).end_phy_offset
+    assert index_service.count_vouched(ascending, end, log_end) == index_service.count_vouched(ascending, None, log_end) == 1
+
+
+def test_after_a_crash_an_index_is_believed_as_far_as_it_is_in_order() -> None:
+    """HA-ST-45 "as far as it is in order": an entry that is zeros, or does not point to the one before it in its slot."""
+    told = [("k", number, 700) for number in range(ENTRIES - 1)]
+    (file,), _ = index_of(told)
+    log = Log(4000)
+    offsets = [index_file.entry(file, number).phy_offset for number in range(1, ENTRIES)]
+    assert index_service.cut((file,), log, offsets[-1] + 1, 0)[1] == offsets[-1] + 1
+    for number in range(1, ENTRIES):
+        at = index_file.entry_position(file, number)
+        for spoilt in (bytes(20), file.data[at : at + 16] + b"\0\0\0\x7f"):
+            torn = replace(file, data=file.data[:at] + spoilt + file.data[at + 20 :])
+            kept, end = index_service.cut((torn,), log, offsets[-1] + 1, 0)
+            assert end == offsets[max(0, number - 2)]
+            assert [index_file.header(one).index_count for one in kept] == ([number] if number > 1 else [])
+            assert index_service.cut((torn,), log, offsets[-1] + 1, 1) == ((torn,), offsets[-1] + 1)
 
 
 @UNHURRIED
@@ -344,6 +365,7 @@ def test_an_index_that_is_cut_is_the_index_of_a_shorter_log(told: list[list[str]
         return [file for file in index if index_file.header(file).index_count > 1]
 
     shorter = replace(log, data=log.data[: ends[length]])
-    cut = index_service.cut(dispatched(log), log, ends[length])
+    cut, end = index_service.cut(dispatched(log), log, ends[length], 0)
+    assert end == ends[length]
     assert with_entries(cut) == with_entries(dispatched(shorter))
-    assert index_service.cut(cut, log, ends[length]) == cut
+    assert index_service.cut(cut, log, ends[length], 0) == (cut, end)

@@ -385,7 +385,12 @@ def test_offsets_are_found_by_time(path: Path, monkeypatch: pytest.MonkeyPatch) 
             store.put(Message("t", b""))
         store.wait_for_dispatch()
         assert store.offset_by_time("t", 0, 10_700) == 7
+        assert store.offset_by_time("t", 0, 10_701) == 8  # whoever starts there misses none
+        assert store.offset_by_time("t", 0, 99_999) == 20
         assert store.offset_by_time("unknown", 0, 10_700) == 0
+    with MessageStore.open(path, replace(OPTIONS, clear_tail=False)) as store:
+        assert store.offset_by_time("t", 0, 10_701) == 7  # as 4.9.8: the nearest
+        assert store.offset_by_time("t", 0, 99_999) == 19
 
 
 def test_a_damaged_message_is_not_served_as_one(path: Path) -> None:

@@ -25,7 +25,7 @@ from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec import constants
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, PROFILES, Profile, Settings
 
-STORE = Path(__file__).parents[2] / "spec" / "vectors" / "rocketmq-4.9.8" / "store.tar.xz"
+VECTORS = Path(__file__).parents[2] / "spec" / "vectors"
 FILE_SIZE = 300
 UNHURRIED = hypothesis_settings(deadline=None)  # on a busy machine any example may take long
 ROOM = 1 << 20  # a socket that never blocks
@@ -403,10 +403,10 @@ def test_a_flipped_bit_is_whole_to_both_or_to_neither(told: Message, data: st.Da
     assert (found and found[0]) == expected
 
 
-@pytest.fixture(scope="module")
-def golden_log() -> Log:
-    """The commit log that Apache RocketMQ wrote."""
-    with tarfile.open(STORE) as archive:
+@pytest.fixture(scope="module", params=["4.9.8", "5.3.3"])
+def golden_log(request: pytest.FixtureRequest) -> Log:
+    """The commit log that a release of Apache RocketMQ wrote."""
+    with tarfile.open(VECTORS / f"rocketmq-{request.param}" / "store.tar.xz") as archive:
         files = {
             member.name: archive.extractfile(member) for member in archive if "commitlog/" in member.name and member.isfile()
         }

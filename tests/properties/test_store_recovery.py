@@ -18,7 +18,9 @@ from rocketmq_ha.impl.errors import StoreCorrupt
 from rocketmq_ha.impl.store import recovery
 from rocketmq_ha.impl.store.checkpoint import StoreCheckpoint, was_aborted
 from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.consume_queue import ConsumeQueue
 from rocketmq_ha.impl.store.get_result import GetMessageStatus
+from rocketmq_ha.impl.store.index_file import Geometry
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.store.scan import scan
 from rocketmq_ha.impl.wire.message import Message, decode, encode
@@ -259,6 +261,168 @@ def test_any_subset_of_unflushed_sectors_leaves_a_store_that_opens(tmp_path: Pat
         shutil.rmtree(crashed)
     assert len(seen) > 10
     assert max(seen) <= end
+
+
+def test_a_log_of_which_the_first_files_have_expired_keeps_its_place(full: Path) -> None:
+    """HA-ST-7 "keeps its place while there are consume queues": else offsets would be given a second time."""
+    for base in range(0, 7 * FILE_SIZE, FILE_SIZE):
+        file_of(full, base).unlink()
+    file_of(full, 7 * FILE_SIZE).write_bytes(bytes(FILE_SIZE))  # never flushed
+    abort(full, 0)
+    begin = 7 * FILE_SIZE
+    with MessageStore.open(full, OPTIONS) as store:
+        assert (store.min_offset, store.max_offset) == (begin, begin)
+        assert [file.base for file in store.log.queue.files] == [begin]
+        queue = store.queues.get(b"t", 1)
+        assert queue is not None
+        next_offset = queue.max_offset
+        assert queue.min_offset == next_offset > 40
+        append = store.put(Message("t", b"", queue_id=1)).append
+        assert (append.offset, append.queue_offset) == (begin, next_offset)
+    shutil.rmtree(full / "consumequeue")
+    file_of(full, begin).write_bytes(bytes(FILE_SIZE))
+    with MessageStore.open(full, OPTIONS) as store:
+        assert store.log.queue.files == ()
+
+
+def test_a_queue_begins_with_the_first_message_that_the_log_has(full: Path) -> None:
+    """HA-ST-33: entries that stand for nothing, put into a queue after a crash, are no messages."""
+    for base in range(0, 5 * FILE_SIZE, FILE_SIZE):
+        file_of(full, base).unlink()
+    queue = full / "consumequeue" / "t" / "1"
+    names = sorted(path.name for path in queue.iterdir())
+    data = bytearray((queue / names[0]).read_bytes())
+    data[20 * 30 :] = bytes(len(data) - 20 * 30)  # of message 30 and those behind it nothing came to the disk
+    (queue / names[0]).write_bytes(data)
+    abort(full, 0)
+    with MessageStore.open(full, OPTIONS) as store:
+        found = store.queues.get(b"t", 1)
+        assert found is not None
+        entry = found.entry(found.min_offset)
+        assert entry is not None
+        assert not entry.is_pre_blank
+        assert found.min_offset > 30
+        assert store.get("t", 1, found.min_offset).status is GetMessageStatus.FOUND
+
+
+def test_an_index_file_that_the_checkpoint_does_not_vouch_for_is_looked_at(tmp_path: Path) -> None:
+    """HA-ST-45 "the files that the checkpoint's third time vouches for": a full one that was never flushed has holes."""
+    path = tmp_path / "s"
+    options = replace(OPTIONS, index_geometry=Geometry(3, 11))
+    with MessageStore.open(path, options) as store:
+        fill(store, 35)
+        assert store.wait_for_dispatch()
+        whole = [file.path.read_bytes() for file in store.index.files]
+        assert [file.is_full for file in store.index.files] == [True, True, True, False]
+    names = sorted(file.name for file in (path / "index").iterdir())
+    vouched = first_stored_ms(path, 2 * FILE_SIZE) + 3000  # recovery begins behind message 27
+    zeros = bytes(len(whole[1]))
+    for number, torn in ((1, zeros), (1, whole[1][:40] + zeros[40:]), (1, whole[1][:92] + zeros[92:]), (0, zeros)):
+        for spoilt_slots in (False, True):
+            (path / "index" / names[number]).write_bytes(torn)
+            if spoilt_slots:
+                (path / "index" / names[2]).write_bytes(whole[2][:40] + bytes(12) + whole[2][52:])
+            abort(path, vouched)
+            with MessageStore.open(path, options) as store:
+                assert store.log.recovery.start == 2 * FILE_SIZE
+                for index in range(35):
+                    assert len(store.query("t", f"k{index}")) == 1, index
+                assert [file.path.read_bytes() for file in store.index.files] == whole
+            names = sorted(file.name for file in (path / "index").iterdir())
+
+
+def test_the_checkpoint_does_not_vouch_for_an_index_file_that_is_cut(tmp_path: Path) -> None:
+    """HA-ST-45: it fills up again with times that the checkpoint has spoken of, and they need not come to the disk."""
+    path = tmp_path / "s"
+    options = replace(OPTIONS, index_geometry=Geometry(3, 11))
+    with MessageStore.open(path, options) as store:
+        fill(store, 35)
+    third = StoreCheckpoint(path).index_msg_timestamp
+    assert third > 0
+    sizes = [len(record.read_bytes()) for record in (path / "index").iterdir()]
+    assert len(set(sizes)) == 1
+    file_of(path, 2 * FILE_SIZE).unlink()  # the log has lost what two of the files speak of
+    file = file_of(path, FILE_SIZE)
+    file.write_bytes(bytes(FILE_SIZE))
+    abort(path, 0)
+    with (path / "checkpoint").open("r+b") as checkpoint:
+        checkpoint.seek(16)
+        checkpoint.write(struct.pack(">q", third))
+    with MessageStore.open(path, options) as store:
+        told = struct.unpack(">qqq", (path / "checkpoint").read_bytes()[:24])[2]
+        ends = [file.header.end_timestamp for file in store.index.files if file.is_full]
+        assert told <= max(ends, default=0)
+        assert all(file.header.end_phy_offset < store.max_offset for file in store.index.files)
+
+
+@pytest.mark.parametrize("name", ["index", "index/.."])
+def test_the_name_of_an_index_file_is_on_the_disk_with_its_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """HA-ST-24 "then the index are on the disk": POSIX does not promise that fsync of a file brings its name."""
+    path = tmp_path / "s"
+    synced: list[tuple[int, int]] = []
+    real = os.fsync
+
+    def note(fd: int) -> None:
+        real(fd)
+        synced.append((os.fstat(fd).st_dev, os.fstat(fd).st_ino))
+
+    monkeypatch.setattr(os, "fsync", note)
+    with MessageStore.open(path, OPTIONS) as store:
+        fill(store, 3)
+        assert store.wait_for_dispatch()
+        synced.clear()
+        store.index.flush()
+        wanted = (path / name).stat()
+        assert (wanted.st_dev, wanted.st_ino) in synced
+
+
+def test_a_queue_is_read_beside_the_deletion_of_its_files(full: Path) -> None:
+    """HA-ST-37; whoever reads beside a live broker meets files that it has deleted since."""
+    directory = full / "consumequeue" / "t" / "0"
+    [path] = directory.iterdir()
+    data = path.read_bytes()
+    path.unlink()
+    for start in range(0, 55 * 20, 200):  # the same entries, in files of ten
+        (directory / f"{start:020d}").write_bytes(data[start : start + 200])
+    queue = ConsumeQueue(directory, 200, writable=False)
+    queue.recover()
+    queue.close()
+    queue = ConsumeQueue(directory, 200, writable=False)
+    (directory / f"{0:020d}").unlink()
+    (directory / f"{200:020d}").unlink()
+    assert [number for number, _ in queue.entries()] == list(range(20, 60))
+    assert queue.entry(5) is None
+    assert queue.entry(25) is not None
+
+    def stored_ms(offset: int, _: int) -> int:
+        return offset
+
+    found = queue.entry(30)
+    assert found is not None
+    assert queue.offset_by_time(found.offset, stored_ms) == 30
+    assert queue.lower_offset_by_time(found.offset, stored_ms) == 30
+    assert queue.lower_offset_by_time(0, stored_ms) == 20
+
+
+@pytest.mark.parametrize(("physic", "logics"), [(303_000, 903_000), (903_000, 303_000), (0, 903_000)])
+def test_the_checkpoint_does_not_vouch_for_what_is_dispatched_again(full: Path, physic: int, logics: int) -> None:
+    """HA-ST-24: a second power cut, behind a flush of the log alone, must not find a time that was true of the first life."""
+    set_times(full)
+    abort(full, physic, logics)
+    with MessageStore.open(full, OPTIONS) as store:
+        assert store.log.recovery.start == (2 * FILE_SIZE if physic else 0)
+        told = struct.unpack(">qqq", (full / "checkpoint").read_bytes()[:24])
+        assert told[:2] == (physic, min(physic, logics))
+
+
+def test_nor_does_it_after_a_clean_stop_where_queues_are_gone(full: Path) -> None:
+    set_times(full)
+    (full / "checkpoint").write_bytes(struct.pack(">qqq", 900_000, 900_000, 0) + bytes(4072))
+    shutil.rmtree(full / "consumequeue")
+    with MessageStore.open(full, OPTIONS):
+        assert struct.unpack(">qqq", (full / "checkpoint").read_bytes()[:24])[1] == 100_000
 
 
 # --- A process that is killed ----------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 package interop;
 
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
 import java.util.zip.CRC32;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
@@ -9,9 +11,11 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
  * Pulls every message of some topics, and prints one line for each: topic, queue id, queue offset, commit-log offset, CRC-32 of its
- * body, tags, keys. Arguments: name server, topics.
+ * body, tags, keys, in UTF-8. Arguments: name server, topics.
  */
 public final class ReadAll {
+    private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
+
     private ReadAll() {
     }
 
@@ -36,14 +40,14 @@ public final class ReadAll {
                 }
             }
         }
-        System.out.flush();
+        OUT.flush();
         System.exit(0);
     }
 
     private static void print(MessageExt message) {
         CRC32 crc = new CRC32();
         crc.update(message.getBody());
-        System.out.println(String.join("\t", message.getTopic(), Integer.toString(message.getQueueId()),
+        OUT.println(String.join("\t", message.getTopic(), Integer.toString(message.getQueueId()),
             Long.toString(message.getQueueOffset()), Long.toString(message.getCommitLogOffset()), Long.toString(crc.getValue()),
             String.valueOf(message.getTags()), String.valueOf(message.getKeys())));
     }

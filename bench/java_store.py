@@ -1,0 +1,145 @@
+"""Apache RocketMQ's own store in a process of its own, a round at a time, so that its rounds can be interleaved with ours.
+
+The jars are those of tests/interop: where they lie under build/interop they are taken, else Maven fetches them by the same pom.
+"""
+
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Protocol
+
+RELEASE: Final = "4.9.8"
+ROOT: Final = Path(__file__).resolve().parents[1]
+LIB: Final = ROOT / "build" / "interop" / RELEASE
+CLASSES: Final = ROOT / "build" / "bench" / "java"
+SOURCE: Final = Path(__file__).resolve().parent / "java" / "StoreBench.java"
+LOGBACK: Final = SOURCE.with_name("logback.xml")
+POM: Final = ROOT / "tests" / "interop" / "golden" / "pom.xml"
+ROUNDS: Final = 7
+WARM_UP_ROUNDS: Final = 1  # not counted; StoreBench has put half a million messages before
+FETCH_TIMEOUT_S: Final = 300
+HEAP: Final = "1g"  # both its least and its most, as brokers are run
+DIRECT: Final = "3g"  # outside the heap: its store has a buffer of 4 MiB for each thread that puts
+
+
+Rates = dict[str, float]
+
+
+class Versus(Protocol):
+    """Run rounds of both stores by turns, theirs first.
+
+    rows: what is shown -> which of our rates, and which of theirs, by their names.
+    """
+
+    def __call__(
+        self,
+        rows: Mapping[str, tuple[str, str]],
+        ours: Callable[[], Rates],
+        theirs: Callable[[], Rates],
+        *,
+        unit: str = "/s",
+        warm_up_rounds: int = WARM_UP_ROUNDS,
+    ) -> None: ...
+
+
+class NoJavaError(Exception):
+    """RocketMQ's store cannot be run here; the message is one line that says why."""
+
+
+def class_path() -> str:
+    """The jars and our class, fetched and compiled where they are not there yet. Raises: NoJavaError."""
+    for program in ("java", "javac"):
+        if shutil.which(program) is None:
+            raise NoJavaError(f"{program} is not on the PATH")
+    if not (LIB / "lib" / f"rocketmq-store-{RELEASE}.jar").exists():
+        if shutil.which("mvn") is None:
+            raise NoJavaError("mvn is not on the PATH")
+        goal = ("-P", RELEASE, f"-Dgolden.build={LIB}", "dependency:copy-dependencies")
+        _run("Maven cannot fetch RocketMQ's jars", "mvn", "-q", "-B", "-f", str(POM), *goal)
+    found = f"{CLASSES}:{LIB / 'lib'}/*"
+    compiled = CLASSES / "StoreBench.class"
+    if not compiled.exists() or compiled.stat().st_mtime < SOURCE.stat().st_mtime:
+        _run("StoreBench.java does not compile", "javac", "-cp", found, "-d", str(CLASSES), str(SOURCE))
+    return found
+
+
+def java_version() -> str:
+    """The first line that it says of itself."""
+    return subprocess.run(["java", "-version"], check=True, capture_output=True, text=True).stderr.splitlines()[0]
+
+
+def _run(what: str, *command: str) -> None:
+    try:
+        subprocess.run(command, check=True, timeout=FETCH_TIMEOUT_S, capture_output=True, text=True)
+    except subprocess.CalledProcessError as error:
+        lines = [line for line in (error.stdout + error.stderr).splitlines() if line.strip()]
+        raise NoJavaError(f"{what}: {lines[0] if lines else error}") from None
+    except subprocess.TimeoutExpired:
+        raise NoJavaError(f"{what}: not within {FETCH_TIMEOUT_S} s") from None
+
+
+class JavaStore:
+    """StoreBench on a store; its header says what the arguments are. Close it: it is killed, as it has nothing to save.
+
+    Raises: RuntimeError with what it said first, if it ends by itself.
+    """
+
+    def __init__(self, classpath: str, store_dir: Path, *arguments: object) -> None:
+        self._said = store_dir.with_name(store_dir.name + ".java.log")
+        with self._said.open("wb") as said:
+            self._process = subprocess.Popen(
+                [
+                    "java",
+                    f"-Xms{HEAP}",
+                    f"-Xmx{HEAP}",
+                    f"-XX:MaxDirectMemorySize={DIRECT}",
+                    f"-Dlogback.configurationFile={LOGBACK}",
+                    f"-Duser.home={store_dir.parent}",
+                    "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",
+                    "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.98",
+                    "--add-opens=java.base/java.nio=ALL-UNNAMED",  # by which it unmaps files
+                    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+                    "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
+                    "-cp",
+                    classpath,
+                    "StoreBench",
+                    str(store_dir),
+                    *map(str, arguments),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
+            )
+
+    def answer(self) -> dict[str, float]:
+        """Its next line of results."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            pairs = [word.partition("=") for word in line.split()]
+            if pairs and all(separator for _, separator, _ in pairs):
+                return {key: float(value) for key, _, value in pairs}
+        said = (self._said.read_text(errors="replace").strip().splitlines() or ["nothing"])[0]
+        raise RuntimeError(f"StoreBench ended: it said {said}")
+
+    def round(self) -> dict[str, float]:
+        """Run one round, and wait for its end."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return self.answer()
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
+
+    def __enter__(self) -> "JavaStore":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,75 @@
+"""What a run of the benchmarks found: one row a measurement, as a table for people and as JSON for later.
+
+A row is a ratio of two things that were measured by turns on one machine: more than 1 is quicker than what it stands beside.
+"""
+
+import json
+import platform
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+ROUNDS: Final = 9  # of a pair with a floor
+RESULTS: Final = Path(__file__).resolve().parent / "results" / "bench.json"
+_COLUMNS: Final = ("what", "beside", "ours", "beside it", "ratio", "middle half")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Medians, and between which ratios the middle half of the rounds lies."""
+
+    what: str
+    beside: str  # "floor", "java": which side of the comparison
+    unit: str  # of the two medians
+    ours: float
+    other: float
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    rounds: int
+
+
+def row_of(what: str, beside: str, unit: str, ours: Sequence[float], others: Sequence[float]) -> Row:
+    """Of rates, higher being better, that were measured in pairs."""
+    ratios = [our / other for our, other in zip(ours, others, strict=True)]
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    medians = statistics.median(ours), statistics.median(others)
+    digits = 4
+    return Row(
+        *(what, beside, unit, float(f"{medians[0]:.{digits}g}"), float(f"{medians[1]:.{digits}g}")),
+        *(round(middle, 3), round(low, 3), round(high, 3), len(ratios)),
+    )
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    """Lines of text, the columns aligned."""
+    cells = [_COLUMNS, *(_cells(row) for row in rows)]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(_COLUMNS))]
+    lines = []
+    for line in cells:
+        left = "  ".join(text.ljust(width) for text, width in zip(line[:2], widths[:2], strict=True))
+        right = "  ".join(text.rjust(width) for text, width in zip(line[2:], widths[2:], strict=True))
+        lines.append(f"{left}  {right}")
+    return lines
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    rates = (f"{_short(rate)}{row.unit}" for rate in (row.ours, row.other))
+    return (row.what, row.beside, *rates, f"{row.ratio:.3g}", f"{row.ratio_low:.3g} to {row.ratio_high:.3g}")
+
+
+def _short(rate: float) -> str:
+    for limit, divisor, suffix in ((1e9, 1e9, " G"), (1e6, 1e6, " M"), (1e4, 1e3, " k")):
+        if rate >= limit:
+            return f"{rate / divisor:.3g}{suffix}"
+    return f"{rate:.3g} "
+
+
+def write(rows: Sequence[Row], notes: Sequence[str], path: Path = RESULTS) -> None:
+    """Keep a run, a row a line: what ran it, but not where."""
+    lines = ",\n".join(json.dumps(asdict(row)) for row in rows)
+    head = json.dumps({"python": platform.python_version(), "notes": list(notes)})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'{head[:-1]}, "rows": [\n{lines}\n]}}\n', encoding="utf-8")

@@ -1,0 +1,53 @@
+"""A read by consume queue: entries first, then the records that they name, in place.
+
+Most of the entries that are read at once name records of one file. So one view of the file is taken, from the first record
+to what is written, and each record is a slice of it.
+
+Spec: HA-ST-37.  Source: article 003 section 1.5; 4.9.8 DefaultMessageStore.getMessage.
+"""
+
+from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.consume_queue import ENTRY, ConsumeQueue
+from rocketmq_ha.impl.store.get_result import GetMessageResult, GetMessageStatus
+
+
+def get_messages(log: CommitLog, queue: ConsumeQueue, queue_offset: int, max_messages: int, max_size: int) -> GetMessageResult:
+    """Read messages of a queue; see MessageStore.get."""
+    first, last = queue.min_offset, queue.max_offset
+    if not first <= queue_offset < last:
+        return _outside(queue_offset, first, last)
+    try:
+        entries = queue.read(queue_offset, max_messages)
+    except FileNotFoundError:  # removed at this moment
+        return _outside(queue_offset, queue_offset + 1, max(last, queue_offset + 1))
+    records: list[memoryview] = []
+    view = memoryview(b"")  # of the log, from `begin` to `end`
+    begin = end = 0
+    size_left, index = max_size, queue_offset
+    for offset, size, _ in ENTRY.iter_unpack(entries):
+        if records and size > size_left:
+            break
+        if offset < begin or offset + size > end:
+            found = log.data_at(offset, log.file_size)
+            if found is None or len(found) < size:  # of a file that was deleted: the queue will follow
+                if records:
+                    break
+                return GetMessageResult(GetMessageStatus.MESSAGE_WAS_REMOVING, index + 1, first, last)
+            view, begin, end = found, offset, offset + len(found)
+        records.append(view[offset - begin : offset - begin + size])
+        size_left -= size
+        index += 1
+    if not records:
+        return GetMessageResult(GetMessageStatus.OFFSET_FOUND_NULL, queue_offset + 1, first, last)
+    return GetMessageResult(GetMessageStatus.FOUND, index, first, last, tuple(records))
+
+
+def _outside(queue_offset: int, first: int, last: int) -> GetMessageResult:
+    """The answer for an offset at which a queue has no message: what is wrong with it, and where to read instead."""
+    if first == last:
+        return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, first, last)
+    if queue_offset < first:
+        return GetMessageResult(GetMessageStatus.OFFSET_TOO_SMALL, first, first, last)
+    if queue_offset == last:
+        return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, last, first, last)
+    return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, last, first, last)

@@ -1,0 +1,145 @@
+"""Crash a store at very many points, and see that it keeps its promises.
+
+python tests/crash/campaign.py --points 20000 --seed 1
+python tests/crash/campaign.py --replay 1/17          one life of a store, told; it stops at the first promise broken
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from judge import Broken, judge
+from story import PHASES, CrashPoint, Story
+
+from rocketmq_ha.fuzz.progress import run_progress
+
+LENGTH: Final = 40  # things done in a life
+
+
+@dataclass
+class Failure:
+    seed: str
+    point: CrashPoint
+    what: str
+    told: list[str]
+
+    def __str__(self) -> str:
+        return f"{self.seed}: {self.point.phase}, {self.point.where}: {self.point.image.how}: {self.what}"
+
+
+@dataclass
+class Outcome:
+    points: Counter[str] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
+
+    def fail(self, failure: Failure) -> None:
+        self.failures.append(failure)
+
+
+class Printed(Outcome):
+    """An outcome that prints each failure at once, as JSON: [life, what]."""
+
+    def fail(self, failure: Failure) -> None:
+        super().fail(failure)
+        print(json.dumps([failure.seed, failure.what]), flush=True)  # noqa: T201
+
+
+def memory_directory() -> str | None:
+    """Where files cost no disk; None for the usual place. Whoever may kill this process says $CRASH_DIR, and clears it."""
+    return os.environ.get("CRASH_DIR") or ("/dev/shm" if Path("/dev/shm").is_dir() else None)
+
+
+class _Ended(Exception):  # noqa: N818
+    """A life ends before its time."""
+
+
+def run_life(seed: str, outcome: Outcome, enough: Callable[[], bool] = lambda: False, *, one_journal: bool = False) -> Story:
+    """One life of a store, and what its crashes leave. It ends early where it cannot go on from a crash, or at `enough`."""
+    judged = random.Random(f"{seed} judged")
+
+    def try_out(story: Story, point: CrashPoint) -> None:
+        if enough():
+            raise _Ended
+        outcome.points[point.phase] += 1
+        now_ms = story.clock.ms
+        try:
+            judge(point, story.records, story.shape, story.clock, story.work, judged)
+        except Broken as broken:
+            outcome.fail(Failure(seed, point, str(broken), list(story.told)))
+            if point.goes_on:
+                raise _Ended from broken
+        finally:
+            story.clock.ms = now_ms
+
+    with tempfile.TemporaryDirectory(prefix="crash-", dir=memory_directory()) as work:
+        story = Story(seed, Path(work), LENGTH, try_out, one_journal)
+        with contextlib.suppress(_Ended):
+            story.run()
+    return story
+
+
+def campaign(
+    points: int,
+    seed: int,
+    failures: int = 1,
+    told: Callable[[int], None] = lambda _: None,
+    *,
+    one_journal: bool = False,
+    outcome: Outcome | None = None,
+) -> Outcome:
+    """Lives until there were so many crash points, or so many failures."""
+    outcome, life = outcome or Outcome(), 0
+
+    def enough() -> bool:
+        return outcome.points.total() >= points or len(outcome.failures) >= failures
+
+    while not enough():
+        run_life(f"{seed}/{life}", outcome, enough, one_journal=one_journal)
+        told(outcome.points.total())
+        life += 1
+    return outcome
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--points", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--failures", type=int, default=1, help="stop after so many")
+    parser.add_argument("--replay", metavar="SEED/LIFE")
+    parser.add_argument(
+        "--one-journal", action="store_true", help="any sync brings all names, as on ext4; POSIX does not promise it"
+    )
+    parser.add_argument("--json", action="store_true", help="print nothing but [life, what] of each failure")
+    arguments = parser.parse_args()
+    one_journal = arguments.one_journal
+    began = time.monotonic()
+    if arguments.replay:
+        outcome = Outcome()
+        story = run_life(arguments.replay, outcome, one_journal=one_journal)
+        print(*story.told, sep="\n")  # noqa: T201
+    elif arguments.json:
+        outcome = campaign(arguments.points, arguments.seed, arguments.failures, one_journal=one_journal, outcome=Printed())
+        return 1 if outcome.failures else 0
+    else:
+        with run_progress("crash points", arguments.points) as told:
+            outcome = campaign(arguments.points, arguments.seed, arguments.failures, told, one_journal=one_journal)
+    for phase in PHASES:
+        print(f"{phase:12} {outcome.points[phase]:7}")  # noqa: T201
+    print(f"{'all':12} {outcome.points.total():7}   {time.monotonic() - began:.0f} s, {len(outcome.failures)} broken")  # noqa: T201
+    for failure in outcome.failures:
+        print(f"BROKEN {failure}")  # noqa: T201
+    return 1 if outcome.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""Files that somebody removes or cuts under a live store: an error with the file's name, and no SIGBUS.
+
+python tests/crash/disk_faults.py SCENARIO DIRECTORY
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from fault_kit import OPTIONS, Ledger, told
+
+from rocketmq_ha.impl.errors import RocketmqHaError, StoreCorrupt
+from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
+from rocketmq_ha.impl.store.results import PutMessageStatus
+from rocketmq_ha.impl.wire.message import Message
+
+
+def _two_files(path: Path, options: StoreOptions = OPTIONS) -> tuple[Ledger, MessageStore]:
+    ledger = Ledger(options)
+    store = MessageStore.open(path, options)
+    ledger.put(store, 400)
+    assert len(store.log.queue.files) == 2
+    ledger.check(store)
+    return ledger, store
+
+
+def deleted_last_file(directory: Path) -> None:
+    """What goes into a file without a name is lost at the next start: no put into it ends with PUT_OK."""
+    ledger, store = _two_files(directory / "s")
+    last = store.log.queue.files[-1].path
+    last.unlink()
+    try:
+        result = store.put(Message("orders", b"into nothing"))
+        assert result.status is not PutMessageStatus.PUT_OK, "PUT_OK for a message in a file that was removed"
+        assert told.has(last), told.lines
+    except (OSError, RocketmqHaError) as error:
+        assert str(last) in str(error), repr(error)
+    _close(store, last)
+    held = len(ledger.records)
+    ledger.records = [record for record in ledger.records if record.end <= OPTIONS.file_size]  # type: ignore[operator]
+    assert 200 < len(ledger.records) < held
+    ledger.check_anew(directory / "s")
+
+
+def deleted_first_file(directory: Path) -> None:
+    """What is mapped can be read as before; the store is not opened any more as if all were there."""
+    ledger, store = _two_files(directory / "s")
+    first = store.log.queue.files[0].path
+    first.unlink()
+    ledger.put(store, 10)
+    ledger.check(store)
+    _close(store, first)
+    with MessageStore.open(directory / "s", OPTIONS) as store:
+        assert store.min_offset == OPTIONS.file_size
+        ledger.records = [record for record in ledger.records if record.offset >= store.min_offset]
+        ledger.check(store)
+
+
+def truncated_last_file(directory: Path) -> None:
+    """Where a file ends a store to its mapping is SIGBUS: the put is refused with the file's name instead."""
+    _, store = _two_files(directory / "s")
+    last = store.log.queue.files[-1].path
+    os.truncate(last, 4096)
+    _expect_corrupt(lambda: _put_many(store), last)
+    _close(store, last)
+    _expect_corrupt(lambda: MessageStore.open(directory / "s", OPTIONS).close(), last)
+
+
+def truncated_first_file(directory: Path) -> None:
+    """A read beyond the end of a file is refused with its name; messages of other files are served."""
+    ledger, store = _two_files(directory / "s")
+    first = store.log.queue.files[0].path
+    os.truncate(first, 4096)
+    _expect_corrupt(lambda: [bytes(record) for record in store.get("orders", 0, 100).records], first)
+    ledger.put(store)
+    assert next(iter(store.get("orders", 0, 400).messages())).body == ledger.records[-1].message.body
+    _close(store, first)
+    _expect_corrupt(lambda: MessageStore.open(directory / "s", OPTIONS).close(), first)
+
+
+def truncated_queue(directory: Path) -> None:
+    """A consume queue is cut: a get is refused with the file's name, the log goes on."""
+    _, store = _two_files(directory / "s")
+    file = directory / "s" / "consumequeue" / "orders" / "0" / f"{0:020d}"
+    os.truncate(file, 0)
+    _expect_corrupt(lambda: [bytes(record) for record in store.get("orders", 0, 100).records], file)
+    store.put(Message("orders", b"more"))
+    _close(store, file)
+
+
+def truncated_index(directory: Path) -> None:
+    """An index file is cut: a query is refused with the file's name, the log goes on."""
+    _, store = _two_files(directory / "s")
+    [file] = (directory / "s" / "index").iterdir()
+    os.truncate(file, 0)
+    _expect_corrupt(lambda: store.query("orders", "k100"), file)
+    store.put(Message("orders", b"more", properties_string="KEYS\1more"))
+    _close(store, file)
+
+
+def _put_many(store: MessageStore) -> None:
+    for _ in range(50):
+        result = store.put(Message("orders", bytes(3000)))
+        assert result.status is PutMessageStatus.PUT_OK, result
+
+
+def _expect_corrupt(act: Callable[[], object], file: Path) -> None:
+    try:
+        act()
+    except (StoreCorrupt, OSError) as error:
+        assert str(file) in str(error), repr(error)
+        return
+    raise AssertionError(f"no error about {file}")
+
+
+def _close(store: MessageStore, file: Path) -> None:
+    """Close; that may fail by now, with the file's name."""
+    try:
+        store.close()
+    except (OSError, RocketmqHaError) as error:
+        assert str(file) in str(error), repr(error)

@@ -1,0 +1,144 @@
+"""Planted faults of the store: edits of a copy of it, each of which the campaign must find.
+
+    python tests/crash/plants.py                    all of them
+    python tests/crash/plants.py crc-unchecked      one
+
+Found means: there is a life in which the copy breaks a promise, and the store as it is does not. The campaign knows nothing of
+the faults; see fuzz/faults.py, which makes the copies.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+from campaign import Outcome, memory_directory, run_life
+
+from rocketmq_ha.fuzz.faults import Fault, plant
+
+POINTS: Final = 6000
+FAULTS: Final = (
+    Fault(
+        "checkpoint-before-log",
+        "store/housekeeping.py",
+        "            checkpoint.logics_msg_timestamp = max(checkpoint.logics_msg_timestamp, dispatched_ms)\n",
+        "            checkpoint.logics_msg_timestamp = max(checkpoint.logics_msg_timestamp, dispatched_ms)\n"
+        "            checkpoint.physic_msg_timestamp = max(checkpoint.physic_msg_timestamp, dispatched_ms)\n",
+        "the checkpoint vouches for messages that were dispatched, before the log is flushed (HA-ST-24)",
+    ),
+    Fault(
+        "crc-unchecked",
+        "store/scan.py",
+        "            if crc32(view[position + body_from : position + topic_from]) & BODY_CRC_MASK != body_crc:\n",
+        "            if False:\n",
+        "recovery takes a record for whole of which a sector of the body has not come to the disk (HA-ST-5)",
+    ),
+    Fault(
+        "tail-not-cleared",
+        "store/opening.py",
+        "queue.truncate(found.end, clear=clear_tail and bool(found.cut_size))",
+        "queue.truncate(found.end, clear=False)",
+        "what recovery cuts off stays behind the end of the log (HA-ST-7)",
+    ),
+    Fault(
+        "checkpoint-bound-ignored",
+        "store/checkpoint.py",
+        "min(self.physic_msg_timestamp, self.logics_msg_timestamp) - SAFETY_MS",
+        "max(self.physic_msg_timestamp, self.logics_msg_timestamp) + SAFETY_MS",
+        "recovery begins behind what the checkpoint vouches for (HA-ST-19)",
+    ),
+    Fault(
+        "tear-taken-for-damage",
+        "store/recovery.py",
+        "find_record(later, start, flushed_before_ms)",
+        "find_record(later, start)",
+        "a whole record behind a hole is damage, though nobody was promised that it is on the disk (HA-ST-20)",
+    ),
+    Fault(
+        "names-not-synced",
+        "store/mapped_file_queue.py",
+        "                self._sync_names()\n",
+        "                pass\n",
+        "a file is flushed, and its name is not (HA-ST-28)",
+    ),
+    Fault(
+        "log-not-synced",
+        "store/mapped_file.py",
+        "            _sync_data(fd)\n        except OSError as error:\n            self._sync_failed = True\n",
+        "            pass\n        except OSError as error:\n            self._sync_failed = True\n",
+        "the flushed position advances without a sync (HA-ST-28)",
+    ),
+    Fault(
+        "sectors-unchecked",
+        "store/recovery.py",
+        "    suspect_from_ms = flushed_before_ms if strict else None\n",
+        "    suspect_from_ms = None\n",
+        "a record is taken for whole of which a sector of the properties has not come to the disk (HA-ST-10)",
+    ),
+    Fault(
+        "abort-not-synced",
+        "store/checkpoint.py",
+        "    (store_dir / ABORT_FILE).touch()\n    sync_directory(store_dir)\n",
+        "    (store_dir / ABORT_FILE).touch()\n",
+        "the mark of a running store may be missing after a power cut, so that its recovery looks only at the end (HA-ST-23)",
+    ),
+)
+
+REQUIRED: Final = FAULTS[:4]
+# Seeds that show a fault soon; any will, in the end.
+SEEDS: Final = {"checkpoint-before-log": 3, "crc-unchecked": 6}
+
+
+def find(fault: Fault, seed: int = 1, points: int = POINTS) -> tuple[str, str] | None:
+    """Look for a life that the fault breaks. Returns: the life, and what was broken; None if there is none."""
+    with tempfile.TemporaryDirectory(prefix="crash-", dir=memory_directory()) as directory:
+        root = plant(fault, Path(directory))
+        paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
+        command = [sys.executable, str(Path(__file__).with_name("campaign.py")), "--points", str(points), "--seed", str(seed)]
+        with subprocess.Popen(
+            [*command, "--failures", "40", "--json"],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "CRASH_DIR": directory},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                life, what = json.loads(line)
+                if not _breaks(life):
+                    process.kill()
+                    process.wait()
+                    return life, what
+        return None
+
+
+_known: Final[dict[str, bool]] = {}
+
+
+def _breaks(life: str) -> bool:
+    """Whether the store as it is breaks a promise in this life."""
+    if life not in _known:
+        outcome = Outcome()
+        run_life(life, outcome)
+        _known[life] = bool(outcome.failures)
+    return _known[life]
+
+
+def main() -> int:
+    unfound = 0
+    for fault in FAULTS:
+        if len(sys.argv) > 1 and fault.name not in sys.argv[1:]:
+            continue
+        began = time.monotonic()
+        found = find(fault)
+        unfound += found is None
+        print(f"{fault.name:26} {time.monotonic() - began:5.1f} s  {found or 'NOT FOUND'}"[:200], flush=True)  # noqa: T201
+    return unfound
+
+
+if __name__ == "__main__":
+    sys.exit(main())

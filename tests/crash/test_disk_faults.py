@@ -1,0 +1,88 @@
+"""Full, read-only and broken disks, files removed and cut under a live store: an error that names the file, and nothing lost.
+
+HA-ST-8, HA-ST-28. The scenarios are in disk_faults.py and cut_files.py, each a process of its own, for a SIGBUS ends one.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import disk_faults
+import pytest
+
+HERE = Path(__file__).parent
+TIMEOUT_S = 120
+
+# What the store does not do yet, and what it does instead.
+SOMETIMES = ("full_device",)
+MISSING = {
+    "full_device": "a sync that is tried again after a failure may succeed without the bytes (one run in five)",
+    "no_room_to_stop": "write_topics: ENOSPC without the name of config/topics.json",
+    "failing_write": "append_data: EIO without the name of the log's file",
+    "deleted_last_file": "a put into a file that was removed ends with PUT_OK, and is gone at the next start",
+    "truncated_last_file": "SIGBUS at a put",
+    "truncated_first_file": "SIGBUS at a get",
+    "truncated_queue": "SIGBUS at a get",
+    "truncated_index": "SIGBUS at a query",
+}
+
+
+def scenarios(functions: tuple[Callable[[Path], None], ...]) -> list[object]:
+    """The scenarios as parameters; those that fail for a known reason must fail."""
+    return [
+        pytest.param(
+            one, id=name, marks=pytest.mark.xfail(reason=MISSING[name], strict=name not in SOMETIMES) if name in MISSING else ()
+        )
+        for one in functions
+        for name in (one.__name__,)
+    ]
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """fail_calls.c, compiled."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None or sys.platform != "linux":
+        pytest.skip("there is no C compiler, or no LD_PRELOAD, for system calls that fail")
+    library = tmp_path_factory.mktemp("shim") / "fail_calls.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, HERE / "fail_calls.c", "-ldl"], check=True)
+    return library
+
+
+def run(scenario: Callable[[Path], None], **environment: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="faults-") as directory:  # pytest's own lets in nobody but its user
+        Path(directory).chmod(0o755)
+        done = subprocess.run(
+            [sys.executable, str(HERE / "disk_faults.py"), scenario.__name__, str(directory)],
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    how = f"ended by {signal.Signals(-done.returncode).name}" if done.returncode < 0 else done.stderr
+    assert done.returncode == 0, how
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+@pytest.mark.skipif(shutil.which("mke2fs") is None, reason="there is no mke2fs")
+@pytest.mark.parametrize("scenario", scenarios(disk_faults.NEED_ROOT))
+def test_a_disk_that_is_full_or_read_only_loses_nothing(scenario: Callable[[Path], None]) -> None:
+    run(scenario)
+
+
+@pytest.mark.parametrize("scenario", scenarios(disk_faults.NEED_PRELOAD))
+def test_a_disk_that_fails_loses_nothing(scenario: Callable[[Path], None], tmp_path: Path, shim: Path) -> None:
+    control = tmp_path / "fail"
+    control.touch()
+    run(scenario, LD_PRELOAD=str(shim), FAIL_CALLS=str(control))
+
+
+@pytest.mark.parametrize("scenario", scenarios(disk_faults.OTHERS))
+def test_files_that_are_refused_removed_or_cut_are_named(scenario: Callable[[Path], None]) -> None:
+    run(scenario)

@@ -1,0 +1,177 @@
+"""A real broker opens the store that we wrote, reads all of it and leaves it as it was; and we open what it wrote behind ours.
+
+HA-ST-1 to HA-ST-5, HA-ST-23, HA-ST-29 to HA-ST-34, HA-ST-37 to HA-ST-44.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from our_store import (
+    GEOMETRY,
+    MESSAGES,
+    OPTIONS,
+    QUEUE_FILE_SIZE,
+    SCHEDULE_TOPIC,
+    TOPICS,
+    WRITER,
+    check_whole,
+    end_of,
+    hashes,
+    log_bytes,
+    queues_and_index,
+    read_by_queue,
+    write_store,
+)
+from rocketmq import FILE_SIZE, Rocketmq, wait
+
+from rocketmq_ha.fuzz.processes import Node
+from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
+from rocketmq_ha.impl.store.reader import LogReader
+from rocketmq_ha.impl.store.topic_config import write_topics
+from rocketmq_ha.impl.store.verify import verify
+
+
+def assert_taken_whole(log: str, end: int, how: str = "normally") -> None:
+    """A broker's log says how the last stop was, and that it found our end, cut off nothing and met no error."""
+    assert re.findall(r"last shutdown (\w+)", log) == [how]
+    assert set(re.findall(r"max phy offset = (\d+)", log)) == {str(end)}
+    # It says that it truncates queues which end where the log ends; then there is nothing to cut off.
+    cuts = re.findall(r"maxPhyOffsetOfConsumeQueue\((\d+)\) >= processOffset\((\d+)\)", log)
+    assert cuts in ([], [(str(end), str(end))])
+    assert log.count("truncate dirty") == len(cuts)
+    assert not re.findall(r".* ERROR .*", log)
+
+
+def ask(store: MessageStore, asked: list[tuple[str, str]]) -> list[list[int]]:
+    """Our answers, cut to what a broker gives: the newest 64 of a hash, and "Aa" and "BB" have one hash."""
+    found = {(topic, key): [offset for offset, _, _ in store.query(topic, key)] for topic, key in asked}
+    for topic in TOPICS:
+        newest = sorted(found.get((topic, "Aa"), []) + found.get((topic, "BB"), []))[-64:]
+        for key in ("Aa", "BB"):
+            if (topic, key) in found:
+                found[topic, key] = [offset for offset in found[topic, key] if offset in newest]
+    return [found[pair] for pair in asked]
+
+
+ASKED: Final = [
+    *((topic, key) for topic in TOPICS for key in ("Aa", "BB", "订单-1", "customer-7", "no such key")),
+    ("OursOrders", "batch-1203"),
+    *((topic, "order-1000") for topic in TOPICS),
+]
+
+
+KEYS_SENT: Final = [(topic, f"key-{number}") for topic in ("Interop", "Second") for number in (0, 7, 299, 1499)]
+
+
+def test_a_real_broker_opens_our_store_and_we_what_it_wrote_behind_it(rocketmq: Rocketmq, tmp_path: Path) -> None:
+    """After our clean stop; then with messages of a real producer, after a clean stop and after a kill -9 of the broker."""
+    theirs = tmp_path / "store"
+    write_store(theirs, rocketmq.release, range(MESSAGES // 2), OPTIONS)
+    six = replace(OPTIONS, store_host=("2001:db8::1", 10911))
+    end = write_store(theirs, rocketmq.release, range(MESSAGES // 2, MESSAGES), six)
+    with MessageStore.open(theirs) as store:
+        ours, answers = read_by_queue(store), ask(store, ASKED)
+    assert check_whole(theirs).index_files > 1
+    assert len(list((theirs / "commitlog").iterdir())) > 3
+    derived, log = hashes(theirs, "consumequeue", "index"), log_bytes(theirs, end)
+
+    rocketmq.start_broker("master", theirs, "ASYNC_MASTER")
+    assert_taken_whole(rocketmq.log("master"), end)
+    assert sorted(rocketmq.read_all(*TOPICS, SCHEDULE_TOPIC)) == ours
+    assert rocketmq.query(ASKED) == answers
+    assert sum(map(len, answers)) > 100
+    rocketmq.stop("master")
+    assert not (theirs / "abort").exists()
+    assert hashes(theirs, "consumequeue", "index") == derived
+    assert log_bytes(theirs, end) == log
+    with LogReader(theirs) as reader:
+        assert verify(reader).max_offset == end
+
+    for seed, stop in enumerate((rocketmq.stop, rocketmq.kill), 1):
+        rocketmq.start_broker("master", theirs, "ASYNC_MASTER")
+        assert rocketmq.send("Behind", 300, 4000, seed) == {"SEND_OK": 300}
+        appended = sorted(rocketmq.read_all(*TOPICS, SCHEDULE_TOPIC, "Behind"))
+        keys = [*ASKED, ("Behind", "key-7"), ("Behind", "key-299")]
+        told = rocketmq.query(keys)
+        stop("master")
+        assert (theirs / "abort").exists() == (stop == rocketmq.kill)
+        with MessageStore.open(theirs) as store:
+            assert store.max_offset > end
+            assert [row for row in read_by_queue(store) if row[0] in (*TOPICS, SCHEDULE_TOPIC, "Behind")] == appended
+            assert ask(store, keys) == told
+            end = store.max_offset
+        assert len(appended) == len(ours) + 300 * seed
+        assert (told[-1], len(told[-2])) != ([], 0)
+        check_whole(theirs)
+        assert log_bytes(theirs, len(log)) == log
+
+
+def test_a_real_broker_rebuilds_queues_and_index_of_our_slave(rocketmq: Rocketmq, tmp_path: Path) -> None:
+    """A slave keeps the log alone: a real broker serves it as a master's, and we make its master's queues and index of it."""
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    rocketmq.start_broker("master", theirs, "ASYNC_MASTER")
+    with ExitStack() as nodes:
+        follow = ("slave", "--store", str(ours), "--master", rocketmq.ha_address, "--file-size", str(FILE_SIZE))
+        slave = Node(tmp_path / "our-slave.log", *follow)
+        nodes.callback(slave.stop)
+        wait("our slave has reported", lambda: "request offset" in rocketmq.log("master"))
+        assert rocketmq.send("Interop", 1500, 4000) == {"SEND_OK": 1500}
+        assert rocketmq.send("Second", 300, 2000, seed=2) == {"SEND_OK": 300}
+        told = sorted(rocketmq.read_all("Interop", "Second"))
+        answers = rocketmq.query(KEYS_SENT)
+        rocketmq.stop("master")
+        end = end_of(theirs)
+        wait("our slave has all", lambda: end_of(ours) == end)
+    assert sorted(path.name for path in ours.iterdir() if path.is_dir()) == ["commitlog"]
+    assert log_bytes(ours, end) == log_bytes(theirs, end)
+
+    promoted = tmp_path / "promoted"
+    shutil.copytree(ours / "commitlog", promoted / "commitlog")
+    with MessageStore.open(promoted, OPTIONS) as store:
+        assert [row for row in read_by_queue(store) if row[0] in ("Interop", "Second")] == told
+        assert ask(store, KEYS_SENT) == answers
+    assert queues_and_index(promoted) == queues_and_index(theirs)
+
+    write_topics(ours, {"Interop": 8, "Second": 8})
+    before = len(rocketmq.log("master"))
+    rocketmq.start_broker("master", ours, "ASYNC_MASTER")
+    assert_taken_whole(rocketmq.log("master")[before:], end)
+    assert sorted(rocketmq.read_all("Interop", "Second")) == told
+    assert rocketmq.query(KEYS_SENT) == answers
+    rocketmq.stop("master")
+    assert queues_and_index(ours) == queues_and_index(theirs)
+
+
+def test_a_real_broker_opens_what_a_kill_of_our_store_left(rocketmq: Rocketmq, tmp_path: Path) -> None:
+    """HA-ST-23 "finding it at the start means that the last stop was not clean": both recover the same messages and queues."""
+    theirs, ours, size = tmp_path / "theirs", tmp_path / "ours", 4 << 20
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(theirs), str(size)], stdout=subprocess.PIPE, text=True)
+    assert writer.stdout is not None
+    with writer.stdout:
+        assert writer.stdout.readline() == "there\n"
+        writer.kill()
+        writer.wait()
+    assert (theirs / "abort").exists()
+    write_topics(theirs, {"Killed": 3})
+    shutil.copytree(theirs, ours)
+    with MessageStore.open(ours, StoreOptions(queue_file_size=QUEUE_FILE_SIZE, index_geometry=GEOMETRY)) as store:
+        end, rows = store.max_offset, read_by_queue(store)
+        last = max(rows, key=lambda row: row[3])
+        asked = [("Killed", "key-0"), ("Killed", last[6])]
+        answers = ask(store, asked)
+    assert answers == [[0], [last[3]]]
+    assert check_whole(ours).queue_entries == len(rows) > 2000
+
+    rocketmq.start_broker("master", theirs, "ASYNC_MASTER", mappedFileSizeCommitLog=str(size))
+    assert_taken_whole(rocketmq.log("master"), end, "abnormally")
+    assert sorted(rocketmq.read_all("Killed")) == rows
+    assert rocketmq.query(asked) == answers
+    rocketmq.stop("master")
+    assert queues_and_index(theirs) == queues_and_index(ours)
+    assert log_bytes(theirs, end) == log_bytes(ours, end)

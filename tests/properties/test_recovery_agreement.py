@@ -1,0 +1,235 @@
+"""Recovery of a whole store: the implementation comes to what the model comes to, from whatever a crash has left.
+
+A store is driven by puts, rolls, flushes, deletions and clean stops. Then its machine fails: of every file any sectors are
+missing that came since the last flush. Both recover what is left, dispatch, and are compared: the log, the entries of all
+queues, where these begin and end, and the index, byte for byte. HA-ST-5, HA-ST-7, HA-ST-10, HA-ST-18 to 20, HA-ST-38, HA-ST-45.
+"""
+
+import os
+import random
+import shutil
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from rocketmq_ha.impl.store.housekeeping import Housekeeping
+from rocketmq_ha.impl.store.index_file import Geometry
+from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
+from rocketmq_ha.impl.wire.message import Message
+from rocketmq_ha.reference import consume_queue, index_service, mapped_file_queue, store_recovery
+from rocketmq_ha.reference.consume_queue import ConsumeQueue
+from rocketmq_ha.reference.dispatch import Dispatched, DispatchSettings, do_reput
+from rocketmq_ha.reference.index_file import IndexFile
+from rocketmq_ha.reference.store import Log, max_offset, min_offset
+from rocketmq_ha.spec.profile import HARDENED
+
+SECTOR = 512
+BEGIN_MS = 1_700_000_000_000
+Images = dict[tuple[str, ...], bytes]
+
+
+@dataclass(frozen=True)
+class Put:
+    message: Message
+    after_ms: int
+
+
+PROPERTIES = [
+    "",
+    "",
+    "KEYS\x01k",
+    "KEYS\x01k l\x02UNIQ_KEY\x01u",
+    "TAGS\x01t\x02KEYS\x01m",
+    "KEYS\x01n\x02note\x01" + "n" * 1100,
+]
+KINDS = [*[(0, "127.0.0.1")] * 5, (0x4, "127.0.0.1"), (0xC, "127.0.0.1"), (0x10, "::1")]  # sysFlag, born host
+
+
+def message_of(topic: str, queue_id: int, size: int, kind: tuple[int, str], properties: str) -> Message:
+    sys_flag, host = kind
+    body = b"\0" * (size // 2) + b"x" * (size - size // 2)
+    return Message(topic, body, queue_id, sys_flag=sys_flag, born_host=(host, 1), properties_string=properties)
+
+
+messages = st.builds(
+    message_of,
+    st.sampled_from(["a", "topic"]),
+    st.integers(0, 1),
+    st.integers(0, 700),
+    st.sampled_from(KINDS),
+    st.sampled_from(PROPERTIES),
+)
+puts = st.builds(Put, messages, st.sampled_from([0, 0, 1, 700, 4000]))
+actions = st.one_of(
+    st.lists(puts, min_size=1, max_size=6),
+    st.lists(puts, min_size=1, max_size=6),
+    st.sampled_from(["flush", "flush", "delete", "reopen"]),
+)
+
+
+class Clock:
+    """The time of day, which puts move on."""
+
+    ms = BEGIN_MS
+
+    def time_ns(self) -> int:
+        return self.ms * 1_000_000
+
+
+@dataclass
+class World:
+    """A store at work, and what of it is known to be on the disk."""
+
+    root: Path
+    options: StoreOptions
+    clock: Clock
+    flushed: Images = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.store = MessageStore.open(self.root, self.options)
+        self.flush()
+
+    def do(self, action: "list[Put] | str") -> None:
+        match action:
+            case "flush":
+                self.flush()
+            case "delete":
+                self.delete()
+            case "reopen":
+                self.store.close()
+                self.store = MessageStore.open(self.root, self.options)
+            case list():
+                for put in action:
+                    self.clock.ms += put.after_ms
+                    self.store.put(put.message)
+
+    def flush(self) -> None:
+        """What comes to the disk at intervals of its own is not counted on."""
+        assert self.store.wait_for_dispatch()
+        self.store.flush()
+        self.flushed = self.images()
+
+    def delete(self) -> None:
+        """All files of the log but the last two have expired."""
+        assert self.store.wait_for_dispatch()
+        files = self.store.log.queue.files
+        for index, file in enumerate(files):
+            changed_s = 0 if index < len(files) - 2 else 10**9
+            os.utime(file.path, (changed_s, changed_s))
+        self.store.delete_expired(1000)
+
+    def images(self) -> Images:
+        """Every file, but for one that is prepared behind the log: that would be a matter of moments."""
+        paths = [path for name in ("commitlog", "consumequeue", "index") for path in sorted((self.root / name).rglob("*"))]
+        found = {path.relative_to(self.root).parts: path.read_bytes() for path in paths if path.is_file()}
+        bases = {file.path.name for file in self.store.log.queue.files}
+        found = {path: data for path, data in found.items() if path[0] != "commitlog" or path[1] in bases}
+        return found | {("checkpoint",): (self.root / "checkpoint").read_bytes()}
+
+    def crash(self, rng: random.Random) -> Images:
+        """Any of the sectors that were written since the last flush are on the disk; the names of files all are."""
+        assert self.store.wait_for_dispatch()
+        images = self.images()
+        images["checkpoint",] = self.flushed["checkpoint",]
+        for path, new in images.items():
+            old = self.flushed.get(path, bytes(len(new)))
+            share = rng.choice((0.0, 0.1, 0.5, 0.9, 1.0))
+            sectors = [(new if rng.random() < share else old)[at : at + SECTOR] for at in range(0, len(new), SECTOR)]
+            images[path] = b"".join(sectors)
+        return images
+
+    def stop(self) -> Images:
+        """A clean stop."""
+        self.store.close()
+        return self.images()
+
+
+def model_of(images: Images, options: StoreOptions, *, abort: bool) -> "store_recovery.Store":
+    """The model's store, recovered and dispatched."""
+    assert options.index_geometry is not None
+    assert options.file_size is not None
+    assert options.queue_file_size is not None
+    geometry = options.index_geometry
+    sizes = DispatchSettings(options.queue_file_size, geometry.hash_slot_num, geometry.index_num)
+    queues = {}
+    for topic, queue_id in sorted({path[1:3] for path in images if path[0] == "consumequeue"}):
+        found = {path[3]: data for path, data in images.items() if path[:3] == ("consumequeue", topic, queue_id)}
+        files = mapped_file_queue.load(options.queue_file_size, found)
+        assert isinstance(files, Log)
+        queues[topic, int(queue_id)] = ConsumeQueue(topic, int(queue_id), files)
+    index = tuple(
+        IndexFile(path[1], geometry.hash_slot_num, geometry.index_num, images[path])
+        for path in sorted(images)
+        if path[0] == "index"
+    )
+    commit_log = {path[1]: data for path, data in images.items() if path[0] == "commitlog"}
+    loaded = store_recovery.load(options.file_size, commit_log, Dispatched(queues, index), images["checkpoint",], abort=abort)
+    assert isinstance(loaded, store_recovery.Store), loaded
+    made_at = "9" * 16 + "0"
+    recovered = store_recovery.recover(loaded, made_at, sizes, HARDENED)
+    assert isinstance(recovered, store_recovery.Store), recovered
+    dispatched = do_reput(recovered.dispatched, recovered.log, made_at, sizes, HARDENED)
+    return store_recovery.Store(recovered.log, dispatched, recovered.checkpoint)
+
+
+def assert_agrees(store: MessageStore, model: "store_recovery.Store") -> None:
+    log = model.log
+    assert (store.min_offset, store.max_offset) == (min_offset(log), max_offset(log))
+    # A file that begins at the end says nothing; one at the beginning does.
+    files = [file for file in store.log.queue.files if file.base < max(store.max_offset, store.min_offset + 1)]
+    assert {file.path.name: bytes(file.mapping) for file in files} == mapped_file_queue.files(log)
+    ours = {(topic.decode(), queue_id): queue for (topic, queue_id), queue in store.queues if queue.max_offset}
+    assert ours.keys() == model.dispatched.queues.keys()
+    for key, queue in model.dispatched.queues.items():
+        mine = ours[key]
+        assert mine.min_offset == consume_queue.min_offset_in_queue(queue), key
+        assert mine.max_offset == consume_queue.max_offset_in_queue(queue), key
+        first = (queue.mapped_file_queue.base or 0) // consume_queue.CQ_STORE_UNIT_SIZE
+        entries = [(one.offset, one.size, one.tags_code) for one in consume_queue.entries(queue.mapped_file_queue.data)]
+        assert [tuple(entry) for _, entry in mine.entries()] == entries, key
+        assert next(mine.entries(), (first,))[0] == first, key
+    assert [file.path.read_bytes() for file in store.index.files] == [file.data for file in model.dispatched.index]
+    for topic in ("a", "topic"):
+        for word in "klmnu":
+            found = sorted(index_service.query_offset(model.dispatched.index, topic, word, 64, 0, 1 << 62))
+            assert store.index.query_offset(topic, word, 64, 0, 1 << 62) == found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_both_recover_to_the_same_store(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    root = tmp_path_factory.mktemp("recovery")
+    options = StoreOptions(
+        file_size=data.draw(st.sampled_from([2048, 4096])),
+        queue_file_size=20 * data.draw(st.sampled_from([3, 30, 70])),
+        index_geometry=Geometry(data.draw(st.sampled_from([3, 200])), data.draw(st.sampled_from([4, 40, 90]))),
+        floor_size=0,
+    )
+    clock = Clock()
+    with mock.patch.object(time, "time_ns", clock.time_ns):
+        world = World(root / "live", options, clock)
+        for action in data.draw(st.lists(actions, min_size=1, max_size=12)):
+            world.do(action)
+        is_clean = data.draw(st.integers(0, 5)) == 0
+        images = world.stop() if is_clean else world.crash(random.Random(data.draw(st.integers(0, 1 << 32))))
+        if not is_clean:
+            world.store.close()
+        event("a clean stop" if is_clean else "a crash")
+        copy = root / "copy"
+        for path, content in images.items():
+            (copy / Path(*path)).parent.mkdir(parents=True, exist_ok=True)
+            (copy / Path(*path)).write_bytes(content)
+        if not is_clean:
+            (copy / "abort").touch()
+        model = model_of(images, options, abort=not is_clean)
+        with mock.patch.object(Housekeeping, "start"), MessageStore.open(copy, options) as store:
+            if store.max_offset:
+                times = (store.checkpoint.logics_msg_timestamp, store.checkpoint.index_msg_timestamp)
+                assert times == (model.checkpoint.logics_msg_timestamp, model.checkpoint.index_msg_timestamp)
+            assert_agrees(store, model)
+    shutil.rmtree(root)
