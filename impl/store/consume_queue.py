@@ -176,7 +176,8 @@ class ConsumeQueue:
             while count > self._first() and self._entry(count - 1).is_pre_blank:
                 count -= 1
             if count < self.max_offset:
-                self._queue.truncate(count * ENTRY_SIZE if count > self._first() else -1)
+                # Without its last file empty: deletion spares the last one, which is then one with entries.
+                self._queue.truncate(count * ENTRY_SIZE if count > self._first() else -1, keep_empty=False)
                 self._end = self._queue.max_offset
                 self._after_cut()
 

@@ -114,10 +114,11 @@ class MappedFileQueue:
         """Make the file that starts at an offset, behind the last one. Raises: OSError."""
         return self.adopt(self.prepare(base))
 
-    def truncate(self, offset: int, *, clear: bool = True) -> None:
+    def truncate(self, offset: int, *, clear: bool = True, keep_empty: bool = True) -> None:
         """Make an offset the end: files that begin beyond it are removed, the one that holds it is written up to it.
 
-        A file that begins at the offset stays, empty. Files go from the last on, so that an interruption leaves no gap.
+        A file that begins at the offset stays, empty, unless `keep_empty` is False and there is one before it. Files go from
+        the last on, so that an interruption leaves no gap.
 
         Args:  offset: beyond what is written, nothing is done. clear: make the rest of the file zero (HA-ST-7); without it
                what was there stays, as RocketMQ leaves it (quirk 35). The zeros go to the disk at once, and so does the
@@ -127,7 +128,8 @@ class MappedFileQueue:
         assert self._writable
         with self._flush_guard:
             is_shorter = False
-            while self._files and self._files[-1].base > offset:
+            spared = offset if keep_empty or len(self._files) < 2 else offset - 1
+            while self._files and self._files[-1].base > spared:
                 self._files[-1].destroy()
                 self._files = self._files[:-1]
                 is_shorter = True
