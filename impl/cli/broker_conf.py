@@ -1,0 +1,66 @@
+"""A broker's own configuration, in our options: the names of broker.conf that mean something to a master or a slave."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import javaproperties
+
+from rocketmq_ha.impl.errors import ConfigInvalid
+from rocketmq_ha.impl.net.address import format_address
+
+DEFAULT_LISTEN_PORT: Final = 10911  # listenPort, where the broker itself listens; its HA service has the next port
+_HOST: Final = "127.0.0.1"
+
+# RocketMQ's name -> our option, where the value carries over as it is.
+_SAME: Final = {
+    "storePathRootDir": "store",
+    "haMasterAddress": "master",
+    "mappedFileSizeCommitLog": "file_size",
+    "haSendHeartbeatInterval": "ha_send_heartbeat_interval",
+    "haHousekeepingInterval": "ha_housekeeping_interval",
+    "haTransferBatchSize": "ha_transfer_batch_size",
+    "haSlaveFallbehindMax": "ha_slave_fallbehind_max",
+    "syncFlushTimeout": "sync_flush_timeout",
+}
+_ROLES: Final = {"ASYNC_MASTER": "master", "SYNC_MASTER": "master", "SLAVE": "slave"}
+_LOOKED_AT: Final = frozenset({*_SAME, "brokerRole", "brokerIP2", "listenPort", "haListenPort", "storePathCommitLog"})
+
+
+def options_of(file: Path, text: str, command: str) -> tuple[dict[str, tuple[str, str]], list[str]]:
+    """Read a broker.conf for `command` ("master" or "slave").
+
+    Returns: (option -> (RocketMQ's name of it, its value as text), names that mean nothing here).
+    Raises: ConfigInvalid, where the file says what the command cannot be: another role, or a log outside its store.
+    """
+    try:
+        found: Mapping[str, str] = javaproperties.loads(text)
+    except javaproperties.InvalidUEscapeError as error:
+        raise ConfigInvalid(f"{file}: {error}: expected a Java properties file") from error
+    role = found.get("brokerRole", "ASYNC_MASTER")
+    if role not in _ROLES:
+        raise ConfigInvalid(f"{file}: brokerRole={role}: expected {', '.join(_ROLES)}")
+    if _ROLES[role] != command:
+        raise ConfigInvalid(f"{file}: brokerRole={role}: expected a {command}'s role for `rocketmq-ha {command}`")
+    options = {ours: (theirs, found[theirs]) for theirs, ours in _SAME.items() if found.get(theirs)}
+    store, commit_log = found.get("storePathRootDir"), found.get("storePathCommitLog")
+    if commit_log is not None and (store is None or Path(commit_log) != Path(store, "commitlog")):
+        expected = Path(store or "STORE", "commitlog")
+        raise ConfigInvalid(f"{file}: storePathCommitLog={commit_log}: expected {expected}, in storePathRootDir")
+    if command == "master":
+        options["listen"] = "haListenPort", format_address(found.get("brokerIP2") or _HOST, _ha_port(file, found))
+        options["sync"] = "brokerRole", "1" if role == "SYNC_MASTER" else "0"
+    return options, sorted(found.keys() - _LOOKED_AT)
+
+
+def _ha_port(file: Path, found: Mapping[str, str]) -> int:
+    """4.x puts listenPort + 1 in the place of whatever haListenPort says; 5.x takes it where there is one (facts of both)."""
+    name = "haListenPort" if found.get("haListenPort", "0") != "0" else "listenPort"
+    text = found.get(name, str(DEFAULT_LISTEN_PORT))
+    try:
+        port = int(text)
+    except ValueError:
+        port = -1
+    if not 0 < port < 65535:
+        raise ConfigInvalid(f"{file}: {name}={text}: expected a port")
+    return port if name == "haListenPort" else port + 1

@@ -1,0 +1,109 @@
+"""`--config FILE`: the options of `master` and `slave` from a file, TOML or a broker's broker.conf.
+
+What the command line says wins. In TOML an option is a key, its dashes underscores; a key at the top is for both commands, one
+in the table [master] or [slave] for that command alone:
+
+    store = "/var/lib/rocketmq-ha"
+    [slave]
+    master = "10.0.0.5:10912"
+"""
+
+import difflib
+import logging
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from rocketmq_ha.impl.cli.broker_conf import options_of
+from rocketmq_ha.impl.errors import ConfigInvalid
+
+log = logging.getLogger(__name__)
+
+COMMANDS: Final = ("master", "slave")
+
+
+def _options(command: click.Command) -> dict[str, click.Parameter]:
+    """Key -> option. --config is none of them: a file does not name another."""
+    named = {
+        name.removeprefix("--").replace("-", "_"): parameter
+        for parameter in command.params
+        for name in parameter.opts
+        if name.startswith("--")
+    }
+    return {key: parameter for key, parameter in named.items() if key not in {"config", "help"}}
+
+
+def _keys_of_toml(file: Path, text: str, command: str, known: Mapping[str, Mapping[str, object]]) -> dict[str, Any]:
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigInvalid(
+            f"{file}: {error}: expected TOML (a file named *.conf or *.properties is read as broker.conf)"
+        ) from error
+    shared = {key: value for key, value in document.items() if key not in COMMANDS}
+    everywhere = {key for keys in known.values() for key in keys}
+    _refuse_unknown(file, "", shared, everywhere)
+    for name in COMMANDS:
+        table = document.get(name, {})
+        if not isinstance(table, dict):
+            raise ConfigInvalid(f"{file}: {name} = {table!r}: expected a table [{name}]" + _MASTER_HINT * (name == "master"))
+        _refuse_unknown(file, f"[{name}] ", table, set(known[name]))
+    own: dict[str, Any] = document.get(command, {})
+    return {key: value for key, value in shared.items() if key in known[command]} | own
+
+
+_MASTER_HINT: Final = "; a slave's master is the key `master` in [slave]"
+
+
+def _refuse_unknown(file: Path, where: str, table: Mapping[str, object], known: set[str]) -> None:
+    for key in table:
+        if key not in known:
+            expected = difflib.get_close_matches(key, known, 1) or sorted(known)
+            raise ConfigInvalid(f"{file}: {where}{key}: no such option, expected {', '.join(expected)}")
+
+
+def _load(ctx: click.Context, _: click.Parameter, file: Path | None) -> None:
+    """Make what the file says the defaults of this command. Raises: ConfigInvalid."""
+    if file is None:
+        return
+    command, group = str(ctx.command.name), ctx.parent and ctx.parent.command
+    try:
+        text = file.read_text("utf-8")
+    except OSError as error:
+        raise ConfigInvalid(f"{file}: {error.strerror}: expected a configuration file") from error
+    except UnicodeDecodeError as error:
+        raise ConfigInvalid(f"{file}: byte {error.start} is not UTF-8: expected a configuration file") from error
+    assert isinstance(group, click.Group)
+    known = {name: _options(found) for name in COMMANDS if (found := group.get_command(ctx, name))}
+    values: dict[str, tuple[str, Any]]  # by our key: how the file calls it, what it says
+    left: list[str] = []
+    if file.suffix in {".conf", ".properties"}:
+        values, left = options_of(file, text, command)
+        for key in values.keys() - known[command].keys():  # a broker that may change roles has both roles' settings
+            left.append(values.pop(key)[0])
+    else:
+        values = {key: (key, value) for key, value in _keys_of_toml(file, text, command, known).items()}
+    for key, (name, value) in values.items():
+        try:
+            known[command][key].type_cast_value(ctx, value)
+        except click.BadParameter as error:
+            raise ConfigInvalid(f"{file}: {name} = {value!r}: {error.message}") from error
+    if left:
+        taken = ", ".join(name for name, _ in values.values())
+        log.info("%s: taken over: %s; means nothing here: %s", file, taken, ", ".join(sorted(left)))
+    ctx.default_map = {str(known[command][key].name): value for key, (_, value) in values.items()}
+
+
+config_option = click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    is_eager=True,
+    expose_value=False,
+    callback=_load,
+    metavar="FILE",
+    help="Take options from a TOML file (an option is a key, its dashes underscores; tables [master] and [slave]), or from a"
+    " broker's *.conf or *.properties. The command line wins.",
+)

@@ -1,0 +1,204 @@
+"""`--config`: TOML and broker.conf say what the command line may say, and a mistake in them is one line."""
+
+import logging
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from rocketmq_ha.fuzz.processes import Node
+from rocketmq_ha.impl.cli import config_file, main
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def options(command: str, *arguments: object) -> dict[str, Any]:
+    """What the command would be called with."""
+    with main.make_context("rocketmq-ha", ["status", "."]) as group:
+        found = main.get_command(group, command)
+        assert found is not None
+        with found.make_context(command, [*map(str, arguments)], parent=group) as ctx:
+            return ctx.params
+
+
+def written(folder: Path, text: str, name: str = "ha.toml") -> Path:
+    file = folder / name
+    file.write_text(text, "utf-8")
+    return file
+
+
+def refusal(command: str, file: Path) -> str:
+    """The one line that a command ends with."""
+    result = CliRunner().invoke(main, [command, "--config", str(file)])
+    assert (result.exit_code, result.stdout) == (2, "")
+    (line,) = result.stderr.splitlines()
+    return line
+
+
+# --- TOML --------------------------------------------------------------------------------------------------------------------
+
+
+def test_every_option_is_a_key(tmp_path: Path) -> None:
+    with main.make_context("rocketmq-ha", ["status", "."]) as group:
+        for name, needed in (("master", 'store = "s"'), ("slave", 'store = "s"\nmaster = "h:1"')):
+            command = main.get_command(group, name)
+            assert command is not None
+            for option in command.params:
+                key = max(option.opts, key=len).removeprefix("--").replace("-", "_")
+                if key in {"config", "store", "master"}:
+                    continue
+                value = {"metrics": '"h:2"', "listen": '"h:3"', "profile": '"classic"', "sync": "0.5"}.get(key, "7")
+                found = options(name, "--config", written(tmp_path, f"[{name}]\n{needed}\n{key} = {value}\n"))
+                assert str(found[str(option.name)]) == value.strip('"'), key
+
+
+def test_a_table_is_for_its_command_and_wins_over_the_top(tmp_path: Path) -> None:
+    file = written(
+        tmp_path, 'store = "a"\nfile_size = 5\nin_flight = 3\n[slave]\nmaster = "h:1"\nfile_size = 6\n[master]\nput = 9\n'
+    )
+    slave, master = options("slave", "--config", file), options("master", "--config", file)
+    assert (slave["store"], slave["file_size"], slave["address"]) == (Path("a"), 6, "h:1")
+    assert (master["store"], master["file_size"], master["in_flight"], master["count"]) == (Path("a"), 5, 3, 9)
+
+
+@pytest.mark.parametrize("order", (1, -1))
+def test_the_command_line_wins_wherever_it_stands(tmp_path: Path, order: int) -> None:
+    file = written(tmp_path, 'store = "a"\n[slave]\nmaster = "h:1"\n')
+    arguments = [("--config", file), ("--master", "h:2")][::order]
+    found = options("slave", *(word for pair in arguments for word in pair))
+    assert (found["address"], found["store"]) == ("h:2", Path("a"))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    (
+        ('stor = "a"', "stor: no such option, expected store"),
+        ('[slave]\nlisten = "h:1"', "[slave] listen: no such option, expected "),
+        ('master = "h:1"', "master = 'h:1': expected a table [master]; a slave's master is the key `master` in [slave]"),
+        ("slave = 1", "slave = 1: expected a table [slave]"),
+        ("store = ", "Invalid value (at end of document): expected TOML"),
+        ('store = "a"\n[slave]\nmaster = "h:1"\nfile_size = "big"', "file_size = 'big': 'big' is not a valid integer range."),
+        ('store = "a"\n[slave]\nmaster = "h:1"\nfile_size = 0', "file_size = 0: 0 is not in the range x>=1."),
+        ('config = "other.toml"', "config: no such option"),
+    ),
+)
+def test_a_mistake_is_one_line_that_names_it(tmp_path: Path, text: str, says: str) -> None:
+    file = written(tmp_path, text)
+    assert refusal("slave", file).startswith(f"rocketmq-ha: {file}: {says}")
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    assert f"{tmp_path / 'none.toml'}: No such file or directory" in refusal("slave", tmp_path / "none.toml")
+    (tmp_path / "bad.toml").write_bytes(b"store = '\xff'")
+    assert "bad.toml: byte 9 is not UTF-8" in refusal("slave", tmp_path / "bad.toml")
+
+
+def test_a_master_is_served_by_its_file(tmp_path: Path) -> None:
+    file = written(tmp_path, f'store = "{tmp_path / "store"}"\nfile_size = 65536\n[master]\nlisten = "127.0.0.1:0"\nput = 10\n')
+    node = Node(tmp_path / "master.log", "master", "--config", str(file))
+    try:
+        assert node.line("listening").startswith("127.0.0.1:")
+        assert "put=10 " in "put=" + node.line("put")
+        assert sum(1 for _ in (tmp_path / "store" / "commitlog").iterdir()) == 1
+    finally:
+        node.stop()
+
+
+# --- broker.conf -------------------------------------------------------------------------------------------------------------
+
+BROKER_CONF = r"""
+# as a broker has it
+brokerClusterName = DefaultCluster
+brokerName=broker\u002da
+brokerId : 1
+brokerRole=SLAVE
+storePathRootDir=/data/rocketmq
+storePathCommitLog=/data/rocketmq/commitlog
+haMasterAddress=10.0.0.5:10912
+mappedFileSizeCommitLog=1048576
+haSendHeartbeatInterval=1000
+haHousekeepingInterval=4000
+haTransferBatchSize=65536
+"""
+
+
+def test_a_slave_takes_what_a_broker_conf_says(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger(config_file.__name__)
+    logger.addHandler(caplog.handler)  # a program that has set up its log lines hands on none
+    with caplog.at_level("INFO", config_file.__name__):
+        found = options("slave", "--config", written(tmp_path, BROKER_CONF, "broker.conf"))
+    assert (found["store"], found["address"], found["file_size"]) == (Path("/data/rocketmq"), "10.0.0.5:10912", 1 << 20)
+    assert (found["ha_send_heartbeat_interval_ms"], found["ha_housekeeping_interval_ms"]) == (1000, 4000)
+    logger.removeHandler(caplog.handler)
+    line = caplog.messages[-1]
+    assert line.endswith("means nothing here: brokerClusterName, brokerId, brokerName, haTransferBatchSize")
+
+
+@pytest.mark.parametrize(
+    ("lines", "listen", "sync"),
+    (
+        ("", "127.0.0.1:10912", 0.0),
+        ("brokerRole=SYNC_MASTER\nlistenPort=20911", "127.0.0.1:20912", 1.0),
+        ("haListenPort=0\nlistenPort=20911", "127.0.0.1:20912", 0.0),
+        ("haListenPort=7000\nlistenPort=20911\nbrokerIP2=10.0.0.7", "10.0.0.7:7000", 0.0),
+        ("brokerIP2=::1\nhaMasterAddress=10.0.0.1:1", "[::1]:10912", 0.0),
+    ),
+)
+def test_a_master_takes_what_a_broker_conf_says(tmp_path: Path, lines: str, listen: str, sync: float) -> None:
+    found = options("master", "--config", written(tmp_path, f"storePathRootDir=s\n{lines}\n", "broker.properties"))
+    assert (found["listen"], found["sync"], found["store"]) == (listen, sync, Path("s"))
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    (
+        ("brokerRole=SLAVE", "brokerRole=SLAVE: expected a master's role for `rocketmq-ha master`"),
+        ("brokerRole=BOSS", "brokerRole=BOSS: expected ASYNC_MASTER, SYNC_MASTER, SLAVE"),
+        (
+            "storePathRootDir=/a\nstorePathCommitLog=/b/log",
+            "storePathCommitLog=/b/log: expected /a/commitlog, in storePathRootDir",
+        ),
+        ("listenPort=port", "listenPort=port: expected a port"),
+        ("haListenPort=65536", "haListenPort=65536: expected a port"),
+        (
+            "storePathRootDir=/a\nmappedFileSizeCommitLog=1G",
+            "mappedFileSizeCommitLog = '1G': '1G' is not a valid integer range.",
+        ),
+        ("x=\\u00zz", "Invalid \\u escape sequence"),
+    ),
+)
+def test_what_a_broker_conf_cannot_mean_is_one_line(tmp_path: Path, lines: str, says: str) -> None:
+    file = written(tmp_path, lines + "\n", "broker.conf")
+    assert f"{file}: {says}" in refusal("master", file)
+
+
+# --- Examples ----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_examples_are_read() -> None:
+    assert options("slave", "--config", EXAMPLES / "slave.toml")["address"] == "127.0.0.1:10912"
+    assert options("master", "--config", EXAMPLES / "slave.toml")["listen"] == "127.0.0.1:10912"
+
+
+def test_the_unit_calls_what_there_is() -> None:
+    text = (EXAMPLES / "rocketmq-ha-slave.service").read_text("utf-8")
+    (command,) = (line.partition("=")[2].split() for line in text.splitlines() if line.startswith("ExecStart="))
+    with main.make_context("rocketmq-ha", [*command[1:3], "status", "."]) as ctx:
+        assert isinstance(ctx.command, click.Group)
+        assert ctx.command.get_command(ctx, command[3]) is not None
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here")
+def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+    program = tmp_path / "rocketmq-ha"
+    program.symlink_to("/bin/true")
+    text = (EXAMPLES / "rocketmq-ha-slave.service").read_text("utf-8").replace("/opt/rocketmq-ha/bin/rocketmq-ha", str(program))
+    unit = tmp_path / "rocketmq-ha-slave.service"
+    unit.write_text(text, "utf-8")
+    verdict = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, env=os.environ, check=False)
+    assert "rocketmq-ha-slave.service" not in verdict.stderr, verdict.stderr
