@@ -100,8 +100,12 @@ UV_COMPILE = build/lock/bin/uv pip compile --quiet --universal --python-version 
 clean: ## Remove .venv, build/ and the caches
 	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks *.egg-info
 
-hostile: ## Hostile peers and full disks (not built yet)
-soak: ## Hours of replication under faults (not built yet)
+soak: ROUNDS ?= 200
+soak: setup ## kill -9 with puts in flight, and deaths of the master's disk: ROUNDS=200 of each (half an hour)
+	@$(BIN)/python tests/crash/kill9.py --rounds $(ROUNDS)
+	@$(BIN)/python tests/crash/disk_death.py --rounds $(ROUNDS)
+	@$(BIN)/python tests/crash/disk_death.py --rounds $(ROUNDS) --power-cut
+	@$(BIN)/python tests/crash/disk_death.py --rounds $(ROUNDS) --async
 
-hostile soak:
+hostile: ## Hostile peers (not built yet)
 	@echo "$@: this layer is not built yet" >&2; exit 1

@@ -227,11 +227,24 @@ def _put(
 @click.option("--master", "address", required=True, metavar="HOST:PORT", help="The master's HA address.")
 @_file_size
 @_profile
+@click.option(
+    "--ack",
+    type=click.Choice(["appended", "flushed"]),
+    default="appended",
+    show_default=True,
+    help="Acknowledge what is in the log, as RocketMQ does, or only what is on the disk: that outlives a power cut.",
+)
 @metrics_option
 @slave_settings
 @config_option
 def slave(
-    store: Path, address: str, file_size: int | None, profile: str, metrics_address: str | None, **settings_by_name: int
+    store: Path,
+    address: str,
+    file_size: int | None,
+    profile: str,
+    ack: str,
+    metrics_address: str | None,
+    **settings_by_name: int,
 ) -> None:
     """Replicate a master's commit log, and go on until stopped.
 
@@ -248,7 +261,7 @@ def slave(
         CommitLog.open(store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail) as log,
     ):
         settings = Settings(mapped_file_size=log.file_size, **settings_by_name)
-        follower = Follower(log, host, port, settings, PROFILES[profile])
+        follower = Follower(log, host, port, settings, PROFILES[profile], flushes=ack == "flushed")
         try:
             with telling(store, SlaveFigures(follower, log, profile), metrics) as teller:
                 if metrics is not None:

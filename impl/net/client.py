@@ -28,7 +28,11 @@ class Follower:
     Spec: HA-S-19 "A slave MUST NOT hold more than one connection": one is closed before the next is tried.
     """
 
-    def __init__(self, commit_log: CommitLog, host: str, port: int, settings: Settings, profile: Profile) -> None:
+    def __init__(
+        self, commit_log: CommitLog, host: str, port: int, settings: Settings, profile: Profile, *, flushes: bool = False
+    ) -> None:
+        """`flushes`: acknowledge only what is on the disk (HA-S-60)."""
+        self._before_report = commit_log.flush if flushes else None
         self.client = SlaveClient(format_address(host, port), commit_log, settings, profile)
         self._address = (host, port)
         self._back_off_s = FIRST_BACK_OFF_S
@@ -61,7 +65,7 @@ class Follower:
         """
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        link = SlaveLink(sock, self.client)
+        link = SlaveLink(sock, self.client, self._before_report)
         link.on_connect(clock_ms())
         log.info("%s: connected at offset %d", self.client.peer, self.client.current_reported_offset)
         while self.client.connected and not stopped():

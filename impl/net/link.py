@@ -5,7 +5,7 @@ Nothing else writes to the socket: HA-W-7 "nothing but reports from the slave an
 `Socket` is the part of a non-blocking socket that is used; the lock-step passes a scripted one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from rocketmq_ha.impl.errors import PeerViolation
@@ -80,10 +80,14 @@ class MasterLink:
 
 
 class SlaveLink:
-    """The slave's end. Each call returns the violation for which it closed the connection, or None."""
+    """The slave's end. Each call returns the violation for which it closed the connection, or None.
 
-    def __init__(self, sock: Socket, client: SlaveClient) -> None:
-        self.sock, self.client = sock, client
+    `before_report` is called before each report, HA-S-60 "MUST have on its disk all that a report says"; what it raises comes
+    through.
+    """
+
+    def __init__(self, sock: Socket, client: SlaveClient, before_report: Callable[[], object] | None = None) -> None:
+        self.sock, self.client, self._before_report = sock, client, before_report
 
     def on_connect(self, now_ms: int) -> None:
         self._write(self.client.on_connect(now_ms), now_ms)
@@ -129,6 +133,8 @@ class SlaveLink:
         """
         if report is None:
             return True
+        if self._before_report is not None:
+            self._before_report()
         written = 0
         for _ in range(REPORT_WRITE_TRIES):
             try:

@@ -1,0 +1,70 @@
+"""A master in a process that puts until it is killed, and tells of each begin and each PUT_OK on stdout (ledger.ENTRY).
+
+    python tests/crash/producer.py STORE FD SEED [--async]
+
+FD is the listening socket, which the parent made, so that it knows the port. 128 puts are in flight. An entry's offset is that
+behind the message, its size that of the body. With --async no put waits: each is acknowledged as it is made.
+"""
+
+import logging
+import os
+import random
+import socket
+import sys
+import zlib
+from collections import deque
+from pathlib import Path
+from typing import Final
+
+from ledger import ENTRY
+
+from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest
+from rocketmq_ha.impl.net.server import Master
+from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.results import PutMessageStatus
+from rocketmq_ha.impl.wire.message import Message
+from rocketmq_ha.spec.profile import HARDENED, Settings
+
+FILE_SIZE: Final = 1 << 18
+IN_FLIGHT: Final = 128
+
+
+def tell(kind: bytes, offset: int = 0, size: int = 0, body_crc: int = 0) -> None:
+    os.write(1, ENTRY.pack(kind, offset, size, body_crc, 0, 0))
+
+
+def serve(master: Master, rng: random.Random, *, wait: bool) -> None:
+    """Each PUT_OK makes room for one more at once, so that never fewer than IN_FLIGHT - 1 wait."""
+    waiting: deque[tuple[bytes, GroupCommitRequest]] = deque()
+
+    def put() -> None:
+        body = rng.randbytes(rng.choice((0, 10, 100, 1000)))
+        tell(b"S")
+        waiting.append((body, master.put(Message("orders", body), wait=wait)))
+
+    while True:
+        if master.service.count_slaves() == 0 and not waiting:
+            master.poll(10)
+            continue
+        for _ in range(IN_FLIGHT - len(waiting) if wait else 1):
+            put()
+        master.poll(10 if wait else 0)
+        while waiting and waiting[0][1].status is not None:
+            body, request = waiting.popleft()
+            if request.status is PutMessageStatus.PUT_OK:
+                tell(b"A", request.next_offset, len(body), zlib.crc32(body))
+            if wait:
+                put()
+
+
+def main() -> None:
+    logging.disable()  # that a connection ends is what is asked for; what is left on stderr is a mistake
+    store, listener, seed = Path(sys.argv[1]), socket.socket(fileno=int(sys.argv[2])), sys.argv[3]
+    tell(b"P", os.getpid())
+    with CommitLog.open(store, file_size=FILE_SIZE) as log:
+        master = Master(log, listener, Settings(mapped_file_size=FILE_SIZE), HARDENED)
+        serve(master, random.Random(seed), wait="--async" not in sys.argv)
+
+
+if __name__ == "__main__":
+    main()
