@@ -60,7 +60,7 @@ class Trial:
 
 
 def run(rounds: int, seed: int, directory: Path, trial: Trial, told: Callable[[int], None] = lambda _: None) -> Deaths:
-    """So many deaths; each survivor serves the next round, and the new slave is a copy of it. Raises: Broken, with the round."""
+    """So many deaths; each survivor serves the next round, and the new slave is its copy. Raises: Broken, with the round."""
     deaths, acknowledged, store = Deaths(), Acknowledged(), directory / "store"
     for number in range(rounds):
         rng = random.Random(f"{seed}/{number}")

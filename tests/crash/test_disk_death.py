@@ -1,4 +1,4 @@
-"""The master's disk dies, and the slave's store serves: no PUT_OK byte is missing. HA-G-1, and HA-S-60 where the slave dies too.
+"""The master's disk dies, and the slave's store serves: no PUT_OK byte is missing. HA-G-1; HA-S-60 where the slave dies too.
 
 `python tests/crash/disk_death.py --rounds 200` is the long form.
 """
