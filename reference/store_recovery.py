@@ -306,13 +306,12 @@ def _kept(state: Store, log: Log, dispatched: Dispatched, start_offset: int) -> 
 
 
 def _record_at_or_before(log: Log, offset: int) -> int:
-    """Where a record begins, or the log ends: an index that is out of order may end with an offset between two."""
+    """Where a message begins, or the log ends: queues may end before a BLANK, and an index that is out of order between two."""
     found = at = max(min_offset(log), offset - offset % log.file_size)
     while at <= offset < max_offset(log):
+        request = dispatch_request.check_message_and_return_size(log, at)
+        if not isinstance(request, DispatchRequest):
+            break
         found = at
-        match dispatch_request.check_message_and_return_size(log, at):
-            case DispatchRequest() as request:
-                at += request.msg_size
-            case Blank() | None:
-                break
+        at += request.msg_size
     return found if offset < max_offset(log) else max_offset(log)

@@ -15,6 +15,7 @@ hash"; HA-ST-41 "An entry MUST be 20 bytes: the hash as an i32".
 Source: article 003 section 1.3; 4.9.8 IndexFile and IndexHeader.
 """
 
+import errno
 import mmap
 import os
 import struct
@@ -39,6 +40,7 @@ _INT: Final = struct.Struct(">i")
 _MAX_INT: Final = 2**31 - 1
 _ALLOCATED_AHEAD: Final = 1 << 20
 _PACKED_AT_ONCE: Final = 256
+_CLEAR_SIZE: Final = 1 << 20
 _sync_data: Final = getattr(os, "fdatasync", os.fsync)
 
 
@@ -246,13 +248,30 @@ class IndexFile:
             slots.byteswap()
         self._map[HEADER_SIZE : self.geometry.entries_position] = slots.tobytes()
         header, end_timestamp = self.header, store_timestamp_of(last_offset)
-        stale = self.geometry.entries_position + ENTRY_SIZE * number
-        size = ENTRY_SIZE * (min(header.index_count, self.geometry.index_num) - number)
-        self._map[stale : stale + size] = bytes(size)
+        self._clear_from(self.geometry.entries_position + ENTRY_SIZE * number)
         self._write_header(
             IndexHeader(header.begin_timestamp, end_timestamp, header.begin_phy_offset, last_offset, used, number)
         )
         return number - 1, is_damaged
+
+    def _clear_from(self, position: int) -> None:
+        """Zero all that is there, be it behind the header's count too: were the next entries lost in a crash that kept their
+        header, it would stand in their place. What was never written is a hole, and is not read.
+        """
+        zeros = bytes(_CLEAR_SIZE)
+        while position < len(self._map):
+            try:
+                position = os.lseek(self._fd, position, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # nothing but a hole
+                    return
+                raise
+            hole = os.lseek(self._fd, position, os.SEEK_HOLE)
+            for start in range(position, hole, _CLEAR_SIZE):
+                end = min(start + _CLEAR_SIZE, hole)
+                if self._map[start:end] != zeros[: end - start]:
+                    self._map[start:end] = zeros[: end - start]
+            position = hole
 
     def flush(self) -> None:
         """Force the file to the disk. Raises: OSError."""

@@ -200,26 +200,17 @@ def assert_agrees(store: MessageStore, model: "store_recovery.Store") -> None:
             assert store.index.query_offset(topic, word, 64, 0, 1 << 62) == found
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_both_recover_to_the_same_store(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    root = tmp_path_factory.mktemp("recovery")
-    options = StoreOptions(
-        file_size=data.draw(st.sampled_from([2048, 4096])),
-        queue_file_size=20 * data.draw(st.sampled_from([3, 30, 70])),
-        index_geometry=Geometry(data.draw(st.sampled_from([3, 200])), data.draw(st.sampled_from([4, 40, 90]))),
-        floor_size=0,
-    )
+def recover_both(root: Path, options: StoreOptions, does: "list[list[Put] | str]", crash_seed: int | None) -> None:
+    """Drive a store, stop it or (with a seed) let its machine fail, and recover what is left twice. Raises: AssertionError."""
     clock = Clock()
     with mock.patch.object(time, "time_ns", clock.time_ns):
         world = World(root / "live", options, clock)
-        for action in data.draw(st.lists(actions, min_size=1, max_size=12)):
+        for action in does:
             world.do(action)
-        is_clean = data.draw(st.integers(0, 5)) == 0
-        images = world.stop() if is_clean else world.crash(random.Random(data.draw(st.integers(0, 1 << 32))))
+        is_clean = crash_seed is None
+        images = world.stop() if is_clean else world.crash(random.Random(crash_seed))
         if not is_clean:
             world.store.close()
-        event("a clean stop" if is_clean else "a crash")
         copy = root / "copy"
         for path, content in images.items():
             (copy / Path(*path)).parent.mkdir(parents=True, exist_ok=True)
@@ -232,4 +223,36 @@ def test_both_recover_to_the_same_store(tmp_path_factory: pytest.TempPathFactory
                 times = (store.checkpoint.logics_msg_timestamp, store.checkpoint.index_msg_timestamp)
                 assert times == (model.checkpoint.logics_msg_timestamp, model.checkpoint.index_msg_timestamp)
             assert_agrees(store, model)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_both_recover_to_the_same_store(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    root = tmp_path_factory.mktemp("recovery")
+    options = StoreOptions(
+        file_size=data.draw(st.sampled_from([2048, 4096])),
+        queue_file_size=20 * data.draw(st.sampled_from([3, 30, 70])),
+        index_geometry=Geometry(data.draw(st.sampled_from([3, 200])), data.draw(st.sampled_from([4, 40, 90]))),
+        floor_size=0,
+    )
+    does = data.draw(st.lists(actions, min_size=1, max_size=12))
+    is_clean = data.draw(st.integers(0, 5)) == 0
+    event("a clean stop" if is_clean else "a crash")
+    recover_both(root, options, does, None if is_clean else data.draw(st.integers(0, 1 << 32)))
     shutil.rmtree(root)
+
+
+def test_queues_end_before_a_blank_and_a_message_that_is_in_none(tmp_path: Path) -> None:
+    """After a clean stop dispatch goes on from the last message that a queue has; what follows is in the index alone."""
+    kinds = [(0, "topic", 1, 250), (0x4, "topic", 1, 500)]
+    first, prepared = (message_of(topic, queue, size, (flag, "127.0.0.1"), "KEYS\x01k") for flag, topic, queue, size in kinds)
+    options = StoreOptions(file_size=2048, queue_file_size=600, index_geometry=Geometry(200, 40), floor_size=0)
+    recover_both(tmp_path, options, [[Put(first, 700)] * 5, [Put(prepared, 1)]], None)
+
+
+@pytest.mark.parametrize("crash_seed", (20, 24, 29))
+def test_entries_behind_the_count_of_an_index_go(tmp_path: Path, crash_seed: int) -> None:
+    """A crash leaves a header without the entries that its count said, or entries without their header."""
+    message = message_of("topic", 1, 300, (0, "127.0.0.1"), "KEYS\x01k l\x02UNIQ_KEY\x01u")
+    options = StoreOptions(file_size=4096, queue_file_size=600, index_geometry=Geometry(3, 200), floor_size=0)
+    recover_both(tmp_path, options, [[Put(message, 4000)] * 14, "flush", [Put(message, 1)] * 20], crash_seed)
