@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketmq_ha.impl.errors import StoreCorrupt
-from rocketmq_ha.impl.store.layout import CREATING_SUFFIX
+from rocketmq_ha.impl.store.creation import create_whole
 
 HEADER_SIZE: Final = 40
 SLOT_SIZE: Final = 4
@@ -100,20 +100,12 @@ class IndexFile:
     @classmethod
     def create(cls, path: Path, geometry: Geometry, *, end_phy_offset: int, end_timestamp: int) -> "IndexFile":
         """Make a file that begins where the one before it ends (0 and 0 for the first). Raises: OSError."""
-        creating = path.with_name(path.name + CREATING_SUFFIX)
-        fd = os.open(creating, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
-            try:
-                _allocate(fd, 0, geometry.entries_position)
-                os.ftruncate(fd, geometry.file_size)
-            finally:
-                os.close(fd)
-            creating.rename(path)
-        except BaseException as error:
-            creating.unlink(missing_ok=True)
-            if isinstance(error, OSError):
-                error.filename = error.filename or str(path)  # posix_fallocate knows a descriptor only
-            raise
+
+        def fill(fd: int) -> None:
+            _allocate(fd, 0, geometry.entries_position)
+            os.ftruncate(fd, geometry.file_size)
+
+        create_whole(path, path.parent.parent, fill)
         file = cls(path, geometry, writable=True)
         begin_phy_offset, begin_timestamp = max(0, end_phy_offset), max(0, end_timestamp)
         file._write_header(IndexHeader(begin_timestamp, begin_timestamp, begin_phy_offset, begin_phy_offset))

@@ -1,8 +1,8 @@
 """One file of fixed size: written by memcpy or pwritev, read through its mapping. Both see one page cache.
 
 HA-ST-8 "Space MUST be allocated on the disk before it is mapped": a store into a hole on a full disk is SIGBUS, which kills
-Python, where posix_fallocate is an OSError. The file gets its name only at its full length, so a creation that is interrupted
-leaves no file of a wrong length.
+Python, where posix_fallocate is an OSError. The file gets its name only at its full length (creation.py), so a
+creation that is interrupted leaves no file of a wrong length.
 
 No view outlives its unmap: `close` and `destroy` only let go of the mapping, which goes with the last view of it. That is what
 RocketMQ counts references for (4.9.8 ReferenceResource, quirk 12); here Python counts them.
@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from rocketmq_ha.impl.errors import StoreCorrupt, StoreFull
-from rocketmq_ha.impl.store.layout import CREATING_SUFFIX, file_name
+from rocketmq_ha.impl.store.creation import create_whole
+from rocketmq_ha.impl.store.layout import file_name
 
 # Buffers a pwritev may take. POSIX asks for 16, Linux and macOS have 1024.
 IOV_MAX: Final = min(1024, os.sysconf("SC_IOV_MAX")) if "SC_IOV_MAX" in os.sysconf_names else 16
@@ -65,27 +66,19 @@ class MappedFile:
         self._view: memoryview | None = None
 
     @classmethod
-    def create(cls, directory: Path, base: int, size: int) -> "MappedFile":
+    def create(cls, directory: Path, base: int, size: int, root: Path | None = None) -> "MappedFile":
         """Allocate a file of zeros, or take the one that is there (a file that a broker prepared ahead).
 
+        Args:  root: the store's; by default the directory's parent, as it is for the commit log.
         Raises: StoreFull where the disk has no room; OSError. Then no file of that name is made.
         """
         path = directory / file_name(base)
         if not path.exists():
-            creating = path.with_name(path.name + CREATING_SUFFIX)
-            fd = os.open(creating, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
             try:
-                try:
-                    _allocate(fd, size)
-                finally:
-                    os.close(fd)
-                creating.rename(path)
-            except BaseException as error:
-                creating.unlink(missing_ok=True)
-                if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                create_whole(path, root or directory.parent, lambda fd: _allocate(fd, size))
+            except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT):
                     raise StoreFull(path, "no room", f"{size} bytes for this file") from error
-                if isinstance(error, OSError) and error.filename is None:
-                    error.filename = str(path)  # posix_fallocate knows a descriptor only, its caller wants a name
                 raise
         return cls(path, base, size, writable=True)
 

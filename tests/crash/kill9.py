@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from judge import Broken, check
+from judge import Broken, check, check_names
 from ledger import AMID_CLOSE, AMID_OPEN, Ledger
 from story import Record
 from writer import OPTIONS, THREADS
@@ -69,7 +69,8 @@ def kill_once(store: Path, seed: str, after: int, delay_s: float, *, sync: bool)
 
 
 def compare(path: Path, acknowledged: Sequence[tuple[int, int, int, int, int]], rng: random.Random) -> None:
-    """Open the store, and find all that was acknowledged, in log, queues and index. Raises: Broken."""
+    """Open the store, and find all that was acknowledged, in log, queues and index; see what files it has. Raises: Broken."""
+    check_names(str(found.relative_to(path)) for found in path.rglob("*"))
     with MessageStore.open(path, OPTIONS) as store:
         held = [Record(offset, bytes(store.log.data_at(offset, size) or b""), one) for offset, size, one in store.log.records()]
         by_offset = {record.offset: record for record in held}
