@@ -133,7 +133,7 @@ class MessageStore:
             store_dir,
             file_size=options.file_size,
             clear_tail=options.clear_tail,
-            knowledge=lambda files: known_of(store_dir, files),
+            knowledge=lambda files: known_of(store_dir, files, strict=options.clear_tail),
             create=allocator.create,
         )
         try:
