@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from rocketmq_ha.impl.errors import ConfigInvalid
+from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
 from rocketmq_ha.impl.store.consume_queue import FILE_SIZE, ConsumeQueue, Entry
 from rocketmq_ha.impl.store.dispatch_request import DispatchRequest
 from rocketmq_ha.impl.store.dispatch_round import DispatchRound, add_entries
@@ -121,12 +121,12 @@ class ConsumeQueueTable:
         return {(queue_id, topic): queue.max_offset for (topic, queue_id), queue in self._queues.items()}
 
     def flush(self, least_pages: int = 0) -> None:
-        """Force all entries to the disk. Raises: OSError, after the other queues were flushed."""
-        failure: OSError | None = None
+        """Force all entries to the disk. Raises: OSError, StoreCorrupt, after the other queues were flushed."""
+        failure: OSError | StoreCorrupt | None = None
         for queue in list(self._queues.values()):
             try:
                 queue.flush(least_pages)
-            except OSError as error:
+            except (OSError, StoreCorrupt) as error:
                 failure = error
         if failure is not None:
             raise failure

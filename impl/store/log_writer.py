@@ -122,7 +122,7 @@ class LogWriter:
                port, by default the message's own; not for a message of which sysFlag says that its store host is IPv6.
         Raises: MessageIllegal for what no record holds, a record that fits no file of this log, or one that could not
         be told from its own beginning (it ends in a zero byte); StoreFull or another OSError where a new file cannot be
-        allocated. Then nothing was written.
+        allocated, or the last one was removed; StoreCorrupt where that was cut. Then nothing was written.
         """
         sys_flag = message.sys_flag
         if sys_flag & UNUSUAL_FLAGS or message.magic != USUAL_MAGIC:
@@ -162,6 +162,7 @@ class LogWriter:
             try:
                 known_ms, known_host, stored = self._stored
                 if time_ms != known_ms or store_host != known_host:
+                    file.look()  # once a millisecond, not at every put
                     stored = pack_stored(time_ms, store_host)
                     self._stored = (time_ms, store_host, stored)
                 place = pack_place(queue_id, flag) if flag else queue.place
@@ -197,6 +198,7 @@ class LogWriter:
             queue_offset = queue.next_offset if message.is_queued else 0
             size = len(encode(message))
             file = self._room_for(size)
+            file.look()
             offset = file.end
             file.append(encode(message, queue_offset, offset))
             queue.next_offset += message.is_queued
@@ -220,6 +222,7 @@ class LogWriter:
             if stored_ms is not None:
                 self._last_stored_ms = stored_ms = max(stored_ms, self._last_stored_ms)
             file = self._room_for(size)
+            file.look()
             offset = file.end
             queue = self._queue_end(laid.queue_id, laid.topic)
             queue_offset = queue.next_offset
