@@ -53,6 +53,11 @@ class ConsumeQueueTable:
         """Every queue, by topic and queue id."""
         return iter(sorted(self._queues.items()))
 
+    @property
+    def count(self) -> int:
+        """How many queues there are."""
+        return len(self._queues)
+
     def get(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
         """A queue; None where no message of it has been dispatched."""
         return self._queues.get((topic, queue_id))

@@ -63,6 +63,7 @@ class LogWriter:
         self.file_size: Final = queue.file_size
         self._put_lock = threading.Lock()
         self._queue_ends = {key: QueueEnd(key[0], next_offset) for key, next_offset in queue_offsets.items()}
+        self.queue_count = len(self._queue_ends)  # grows when a message of a new queue comes
         self._parts = Parts()
         self._offer: Offer | None = None
         self._offer_all: Callable[[Iterable[Any]], None] | None = None  # of a batch
@@ -268,7 +269,12 @@ class LogWriter:
         queue = self._queue_ends.get((queue_id, topic))
         if queue is None:
             queue = self._queue_ends[queue_id, topic] = QueueEnd(queue_id, 0)
+            self.queue_count += 1
         return queue
+
+    def queue_keys(self) -> list[tuple[int, bytes]]:
+        """(queue id, topic) of each queue of which the log knows the end."""
+        return list(self._queue_ends)
 
     def _room_for(self, size: int) -> MappedFile:
         """The file that takes a record of this size and 8 bytes: the last one, or the next, behind a BLANK in the last.

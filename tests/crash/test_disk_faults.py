@@ -18,19 +18,10 @@ import pytest
 HERE = Path(__file__).parent
 TIMEOUT_S = 120
 
-# What the store does not do yet, and what it does instead.
-MISSING = {
-    "no_room_to_stop": "write_topics: ENOSPC without the name of config/topics.json",
-}
-
 
 def scenarios(functions: tuple[Callable[[Path], None], ...]) -> list[object]:
-    """The scenarios as parameters; those that fail for a known reason must fail."""
-    return [
-        pytest.param(one, id=name, marks=pytest.mark.xfail(reason=MISSING[name], strict=True) if name in MISSING else ())
-        for one in functions
-        for name in (one.__name__,)
-    ]
+    """The scenarios as parameters, by their names."""
+    return [pytest.param(one, id=one.__name__) for one in functions]
 
 
 @pytest.fixture(scope="module")
