@@ -80,18 +80,24 @@ def stop(state: Store) -> Store:
 # --- Where to begin --------------------------------------------------------------------------------------------------
 
 
-def start_of_recovery(log: Log, last_exit_ok: bool, checkpoint: StoreCheckpoint) -> int:
+def start_of_recovery(log: Log, last_exit_ok: bool, checkpoint: StoreCheckpoint, profile: Profile) -> int:
     """The offset of the file from which on the log is read.
 
     Spec: HA-ST-18 "MUST begin three files before the end of the log, or at its first file if there are fewer"; HA-ST-19 "it
-    MUST begin at the last file" that the checkpoint vouches for, "where there is none, at the first file".
+    MUST begin at the last file" that the checkpoint vouches for, "where there is none, at the first file"; HA-ST-46 "A file
+    whose first message is not whole MUST NOT be the one", for a part of a store timestamp is an earlier one.
     """
     assert log.base is not None
     images = list(mapped_file_queue.files(log).values())
     if last_exit_ok:
         index = max(0, len(images) - RECOVERED_FILES)
     else:
-        matched = [index for index, image in enumerate(images) if is_mapped_file_matched_recover(image, checkpoint)]
+        matched = [
+            index
+            for index, image in enumerate(images)
+            if is_mapped_file_matched_recover(image, checkpoint)
+            and (not profile.clears_tail or begins_with_whole_message(image, log.base + index * log.file_size))
+        ]
         index = matched[-1] if matched else 0
     return log.base + index * log.file_size
 
@@ -106,6 +112,12 @@ def is_mapped_file_matched_recover(image: bytes, checkpoint: StoreCheckpoint) ->
     position = STORE_TIMESTAMP_POSITION + bool(sys_flag & constants.SYS_FLAG_BORN_HOST_V6) * constants.IPV6_EXTRA_SIZE
     store_timestamp = int.from_bytes(image[position : position + 8], "big", signed=True)
     return image[4:8] in MAGICS and store_timestamp != 0 and store_timestamp <= checkpoints.min_timestamp(checkpoint)
+
+
+def begins_with_whole_message(image: bytes, base: int) -> bool:
+    """Whether a file begins with a whole message of its own place."""
+    found = message.decode(image, 0)
+    return found is not None and found[0].physical_offset == base
 
 
 # --- The log ---------------------------------------------------------------------------------------------------------
@@ -208,7 +220,7 @@ def recover(
     if state.log.base is None:
         # HA-ST-38 "without commit-log files there are no consume queues"; classic leaves the index alone.
         return replace(state, dispatched=Dispatched(index=() if profile.clears_tail else index), flushed_where=0)
-    start_offset = start_of_recovery(state.log, last_exit_ok, state.checkpoint)
+    start_offset = start_of_recovery(state.log, last_exit_ok, state.checkpoint, profile)
     log = recover_log(state.log, start_offset, profile)
     if profile.clears_tail:
         if not last_exit_ok:

@@ -4,6 +4,9 @@ Exit status: 0; 1 where the answer is no (two stores differ, a doctor has findin
 the thing and what was expected; 130 and 143 after SIGINT and SIGTERM. A traceback means a bug of ours.
 """
 
+import contextlib
+import faulthandler
+
 import click
 
 from rocketmq_ha.impl.cli.commands import LazyGroup, print_version
@@ -71,3 +74,5 @@ def main(log_format: str, log_level: str) -> None:
         rocketmq-ha doctor --master 127.0.0.1:10912 --store /tmp/b
     """
     configure(log_format, log_level)
+    with contextlib.suppress(OSError, ValueError, RuntimeError):  # a standard error that is no file
+        faulthandler.enable()  # a file that is cut while it is read is SIGBUS: say at least where

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
 from rocketmq_ha.impl.store.mapped_file import MappedFile
-from rocketmq_ha.impl.store.mapped_file_queue import MappedFileQueue
+from rocketmq_ha.impl.store.mapped_file_queue import Creator, MappedFileQueue
 
 logger = logging.getLogger(__name__)
 logger.addHandler(logging.NullHandler())
@@ -63,15 +63,18 @@ class ConsumeQueue:
 
     Args:  directory: consumequeue/{topic}/{queueId}; it is made with the first entry. file_size: bytes.
            writable: if not, nothing on the disk is changed, and `recover` looks how far a live writer has come.
+           create: makes new files.
     Raises: ConfigInvalid for a file size that cuts an entry in two; StoreCorrupt for files of another size; OSError.
     After the constructor the queue counts as full to the end of its last file: call `recover`.
     """
 
-    def __init__(self, directory: Path, file_size: int = FILE_SIZE, *, writable: bool) -> None:
+    def __init__(
+        self, directory: Path, file_size: int = FILE_SIZE, *, writable: bool, create: Creator = MappedFile.create
+    ) -> None:
         if file_size < ENTRY_SIZE or file_size % ENTRY_SIZE:
             raise ConfigInvalid(f"{directory}: file size {file_size}, expected a multiple of {ENTRY_SIZE} bytes")
         self.directory: Final = directory
-        self._queue = MappedFileQueue(directory, file_size, writable=writable)
+        self._queue = MappedFileQueue(directory, file_size, writable=writable, create=create)
         self._writable = writable
         self._guard = threading.Lock()  # of what changes the files: the dispatch, and the deletion of old ones
         self._file_entries = file_size // ENTRY_SIZE

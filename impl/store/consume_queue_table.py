@@ -16,10 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from rocketmq_ha.impl.errors import ConfigInvalid
+from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
 from rocketmq_ha.impl.store.consume_queue import FILE_SIZE, ConsumeQueue, Entry
 from rocketmq_ha.impl.store.dispatch_request import DispatchRequest
 from rocketmq_ha.impl.store.dispatch_round import DispatchRound, add_entries
+from rocketmq_ha.impl.store.mapped_file import MappedFile
 from rocketmq_ha.spec.constants import CONSUME_QUEUE_DIR
 
 logger = logging.getLogger(__name__)
@@ -40,16 +41,22 @@ class ConsumeQueueTable:
     def __init__(self, store_dir: Path, file_size: int | None = None, *, writable: bool) -> None:
         self.directory: Final = store_dir / CONSUME_QUEUE_DIR
         self._writable = writable
+        self._create: Final = partial(MappedFile.create, root=store_dir)
         self._queues: dict[Key, ConsumeQueue] = {}
         self._refused: set[Key] = set()
         found = sorted(_queue_directories(self.directory))
         self.file_size: Final = file_size or next(filter(None, (_length(path) for _, path in found)), FILE_SIZE)
         for key, path in found:
-            self._queues[key] = ConsumeQueue(path, self.file_size, writable=writable)
+            self._queues[key] = ConsumeQueue(path, self.file_size, writable=writable, create=self._create)
 
     def __iter__(self) -> Iterator[tuple[Key, ConsumeQueue]]:
         """Every queue, by topic and queue id."""
         return iter(sorted(self._queues.items()))
+
+    @property
+    def count(self) -> int:
+        """How many queues there are."""
+        return len(self._queues)
 
     def get(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
         """A queue; None where no message of it has been dispatched."""
@@ -119,12 +126,12 @@ class ConsumeQueueTable:
         return {(queue_id, topic): queue.max_offset for (topic, queue_id), queue in self._queues.items()}
 
     def flush(self, least_pages: int = 0) -> None:
-        """Force all entries to the disk. Raises: OSError, after the other queues were flushed."""
-        failure: OSError | None = None
+        """Force all entries to the disk. Raises: OSError, StoreCorrupt, after the other queues were flushed."""
+        failure: OSError | StoreCorrupt | None = None
         for queue in list(self._queues.values()):
             try:
                 queue.flush(least_pages)
-            except OSError as error:
+            except (OSError, StoreCorrupt) as error:
                 failure = error
         if failure is not None:
             raise failure
@@ -141,7 +148,8 @@ class ConsumeQueueTable:
                 self._refused.add(key)
                 logger.warning("topic %r is no name for a directory: its messages get no consume queue", topic)
             return None
-        queue = ConsumeQueue(self.directory / os.fsdecode(topic) / str(queue_id), self.file_size, writable=True)
+        directory = self.directory / os.fsdecode(topic) / str(queue_id)
+        queue = ConsumeQueue(directory, self.file_size, writable=True, create=self._create)
         self._queues = self._queues | {key: queue}  # whoever walks over them meanwhile walks over the old ones
         return queue
 

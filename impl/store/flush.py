@@ -12,6 +12,7 @@ import time
 from queue import SimpleQueue
 from typing import Final, Protocol
 
+from rocketmq_ha.impl.errors import RocketmqHaError
 from rocketmq_ha.impl.store.results import PutMessageStatus
 
 logger = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ class FlushRealTimeService:
         least_pages: int = FLUSH_LEAST_PAGES,
         thorough_interval_s: float = FLUSH_THOROUGH_INTERVAL_S,
     ) -> None:
-        self.error: OSError | None = None  # of the last flush, if it failed
+        self.error: OSError | RocketmqHaError | None = None  # of the last flush, if it failed
         self._log, self._interval_s, self._least_pages = log, interval_s, least_pages
         self._thorough_interval_s = thorough_interval_s
         self._stop = threading.Event()
@@ -68,7 +69,7 @@ class FlushRealTimeService:
             is_thorough = time.monotonic() >= thorough_at
             try:
                 self._log.flush(0 if is_thorough else self._least_pages)
-            except OSError as error:
+            except (OSError, RocketmqHaError) as error:
                 if self.error is None:
                     logger.error("flush failed, and is tried again: flushed to %d: %s", self._log.flushed_offset, error)
                 self.error = error
@@ -106,7 +107,7 @@ class GroupCommitService:
     """
 
     def __init__(self, log: Flushable) -> None:
-        self.error: OSError | None = None  # of the last flush, if it failed
+        self.error: OSError | RocketmqHaError | None = None  # of the last flush, if it failed
         self._log = log
         self._requests: SimpleQueue[GroupCommitRequest | None] = SimpleQueue()  # None ends the thread
         self._guard = threading.Lock()  # of which gate belongs to which requests
@@ -151,7 +152,7 @@ class GroupCommitService:
                 break
             try:
                 self._log.flush()
-            except OSError as error:
+            except (OSError, RocketmqHaError) as error:
                 if self.error is None:
                     logger.error("flush failed: flushed to %d: %s", self._log.flushed_offset, error)
                 self.error = error

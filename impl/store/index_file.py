@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Final
 
 from rocketmq_ha.impl.errors import StoreCorrupt
-from rocketmq_ha.impl.store.layout import CREATING_SUFFIX
+from rocketmq_ha.impl.store.creation import create_whole
+from rocketmq_ha.impl.store.mapped_file import sync_again
 
 HEADER_SIZE: Final = 40
 SLOT_SIZE: Final = 4
@@ -87,35 +88,25 @@ class IndexFile:
         self.path, self.geometry = path, geometry
         self._fd = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
         try:
-            length = os.fstat(self._fd).st_size
-            if length != geometry.file_size:
-                raise StoreCorrupt(path, 0, f"a length of {length} bytes", geometry.file_size)
+            self._check_length(os.fstat(self._fd).st_size)
             access = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
-            self._map = mmap.mmap(self._fd, length, mmap.MAP_SHARED, access)
+            self._map = mmap.mmap(self._fd, geometry.file_size, mmap.MAP_SHARED, access)
         except BaseException:
             os.close(self._fd)
             raise
         self._allocated = 0  # the position up to which space for entries is known to be allocated
-        self._is_dirty = False
+        self._is_dirty = self._sync_failed = False
         self.header = self._read_header()
 
     @classmethod
     def create(cls, path: Path, geometry: Geometry, *, end_phy_offset: int, end_timestamp: int) -> "IndexFile":
         """Make a file that begins where the one before it ends (0 and 0 for the first). Raises: OSError."""
-        creating = path.with_name(path.name + CREATING_SUFFIX)
-        fd = os.open(creating, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
-            try:
-                _allocate(fd, 0, geometry.entries_position)
-                os.ftruncate(fd, geometry.file_size)
-            finally:
-                os.close(fd)
-            creating.rename(path)
-        except BaseException as error:
-            creating.unlink(missing_ok=True)
-            if isinstance(error, OSError):
-                error.filename = error.filename or str(path)  # posix_fallocate knows a descriptor only
-            raise
+
+        def fill(fd: int) -> None:
+            _allocate(fd, 0, geometry.entries_position)
+            os.ftruncate(fd, geometry.file_size)
+
+        create_whole(path, path.parent.parent, fill)
         file = cls(path, geometry, writable=True)
         begin_phy_offset, begin_timestamp = max(0, end_phy_offset), max(0, end_timestamp)
         file._write_header(IndexHeader(begin_timestamp, begin_timestamp, begin_phy_offset, begin_phy_offset))
@@ -134,11 +125,12 @@ class IndexFile:
         """Put keys, as many as there is room for at most.
 
         Args:  keys: (hash, commit-log offset, store timestamp in ms) in the order of the log.
-        Raises: OSError where space cannot be allocated; then nothing has changed.
+        Raises: OSError where space cannot be allocated, StoreCorrupt where the file was cut; then nothing has changed.
         """
         assert len(keys) <= self.room
         if not keys:
             return
+        self._check_length(self._map.size())
         mapping, header, geometry = self._map, self.header, self.geometry
         slot_num, number, slots_used = geometry.hash_slot_num, header.index_count, header.hash_slot_count
         begin = header.begin_timestamp
@@ -180,6 +172,7 @@ class IndexFile:
         Args:  classic: believe the seconds of the first entry too, as 4.9.8 does, which can miss that message: they count from
                where the file before ends (`put_all`). Its time is the begin of the file.
         """
+        self._check_length(self._map.size())
         header = self.header = self._read_header()  # another process may write it
         (number,) = _INT.unpack_from(self._map, HEADER_SIZE + SLOT_SIZE * (key_hash % self.geometry.hash_slot_num))
         bound = min(header.index_count, self.geometry.index_num - 1) + 1
@@ -203,6 +196,7 @@ class IndexFile:
 
     def entries(self) -> Iterator[tuple[int, int, int, int]]:
         """(hash, commit-log offset, seconds, entry before) of every entry, from the first."""
+        self._check_length(self._map.size())
         start = self.geometry.entries_position + ENTRY_SIZE
         stop = self.geometry.entries_position + min(self.header.index_count, self.geometry.index_num) * ENTRY_SIZE
         for position in range(start, stop, ENTRY_SIZE * _PACKED_AT_ONCE):
@@ -210,6 +204,7 @@ class IndexFile:
 
     def offsets_backward(self) -> Iterator[int]:
         """The commit-log offset of every entry, from the last."""
+        self._check_length(self._map.size())
         for number in range(min(self.header.index_count, self.geometry.index_num) - 1, 0, -1):
             yield _ENTRY.unpack_from(self._map, self.geometry.entries_position + number * ENTRY_SIZE)[1]
 
@@ -274,15 +269,26 @@ class IndexFile:
             position = hole
 
     def flush(self) -> None:
-        """Force the file to the disk. Raises: OSError."""
-        if self._is_dirty:
-            self._is_dirty = False
-            try:
-                _sync_data(self._fd)
-            except OSError as error:
-                self._is_dirty = True
+        """Force the file to the disk. Raises: OSError, for a file that was removed too; StoreCorrupt where it was cut."""
+        if not self._is_dirty:
+            return
+        self._is_dirty = False
+        try:
+            if self._sync_failed:
+                self._check_length(self._map.size())
+                number = min(self.header.index_count, self.geometry.index_num)
+                sync_again(self._fd, self._map, 0, self.geometry.entries_position + ENTRY_SIZE * number)
+            _sync_data(self._fd)
+            found = os.fstat(self._fd)
+            if not found.st_nlink:
+                raise FileNotFoundError(errno.ENOENT, "removed under the store", str(self.path))
+            self._check_length(found.st_size)
+        except BaseException as error:
+            self._is_dirty = self._sync_failed = True
+            if isinstance(error, OSError):
                 error.filename = error.filename or str(self.path)
-                raise
+            raise
+        self._sync_failed = False
 
     def close(self) -> None:
         """Give back the descriptor; a second call does nothing. The mapping goes with the last who reads in it."""
@@ -294,6 +300,11 @@ class IndexFile:
         """Remove the file."""
         self.path.unlink(missing_ok=True)
         self.close()
+
+    def _check_length(self, length: int) -> None:
+        """To use what lies beyond the end of a file would be SIGBUS. The moment between look and use is left."""
+        if length != self.geometry.file_size:
+            raise StoreCorrupt(self.path, 0, f"a length of {length} bytes", self.geometry.file_size)
 
     def _read_header(self) -> IndexHeader:
         begin, end, begin_offset, end_offset, hash_slot_count, index_count = _HEADER.unpack_from(self._map)

@@ -13,20 +13,23 @@ from typing import Final
 from rocketmq_ha.impl.store.checkpoint import StoreCheckpoint, was_aborted
 from rocketmq_ha.impl.store.mapped_file import MappedFile
 from rocketmq_ha.impl.store.opening import Known
-from rocketmq_ha.impl.store.scan import MAGICS, SMALLEST_RECORD, STORED_POSITION
+from rocketmq_ha.impl.store.scan import MAGICS, SMALLEST_RECORD, STORED_POSITION, scan
 from rocketmq_ha.spec.constants import CONSUME_QUEUE_DIR, IPV6_EXTRA_SIZE, SYS_FLAG_BORN_HOST_V6
 
 # HA-ST-18 "recovery MUST begin three files before the end of the log, or at its first file if there are fewer".
 CLEAN_STOP_FILES: Final = 3
 
 
-def known_of(store_dir: Path, files: Sequence[MappedFile]) -> Known:
-    """What an earlier process has left says about the files of its log. Changes nothing. Raises: StoreCorrupt, OSError."""
+def known_of(store_dir: Path, files: Sequence[MappedFile], *, strict: bool = True) -> Known:
+    """What an earlier process has left says about the files of its log. Changes nothing. Raises: StoreCorrupt, OSError.
+
+    Args:  strict: if not, all is as in RocketMQ; see recovery.py.
+    """
     checkpoint = StoreCheckpoint(store_dir)
     keeps_place = bool(files) and files[0].base > 0 and _has_queues(store_dir)
     if not was_aborted(store_dir):
         return Known(max(0, len(files) - CLEAN_STOP_FILES), None, keeps_place)
-    return Known(first_file(files, checkpoint.min_timestamp), checkpoint.flushed_before_ms, keeps_place)
+    return Known(first_file(files, checkpoint.min_timestamp, strict=strict), checkpoint.flushed_before_ms, keeps_place)
 
 
 def _has_queues(store_dir: Path) -> bool:
@@ -38,14 +41,18 @@ def _has_queues(store_dir: Path) -> bool:
     return any((store_dir / CONSUME_QUEUE_DIR).glob("*/*/*"))
 
 
-def first_file(files: Sequence[MappedFile], min_timestamp: int) -> int:
+def first_file(files: Sequence[MappedFile], min_timestamp: int, *, strict: bool = True) -> int:
     """The index of the last file whose first message was stored at a time or before it; 0 where there is none.
 
-    Spec: HA-ST-19 "the last file whose first message has a known magic and a store timestamp that is not 0".
+    Spec: HA-ST-19 "the last file whose first message has a known magic and a store timestamp that is not 0"; HA-ST-46 "whose
+    first message is not whole MUST NOT be the one": a part of a timestamp is an earlier time.
     """
     for index in range(len(files) - 1, 0, -1):
-        stored_ms = _first_stored_ms(files[index])
-        if stored_ms and stored_ms <= min_timestamp:
+        file = files[index]
+        stored_ms = _first_stored_ms(file)
+        is_whole = not strict or scan(file.mapping, file.base, 0, 1).messages == 1
+        file.close()
+        if stored_ms and stored_ms <= min_timestamp and is_whole:
             return index
     return 0
 
@@ -53,7 +60,6 @@ def first_file(files: Sequence[MappedFile], min_timestamp: int) -> int:
 def _first_stored_ms(file: MappedFile) -> int:
     """The store timestamp of the message with which a file begins; 0 where it begins with none."""
     head = bytes(file.view(0, min(file.size, SMALLEST_RECORD)))
-    file.close()
     if len(head) < SMALLEST_RECORD or int.from_bytes(head[4:8], "big") not in MAGICS:
         return 0
     sys_flag = int.from_bytes(head[36:40], "big")

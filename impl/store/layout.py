@@ -16,7 +16,7 @@ from rocketmq_ha.spec.constants import COMMIT_LOG_DIR, END_FILE_MIN_BLANK_SIZE, 
 
 # Java keeps the size of a file in an i32, and a BLANK record tells the rest of a file in one.
 MAX_FILE_SIZE: Final = 2**31 - 1
-# A file under creation has this suffix until it has its full length; a process that died leaves one behind.
+# A file under creation. In a folder of numbers nothing is made by such a name any more, but older stores can have one.
 CREATING_SUFFIX: Final = ".creating"
 _NAME: Final = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
 _CREATING_NAME: Final = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}{re.escape(CREATING_SUFFIX)}")

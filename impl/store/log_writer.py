@@ -63,6 +63,7 @@ class LogWriter:
         self.file_size: Final = queue.file_size
         self._put_lock = threading.Lock()
         self._queue_ends = {key: QueueEnd(key[0], next_offset) for key, next_offset in queue_offsets.items()}
+        self.queue_count = len(self._queue_ends)  # grows when a message of a new queue comes
         self._parts = Parts()
         self._offer: Offer | None = None
         self._offer_all: Callable[[Iterable[Any]], None] | None = None  # of a batch
@@ -122,7 +123,7 @@ class LogWriter:
                port, by default the message's own; not for a message of which sysFlag says that its store host is IPv6.
         Raises: MessageIllegal for what no record holds, a record that fits no file of this log, or one that could not
         be told from its own beginning (it ends in a zero byte); StoreFull or another OSError where a new file cannot be
-        allocated. Then nothing was written.
+        allocated, or the last one was removed; StoreCorrupt where that was cut. Then nothing was written.
         """
         sys_flag = message.sys_flag
         if sys_flag & UNUSUAL_FLAGS or message.magic != USUAL_MAGIC:
@@ -162,6 +163,7 @@ class LogWriter:
             try:
                 known_ms, known_host, stored = self._stored
                 if time_ms != known_ms or store_host != known_host:
+                    file.look()  # once a millisecond, not at every put
                     stored = pack_stored(time_ms, store_host)
                     self._stored = (time_ms, store_host, stored)
                 place = pack_place(queue_id, flag) if flag else queue.place
@@ -197,6 +199,7 @@ class LogWriter:
             queue_offset = queue.next_offset if message.is_queued else 0
             size = len(encode(message))
             file = self._room_for(size)
+            file.look()
             offset = file.end
             file.append(encode(message, queue_offset, offset))
             queue.next_offset += message.is_queued
@@ -220,6 +223,7 @@ class LogWriter:
             if stored_ms is not None:
                 self._last_stored_ms = stored_ms = max(stored_ms, self._last_stored_ms)
             file = self._room_for(size)
+            file.look()
             offset = file.end
             queue = self._queue_end(laid.queue_id, laid.topic)
             queue_offset = queue.next_offset
@@ -265,7 +269,12 @@ class LogWriter:
         queue = self._queue_ends.get((queue_id, topic))
         if queue is None:
             queue = self._queue_ends[queue_id, topic] = QueueEnd(queue_id, 0)
+            self.queue_count += 1
         return queue
+
+    def queue_keys(self) -> list[tuple[int, bytes]]:
+        """(queue id, topic) of each queue of which the log knows the end."""
+        return list(self._queue_ends)
 
     def _room_for(self, size: int) -> MappedFile:
         """The file that takes a record of this size and 8 bytes: the last one, or the next, behind a BLANK in the last.

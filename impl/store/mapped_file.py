@@ -1,8 +1,12 @@
 """One file of fixed size: written by memcpy or pwritev, read through its mapping. Both see one page cache.
 
 HA-ST-8 "Space MUST be allocated on the disk before it is mapped": a store into a hole on a full disk is SIGBUS, which kills
-Python, where posix_fallocate is an OSError. The file gets its name only at its full length, so a creation that is interrupted
-leaves no file of a wrong length.
+Python, where posix_fallocate is an OSError. The file gets its name only at its full length (creation.py), so a
+creation that is interrupted leaves no file of a wrong length.
+
+A file that somebody cuts under a live store is SIGBUS, too: its length is looked at before its mapping is used. What is left is
+the moment between look and use, and a view that is held meanwhile. Whether it still has a name is looked at before what goes
+into it counts as written or flushed (`look`).
 
 No view outlives its unmap: `close` and `destroy` only let go of the mapping, which goes with the last view of it. That is what
 RocketMQ counts references for (4.9.8 ReferenceResource, quirk 12); here Python counts them.
@@ -19,7 +23,8 @@ from pathlib import Path
 from typing import Final
 
 from rocketmq_ha.impl.errors import StoreCorrupt, StoreFull
-from rocketmq_ha.impl.store.layout import CREATING_SUFFIX, file_name
+from rocketmq_ha.impl.store.creation import create_whole
+from rocketmq_ha.impl.store.layout import file_name
 
 # Buffers a pwritev may take. POSIX asks for 16, Linux and macOS have 1024.
 IOV_MAX: Final = min(1024, os.sysconf("SC_IOV_MAX")) if "SC_IOV_MAX" in os.sysconf_names else 16
@@ -65,27 +70,19 @@ class MappedFile:
         self._view: memoryview | None = None
 
     @classmethod
-    def create(cls, directory: Path, base: int, size: int) -> "MappedFile":
+    def create(cls, directory: Path, base: int, size: int, root: Path | None = None) -> "MappedFile":
         """Allocate a file of zeros, or take the one that is there (a file that a broker prepared ahead).
 
+        Args:  root: the store's; by default the directory's parent, as it is for the commit log.
         Raises: StoreFull where the disk has no room; OSError. Then no file of that name is made.
         """
         path = directory / file_name(base)
         if not path.exists():
-            creating = path.with_name(path.name + CREATING_SUFFIX)
-            fd = os.open(creating, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
             try:
-                try:
-                    _allocate(fd, size)
-                finally:
-                    os.close(fd)
-                creating.rename(path)
-            except BaseException as error:
-                creating.unlink(missing_ok=True)
-                if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                create_whole(path, root or directory.parent, lambda fd: _allocate(fd, size))
+            except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT):
                     raise StoreFull(path, "no room", f"{size} bytes for this file") from error
-                if isinstance(error, OSError) and error.filename is None:
-                    error.filename = str(path)  # posix_fallocate knows a descriptor only, its caller wants a name
                 raise
         return cls(path, base, size, writable=True)
 
@@ -99,7 +96,7 @@ class MappedFile:
         return self.wrote_position == self.size
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
-        """Copy into the mapping at the wrote position. The caller has checked that it fits."""
+        """Copy into the mapping at the wrote position. The caller has checked that it fits. Raises: as `mapping`."""
         position = self.wrote_position
         assert len(data) <= self.size - position
         self.mapping[position : position + len(data)] = data
@@ -119,14 +116,18 @@ class MappedFile:
         """Write several byte buffers behind one another by pwritev: no page fault, no copy in between.
 
         Args:  total: their length in bytes, which the caller has summed and checked.
-        Raises: OSError; then the wrote position has not moved.
+        Raises: OSError, StoreCorrupt (see `look`); then the wrote position has not moved.
         """
         position = self.wrote_position
         assert total <= self.size - position
-        self._open()
+        self.look()
         left, written = list(buffers), 0
         while written < total:
-            count = os.pwritev(self._fd, left[:IOV_MAX], position + written)
+            try:
+                count = os.pwritev(self._fd, left[:IOV_MAX], position + written)
+            except OSError as error:
+                error.filename = error.filename or str(self.path)
+                raise
             written += count
             done = 0  # buffers that this call took whole
             while done < len(left) and count >= len(left[done]):
@@ -138,10 +139,13 @@ class MappedFile:
         self.wrote_position = position + total
 
     def view(self, start: int, stop: int) -> memoryview:
-        """A read-only view of positions start to stop, no copy. It stays valid after `close`, as long as it is held."""
-        view = self._view
+        """A read-only view of positions start to stop, no copy. It stays valid after `close`, as long as it is held.
+
+        Raises: as `mapping`.
+        """
+        mapping, view = self.mapping, self._view
         if view is None:
-            self._view = view = memoryview(self.mapping).toreadonly()
+            self._view = view = memoryview(mapping).toreadonly()
         return view[start:stop]
 
     @property
@@ -155,14 +159,28 @@ class MappedFile:
         if mapping is None:
             fd = self._open_anew()  # its own: another thread may be done with the other one meanwhile
             try:
-                length = os.fstat(fd).st_size
-                if length != self.size:
-                    raise StoreCorrupt(self.path, self.base, f"a length of {length} bytes", self.size)
+                self._check_length(os.fstat(fd).st_size)
                 access = mmap.PROT_READ | (mmap.PROT_WRITE if self._writable else 0)
                 self._map = mapping = mmap.mmap(fd, self.size, mmap.MAP_SHARED, access)
             finally:
                 os.close(fd)
+        elif (length := mapping.size()) != self.size:  # of the file as it is now
+            self._check_length(length)
         return mapping
+
+    def look(self) -> None:
+        """See that what is written here is not lost at once. For one thread at a time: that which appends, or flushes.
+
+        Raises: FileNotFoundError where the file has no name any more; StoreCorrupt where it was cut.
+        """
+        found = os.fstat(self._open())
+        if not found.st_nlink:
+            raise FileNotFoundError(errno.ENOENT, "removed under the store", str(self.path))
+        self._check_length(found.st_size)
+
+    def _check_length(self, length: int) -> None:
+        if length != self.size:
+            raise StoreCorrupt(self.path, self.base, f"a length of {length} bytes", self.size)
 
     def chunks(self, start: int) -> Iterator[tuple[int, bytes]]:
         """The parts of the file from a position on that may hold anything but zero bytes, as (position, bytes) copies.
@@ -217,10 +235,10 @@ class MappedFile:
         36).
 
         A system that fails to write a page back may forget that the page was dirty, and the next sync would succeed without
-        it. So after a failure all pages in question are made dirty anew.
+        it; see `sync_again`. A file without a name is not on the disk, whatever is synced.
 
         Args:  least_pages: do nothing where fewer 4 KiB pages have something new, and the file is not full.
-        Raises: OSError.
+        Raises: OSError; StoreCorrupt where the file was cut.
         """
         start, stop = self.flushed_position, self.wrote_position
         if start >= stop or (stop < self.size and stop // OS_PAGE_SIZE - start // OS_PAGE_SIZE < least_pages):
@@ -228,11 +246,9 @@ class MappedFile:
         fd = self._open()
         try:
             if self._sync_failed:
-                mapping = self.mapping
-                for position in range(start, stop, mmap.PAGESIZE):
-                    mapping[position] = mapping[position]
-                mapping[stop - 1] = mapping[stop - 1]
+                sync_again(fd, self.mapping, start, stop)
             _sync_data(fd)
+            self.look()
         except OSError as error:
             self._sync_failed = True
             error.filename = error.filename or str(self.path)
@@ -276,6 +292,23 @@ class MappedFile:
         if self._gone:
             raise FileNotFoundError(errno.ENOENT, "removed from its log", str(self.path))
         return os.open(self.path, (os.O_RDWR if self._writable else os.O_RDONLY) | os.O_CLOEXEC)
+
+
+def sync_again(fd: int, mapping: mmap.mmap, start: int, stop: int) -> None:
+    """After a sync that failed: have the next one fail too, unless all between two positions comes to the disk.
+
+    The pages are made dirty anew. That the space allocated for them is written by now was perhaps in a transaction of the file
+    system that was aborted, and is not told again by the pages alone; ext4 then takes them, and reads zeros after the next
+    mount. A change of metadata needs a transaction of its own, which an aborted journal refuses.
+
+    Raises: OSError.
+    """
+    for position in range(start, stop, mmap.PAGESIZE):
+        mapping[position] = mapping[position]
+    mapping[stop - 1] = mapping[stop - 1]
+    if os.utime in os.supports_fd:
+        os.utime(fd)
+    os.fsync(fd)
 
 
 def _allocate(fd: int, size: int) -> None:

@@ -50,7 +50,7 @@ from rocketmq_ha.impl.store.knowledge import known_of
 from rocketmq_ha.impl.store.layout import sync_directory
 from rocketmq_ha.impl.store.query import FOREVER, Found, query
 from rocketmq_ha.impl.store.results import AppendResult, PutMessageResult, PutMessageStatus
-from rocketmq_ha.impl.store.topic_config import write_topics
+from rocketmq_ha.impl.store.topic_notes import TopicNotes
 from rocketmq_ha.impl.wire.batch import MessageBatch
 from rocketmq_ha.impl.wire.message import Host, Message, decode, encode, read_header
 from rocketmq_ha.impl.wire.parts import UNUSUAL_FLAGS, USUAL_MAGIC
@@ -118,7 +118,8 @@ class MessageStore:
         log_flush = self._log_flush = LogFlush(log, self.checkpoint, self._derived)
         self._flush = FlushRealTimeService(log_flush)
         self._group_commit = GroupCommitService(log_flush) if options.sync_flush else None
-        self._housekeeping = Housekeeping((self._flush_derived, self._watch_space, self._delete_expired))
+        self._topics = TopicNotes(store_dir, log, self.queues)
+        self._housekeeping = Housekeeping((self._flush_derived, self._topics.write, self._watch_space, self._delete_expired))
         self._is_thorough, self._is_expiry_due = Every(THOROUGH_INTERVAL_S), Every(EXPIRY_INTERVAL_S)
 
     @classmethod
@@ -133,7 +134,7 @@ class MessageStore:
             store_dir,
             file_size=options.file_size,
             clear_tail=options.clear_tail,
-            knowledge=lambda files: known_of(store_dir, files),
+            knowledge=lambda files: known_of(store_dir, files, strict=options.clear_tail),
             create=allocator.create,
         )
         try:
@@ -165,6 +166,8 @@ class MessageStore:
             message = self._with_store_host(message)
         if self._group_commit is None:
             append = self.log.append(message, time.time_ns() // 1_000_000, self._store_host)
+            if self.log.queue_count != self._topics.known:
+                self._topics.note()
             return _new_result(PutMessageResult, (_OK, append))
         return self.submit(message).result()
 
@@ -180,6 +183,8 @@ class MessageStore:
         with self._gate:
             append = self.log.append_batch(messages, time.time_ns() // 1_000_000, self._store_host)
             first = messages.properties_strings[0] if isinstance(messages, MessageBatch) else messages[0].properties_string
+            if self.log.queue_count != self._topics.known:
+                self._topics.note()
             pending = self._wait_for_disk(append, first)
         return pending.result()
 
@@ -189,6 +194,8 @@ class MessageStore:
             message = self._with_store_host(message)
         with self._gate:
             append = self.log.append(message, time.time_ns() // 1_000_000, self._store_host)
+            if self.log.queue_count != self._topics.known:
+                self._topics.note()
             return self._wait_for_disk(append, message.properties_string)
 
     def append_data(self, offset: int, buffers: Sequence[bytes | memoryview]) -> None:
@@ -327,7 +334,7 @@ class MessageStore:
                 service.shutdown()
         try:
             self._flush_all()
-            self._write_topics()
+            self._topics.write()
             if is_dispatched and self.dispatcher.reput_from_offset >= self.log.max_offset:  # no part of a record: quirk 31
                 mark_stopped(self.store_dir)
         finally:
@@ -355,6 +362,7 @@ class MessageStore:
         self.checkpoint.flush()
         self.dispatcher.dispatch_all()
         self.log.raise_queue_offsets(self.queues.queue_offsets())
+        self._topics.note()
         self.log.dispatch_to(self.dispatcher.offer, self.dispatcher.offer_all)
         if self.log.queue.files:
             self._allocator.watch(self.log.queue.files[-1])
@@ -369,8 +377,6 @@ class MessageStore:
         is_thorough = self._is_thorough()
         self._derived.flush(self.checkpoint, 0 if is_thorough else LEAST_PAGES)
         self.checkpoint.flush()
-        if is_thorough:
-            self._write_topics()
 
     def _watch_space(self) -> None:
         full = self._allocator.full
@@ -386,15 +392,6 @@ class MessageStore:
         self._derived.flush(self.checkpoint)
         self.checkpoint.flush()
         return flushed_offset
-
-    def _write_topics(self) -> None:
-        """A broker serves no topic that its configuration does not name."""
-        queue_nums: dict[str, int] = {}
-        for (topic, queue_id), _ in self.queues:
-            name = topic.decode("utf-8", "surrogateescape")
-            queue_nums[name] = max(queue_nums.get(name, 0), queue_id + 1)
-        if queue_nums:
-            write_topics(self.store_dir, queue_nums)
 
     def _closed_error(self) -> StoreClosed:
         return StoreClosed(f"{self.store_dir}: the store is closed")

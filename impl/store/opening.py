@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreLocked
+from rocketmq_ha.impl.store.creation import sweep_creating
 from rocketmq_ha.impl.store.fragment import is_fragment
 from rocketmq_ha.impl.store.layout import Layout, check_file_size, read_layout
 from rocketmq_ha.impl.store.lock import StoreLock
@@ -85,6 +86,7 @@ def open_files(
                 raise StoreLocked(f"{store_dir}: another process has just changed it, expected a store at rest")
         queue.directory.mkdir(exist_ok=True)
         queue.sweep()
+        sweep_creating(store_dir)
         _cut(queue, found, clear_tail, keeps_place)
     except BaseException:
         if queue is not None:

@@ -7,6 +7,7 @@ more queues by now.
 Source: 4.9.8 TopicConfigManager, TopicConfigSerializeWrapper and MixAll.string2File; facts on code 21, chapter 6.
 """
 
+import contextlib
 import json
 import os
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rocketmq_ha.impl.errors import ConfigInvalid
+from rocketmq_ha.impl.store.layout import sync_directory
 
 CONFIG_DIR: Final = "config"
 TOPICS_FILE: Final = "topics.json"
@@ -33,8 +35,8 @@ def read_topics(store_dir: Path) -> dict[str, int]:
 def write_topics(store_dir: Path, queue_nums: Mapping[str, int], now_ms: int | None = None) -> bool:
     """Have the file name these topics, with at least so many queues each. The file is replaced whole, or not at all.
 
-    Returns: whether there was anything to write.
-    Raises: ConfigInvalid for a file that is no such JSON, which then stays as it is; OSError.
+    Returns: whether there was anything to write; then it is on the disk.
+    Raises: ConfigInvalid for a file that is no such JSON, which then stays as it is; OSError with a path.
     """
     path = store_dir / CONFIG_DIR / TOPICS_FILE
     content = _read(path)
@@ -51,14 +53,29 @@ def write_topics(store_dir: Path, queue_nums: Mapping[str, int], now_ms: int | N
     version = content.setdefault("dataVersion", {})
     version["counter"] = int(version.get("counter", 0)) + 1
     version["timestamp"] = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(path.name + ".tmp")
-    with new.open("w", encoding="utf-8") as file:
-        json.dump(content, file, ensure_ascii=False, indent="\t", separators=(",", ":"))
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
+    text = json.dumps(content, ensure_ascii=False, indent="\t", separators=(",", ":"))
+    _replace(path, text.encode("utf-8"))
     return True
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Replace a file as a whole, and have it on the disk."""
+    new = path.with_name(path.name + ".tmp")
+    try:
+        is_new = not path.parent.is_dir()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with new.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+        for directory in (path.parent, *([path.parent.parent] if is_new else [])):
+            sync_directory(directory)
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None  # of a write that fails only the descriptor is known
+        with contextlib.suppress(OSError):
+            new.unlink(missing_ok=True)
+        raise
 
 
 def _read(path: Path) -> dict[str, Any]:

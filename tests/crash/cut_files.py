@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from fault_kit import OPTIONS, Ledger, told
+from fault_kit import OPTIONS, PATIENCE_S, Ledger, told
 
 from rocketmq_ha.impl.errors import RocketmqHaError, StoreCorrupt
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
@@ -73,6 +73,7 @@ def truncated_first_file(directory: Path) -> None:
     os.truncate(first, 4096)
     _expect_corrupt(lambda: [bytes(record) for record in store.get("orders", 0, 100).records], first)
     ledger.put(store)
+    assert store.wait_for_dispatch(timeout_s=PATIENCE_S)
     assert next(iter(store.get("orders", 0, 400).messages())).body == ledger.records[-1].message.body
     _close(store, first)
     _expect_corrupt(lambda: MessageStore.open(directory / "s", OPTIONS).close(), first)

@@ -20,7 +20,7 @@ from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.store.results import AppendResult, PutMessageStatus
 from rocketmq_ha.impl.wire.message import Message, encode
 
-PATIENCE_S: Final = 10
+PATIENCE_S: Final = 60
 OPTIONS: Final = StoreOptions(
     file_size=1 << 18, queue_file_size=20_000, index_geometry=Geometry(100, 2000), floor_size=0, sync_flush=True
 )

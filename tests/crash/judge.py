@@ -5,9 +5,10 @@ promised, all of it, through the same calls that a user has.
 """
 
 import random
+import re
 import shutil
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +22,8 @@ from rocketmq_ha.impl.wire.message import Message, encode
 from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE
 
 _QUERIES: Final = 6
+_NUMBERED: Final = re.compile(r"(commitlog|consumequeue/[^/]+/[^/]+|index)/")
+_NUMBER: Final = re.compile(r"(commitlog|consumequeue/[^/]+/[0-9]+)/[0-9]{20}|index/[0-9]{17}")
 _SHARED_KEYS: Final = ("k0", "k1", "k2")
 
 
@@ -35,6 +38,7 @@ def judge(point: CrashPoint, records: Sequence[Record], shape: Shape, clock: Clo
     Raises: Broken.
     """
     root = work / "image"
+    check_names(point.image.files)
     point.image.write(root)
     doing = "open after the crash"
     try:
@@ -57,6 +61,16 @@ def judge(point: CrashPoint, records: Sequence[Record], shape: Shape, clock: Clo
         raise Broken(f"{doing}: {type(error).__name__}: {error}".replace(f"{root}/", "")) from error
     finally:
         shutil.rmtree(root)
+
+
+def check_names(names: Iterable[str]) -> None:
+    """A broker takes each file in these folders for one of its own, and its name for a number.
+
+    Args:  names: paths in the store. Raises: Broken.
+    """
+    for name in names:
+        if _NUMBERED.match(name) and not _NUMBER.fullmatch(name):
+            raise Broken(f"a file {name}, which no broker can load")
 
 
 def check(store: MessageStore, records: Sequence[Record], rng: random.Random, expired: int = 0) -> list[Record]:

@@ -20,13 +20,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from judge import Broken, check
+from judge import Broken, check, check_names
 from ledger import AMID_CLOSE, AMID_OPEN, Ledger
 from story import Record
 from writer import OPTIONS, THREADS
 
 from rocketmq_ha.fuzz.progress import run_progress
 from rocketmq_ha.impl.store.message_store import MessageStore
+from rocketmq_ha.impl.store.topic_config import read_topics
 
 HERE: Final = Path(__file__).parent
 PATIENCE_S: Final = 60
@@ -69,7 +70,10 @@ def kill_once(store: Path, seed: str, after: int, delay_s: float, *, sync: bool)
 
 
 def compare(path: Path, acknowledged: Sequence[tuple[int, int, int, int, int]], rng: random.Random) -> None:
-    """Open the store, and find all that was acknowledged, in log, queues and index. Raises: Broken."""
+    """Open the store, and find all that was acknowledged, in log, queues and index; see what files it has. Raises: Broken."""
+    if acknowledged and read_topics(path).get(TOPIC, 0) <= max(queue_id for _, _, _, queue_id, _ in acknowledged):
+        raise Broken(f"a broker would not serve all that was acknowledged, but {read_topics(path)}")
+    check_names(str(found.relative_to(path)) for found in path.rglob("*"))
     with MessageStore.open(path, OPTIONS) as store:
         held = [Record(offset, bytes(store.log.data_at(offset, size) or b""), one) for offset, size, one in store.log.records()]
         by_offset = {record.offset: record for record in held}

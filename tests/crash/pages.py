@@ -10,8 +10,8 @@ forced to the disk. A crash then leaves
 - all that was there at a sync: fsync or fdatasync of a file brings its pages and its length, fsync of a directory its names.
 
 What this grants and POSIX does not: the changes of one directory come in order, the lengths of its files among them, so that a
-file has under its new name the length that it had under the old one. The journals of ext4, XFS and btrfs do so. What it does
-not grant and these do: that fsync of a new file brings its name. POSIX says that it need not.
+file has under its new name the length that it had under the old one, or without a name. The journals of ext4, XFS and btrfs do
+so. What it does not grant and these do: that fsync of a new file brings its name. POSIX says that it need not.
 
 Only the loss is made up: the store's own system calls are carried out, and each image is a directory of real files.
 """
@@ -33,7 +33,7 @@ _PAGE_CHOICES: Final = ("none", "few", "any", "any", "any", "newest", "newest", 
 # System calls by which names, lengths or bytes change, besides stores to a mapping.
 _CALLS: Final = (
     *("posix_fallocate", "ftruncate", "truncate", "pwrite", "pwritev"),
-    *("rename", "replace", "unlink", "remove", "mkdir", "rmdir"),
+    *("link", "rename", "replace", "unlink", "remove", "mkdir", "rmdir"),
 )
 # Closing any descriptor of this file would release the store's lock on it. It is empty.
 _NEVER_OPENED: Final = "lock"
@@ -97,10 +97,10 @@ class Disk:
 
     # --- Watching ----------------------------------------------------------------------------------------------------
 
-    def look(self) -> None:
-        """Remember what has changed since the last look."""
+    def look(self, *, linked: bool = False) -> None:
+        """Remember what has changed since the last look. linked: a file that is new had its length before it had its name."""
         self._last = []
-        self._walk(self._top, self.root)
+        self._walk(self._top, self.root, linked=linked)
 
     def synced(self, fd: int) -> None:
         """What was there at the last look, of the file or directory behind a descriptor, is on the disk."""
@@ -127,7 +127,7 @@ class Disk:
                 self._nodes[child].size = size
             directory.journal = []
 
-    def _walk(self, inode: int, path: Path) -> None:
+    def _walk(self, inode: int, path: Path, *, linked: bool) -> None:
         node = self._nodes.get(inode)
         if node is None:
             node = self._nodes[inode] = Node(is_dir=True)
@@ -138,10 +138,12 @@ class Disk:
                 # Held open, so that no other file gets its inode.
                 fd = -1 if entry.name == _NEVER_OPENED else os.open(entry.path, os.O_RDONLY | os.O_CLOEXEC)
                 self._nodes[entry.inode()] = Node(is_dir=False, fd=fd)
+                if linked:
+                    self._note_pages(node, entry.inode(), self._nodes[entry.inode()])
         _note_names(node, {entry.name: entry.inode() for entry in entries})
         for entry in entries:
             if entry.is_dir():
-                self._walk(entry.inode(), Path(entry.path))
+                self._walk(entry.inode(), Path(entry.path), linked=linked)
             else:
                 self._note_pages(node, entry.inode(), self._nodes[entry.inode()])
 
@@ -306,8 +308,8 @@ def _looking(original: Callable[..., Any], name: str, disk: "Callable[[], Disk |
         result = original(*args, **kwargs)
         on = disk()
         if on is not None:
-            on.look()
-            first = args[0]
+            on.look(linked=name == "link")
+            first = args[1] if name == "link" else args[0]
             told(name, _path_of(first) if isinstance(first, int) else os.fsdecode(first))
         return result
 

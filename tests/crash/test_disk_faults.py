@@ -18,29 +18,10 @@ import pytest
 HERE = Path(__file__).parent
 TIMEOUT_S = 120
 
-# What the store does not do yet, and what it does instead.
-SOMETIMES = ("full_device",)
-MISSING = {
-    "full_device": "a sync that is tried again after a failure may succeed without the bytes (one run in five)",
-    "no_room_to_stop": "write_topics: ENOSPC without the name of config/topics.json",
-    "failing_write": "append_data: EIO without the name of the log's file",
-    "deleted_last_file": "a put into a file that was removed ends with PUT_OK, and is gone at the next start",
-    "truncated_last_file": "SIGBUS at a put",
-    "truncated_first_file": "SIGBUS at a get",
-    "truncated_queue": "SIGBUS at a get",
-    "truncated_index": "SIGBUS at a query",
-}
-
 
 def scenarios(functions: tuple[Callable[[Path], None], ...]) -> list[object]:
-    """The scenarios as parameters; those that fail for a known reason must fail."""
-    return [
-        pytest.param(
-            one, id=name, marks=pytest.mark.xfail(reason=MISSING[name], strict=name not in SOMETIMES) if name in MISSING else ()
-        )
-        for one in functions
-        for name in (one.__name__,)
-    ]
+    """The scenarios as parameters, by their names."""
+    return [pytest.param(one, id=one.__name__) for one in functions]
 
 
 @pytest.fixture(scope="module")

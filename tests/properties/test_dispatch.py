@@ -1,5 +1,6 @@
 """Every record is dispatched once, in the order of the log, however it comes to be known. HA-ST-32 to HA-ST-36."""
 
+import errno
 import json
 import shutil
 import tarfile
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
 from rocketmq_ha.impl.store import dispatch as dispatch_module
+from rocketmq_ha.impl.store import topic_config
 from rocketmq_ha.impl.store.consume_queue_table import ConsumeQueueTable
 from rocketmq_ha.impl.store.delay import DelayLevels
 from rocketmq_ha.impl.store.dispatch import DispatchRequest, Handed, ReputMessageService
@@ -509,6 +511,22 @@ def test_a_store_without_a_config_gets_one(tmp_path: Path) -> None:
     assert read_topics(tmp_path) == {}
     assert write_topics(tmp_path, {"a": 3})
     assert read_topics(tmp_path) == {"a": 3}
+
+
+def test_a_config_that_cannot_be_written_is_named_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails below a descriptor has no name of its own."""
+    assert write_topics(tmp_path, {"a": 3})
+    before = (tmp_path / "config" / "topics.json").read_bytes()
+
+    def no_space(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(topic_config.os, "fsync", no_space)
+    with pytest.raises(OSError, match=f"No space.*{tmp_path}/config/topics.json") as full:
+        write_topics(tmp_path, {"a": 4})
+    assert full.value.errno == errno.ENOSPC
+    assert [entry.name for entry in (tmp_path / "config").iterdir()] == ["topics.json"]
+    assert (tmp_path / "config" / "topics.json").read_bytes() == before
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"topicConfigTable": []}', '{"topicConfigTable": {"a": 1}}'])

@@ -5,7 +5,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -197,13 +197,23 @@ def test_what_is_over_its_limit_is_refused_and_nothing_is_written(
         assert store.put(Message("t" * 127, bytes(4 << 20), properties_string="p" * 32_767)).is_ok
 
 
+@dataclass
+class Clock:
+    ms: int
+
+    def time_ns(self) -> int:
+        return self.ms * 1_000_000
+
+
 def test_times_ascend_with_offsets_even_where_the_clock_steps_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Search by time, the index and the checkpoint rest on it; over a restart too."""
-    times = iter([5_000, 3_000, 7_000, 6_999])
-    monkeypatch.setattr(time, "time_ns", lambda: next(times) * 1_000_000)
+    clock = Clock(0)
+    monkeypatch.setattr(time, "time_ns", clock.time_ns)
     with MessageStore.open(path, OPTIONS) as store:
-        stored = [store.put(Message("t", b"")).append.store_timestamp for _ in range(3)]
-        monkeypatch.setattr(time, "time_ns", lambda: 6_999 * 1_000_000)
+        stored = []
+        for clock.ms in (5_000, 3_000, 7_000):
+            stored.append(store.put(Message("t", b"")).append.store_timestamp)
+        clock.ms = 6_999
     with MessageStore.open(path, OPTIONS) as store:
         stored.append(store.put_batch([Message("t", b"")]).append.store_timestamp)
         assert stored == [5_000, 5_000, 7_000, 7_000]
@@ -425,6 +435,45 @@ def test_replicated_records_are_dispatched_too(tmp_path: Path) -> None:
 
 
 # --- Restarts and housekeeping ---------------------------------------------------------------------------------------
+
+
+def test_a_topic_is_noted_before_its_first_message_is_acknowledged(path: Path) -> None:
+    """A broker that takes over the store after a kill serves no topic that its configuration does not name."""
+    with MessageStore.open(path, OPTIONS) as store:
+        store.put(Message("one", b""))
+        assert read_topics(path) == {"one": 1}
+        store.submit(Message("one", b"", queue_id=3))
+        assert read_topics(path) == {"one": 4}
+        store.put_batch([Message("two", b""), Message("two", b"")])
+        assert read_topics(path) == {"one": 4, "two": 1}
+        before = (path / "config" / "topics.json").stat().st_ino
+        store.put(Message("one", b"", queue_id=3))
+        store.put(Message("two", b"", properties_string="TAGS\1x"))
+        assert (path / "config" / "topics.json").stat().st_ino == before
+    (path / "config" / "topics.json").unlink()
+    with MessageStore.open(path, OPTIONS):
+        assert read_topics(path) == {"one": 4, "two": 1}
+
+
+def test_topics_that_cannot_be_noted_stop_no_put_and_are_noted_later(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (path / "config").mkdir(parents=True)
+    (path / "config" / "topics.json").write_text("{")
+    store = MessageStore.open(path, OPTIONS)
+    assert store.put(Message("one", b"")).is_ok
+    assert store.put(Message("one", b"")).is_ok
+    told = [record for record in caplog.records if "topics are not noted" in record.getMessage()]
+    assert len(told) == 1
+    assert str(path / "config" / "topics.json") in told[0].getMessage()
+    (path / "config" / "topics.json").unlink()
+    store.close()
+    assert read_topics(path) == {"one": 1}
+
+
+def test_a_topic_that_is_no_text_is_not_noted(path: Path) -> None:
+    with MessageStore.open(path, OPTIONS) as store:
+        store.put(Message("\udcff", b""))
+        store.put(Message("one", b""))
+    assert read_topics(path) == {"one": 1}
 
 
 def test_a_reopened_store_goes_on_where_it_was(path: Path) -> None:

@@ -399,18 +399,33 @@ def log_with_times(*times: int, base: int = 0) -> Log:
 def test_where_recovery_begins(times: tuple[int, ...], checkpoint: StoreCheckpoint | None, first_file: int, base: int) -> None:
     """HA-ST-18 "three files before the end of the log", HA-ST-19 "a store timestamp that is not 0 and not after"."""
     log = log_with_times(*times, base=base)
-    start = store_recovery.start_of_recovery(log, checkpoint is None, checkpoint or StoreCheckpoint())
-    assert start == base + first_file * LOG_FILE_SIZE
+    for profile in (CLASSIC, HARDENED):
+        start = store_recovery.start_of_recovery(log, checkpoint is None, checkpoint or StoreCheckpoint(), profile)
+        assert start == base + first_file * LOG_FILE_SIZE
 
 
 def test_a_file_that_begins_with_no_message_is_none_to_begin_at() -> None:
     """HA-ST-19 "whose first message has a known magic": V2 is known, a BLANK or zeros are not."""
     log = log_with_times(1, 1)
     assert mapped_file_queue.file_count(log) == 2
-    for magic, expected in ((0xDAA320A7, 1), (0xDAA320AB, 1), (constants.BLANK_MAGIC_CODE, 0), (0, 0)):
+    for magic, expected in ((0xDAA320A7, 1), (0xDAA320AB, 1), (constants.BLANK_MAGIC_CODE, 0), (0, 0)):  # V2 is not laid so
         data = log.data[: LOG_FILE_SIZE + 4] + magic.to_bytes(4, "big") + log.data[LOG_FILE_SIZE + 8 :]
-        start = store_recovery.start_of_recovery(replace(log, data=data), False, StoreCheckpoint(9_000, 9_000, 0))
+        start = store_recovery.start_of_recovery(replace(log, data=data), False, StoreCheckpoint(9_000, 9_000, 0), CLASSIC)
         assert start == expected * LOG_FILE_SIZE
+
+
+@pytest.mark.parametrize("present", [8, 61, 62, 63, 100, 1890])
+def test_a_file_whose_first_message_is_not_whole_is_none_to_begin_at(present: int) -> None:
+    """HA-ST-46 "whose first message is not whole MUST NOT be the one": a part of a time is another time."""
+    times = [0x18BCFE56800 + 10**6 * index for index in range(3)]
+    log = log_with_times(*times)
+    assert mapped_file_queue.file_count(log) == 3
+    checkpoint = StoreCheckpoint(times[2], times[2], 0)  # vouches for the first two files, not for what begins the third
+    torn = replace(log, data=log.data[: 2 * LOG_FILE_SIZE + present].ljust(len(log.data), b"\0"))
+    begin = [
+        store_recovery.start_of_recovery(torn, False, checkpoint, profile) // LOG_FILE_SIZE for profile in (CLASSIC, HARDENED)
+    ]
+    assert begin == [2 if 60 < present < 63 else 1, 1]
 
 
 @profiles
@@ -418,7 +433,7 @@ def test_a_file_that_begins_with_no_message_is_none_to_begin_at() -> None:
 def test_nothing_before_the_start_is_read(profile: Profile, seed: int) -> None:
     """HA-ST-18 "MUST begin three files before the end of the log": so the cost grows with the tail, not with the log."""
     stopped = store_recovery.stop(filled(seed, 60).state)
-    start = store_recovery.start_of_recovery(stopped.log, True, stopped.checkpoint)
+    start = store_recovery.start_of_recovery(stopped.log, True, stopped.checkpoint, profile)
     assert start > 0
     found = load(images_of(stopped), SIZES, LOG_FILE_SIZE, abort=False)
     assert isinstance(found, Store)

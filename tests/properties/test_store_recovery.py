@@ -123,6 +123,21 @@ def test_after_another_stop_the_checkpoint_says_where_to_begin(
         assert store.put(Message("t", b"", queue_id=0)).append.queue_offset == 55
 
 
+@pytest.mark.parametrize("present", [8, 61, 62, 63, 70, 500])
+def test_a_file_whose_first_message_is_not_whole_is_none_to_begin_at(full: Path, looked_at: list[int], present: int) -> None:
+    """HA-ST-46 "whose first message is not whole MUST NOT be the one": a part of a store timestamp is an earlier time.
+
+    A process was stopped amid the copy of that message, and then the machine; what is missing before it must be looked at.
+    """
+    set_times(full)
+    last = file_of(full, 7 * FILE_SIZE)
+    patch(last, 0, last.read_bytes()[:present].ljust(FILE_SIZE, b"\0"))
+    abort(full, 793_000)  # not for 800,000 ms, as it was; but for 786,432, what 62 bytes leave of it
+    with MessageStore.open(full, OPTIONS) as store:
+        assert looked_at == [6 * FILE_SIZE, 7 * FILE_SIZE]
+        assert store.max_offset == 7 * FILE_SIZE
+
+
 def test_queues_and_index_that_are_gone_are_made_again(full: Path, looked_at: list[int]) -> None:
     """Queues and index are made anew from the whole log; recovery looks at no more of it than it must."""
     shutil.rmtree(full / "consumequeue")
