@@ -17,10 +17,10 @@ from typing import Any, Final, Protocol
 
 from rocketmq_ha.impl.errors import RocketmqHaError, StoreCorrupt
 from rocketmq_ha.impl.store.delay import DelayLevels
-from rocketmq_ha.impl.store.dispatch_request import DispatchRequest, Handed, Read, RequestMaker, read_requests
+from rocketmq_ha.impl.store.dispatch_request import DispatchRequest, Handed, Read, RequestMaker, read_handed
 from rocketmq_ha.impl.store.dispatch_round import DispatchRound
 from rocketmq_ha.impl.store.layout import file_name
-from rocketmq_ha.impl.wire.batch import SINGLE_FIELDS, HandedBatch
+from rocketmq_ha.impl.wire.batch import SINGLE_FIELDS, HandedBatch, HandedFields
 
 __all__ = ["DispatchRequest", "Dispatcher", "Handed", "LogSource", "ReputMessageService"]
 
@@ -224,20 +224,18 @@ class ReputMessageService:
                 if begin <= offset:
                     handed = None
                     continue
-            found.add_handed(in_row)
-            in_row = []
-            requests: list[DispatchRequest] = []
+            read: list[HandedFields] = []
             start, self._held = offset, handed
-            offset = self._read(start, self._log.max_offset if handed is None else handed[2], requests, is_first=not count)
-            found.add(requests)
-            count += len(requests)
+            offset = self._read(start, self._log.max_offset if handed is None else handed[2], read, is_first=not count)
+            in_row += read
+            count += len(read)
             if offset == start:
-                return offset, count
+                break
         self._held = handed
         found.add_handed(in_row)
         return offset, count
 
-    def _read(self, offset: int, bound: int, requests: list[DispatchRequest], *, is_first: bool) -> int:
+    def _read(self, offset: int, bound: int, handed: list[HandedFields], *, is_first: bool) -> int:
         """Read the records before a bound from the log. Returns: the offset behind them; the same where none is whole.
 
         Raises: StoreCorrupt where there is no record, unless others are to be dispatched first.
@@ -250,7 +248,7 @@ class ReputMessageService:
         if view is None:
             return offset
         try:
-            reached, why = read_requests(view, offset, room, bound, _BATCH, self._make, requests)
+            reached, why = read_handed(view, offset, room, bound, _BATCH, handed)
             if why is Read.BAD and reached == offset and is_first:
                 found = view[reached - offset : reached - offset + 8].hex()
                 file = f"commitlog/{file_name(reached - reached % file_size)}"

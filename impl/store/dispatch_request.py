@@ -8,11 +8,15 @@ Source: 4.9.8 CommitLog.checkMessageAndReturnSize; MessageDecoder.string2message
 
 import struct
 from enum import Enum
+from itertools import repeat
 from typing import Final, NamedTuple
 
 from rocketmq_ha.impl.store.delay import SCHEDULE_TOPIC, DelayLevels
 from rocketmq_ha.impl.store.java_hash import java_hash, java_text
+from rocketmq_ha.impl.store.run import AFTER, BEFORE, RECORDS, run_like
 from rocketmq_ha.impl.store.scan import SMALLEST_RECORD
+from rocketmq_ha.impl.wire.batch import HandedFields
+from rocketmq_ha.impl.wire.message import BODY_POSITION
 from rocketmq_ha.spec.constants import (
     BLANK_MAGIC_CODE,
     END_FILE_MIN_BLANK_SIZE,
@@ -130,6 +134,7 @@ class Read(Enum):
 
 _MAGICS: Final = (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2)
 _SIZE_AND_MAGIC: Final = struct.Struct(">iI")
+_BODY_LENGTH: Final = struct.Struct(">i").unpack_from
 
 
 def _head(born_extra: int, store_extra: int) -> struct.Struct:
@@ -140,10 +145,10 @@ def _head(born_extra: int, store_extra: int) -> struct.Struct:
 _HEADS: Final = tuple(_head(IPV6_EXTRA_SIZE * (bits & 1), IPV6_EXTRA_SIZE * (bits >> 1)) for bits in range(4))
 
 
-def read_requests(
-    view: memoryview, offset: int, room: int, bound: int, limit: int, make: RequestMaker, requests: list[DispatchRequest]
+def read_handed(
+    view: memoryview, offset: int, room: int, bound: int, limit: int, handed: list[HandedFields]
 ) -> tuple[int, Read]:
-    """Append the requests of the records that begin in a view before a bound, at most until there are `limit`.
+    """Append what dispatch needs of the records that begin in a view before a bound, at most until there are `limit`.
 
     Args:  view: the log's bytes from `offset` on, as many as it has. room: bytes from `offset` to the end of its file.
     Returns: the offset behind the last record taken, or behind the file for a BLANK, and why the walk ended.
@@ -153,7 +158,8 @@ def read_requests(
     position = 0
     unpack_head = _HEADS[0].unpack_from
     bound = min(bound - offset, there)
-    while position < bound and len(requests) < limit:
+    alike = size_before = 0  # how many records in a row have the size of the one before them
+    while position < bound and len(handed) < limit:
         left = there - position
         if left < SMALLEST_RECORD:
             return _small(view, position, room, offset)
@@ -184,21 +190,62 @@ def read_requests(
         properties_at = at + topic_length + 2
         if properties_at > end or properties_at + (view[properties_at - 2] << 8 | view[properties_at - 1]) != end:
             return offset + position, Read.BAD
-        requests.append(
-            make(
-                bytes(view[at : properties_at - 2]),
-                queue_id,
-                physical_offset,
-                size,
-                bytes(view[properties_at:end]),
-                store_timestamp,
-                queue_offset,
-                sys_flag,
-                prepared,
-            )
-        )
+        topic, properties = bytes(view[at : properties_at - 2]), bytes(view[properties_at:end])
+        handed.append((topic, queue_id, physical_offset, size, properties, store_timestamp, queue_offset, sys_flag, prepared))
+        if size == size_before:
+            alike += 1
+        else:
+            alike, size_before = 0, size
+        if alike >= BEFORE:
+            end = _take_runs(view, position, offset, bound, limit, properties_at - position, handed)
+            alike = -AFTER
         position = end
     return offset + position, Read.BOUND
+
+
+def _take_runs(
+    view: memoryview, like: int, offset: int, bound: int, limit: int, topic_to: int, handed: list[HandedFields]
+) -> int:
+    """Append what dispatch needs of the runs behind the record that was appended last, as `read_handed` does.
+
+    Args:  like: where that record is. topic_to: distance from there to its properties.
+    Returns: the position behind what was appended.
+    """
+    topic, _, _, size, _, _, _, sys_flag, _ = handed[-1]
+    (body_size,) = _BODY_LENGTH(view, like + BODY_POSITION - 4)
+    run = run_like(view, like, BODY_POSITION + body_size, topic_to)
+    position = like + size
+    while (
+        run is not None
+        and position + run.size <= len(view)
+        and position + run.size - run.record_size < bound
+        and len(handed) + RECORDS <= limit
+        and run.is_at(view, position)
+    ):
+        fields = run.dispatched(view, position)
+        offsets, properties = fields[2::6], fields[5::6]
+        begin = offset + position
+        if offsets != tuple(range(begin, begin + run.size, size)):
+            break
+        if properties.count(properties[0]) == RECORDS:  # one object: its hash is made once
+            properties = repeat(properties[0])
+        handed += zip(
+            *(repeat(topic), fields[::6], offsets, repeat(size), properties, fields[3::6], fields[1::6]),
+            *(repeat(sys_flag), fields[4::6]),
+            strict=False,
+        )
+        position += run.size
+    return position
+
+
+def read_requests(
+    view: memoryview, offset: int, room: int, bound: int, limit: int, make: RequestMaker, requests: list[DispatchRequest]
+) -> tuple[int, Read]:
+    """`read_handed` that appends requests."""
+    handed: list[HandedFields] = []
+    found = read_handed(view, offset, room, bound, limit, handed)
+    requests += [make(*each) for each in handed]
+    return found
 
 
 def _small(view: memoryview, position: int, room: int, offset: int) -> tuple[int, Read]:

@@ -31,19 +31,11 @@ class DispatchRound(Sequence[DispatchRequest]):
         self.keyed: list[DispatchRequest] = []
         self.last_store_timestamp = 0
         self._make = make
-        self._parts: list[list[Any]] = []  # of requests, or of what was handed over
+        self._parts: list[list[Any]] = []  # what was handed over, or read from the log
         self._requests: list[DispatchRequest] | None = None
 
-    def add(self, requests: list[DispatchRequest]) -> None:
-        """Take requests, which were read from the log."""
-        if requests:
-            self._parts.append(requests)
-            add_entries(self.entries, requests)
-            self.keyed += [request for request in requests if request[7] or request[8]]
-            self.last_store_timestamp = requests[-1].store_timestamp
-
     def add_handed(self, handed: list[Any]) -> None:
-        """Take what puts have handed over, of single messages and of batches; see wire/batch.py."""
+        """Take what puts have handed over or the log was read for: of single messages, and of batches; see wire/batch.py."""
         if handed:
             self._parts.append(handed)
             for length, group in groupby(handed, len):
@@ -118,8 +110,7 @@ class DispatchRound(Sequence[DispatchRequest]):
         if self._requests is None:
             self._requests = []
             for part in self._parts:
-                is_made = isinstance(part[0], DispatchRequest)
-                self._requests += part if is_made else [self._make(*each) for handed in part for each in each_handed(handed)]
+                self._requests += [self._make(*each) for handed in part for each in each_handed(handed)]
         return self._requests
 
 

@@ -1,6 +1,7 @@
 """Let calls in while a thing is open; shutting waits for those that are inside, and lets none in afterwards."""
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 
@@ -10,21 +11,26 @@ class Gate:
 
     def __init__(self, make_error: Callable[[], Exception]) -> None:
         self._make_error = make_error
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
-        self._inside = 0
+        self._changed = threading.Condition()
+        self._inside: deque[None] = deque()  # one for each call that is inside, or about to see that it may not be
         self.is_shut = False
 
+    # Without a lock, for every read comes through here: whoever comes in says so first, and looks afterwards, and whoever shuts
+    # does it the other way round. So one of the two sees the other.
+
     def __enter__(self) -> None:
-        with self._lock:
-            if self.is_shut:
-                raise self._make_error()
-            self._inside += 1
+        self._inside.append(None)
+        if self.is_shut:
+            self._leave()
+            raise self._make_error()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        with self._lock:
-            self._inside -= 1
-            if self.is_shut and not self._inside:
+        self._leave()
+
+    def _leave(self) -> None:
+        self._inside.pop()
+        if self.is_shut:
+            with self._changed:
                 self._changed.notify_all()
 
     def shut(self) -> bool:

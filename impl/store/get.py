@@ -6,9 +6,16 @@ to what is written, and each record is a slice of it.
 Spec: HA-ST-37.  Source: article 003 section 1.5; 4.9.8 DefaultMessageStore.getMessage.
 """
 
+import struct
+from typing import Final
+
 from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.consume_queue import ENTRY, ConsumeQueue
+from rocketmq_ha.impl.store.consume_queue import ConsumeQueue
 from rocketmq_ha.impl.store.get_result import GetMessageResult, GetMessageStatus
+
+_PLACE: Final = struct.Struct(">qi8x")  # of an entry, offset and size
+_FOUND: Final = GetMessageStatus.FOUND
+_new: Final = tuple.__new__  # of a NamedTuple's own constructor this is the quick part
 
 
 def get_messages(log: CommitLog, queue: ConsumeQueue, queue_offset: int, max_messages: int, max_size: int) -> GetMessageResult:
@@ -21,25 +28,26 @@ def get_messages(log: CommitLog, queue: ConsumeQueue, queue_offset: int, max_mes
     except FileNotFoundError:  # removed at this moment
         return _outside(queue_offset, queue_offset + 1, max(last, queue_offset + 1))
     records: list[memoryview] = []
-    view = memoryview(b"")  # of the log, from `begin` to `end`
-    begin = end = 0
-    size_left, index = max_size, queue_offset
-    for offset, size, _ in ENTRY.iter_unpack(entries):
-        if records and size > size_left:
+    view = memoryview(b"")  # of the log, from `begin` on, so many bytes
+    begin = there = 0
+    size_left = max_size
+    for offset, size in _PLACE.iter_unpack(entries):
+        size_left -= size
+        if size_left < 0 and records:
             break
-        if offset < begin or offset + size > end:
+        start = offset - begin
+        end = start + size
+        if start < 0 or end > there:
             found = log.data_at(offset, log.file_size)
             if found is None or len(found) < size:  # of a file that was deleted: the queue will follow
                 if records:
                     break
-                return GetMessageResult(GetMessageStatus.MESSAGE_WAS_REMOVING, index + 1, first, last)
-            view, begin, end = found, offset, offset + len(found)
-        records.append(view[offset - begin : offset - begin + size])
-        size_left -= size
-        index += 1
+                return GetMessageResult(GetMessageStatus.MESSAGE_WAS_REMOVING, queue_offset + 1, first, last)
+            view, begin, there, start, end = found, offset, len(found), 0, size
+        records.append(view[start:end])
     if not records:
         return GetMessageResult(GetMessageStatus.OFFSET_FOUND_NULL, queue_offset + 1, first, last)
-    return GetMessageResult(GetMessageStatus.FOUND, index, first, last, tuple(records))
+    return _new(GetMessageResult, (_FOUND, queue_offset + len(records), first, last, tuple(records)))
 
 
 def _outside(queue_offset: int, first: int, last: int) -> GetMessageResult:

@@ -101,14 +101,14 @@ def _judge(files: Sequence[MappedFile], index: int, position: int, *, refuse: bo
     cut_size = 0
     for later in files[index:]:
         start = position if later is file else 0
-        record = find_record(later, start, flushed_before_ms) if refuse and flushed_before_ms != 0 else None
-        if record is not None:
-            error = explain(file, position)
-            assert error is not None
-            follows = f"{error.expected}: no tear, for a whole record follows at offset {later.base + record}"
-            raise StoreCorrupt(error.file, error.offset, error.found, follows)
         data_end = later.data_end(start)
-        if data_end > start:
+        if data_end > start:  # seldom; the files were made of zeros
+            record = find_record(later, start, flushed_before_ms) if refuse and flushed_before_ms != 0 else None
+            if record is not None:
+                error = explain(file, position)
+                assert error is not None
+                follows = f"{error.expected}: no tear, for a whole record follows at offset {later.base + record}"
+                raise StoreCorrupt(error.file, error.offset, error.found, follows)
             cut_size = later.base + data_end - (file.base + position)
         if later is not file:
             later.close()
@@ -117,6 +117,8 @@ def _judge(files: Sequence[MappedFile], index: int, position: int, *, refuse: bo
 
 def _part_size(file: MappedFile, position: int, end: int) -> int:
     """How many bytes of the last record are there, if the end of its topic or properties is missing; else 0."""
+    if file.view(end - 1, end)[0]:
+        return 0  # it ends as it should, so that its end is there
     size = file.data_end(position) - position
     is_part = size < end - position and is_fragment(file.view(position, file.size), size, file.base + position)
     return size if is_part else 0

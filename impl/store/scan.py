@@ -16,6 +16,7 @@ from typing import Final
 
 from rocketmq_ha.impl.errors import MessageMalformed, StoreCorrupt
 from rocketmq_ha.impl.store.mapped_file import MappedFile
+from rocketmq_ha.impl.store.run import AFTER, BEFORE, RECORDS, Run, run_like
 from rocketmq_ha.impl.wire.message import (
     TRANSACTION_MASK,
     TRANSACTION_PREPARED,
@@ -38,12 +39,13 @@ from rocketmq_ha.spec.constants import (
     SYS_FLAG_STORE_HOST_V6,
 )
 
-# total size, magic, body CRC, queue id, queue offset, physical offset, sysFlag; and where both hosts are IPv4, store timestamp
-# and body length: 88 bytes, which the smallest record has too.
-_CHECKED_HEAD: Final = struct.Struct(">iIIi4xqqi16xq20xi")
+# total size, magic, body CRC, queue id, queue offset, physical offset, sysFlag; and where both hosts are IPv4, body length: 88
+# bytes, which the smallest record has too.
+_CHECKED_HEAD: Final = struct.Struct(">iIIi4xqqi44xi")
 _I32_AT: Final = struct.Struct(">i").unpack_from
 _I64_AT: Final = struct.Struct(">q").unpack_from
 _V6: Final = SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6
+SYS_FLAG_POSITION: Final = 36
 STORED_POSITION: Final = 56  # of the store timestamp, where the born host is IPv4
 SECTOR_SIZE: Final = 512  # the least that a disk writes whole
 SMALLEST_RECORD: Final = MESSAGE_FIXED_SIZE + 1  # bytes: a topic of one byte, no body, no properties
@@ -84,7 +86,8 @@ def scan(
     """Walk from a record's position to the first bytes that are no whole valid record of this place.
 
     Records mostly look like the one before: the same sizes, flags and topic. For such a record one comparison of the
-    bytes between body and properties answers what else takes a dozen.
+    bytes between body and properties answers what else takes a dozen; and where many follow one another, they are looked at
+    together (run.py).
 
     Args:  buffer: the whole file, which starts at commit-log offset base. start: where a record starts.
            bound: stop at the first record at or beyond it. queue_offsets: raised as the messages found demand.
@@ -99,16 +102,36 @@ def scan(
     unpack_head, crc32 = _CHECKED_HEAD.unpack_from, zlib.crc32
     # The shape of the record before, as distances from its start. No record has this total size, so the first one has another.
     shape_size = shape_body = shape_flag = shape_magic = -1
-    body_from = topic_from = topic_to = 0
+    body_from = topic_from = topic_to = hole_from = hole_size = 0
     shape_topic: Buffer = b""
-    counts: dict[int, int] = {}  # queue id -> next queue offset, of the shape's topic
+    run_from = size  # where to look for a run
+    counts: dict[int, int] = {}  # queue id -> queue offset of its last message, of the shape's topic
     found: dict[bytes, dict[int, int]] = {}
     is_queued = False
     view = memoryview(buffer)
     try:
         while position <= last:
-            total_size, magic, body_crc, queue_id, queue_offset, physical_offset, sys_flag, stored_ms, body_length = (
-                unpack_head(view, position)
+            if position >= run_from:
+                run = run_like(view, previous, topic_from, topic_to)
+                while run is not None and position + run.size - run.record_size <= last and position + run.size <= size:
+                    offsets = _run_at(run, buffer, position, base)
+                    if offsets is None:
+                        break
+                    if suspect_from_ms is not None:
+                        places = range(position + hole_from, position + run.size, run.record_size)
+                        starts = [at - hole_from for at in places if -at % SECTOR_SIZE < hole_size]
+                        if any(_has_hole(view, at, hole_from, hole_size, suspect_from_ms) for at in starts):
+                            break
+                    if is_queued:
+                        counts.update(offsets)
+                    position += run.size
+                    previous = position - run.record_size
+                    messages += RECORDS
+                run_from = position + AFTER * shape_size if run is not None else size
+                if position > last:
+                    break
+            total_size, magic, body_crc, queue_id, queue_offset, physical_offset, sys_flag, body_length = unpack_head(
+                view, position
             )
             if physical_offset != base + position:
                 break
@@ -127,29 +150,51 @@ def scan(
                 shape_size, shape_body, shape_flag, shape_magic = total_size, body_length, sys_flag, magic
                 body_from, topic_from, topic_to, topic = shape
                 shape_topic = bytes(view[position + topic_from : position + topic_to])
+                # What no check covers: the topic and the properties, if there are any; see _has_hole.
+                hole_from = topic_to - 2 - len(topic)
+                hole_size = len(topic) if topic_to == total_size else total_size - hole_from
                 is_queued = sys_flag & TRANSACTION_MASK not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
                 counts = found.setdefault(topic, {})
+                run_from = position + BEFORE * total_size
                 if sys_flag & _V6:  # the body's length stands elsewhere: look at each
-                    shape_size = -1
+                    shape_size, run_from = -1, size
             if crc32(view[position + body_from : position + topic_from]) & BODY_CRC_MASK != body_crc:
                 break
-            if suspect_from_ms is not None and _has_hole(
-                view, position, position + topic_from, end, stored_ms, suspect_from_ms
+            if (
+                suspect_from_ms is not None
+                and -(position + hole_from) % SECTOR_SIZE < hole_size
+                and _has_hole(view, position, hole_from, hole_size, suspect_from_ms)
             ):
                 break
             if is_queued:
-                counts[queue_id] = queue_offset + 1
+                counts[queue_id] = queue_offset
             previous, position = position, end
             messages += 1
         if queue_offsets is not None:
             for topic, counts in found.items():
-                for queue_id, next_offset in counts.items():
-                    queue_offsets[queue_id, topic] = next_offset
+                for queue_id, queue_offset in counts.items():
+                    queue_offsets[queue_id, topic] = queue_offset + 1
         last_position = previous if messages else None
         stop, blank_position = _why(view, position, bound)
         return Scan(len(view) if blank_position is not None else position, stop, messages, last_position, blank_position)
     finally:
         view.release()
+
+
+def _run_at(run: Run, buffer: Buffer, position: int, base: int) -> Iterator[tuple[int, int]] | None:
+    """Check the records of a run at a position, behind which there are bytes enough.
+
+    Returns: queue id and queue offset of each; None where one of them is no valid record of its place, or has another shape.
+    """
+    if not run.is_at(buffer, position):
+        return None
+    fields = run.checked(buffer, position)
+    offset = base + position
+    if fields[3::5] != tuple(range(offset, offset + run.size, run.record_size)):
+        return None
+    if tuple([crc & BODY_CRC_MASK for crc in map(zlib.crc32, fields[4::5])]) != fields[::5]:
+        return None
+    return zip(fields[1::5], fields[2::5], strict=True)
 
 
 def _shape_at(view: memoryview, position: int) -> tuple[int, int, int, bytes] | None:
@@ -158,7 +203,7 @@ def _shape_at(view: memoryview, position: int) -> tuple[int, int, int, bytes] | 
     Returns: the distances from its start to its body, to the length of its topic and to its properties, and the topic;
     None where they do not fit together.
     """
-    total_size, magic, *_, sys_flag, _, _ = _CHECKED_HEAD.unpack_from(view, position)
+    total_size, magic, *_, sys_flag, _ = _CHECKED_HEAD.unpack_from(view, position)
     if magic not in MAGICS:
         return None
     end = position + total_size
@@ -184,25 +229,23 @@ def _shape_at(view: memoryview, position: int) -> tuple[int, int, int, bytes] | 
     return *distances, bytes(view[topic_position:topic_end])
 
 
-def _has_hole(view: memoryview, start: int, topic_from: int, end: int, stored_ms: int, suspect_from_ms: int) -> bool:
+def _has_hole(view: memoryview, start: int, hole_from: int, hole_size: int, suspect_from_ms: int) -> bool:
     """Whether a record that was stored at a time or later lacks a sector of its topic or its properties.
 
     A sector that has not come to the disk is zeros. It is larger than what stands before a body, so it takes a magic, a length
     or a part of the body with it, unless it begins in the topic or in the properties. Without properties the record ends in two
     zero bytes of its own, which are no hole.
 
-    Args:  view: the file. start, topic_from, end: positions of the record, of the length of its topic, and behind it.
+    Args:  view: the file. start: position of the record. hole_from, hole_size: where a sector may be missing, from there on.
     """
-    _, magic, *_, sys_flag, _, _ = _CHECKED_HEAD.unpack_from(view, start)
-    if sys_flag & SYS_FLAG_BORN_HOST_V6:
-        (stored_ms,) = _I64_AT(view, start + STORED_POSITION + IPV6_EXTRA_SIZE)
-    if stored_ms < suspect_from_ms:
+    first, stop = start + hole_from, start + hole_from + hole_size
+    sectors = range(first + -first % SECTOR_SIZE, stop, SECTOR_SIZE)
+    if all(view[at] or any(view[at : min(at + SECTOR_SIZE, stop)]) for at in sectors):
         return False
-    topic_position = topic_from + (1 if magic == MESSAGE_MAGIC_CODE else 2)
-    topic_end = topic_position + int.from_bytes(view[topic_from:topic_position], "big")
-    stop = topic_end if topic_end + 2 == end else end
-    sectors = range(topic_position + -topic_position % SECTOR_SIZE, stop, SECTOR_SIZE)
-    return any(not any(view[at : min(at + SECTOR_SIZE, stop)]) for at in sectors)
+    (sys_flag,) = _I32_AT(view, start + SYS_FLAG_POSITION)
+    extra = IPV6_EXTRA_SIZE if sys_flag & SYS_FLAG_BORN_HOST_V6 else 0
+    stored_ms: int = _I64_AT(view, start + STORED_POSITION + extra)[0]
+    return stored_ms >= suspect_from_ms
 
 
 def _why(view: memoryview, position: int, bound: int | None) -> tuple[Stop, int | None]:

@@ -12,7 +12,7 @@ import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain, count, repeat
+from itertools import accumulate, count, repeat
 from operator import attrgetter
 from sys import byteorder
 from typing import Any, Final
@@ -105,8 +105,8 @@ class Alike(Laid):
         self._record_size = USUAL_HEAD.size + len(bodies[0]) + len(self._before_properties) + len(properties[0])
         super().__init__(head, self._record_size * len(bodies), len(bodies))
         self._head, self._bodies, self._properties = head, bodies, properties
-        self._born_host = parts.host(head.born_host)
-        self._store_host = store_host or parts.host(head.store_host)
+        self._born_host = parts.hosts.get(head.born_host) or parts.host(head.born_host)
+        self._store_host = store_host or parts.hosts.get(head.store_host) or parts.host(head.store_host)
         self._crcs = array("I", map(zlib.crc32, bodies))
         self._pack(0, 0, head.store_timestamp)  # what no record holds is refused now
 
@@ -129,8 +129,9 @@ class Alike(Laid):
         head, size, properties = self._head, self._record_size, self._properties
         time_ms = head.store_timestamp if stored_ms is None else stored_ms
         first = self._pack(queue_offset, offset, time_ms)
-        rows = zip(repeat(first), self._bodies, repeat(self._before_properties), properties, strict=False)
-        data = bytearray().join(chain.from_iterable(rows))
+        pieces = [first, b"", self._before_properties, b""] * self.count
+        pieces[1::4], pieces[3::4] = self._bodies, properties
+        data = bytearray().join(pieces)
         _lay(data, _CRC_POSITION, size, self._crcs, _WITHOUT_TOP_BIT)
         _lay_range(data, _QUEUE_OFFSET_POSITION, size, range(queue_offset, queue_offset + self.count))
         offsets = range(offset, offset + self.size, size)
@@ -203,9 +204,8 @@ def lay_batch(batch: Sequence[Message] | MessageBatch, parts: Parts, store_host:
         raise MessageIllegal("batch", "no messages", "at least one")
     if is_alike and not head.sys_flag & UNUSUAL_FLAGS and head.magic == USUAL_MAGIC and len(set(map(len, bodies))) == 1:
         if texts.count(texts[0]) == len(texts):
-            properties: Sequence[bytes] = [properties_part(texts[0])] * len(texts)
-        else:
-            properties = list(map(properties_part, texts))
+            return Alike(head, bodies, [properties_part(texts[0])] * len(texts), parts, store_host)
+        properties = list(map(properties_part, texts))
         if len(set(map(len, properties))) == 1:
             return Alike(head, bodies, properties, parts, store_host)
     return Each(batch.messages() if isinstance(batch, MessageBatch) else batch, store_host)
