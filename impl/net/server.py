@@ -55,6 +55,7 @@ class Master:
         self._links: dict[socket.socket, MasterLink] = {}  # HA-M-21 "any number of slaves at once"
         self._next_tick_ms = 0
         self._unsent = False  # some link has more to write than its turn allowed
+        self._offered = 0  # the end of the log that all links have been offered
 
     @property
     def address(self) -> tuple[str, int]:
@@ -67,37 +68,47 @@ class Master:
         return self.service.put(message, clock_ms(), wait=wait)
 
     def poll(self, timeout_ms: int) -> None:
-        """One turn of the loop: read, send what was put, expire; wait at most `timeout_ms` for something to do.
+        """One turn of the loop: send what was put, wait at most `timeout_ms` for something to do, read, go on sending, expire.
 
         Spec: HA-M-25 "MUST look at the time at least once a second", however long the caller would wait; HA-M-32 "Every put
-        MUST wake the write sides": who puts polls, and every turn runs them all.
+        MUST wake the write sides": who puts polls, and what was put goes out before the wait.
         """
+        if self._unsent or self.service.log.max_offset != self._offered:
+            self._transfer_all(clock_ms())
         timeout = 0 if self._unsent else min(timeout_ms, TICK_MS) / 1000
         ready = self._selector.select(timeout)
         now_ms = clock_ms()
-        for key, _ in ready:
+        for key, events in ready:
             if key.fileobj is self._listener:
                 self._accept(now_ms)
                 continue
             link = key.data
-            if violation := link.on_readable(now_ms):
+            if events & selectors.EVENT_READ and (violation := link.on_readable(now_ms)):
                 log.warning("closed a connection: %s", violation)
-            if link.conn.close_reason:  # now: the next accept of this turn may be given its descriptor
-                assert isinstance(key.fileobj, socket.socket)
-                self._drop(key.fileobj, link)
+            self._transfer(link, now_ms)  # a dropped one now: the next accept of this turn may be given its descriptor
         if now_ms >= self._next_tick_ms:
             self._next_tick_ms = now_ms + TICK_MS
             for conn in self.service.on_tick(now_ms):
                 log.warning("%s: closed: silent for more than the housekeeping interval", conn.peer)
                 self.service.close(conn, "housekeeping")
+            self._transfer_all(now_ms)  # heartbeats
+
+    def _transfer_all(self, now_ms: int) -> None:
         self._unsent = False
-        for sock, link in list(self._links.items()):
-            if not link.conn.close_reason and link.transfer(now_ms):
-                self._unsent = True
-            if link.conn.close_reason:
-                self._drop(sock, link)
-            else:
-                self._watch(sock, link)
+        self._offered = self.service.log.max_offset
+        for link in list(self._links.values()):
+            self._transfer(link, now_ms)
+
+    def _transfer(self, link: MasterLink, now_ms: int) -> None:
+        """Let a link write what it can; drop it if it is closed."""
+        if not link.conn.close_reason and link.transfer(now_ms):
+            self._unsent = True
+        sock = link.sock
+        assert isinstance(sock, socket.socket)
+        if link.conn.close_reason:
+            self._drop(sock, link)
+        else:
+            self._watch(sock, link)
 
     def _accept(self, now_ms: int) -> None:
         try:
