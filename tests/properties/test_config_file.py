@@ -52,7 +52,9 @@ def test_every_option_is_a_key(tmp_path: Path) -> None:
                 key = max(option.opts, key=len).removeprefix("--").replace("-", "_")
                 if key in {"config", "store", "master"}:
                     continue
-                value = {"metrics": '"h:2"', "listen": '"h:3"', "profile": '"classic"', "sync": "0.5"}.get(key, "7")
+                value = {"metrics": '"h:2"', "listen": '"h:3"', "profile": '"classic"', "ack": '"flushed"', "sync": "0.5"}.get(
+                    key, "7"
+                )
                 found = options(name, "--config", written(tmp_path, f"[{name}]\n{needed}\n{key} = {value}\n"))
                 assert str(found[str(option.name)]) == value.strip('"'), key
 
