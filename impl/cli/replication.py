@@ -11,11 +11,12 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from rocketmq_ha.impl.cli.limit_options import limit_options, limits_from
 from rocketmq_ha.impl.cli.telling import listening_metrics, metrics_option, telling
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest
 from rocketmq_ha.impl.net.address import format_address, parse_address
-from rocketmq_ha.impl.net.client import Follower
+from rocketmq_ha.impl.net.client import FRAME_DEADLINE_MS, Follower
 from rocketmq_ha.impl.net.figures import MasterFigures, SlaveFigures
 from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.net.server import listen as open_listener
@@ -26,6 +27,7 @@ from rocketmq_ha.spec.profile import PROFILES, Settings
 
 POLL_MS = 50
 # RocketMQ reads reports into 1 MiB a slave. They are 8 bytes each, and all but the last of a read are skipped.
+# HA-M-55 "MUST NOT cost the master more than 64 KiB of memory": this, and the headers of 16 frames.
 MASTER_READ_BUFFER_SIZE = 4096
 
 _store = click.option(
@@ -94,6 +96,7 @@ class Stop:
     help="Put only while N slaves are connected, as a producer would that tries again later.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the bodies that --put makes.")
+@limit_options
 @metrics_option
 def master(
     store: Path,
@@ -106,6 +109,12 @@ def master(
     sync: float,
     await_slaves: int,
     seed: int,
+    allow: tuple[str, ...],
+    max_connections: int | None,
+    max_connections_per_address: int | None,
+    report_deadline: float | None,
+    write_stall_deadline: float | None,
+    max_transfer_rate: int | None,
     metrics_address: str | None,
 ) -> None:
     """Serve a commit log to slaves.
@@ -118,6 +127,15 @@ def master(
         listening=127.0.0.1:10912
         put=20000 seconds=4.1 per_second=4878 PUT_OK=20000
     """
+    limits = limits_from(
+        PROFILES[profile],
+        allow,
+        max_connections,
+        max_connections_per_address,
+        report_deadline,
+        write_stall_deadline,
+        max_transfer_rate,
+    )
     listener = open_listener(*parse_address(listen))
     stopped = Stop()
     with (
@@ -126,7 +144,7 @@ def master(
         CommitLog.open(store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail) as log,
     ):
         settings = Settings(mapped_file_size=log.file_size, master_read_buffer_size=MASTER_READ_BUFFER_SIZE)
-        server = Master(log, listener, settings, PROFILES[profile])
+        server = Master(log, listener, settings, PROFILES[profile], limits)
         try:
             with telling(store, MasterFigures(server, profile), metrics) as teller:
                 click.echo(f"listening={format_address(*server.address)}")
@@ -222,8 +240,21 @@ def _put(
 @click.option("--master", "address", required=True, metavar="HOST:PORT", help="The master's HA address.")
 @_file_size
 @_profile
+@click.option(
+    "--frame-deadline",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help=f"Close a connection on which a frame takes longer. [default: {FRAME_DEADLINE_MS // 1000}; classic: none]",
+)
 @metrics_option
-def slave(store: Path, address: str, file_size: int | None, profile: str, metrics_address: str | None) -> None:
+def slave(
+    store: Path,
+    address: str,
+    file_size: int | None,
+    profile: str,
+    frame_deadline: float | None,
+    metrics_address: str | None,
+) -> None:
     """Replicate a master's commit log, and go on until stopped.
 
     A new store begins at the start of the master's last file, as in RocketMQ. The connection is opened again, with growing
@@ -239,7 +270,8 @@ def slave(store: Path, address: str, file_size: int | None, profile: str, metric
         CommitLog.open(store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail) as log,
     ):
         settings = Settings(mapped_file_size=log.file_size)
-        follower = Follower(log, host, port, settings, PROFILES[profile])
+        deadline_ms = None if frame_deadline is None else max(1, round(frame_deadline * 1000))
+        follower = Follower(log, host, port, settings, PROFILES[profile], deadline_ms)
         try:
             with telling(store, SlaveFigures(follower, log, profile), metrics) as teller:
                 if metrics is not None:

@@ -229,6 +229,11 @@ class SlaveClient:
         return bytes(self._view[self._start : self._end])
 
     @property
+    def unparsed_size(self) -> int:
+        """How many those are."""
+        return self._end - self._start
+
+    @property
     def stalled(self) -> bool:
         """HA-S-14 "A frame that fills the read buffer without being complete"."""
         return self._end - self._start == self._settings.slave_read_buffer_size
