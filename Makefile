@@ -87,6 +87,9 @@ formal-breaks: setup ## One edit of each kind in a copy, and the name of the che
 interop: setup ## Real RocketMQ brokers on loopback: our slave on theirs, theirs on ours (needs a JDK and Maven)
 	@$(BIN)/python -m pytest tests/interop $(ARGS)
 
+hostile: setup ## Hostile peers over TCP against a live master and live slaves; the table to build/hostile.json; ARGS="flood noise"
+	@$(BIN)/python tests/hostile/run_hostile.py $(ARGS)
+
 golden: setup ## Make the golden store again with the real RocketMQ (needs a JDK and Maven)
 	@if test -f tests/interop/golden/make_golden.py; then $(BIN)/python tests/interop/golden/make_golden.py; \
 	else echo "golden: not built yet: there is no tests/interop/golden/make_golden.py" >&2; exit 1; fi
@@ -103,8 +106,5 @@ UV_COMPILE = build/lock/bin/uv pip compile --quiet --universal --python-version 
 clean: ## Remove .venv, build/ and the caches
 	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks *.egg-info
 
-hostile: ## Hostile peers and full disks (not built yet)
 soak: ## Hours of replication under faults (not built yet)
-
-hostile soak:
 	@echo "$@: this layer is not built yet" >&2; exit 1

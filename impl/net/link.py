@@ -17,7 +17,7 @@ from rocketmq_ha.spec.constants import REPORT_WRITE_TRIES
 
 # Bytes moved in one call, so that one busy connection starves neither the others nor its own reports.
 MAX_TURN: Final = 4 * 1024 * 1024
-MAX_REPORTS_TURN: Final = 256 * 1024  # bytes of reports, of which an honest slave sends eight or so
+MAX_REPORTS_TURN: Final = 16 * 1024  # bytes: 2,048 reports, of which the last counts
 
 
 class Socket(Protocol):
@@ -44,7 +44,7 @@ class MasterLink:
     def on_readable(self, now_ms: int) -> PeerViolation | None:
         """Read until the socket would block. Returns: the violation for which the connection was closed.
 
-        Spec: HA-M-54 "nor read of one connection more than 256 KiB", and what is left is there in the next turn.
+        Spec: HA-M-54 "nor read of one connection more than 16 KiB", and what is left is there in the next turn.
         """
         conn, moved = self.conn, 0
         try:

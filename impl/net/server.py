@@ -99,7 +99,8 @@ class Master:
         return host, port
 
     def put(self, message: Message, *, wait: bool) -> GroupCommitRequest:
-        """Append a message; `poll` sends it, and ends the request if it waits."""
+        """Append a message; the next `poll` sends it without waiting for anything else, and ends the request if it waits."""
+        self._unsent = True
         return self.service.put(message, clock_ms(), wait=wait)
 
     def poll(self, timeout_ms: int) -> None:

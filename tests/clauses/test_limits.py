@@ -288,14 +288,14 @@ class Flood:
 
 
 def test_a_flood_of_reports_ends_its_turn(tmp_path: Path) -> None:
-    """HA-M-54 "nor read of one connection more than 256 KiB"."""
+    """HA-M-54 "nor read of one connection more than 16 KiB"."""
     with CommitLog.open(tmp_path, file_size=MIB) as log:
         service = HAService(log, Settings(MIB, master_read_buffer_size=4096), HARDENED)
         flood = Flood()
         link = MasterLink(flood, service.accept("flood", 0), service)  # type: ignore[arg-type]
         for turn in (1, 2):
             assert link.on_readable(0) is None
-            assert flood.taken == turn * MAX_REPORTS_TURN == turn * 256 * 1024
+            assert flood.taken == turn * MAX_REPORTS_TURN == turn * 16 * 1024
         assert service.count_slaves() == 1
 
 
@@ -586,3 +586,34 @@ def test_a_slave_that_is_always_sent_away_does_not_fill_its_log(
         windows = (time.monotonic() - begun_s) * 1000 // WINDOW_MS + 1
     thread.join(PATIENCE_S)
     assert len(caplog.records) <= (LINES + 1) * windows
+
+
+@pytest.mark.parametrize("nbytes", [0, 8, 1000])
+def test_a_file_at_the_end_of_all_offsets_is_refused(nbytes: int, net: Any, tmp_path: Path) -> None:
+    """HA-S-52 "A frame whose file would end beyond the greatest offset", or at it: no report has room for what comes then.
+
+    An honest start of the file before it is taken.
+    """
+    listener = net.listener()
+    last = (1 << 63) - (1 << 63) % 1000 - 1000  # the last file of 1000 bytes that ends before 2^63
+    sent = [HEADER.pack(last + 1000, nbytes), HEADER.pack(last, 1000)]
+
+    def serve_both() -> None:
+        for header in sent:
+            peer, _ = listener.accept()
+            with peer, contextlib.suppress(ConnectionError):
+                peer.sendall(header + bytes(1000))
+                peer.settimeout(PATIENCE_S)
+                while peer.recv(100):
+                    pass
+
+    thread = threading.Thread(target=serve_both)
+    thread.start()
+    with CommitLog.open(tmp_path / "store", file_size=1000) as log:
+        follower = Follower(log, *listener.getsockname(), Settings(1000), HARDENED)
+        reasons = []
+        follower.run(lambda: reasons.append(follower.last_close_reason) or log.max_offset > 0)  # type: ignore[func-returns-value]
+        assert "frame" in reasons
+        assert log.max_offset == last + 1000 < 1 << 63
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
