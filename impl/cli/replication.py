@@ -12,12 +12,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rocketmq_ha.impl.cli.config_file import config_option
+from rocketmq_ha.impl.cli.limit_options import limit_options, limits_from
 from rocketmq_ha.impl.cli.settings import master_settings, slave_settings
 from rocketmq_ha.impl.cli.telling import listening_metrics, metrics_option, telling
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest
 from rocketmq_ha.impl.net.address import format_address, parse_address
-from rocketmq_ha.impl.net.client import Follower
+from rocketmq_ha.impl.net.client import FRAME_DEADLINE_MS, Follower
 from rocketmq_ha.impl.net.figures import MasterFigures, SlaveFigures
 from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.net.server import listen as open_listener
@@ -28,6 +29,7 @@ from rocketmq_ha.spec.profile import PROFILES, Settings
 
 POLL_MS = 50
 # RocketMQ reads reports into 1 MiB a slave. They are 8 bytes each, and all but the last of a read are skipped.
+# HA-M-55 "MUST NOT cost the master more than 64 KiB of memory": this, and the headers of 16 frames.
 MASTER_READ_BUFFER_SIZE = 4096
 
 _store = click.option(
@@ -96,6 +98,7 @@ class Stop:
     help="Put only while N slaves are connected, as a producer would that tries again later.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the bodies that --put makes.")
+@limit_options
 @metrics_option
 @master_settings
 @config_option
@@ -110,6 +113,12 @@ def master(
     sync: float,
     await_slaves: int,
     seed: int,
+    allow: tuple[str, ...],
+    max_connections: int | None,
+    max_connections_per_address: int | None,
+    report_deadline: float | None,
+    write_stall_deadline: float | None,
+    max_transfer_rate: int | None,
     metrics_address: str | None,
     **settings_by_name: int,
 ) -> None:
@@ -123,6 +132,15 @@ def master(
         listening=127.0.0.1:10912
         put=20000 seconds=4.1 per_second=4878 PUT_OK=20000
     """
+    limits = limits_from(
+        PROFILES[profile],
+        allow,
+        max_connections,
+        max_connections_per_address,
+        report_deadline,
+        write_stall_deadline,
+        max_transfer_rate,
+    )
     listener = open_listener(*parse_address(listen))
     stopped = Stop()
     with (
@@ -131,7 +149,7 @@ def master(
         CommitLog.open(store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail) as log,
     ):
         settings = Settings(mapped_file_size=log.file_size, master_read_buffer_size=MASTER_READ_BUFFER_SIZE, **settings_by_name)
-        server = Master(log, listener, settings, PROFILES[profile])
+        server = Master(log, listener, settings, PROFILES[profile], limits)
         try:
             with telling(store, MasterFigures(server, profile), metrics) as teller:
                 click.echo(f"listening={format_address(*server.address)}")
@@ -234,6 +252,12 @@ def _put(
     show_default=True,
     help="Acknowledge what is in the log, as RocketMQ does, or only what is on the disk: that outlives a power cut.",
 )
+@click.option(
+    "--frame-deadline",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help=f"Close a connection on which a frame takes longer. [default: {FRAME_DEADLINE_MS // 1000}; classic: none]",
+)
 @metrics_option
 @slave_settings
 @config_option
@@ -243,6 +267,7 @@ def slave(
     file_size: int | None,
     profile: str,
     ack: str,
+    frame_deadline: float | None,
     metrics_address: str | None,
     **settings_by_name: int,
 ) -> None:
@@ -261,7 +286,8 @@ def slave(
         CommitLog.open(store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail) as log,
     ):
         settings = Settings(mapped_file_size=log.file_size, **settings_by_name)
-        follower = Follower(log, host, port, settings, PROFILES[profile], flushes=ack == "flushed")
+        deadline_ms = None if frame_deadline is None else max(1, round(frame_deadline * 1000))
+        follower = Follower(log, host, port, settings, PROFILES[profile], deadline_ms, flushes=ack == "flushed")
         try:
             with telling(store, SlaveFigures(follower, log, profile), metrics) as teller:
                 if metrics is not None:

@@ -78,9 +78,10 @@ def _lines(snapshot: dict[str, Any]) -> list[tuple[str, str]]:
     if snapshot["role"] == "master":
         waiting = snapshot["waiting_puts"]
         acked = _number(snapshot["push2_slave_max_offset"])
+        refused = snapshot["refused_connections"]
         return [
             *lines,
-            ("listens", snapshot["listen"]),
+            ("listens", snapshot["listen"] + (f", {refused:,} connections refused" if refused else "")),
             ("slaves", f"{snapshot['slaves']}, which have acknowledged up to {acked}; {waiting} puts wait"),
         ]
     state = snapshot["state"]

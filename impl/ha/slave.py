@@ -14,6 +14,7 @@ from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.spec.profile import Profile, Settings
 
 RECV_SIZE: Final = 1024 * 1024  # bytes: large enough for one pwritev of many frames, small enough to stay in the cache
+_GREATEST_OFFSET: Final = 0x7FFFFFFFFFFFFFFF
 _LARGEST_ARRAY: Final = 0x7FFFFFFF - HEADER.size  # body sizes beyond overflow where RocketMQ adds the header to them
 
 
@@ -174,6 +175,9 @@ class SlaveClient:
         if not 0 <= body_size <= largest:
             raise PeerViolation("HA-S-11", self.peer, f"body size {body_size}", f"0 to {largest}")
         file_size = self._log.file_size
+        if offset > _GREATEST_OFFSET - file_size + offset % file_size:
+            # HA-S-52 "whose file would end beyond the greatest offset, 2^63 - 1, MUST close the connection".
+            raise PeerViolation("HA-S-52", self.peer, f"a frame at offset {offset}", "one whose file ends before 2^63")
         if offset < 0 or (max_offset == 0 and offset % file_size):
             raise PeerViolation("HA-S-11", self.peer, f"start offset {offset}", f"a multiple of file size {file_size}")
         if offset % file_size + body_size > file_size:
@@ -227,6 +231,11 @@ class SlaveClient:
     def unparsed(self) -> bytes:
         """The bytes that have been read and not dispatched."""
         return bytes(self._view[self._start : self._end])
+
+    @property
+    def unparsed_size(self) -> int:
+        """How many those are."""
+        return self._end - self._start
 
     @property
     def stalled(self) -> bool:

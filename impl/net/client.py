@@ -8,9 +8,11 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from rocketmq_ha.impl.errors import PeerViolation
 from rocketmq_ha.impl.ha.slave import SlaveClient
 from rocketmq_ha.impl.net.address import format_address
 from rocketmq_ha.impl.net.link import SlaveLink
+from rocketmq_ha.impl.net.peer_log import PeerLog
 from rocketmq_ha.impl.net.server import TICK_MS, clock_ms
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.spec.profile import Profile, Settings
@@ -18,6 +20,7 @@ from rocketmq_ha.spec.profile import Profile, Settings
 CONNECT_TIMEOUT_S: Final = 5.0  # HA-S-22 "not succeeded after 5 s MUST be given up"
 FIRST_BACK_OFF_S: Final = 0.05
 LAST_BACK_OFF_S: Final = 5.0
+FRAME_DEADLINE_MS: Final = 60_000  # the largest frame at 70 kB a second; one of 32 KiB at 550 bytes a second
 
 log = logging.getLogger(__name__)
 
@@ -29,12 +32,27 @@ class Follower:
     """
 
     def __init__(
-        self, commit_log: CommitLog, host: str, port: int, settings: Settings, profile: Profile, *, flushes: bool = False
+        self,
+        commit_log: CommitLog,
+        host: str,
+        port: int,
+        settings: Settings,
+        profile: Profile,
+        frame_deadline_ms: int | None = None,
+        *,
+        flushes: bool = False,
     ) -> None:
-        """`flushes`: acknowledge only what is on the disk (HA-S-60)."""
+        """frame_deadline_ms: how long a frame may take; the profile's, if none is given: classic waits for ever.
+        flushes: acknowledge only what is on the disk (HA-S-60).
+        """
         self._before_report = commit_log.flush if flushes else None
         self.client = SlaveClient(format_address(host, port), commit_log, settings, profile)
+        self._log = commit_log
         self._address = (host, port)
+        self._frame_deadline_ms = frame_deadline_ms or (FRAME_DEADLINE_MS if profile.checks_frames else None)
+        self._peers = PeerLog(
+            log
+        )  # HA-S-51 "MUST NOT exceed 30 in any window of 10 s, and how many were left out MUST be told"
         self._back_off_s = FIRST_BACK_OFF_S
         self.connects = self.failed_connects = 0
         self.last_close_reason = ""  # of the last connection that has ended
@@ -46,7 +64,7 @@ class Follower:
                 sock = socket.create_connection(self._address, CONNECT_TIMEOUT_S)
             except OSError as error:
                 self.failed_connects += 1
-                log.info("%s: cannot connect: %s", self.client.peer, error.strerror or error)
+                self._say(logging.INFO, "%s: cannot connect: %s", self.client.peer, error.strerror or error)
                 self._wait(stopped)
                 continue
             self.connects += 1
@@ -54,8 +72,11 @@ class Follower:
                 self._follow(sock, stopped)
             self.last_close_reason = self.client.close_reason
             if not stopped():
-                log.warning("%s: connection closed: %s", self.client.peer, self.client.close_reason)
+                self._say(logging.WARNING, "%s: connection closed: %s", self.client.peer, self.client.close_reason)
                 self._wait(stopped)
+
+    def _say(self, level: int, text: str, *arguments: object) -> None:
+        self._peers.write(clock_ms(), level, text, *arguments)
 
     def _follow(self, sock: socket.socket, stopped: Callable[[], bool]) -> None:
         """Follow until the connection ends. Lingering is off unless it is asked for.
@@ -63,21 +84,28 @@ class Follower:
         Spec: HA-S-20 "MUST be non-blocking once connected, with TCP_NODELAY set and without lingering on close"; HA-S-35 "MUST
         look at the time at least once a second".
         """
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        link = SlaveLink(sock, self.client, self._before_report)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError:  # some systems refuse it to a socket whose peer is gone: the first read tells
+            pass
+        link = SlaveLink(sock, self.client, self._frame_deadline_ms, self._before_report)
         link.on_connect(clock_ms())
-        log.info("%s: connected at offset %d", self.client.peer, self.client.current_reported_offset)
+        start_offset, since_s = self.client.current_reported_offset, time.monotonic()
+        self._say(logging.INFO, "%s: connected at offset %d", self.client.peer, start_offset)
+        violation: PeerViolation | None = None
         while self.client.connected and not stopped():
             ready, _, _ = select.select([sock], [], [], TICK_MS / 1000)
             now_ms = clock_ms()
-            if ready:
-                self._back_off_s = FIRST_BACK_OFF_S  # it talks: the next reconnect may be quick
-                if violation := link.on_readable(now_ms):
-                    log.error("closed the connection: %s", violation)
-                    self._back_off_s = LAST_BACK_OFF_S
+            if ready and (violation := link.on_readable(now_ms)):
+                self._say(logging.ERROR, "closed the connection: %s", violation)
             if self.client.connected:
                 link.on_tick(now_ms)
+            self._peers.look(now_ms)
+        if violation:
+            self._back_off_s = LAST_BACK_OFF_S
+        elif self._log.max_offset > start_offset or time.monotonic() - since_s > LAST_BACK_OFF_S:
+            self._back_off_s = FIRST_BACK_OFF_S  # it brought something; one that only talks does not (HA-S-25)
         link.close("shutdown")
 
     def _wait(self, stopped: Callable[[], bool]) -> None:

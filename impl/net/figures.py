@@ -144,6 +144,7 @@ class MasterFigures(Figures):
             "slaves": service.count_slaves(),
             "push2_slave_max_offset": service.push2_slave_max_offset,
             "waiting_puts": len(service.group_transfer),
+            "refused_connections": self._master.door.refused.total(),
             "connections": [self._connection(conn, now_ms) for conn in service.connections],
         }
 

@@ -12,10 +12,12 @@ from rocketmq_ha.impl.errors import PeerViolation
 from rocketmq_ha.impl.ha.master import MasterConnection
 from rocketmq_ha.impl.ha.service import HAService
 from rocketmq_ha.impl.ha.slave import SlaveClient
+from rocketmq_ha.impl.net.allowance import Allowance, first_bytes
 from rocketmq_ha.spec.constants import REPORT_WRITE_TRIES
 
 # Bytes moved in one call, so that one busy connection starves neither the others nor its own reports.
 MAX_TURN: Final = 4 * 1024 * 1024
+MAX_REPORTS_TURN: Final = 16 * 1024  # bytes: 2,048 reports, of which the last counts
 
 
 class Socket(Protocol):
@@ -33,16 +35,25 @@ class Socket(Protocol):
 class MasterLink:
     """The master's end."""
 
-    def __init__(self, sock: Socket, conn: MasterConnection, service: HAService) -> None:
-        self.sock, self.conn, self._service = sock, conn, service
+    def __init__(self, sock: Socket, conn: MasterConnection, service: HAService, allowance: Allowance | None = None) -> None:
+        """allowance: how fast it may send; None for as fast as the socket takes it."""
+        self.sock, self.conn, self._service, self._allowance = sock, conn, service, allowance
+        self.is_throttled = False  # the last turn ended for want of allowance
+        self.blocked_since_ms: int | None = None  # since when the socket has taken nothing of what is pending
 
     def on_readable(self, now_ms: int) -> PeerViolation | None:
-        """Read until the socket would block. Returns: the violation for which the connection was closed."""
-        conn = self.conn
+        """Read until the socket would block. Returns: the violation for which the connection was closed.
+
+        Spec: HA-M-54 "nor read of one connection more than 16 KiB", and what is left is there in the next turn.
+        """
+        conn, moved = self.conn, 0
         try:
             while nbytes := self.sock.recv_into(conn.recv_buffer()):
                 if conn.on_received(nbytes, now_ms):  # HA-M-24 "handed to the group transfer before the next read"
                     self._service.on_ack(conn)
+                moved += nbytes
+                if moved >= MAX_REPORTS_TURN:
+                    return None
         except BlockingIOError:
             return None
         except PeerViolation as violation:
@@ -54,12 +65,18 @@ class MasterLink:
         return None
 
     def transfer(self, now_ms: int) -> bool:
-        """Write until the socket or the log has no more.  Returns: whether the turn ended before that."""
-        conn, moved = self.conn, 0
+        """Write until the socket, the log or the allowance has no more.  Returns: whether the turn ended before that."""
+        conn, allowance, moved = self.conn, self._allowance, 0
+        self.is_throttled = False
         while moved < MAX_TURN:
+            if allowance is not None and not (left := allowance.left(now_ms)):
+                self.is_throttled = True
+                return False
             buffers = conn.gather(now_ms)
             if not buffers:
                 return False
+            if allowance is not None:
+                buffers = first_bytes(buffers, left)
             try:
                 nbytes = self.sock.sendmsg(buffers)
             except BlockingIOError:
@@ -70,7 +87,12 @@ class MasterLink:
             conn.on_sent(nbytes, now_ms)
             moved += nbytes
             if nbytes == 0:
+                if self.blocked_since_ms is None:
+                    self.blocked_since_ms = now_ms
                 return False
+            self.blocked_since_ms = None
+            if allowance is not None:
+                allowance.spend(nbytes)
         return True
 
     def close(self, reason: str) -> None:
@@ -86,14 +108,32 @@ class SlaveLink:
     through.
     """
 
-    def __init__(self, sock: Socket, client: SlaveClient, before_report: Callable[[], object] | None = None) -> None:
-        self.sock, self.client, self._before_report = sock, client, before_report
+    def __init__(
+        self,
+        sock: Socket,
+        client: SlaveClient,
+        frame_deadline_ms: int | None = None,
+        before_report: Callable[[], object] | None = None,
+    ) -> None:
+        self.sock, self.client, self._frame_deadline_ms = sock, client, frame_deadline_ms
+        self._before_report = before_report
+        self._received = 0  # bytes
+        self._frame_since_ms: int | None = None  # since when a frame is there in part, and no other has become whole
 
     def on_connect(self, now_ms: int) -> None:
         self._write(self.client.on_connect(now_ms), now_ms)
 
     def on_readable(self, now_ms: int) -> PeerViolation | None:
         """Read until the socket would block; append; report. HA-S-7 "and at the latest after 4 MiB"."""
+        dispatched = self._received - self.client.unparsed_size
+        violation = self._read(now_ms)
+        if self.client.unparsed_size == 0:
+            self._frame_since_ms = None
+        elif self._frame_since_ms is None or self._received - self.client.unparsed_size > dispatched:
+            self._frame_since_ms = now_ms
+        return violation
+
+    def _read(self, now_ms: int) -> PeerViolation | None:
         client, moved = self.client, 0
         while moved < MAX_TURN:
             buffer = client.recv_buffer()
@@ -108,6 +148,7 @@ class SlaveLink:
                 return None
             client.on_received(nbytes, now_ms)
             moved += nbytes
+            self._received += nbytes
             try:
                 while report := client.dispatch():
                     if not self._write(report, now_ms):
@@ -122,9 +163,17 @@ class SlaveLink:
         return None
 
     def on_tick(self, now_ms: int) -> None:
-        """Report what is due; then HA-S-12 "the slave MUST close the connection" of a master that is silent."""
-        if self._write(self.client.report_due(now_ms), now_ms) and self.client.is_master_silent(now_ms):
+        """Report what is due; then HA-S-12 "the slave MUST close the connection" of a master that is silent.
+
+        Spec: HA-S-50 "not whole after frame_deadline MUST end the connection": who sends a byte now and then is not silent.
+        """
+        if not self._write(self.client.report_due(now_ms), now_ms):
+            return
+        deadline_ms, since_ms = self._frame_deadline_ms, self._frame_since_ms
+        if self.client.is_master_silent(now_ms):
             self.close("housekeeping")
+        elif deadline_ms is not None and since_ms is not None and now_ms - since_ms > deadline_ms:
+            self.close("frame_deadline")
 
     def _write(self, report: bytes | None, now_ms: int) -> bool:
         """Write a report, or close: HA-S-8 "that the socket does not take whole, in at most 3 tries".

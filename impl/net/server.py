@@ -1,5 +1,6 @@
 """The master: one selectors loop for the listener and all slaves, driven by the thread that puts."""
 
+import errno
 import logging
 import selectors
 import socket
@@ -11,12 +12,25 @@ from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest
 from rocketmq_ha.impl.ha.service import HAService
 from rocketmq_ha.impl.ha.settings import check_settings
 from rocketmq_ha.impl.net.address import format_address
+from rocketmq_ha.impl.net.allowance import Allowance
+from rocketmq_ha.impl.net.limits import LOOPBACK, Door, Limits, fit_descriptors, limits_of
 from rocketmq_ha.impl.net.link import MasterLink
+from rocketmq_ha.impl.net.peer_log import PeerLog
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.profile import Profile, Settings
 
 TICK_MS: Final = 100  # how often deadlines and silence are looked at
+THROTTLED_MS: Final = 10  # how often, while a connection waits for its allowance
+ACCEPTS_TURN: Final = 16  # so that a flood of connects leaves time for those that are there
+NO_DESCRIPTORS_MS: Final = 100
+_NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+_WHY: Final = {
+    "housekeeping": "silent for more than the housekeeping interval",
+    "report_deadline": "no report within --report-deadline",
+    "write_stall": "it has taken nothing of what it is sent for more than --write-stall-deadline",
+}
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +58,18 @@ class Master:
     Spec: HA-M-14 "A broker MUST listen for slaves on a port of its own".
     """
 
-    def __init__(self, commit_log: CommitLog, listener: socket.socket, settings: Settings, profile: Profile) -> None:
-        """Serve on `listener`, which becomes the master's own. Raises: ConfigInvalid."""
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        listener: socket.socket,
+        settings: Settings,
+        profile: Profile,
+        limits: Limits | None = None,
+    ) -> None:
+        """Serve on `listener`, which becomes the master's own. limits: the profile's, if none are given.
+
+        Raises: ConfigInvalid.
+        """
         check_settings(settings)
         self.service = HAService(commit_log, settings, profile)
         self._listener = listener
@@ -53,9 +77,21 @@ class Master:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._links: dict[socket.socket, MasterLink] = {}  # HA-M-21 "any number of slaves at once"
+        self._reported: dict[socket.socket, MasterLink] = {}  # those of them that have something to be sent
+        self._hosts: dict[socket.socket, str] = {}
+        self.limits: Final = fit_descriptors(limits or limits_of(profile))
+        self.door: Final = Door(self.limits)
+        if self.limits.allow == LOOPBACK and not self.door.admits(self.address[0]):
+            log.warning(
+                "listening on %s, and only loopback addresses may connect: --allow NETWORK says who else may",
+                format_address(*self.address),
+            )
+        self._peers = PeerLog(log)
         self._next_tick_ms = 0
+        self._accepts_again_ms: int | None = None  # while there are no descriptors
         self._unsent = False  # some link has more to write than its turn allowed
         self._offered = 0  # the end of the log that all links have been offered
+        self._throttled = False  # some link waits for its allowance
 
     @property
     def address(self) -> tuple[str, int]:
@@ -73,68 +109,135 @@ class Master:
         Spec: HA-M-25 "MUST look at the time at least once a second", however long the caller would wait; HA-M-32 "Every put
         MUST wake the write sides": who puts polls, and what was put goes out before the wait.
         """
-        if self._unsent or self.service.log.max_offset != self._offered:
+        if self._unsent or self._throttled or self.service.log.max_offset != self._offered:
             self._transfer_all(clock_ms())
-        timeout = 0 if self._unsent else min(timeout_ms, TICK_MS) / 1000
-        ready = self._selector.select(timeout)
+        timeout_ms = min(timeout_ms, THROTTLED_MS if self._throttled else TICK_MS)
+        ready = self._selector.select(0 if self._unsent else timeout_ms / 1000)
         now_ms = clock_ms()
         for key, events in ready:
             if key.fileobj is self._listener:
                 self._accept(now_ms)
                 continue
-            link = key.data
-            if events & selectors.EVENT_READ and (violation := link.on_readable(now_ms)):
-                log.warning("closed a connection: %s", violation)
-            self._transfer(link, now_ms)  # a dropped one now: the next accept of this turn may be given its descriptor
+            assert isinstance(key.fileobj, socket.socket)
+            sock, link = key.fileobj, key.data
+            if events & selectors.EVENT_READ:
+                self._read(sock, link, now_ms)
+            if sock in self._reported and (link.blocked_since_ms is None or events & selectors.EVENT_WRITE):
+                self._transfer(sock, link, now_ms)
         if now_ms >= self._next_tick_ms:
             self._next_tick_ms = now_ms + TICK_MS
-            for conn in self.service.on_tick(now_ms):
-                log.warning("%s: closed: silent for more than the housekeeping interval", conn.peer)
-                self.service.close(conn, "housekeeping")
-            self._transfer_all(now_ms)  # heartbeats
+            self._tick(now_ms)
+            self._transfer_all(now_ms, asks_the_blocked=True)  # heartbeats
 
-    def _transfer_all(self, now_ms: int) -> None:
-        self._unsent = False
+    def _transfer_all(self, now_ms: int, *, asks_the_blocked: bool = False) -> None:
+        """A socket that is full says when it has room for much; at each tick it is asked whether it has any."""
+        self._unsent = self._throttled = False
         self._offered = self.service.log.max_offset
-        for link in list(self._links.values()):
-            self._transfer(link, now_ms)
+        for sock, link in list(self._reported.items()):
+            if asks_the_blocked or link.blocked_since_ms is None:
+                self._transfer(sock, link, now_ms)
 
-    def _transfer(self, link: MasterLink, now_ms: int) -> None:
-        """Let a link write what it can; drop it if it is closed."""
-        if not link.conn.close_reason and link.transfer(now_ms):
+    def _transfer(self, sock: socket.socket, link: MasterLink, now_ms: int) -> None:
+        """Let a link write what it can; drop it if it is closed: the next accept of this turn may be given its descriptor."""
+        if link.transfer(now_ms):
             self._unsent = True
-        sock = link.sock
-        assert isinstance(sock, socket.socket)
+        self._throttled |= link.is_throttled
         if link.conn.close_reason:
-            self._drop(sock, link)
+            self._drop(sock, link, now_ms)
         else:
             self._watch(sock, link)
 
     def _accept(self, now_ms: int) -> None:
-        try:
-            sock, address = self._listener.accept()
-        except OSError:  # the peer has gone again, or there are no descriptors left
-            return  # HA-M-20 "MUST NOT touch the other connections, nor end the service"
-        # HA-M-17 "MUST be non-blocking, with TCP_NODELAY set and without lingering on close", which is off unless asked for.
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        peer = format_address(*address[:2])
-        link = MasterLink(sock, self.service.accept(peer, now_ms), self.service)
-        self._links[sock] = link
-        self._selector.register(sock, selectors.EVENT_READ, link)
-        log.info("%s: connected", peer)
+        """Let in who may come in. HA-M-54 "MUST accept no more than 16 connections"."""
+        for _ in range(ACCEPTS_TURN):
+            try:
+                sock, address = self._listener.accept()
+            except OSError as error:  # nobody is there, the peer has gone again, or there are no descriptors left
+                if error.errno in _NO_ROOM:
+                    self._pause_accepting(now_ms, error)
+                return  # HA-M-20 "MUST NOT touch the other connections, nor end the service"
+            host, peer = address[0], format_address(*address[:2])
+            if refusal := self.door.refusal(host):
+                sock.close()
+                self._peers.write(now_ms, logging.WARNING, "%s: refused: %s", peer, refusal)
+                continue
+            # HA-M-17 "MUST be non-blocking, with TCP_NODELAY set and without lingering on close", which is off unless asked
+            # for.
+            try:
+                sock.setblocking(False)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            except OSError:  # some systems refuse it to a socket whose peer is gone
+                sock.close()
+                self.door.leaves(host)
+                continue
+            rate = self.limits.max_transfer_rate
+            allowance = None if rate is None else Allowance(rate, now_ms)
+            link = MasterLink(sock, self.service.accept(peer, now_ms), self.service, allowance)
+            self._links[sock] = link
+            self._hosts[sock] = host
+            self._selector.register(sock, selectors.EVENT_READ, link)
+            self._peers.write(now_ms, logging.INFO, "%s: connected", peer)
+
+    def _pause_accepting(self, now_ms: int, error: OSError) -> None:
+        """HA-M-58 "MUST NOT ask its listening socket again before 100 ms have passed": it stays readable all the while."""
+        self._selector.unregister(self._listener)
+        self._accepts_again_ms = now_ms + NO_DESCRIPTORS_MS
+        self._peers.write(now_ms, logging.WARNING, "cannot accept: %s", error.strerror)
+
+    def _read(self, sock: socket.socket, link: MasterLink, now_ms: int) -> None:
+        if violation := link.on_readable(now_ms):
+            self._peers.write(now_ms, logging.WARNING, "closed a connection: %s", violation)
+        if link.conn.close_reason:  # now: the next accept of this turn may be given its descriptor
+            self._drop(sock, link, now_ms)
+        elif link.conn.slave_request_offset != -1:
+            self._reported[sock] = link
+
+    def _tick(self, now_ms: int) -> None:
+        """Look at what time brings: waiting puts, silence, deadlines, descriptors."""
+        silent = set(self.service.on_tick(now_ms))
+        for sock, link in list(self._links.items()):
+            if link.conn in silent:
+                link.close("housekeeping")
+            elif reason := self._overdue(link, now_ms):
+                link.close(reason)
+            else:
+                continue
+            self._peers.write(now_ms, logging.WARNING, "%s: closed: %s", link.conn.peer, _WHY[link.conn.close_reason])
+            self._drop(sock, link, now_ms)
+        if self._accepts_again_ms is not None and now_ms >= self._accepts_again_ms:
+            self._accepts_again_ms = None
+            self._selector.register(self._listener, selectors.EVENT_READ)
+        self._peers.look(now_ms)
+
+    def _overdue(self, link: MasterLink, now_ms: int) -> str | None:
+        """The deadline that a connection has missed, if any.
+
+        Spec: HA-M-52 "report_deadline after its accept MUST be closed"; HA-M-53 "taken no byte of a pending frame for more
+        than write_stall_deadline MUST be closed".
+        """
+        conn, limits = link.conn, self.limits
+        deadline_ms = limits.report_deadline_ms
+        if deadline_ms is not None and conn.slave_request_offset == -1 and now_ms - conn.connected_timestamp > deadline_ms:
+            return "report_deadline"
+        deadline_ms = limits.write_stall_deadline_ms
+        since_ms = link.blocked_since_ms
+        if deadline_ms is not None and since_ms is not None and now_ms - since_ms > deadline_ms:
+            return "write_stall"
+        return None
 
     def _watch(self, sock: socket.socket, link: MasterLink) -> None:
-        """Ask for writability only while a frame is pending: an idle socket is always writable."""
-        events = selectors.EVENT_READ if link.conn.last_write_over else selectors.EVENT_READ | selectors.EVENT_WRITE
+        """Ask for writability only while the socket is full: an idle one is always writable."""
+        events = selectors.EVENT_READ if link.blocked_since_ms is None else selectors.EVENT_READ | selectors.EVENT_WRITE
         if self._selector.get_key(sock).events != events:
             self._selector.modify(sock, events, link)
 
-    def _drop(self, sock: socket.socket, link: MasterLink) -> None:
+    def _drop(self, sock: socket.socket, link: MasterLink, now_ms: int) -> None:
         """HA-M-36 "take the connection off the list, close its socket"."""
-        log.info("%s: disconnected: %s", link.conn.peer, link.conn.close_reason)
+        self._peers.write(now_ms, logging.INFO, "%s: disconnected: %s", link.conn.peer, link.conn.close_reason)
         self._selector.unregister(sock)
         del self._links[sock]
+        self._reported.pop(sock, None)
+        self.door.leaves(self._hosts.pop(sock))
         link.close(link.conn.close_reason)
 
     def close(self) -> None:
@@ -143,5 +246,6 @@ class Master:
         for sock in list(self._links):
             sock.close()
         self._links.clear()
+        self._reported.clear()
         self._selector.close()
         self._listener.close()

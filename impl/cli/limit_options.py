@@ -1,0 +1,92 @@
+"""The options that say what an open port may cost, and the limits that they make."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+import click
+
+from rocketmq_ha.impl.net.limits import HARDENED_LIMITS, Limits, limits_of, parse_networks
+from rocketmq_ha.spec.profile import Profile
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_LEAST_RATE: Final = 1024  # bytes a second; a heartbeat and a report's answer go through within the other end's patience
+_SECONDS: Final = click.FloatRange(min=0, min_open=True)
+
+
+def _default(value: object) -> str:
+    return f"[default: {value}; classic: none]"
+
+
+_OPTIONS: Final = (
+    click.option(
+        "--allow",
+        multiple=True,
+        metavar="NETWORK",
+        help="A network whose addresses may connect, as 10.1.0.0/16; may be repeated. [default: loopback; classic: all]",
+    ),
+    click.option(
+        "--max-connections",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help=f"Connections at a time. {_default(HARDENED_LIMITS.max_connections)}",
+    ),
+    click.option(
+        "--max-connections-per-address",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help=f"Connections of one address at a time. {_default(HARDENED_LIMITS.max_connections_per_address)}",
+    ),
+    click.option(
+        "--report-deadline",
+        type=_SECONDS,
+        metavar="SECONDS",
+        help="Close a connection that has not reported by then. RocketMQ's slaves may take 6 s. "
+        f"{_default((HARDENED_LIMITS.report_deadline_ms or 0) // 1000)}",
+    ),
+    click.option(
+        "--write-stall-deadline",
+        type=_SECONDS,
+        metavar="SECONDS",
+        help="Close a connection that takes nothing of what it is sent for so long. "
+        f"{_default((HARDENED_LIMITS.write_stall_deadline_ms or 0) // 1000)}",
+    ),
+    click.option(
+        "--max-transfer-rate",
+        type=click.IntRange(min=_LEAST_RATE),
+        metavar="BYTES",
+        help="Bytes a second to each slave, headers and bodies counted. [default: no limit]",
+    ),
+)
+
+
+def limit_options(command: _Command) -> _Command:
+    """Add the options to a command."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def limits_from(
+    profile: Profile,
+    allow: tuple[str, ...],
+    max_connections: int | None,
+    max_connections_per_address: int | None,
+    report_deadline: float | None,
+    write_stall_deadline: float | None,
+    max_transfer_rate: int | None,
+) -> Limits:
+    """The profile's limits with what the options say. Raises: ConfigInvalid."""
+    said: dict[str, Any] = {
+        "allow": parse_networks(allow) or None,
+        "max_connections": max_connections,
+        "max_connections_per_address": max_connections_per_address,
+        "report_deadline_ms": _milliseconds(report_deadline),
+        "write_stall_deadline_ms": _milliseconds(write_stall_deadline),
+        "max_transfer_rate": max_transfer_rate,
+    }
+    return replace(limits_of(profile), **{name: value for name, value in said.items() if value is not None})
+
+
+def _milliseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else max(1, round(seconds * 1000))

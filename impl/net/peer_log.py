@@ -1,0 +1,39 @@
+"""Log lines of which a peer decides how many there are: a few are written, the others counted."""
+
+import logging
+from typing import Final
+
+LINES: Final = 30  # in a window
+WINDOW_MS: Final = 10_000
+
+
+class PeerLog:
+    """A logger that a peer cannot flood. HA-M-57 "MUST NOT exceed 30 in any window of 10 s"."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._begun_ms: int | None = None  # of the window
+        self._written = self._left_out = 0
+
+    def write(self, now_ms: int, level: int, text: str, *arguments: object) -> None:
+        """Write a line, or count it as left out."""
+        if not self._log.isEnabledFor(level):
+            return
+        self.look(now_ms)
+        if self._begun_ms is None:
+            self._begun_ms = now_ms
+        if self._written == LINES:
+            self._left_out += 1
+            return
+        self._written += 1
+        self._log.log(level, text, *arguments)
+
+    def look(self, now_ms: int) -> None:
+        """End the window if its time has come. HA-M-57 "how many were left out MUST be told"."""
+        if self._begun_ms is None or now_ms - self._begun_ms < WINDOW_MS:
+            return
+        if self._left_out:
+            seconds = (now_ms - self._begun_ms) / 1000
+            self._log.warning("%d more lines about peers in %.0f s were left out", self._left_out, seconds)
+        self._begun_ms = None
+        self._written = self._left_out = 0

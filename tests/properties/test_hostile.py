@@ -1,0 +1,69 @@
+"""A few of the inputs of `make hostile`, against live processes. tests/hostile/ has them all, and says what a row shows."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "hostile"))  # plain programs, in no package
+
+import hostile_masters  # noqa: E402
+import hostile_slaves  # noqa: E402
+from hostile_stand import Stand  # noqa: E402
+from run_hostile import against_master, against_slave, stopped  # noqa: E402
+
+SLAVES = (
+    "first report the greatest i64 (quirk 1)",
+    "an ack of a gigabyte more than was sent",
+    "64 KiB of noise",
+    "all the connections there are, held from many addresses",
+    "twenty readers that read nothing",
+    "half-closed within a report",
+    "a stranger",
+)
+MASTERS = (
+    "body size 2^31 - 1 (quirk 22)",
+    "a gap of one byte",
+    "a body byte by byte",
+    "closed within a body, five times",
+    "a body of noise",
+    "to an empty slave: the last offsets there are",
+)
+
+
+@pytest.fixture(scope="module")
+def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
+    made = Stand(tmp_path_factory.mktemp("hostile"))
+    yield made
+    made.kill()
+
+
+def test_there_are_more_than_sixty_inputs() -> None:
+    """And every one that is named here is one of them."""
+    names = [*hostile_slaves.INPUTS, *(given.name for given in hostile_masters.INPUTS)]
+    assert len(names) == len(set(names)) >= 60
+    assert {*SLAVES, *MASTERS} <= {*names}
+
+
+@pytest.mark.parametrize("name", SLAVES)
+def test_a_hostile_slave_changes_nothing_for_an_honest_one(name: str, stand: Stand) -> None:
+    """HA-M-11 "MUST close the connection and MUST NOT be used", HA-M-50 to HA-M-55."""
+    row = against_master(stand, name, SLAVES.index(name))
+    assert not row.problem
+    assert row.sha256
+
+
+@pytest.mark.parametrize("name", MASTERS)
+def test_a_hostile_master_leaves_the_slave_as_it_was(name: str, stand: Stand, tmp_path: Path) -> None:
+    """HA-S-11, HA-S-4, HA-S-50, HA-S-52: it comes back to the honest master, with the same log."""
+    (given,) = [given for given in hostile_masters.INPUTS if given.name == name]
+    row = against_slave(tmp_path, stand, given, 0)
+    assert not row.problem
+    assert row.sha256
+
+
+def test_every_put_among_them_ended_with_put_ok(stand: Stand) -> None:
+    """HA-G-1 over all of it; both logs verify. It is the last of this file, and ends both processes."""
+    assert stopped(stand) is None
