@@ -65,11 +65,13 @@ class Follower:
         """
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        link = SlaveLink(sock, self.client, self._before_report)
+        link = SlaveLink(sock, self.client, self._before_report, ends_short=True)
         link.on_connect(clock_ms())
         log.info("%s: connected at offset %d", self.client.peer, self.client.current_reported_offset)
+        poll = select.poll()
+        poll.register(sock, select.POLLIN)
         while self.client.connected and not stopped():
-            ready, _, _ = select.select([sock], [], [], TICK_MS / 1000)
+            ready = poll.poll(TICK_MS)
             now_ms = clock_ms()
             if ready:
                 self._back_off_s = FIRST_BACK_OFF_S  # it talks: the next reconnect may be quick

@@ -16,6 +16,8 @@ from rocketmq_ha.spec.constants import REPORT_WRITE_TRIES
 
 # Bytes moved in one call, so that one busy connection starves neither the others nor its own reports.
 MAX_TURN: Final = 4 * 1024 * 1024
+# Bytes in one read, from which on more are likely to have come while they were appended: a report is better put off then.
+BULK: Final = 64 * 1024
 
 
 class Socket(Protocol):
@@ -31,18 +33,25 @@ class Socket(Protocol):
 
 
 class MasterLink:
-    """The master's end."""
+    """The master's end.
 
-    def __init__(self, sock: Socket, conn: MasterConnection, service: HAService) -> None:
-        self.sock, self.conn, self._service = sock, conn, service
+    `ends_short`: a read that does not fill its buffer shows that the socket holds no more, and it is not asked again; what
+    comes meanwhile is as if it came later. Likewise a write of which a part was taken. Not so of a scripted socket, which gives
+    and takes as little as a schedule says.
+    """
+
+    def __init__(self, sock: Socket, conn: MasterConnection, service: HAService, *, ends_short: bool = False) -> None:
+        self.sock, self.conn, self._service, self._ends_short = sock, conn, service, ends_short
 
     def on_readable(self, now_ms: int) -> PeerViolation | None:
         """Read until the socket would block. Returns: the violation for which the connection was closed."""
         conn = self.conn
         try:
-            while nbytes := self.sock.recv_into(conn.recv_buffer()):
+            while nbytes := self.sock.recv_into(buffer := conn.recv_buffer()):
                 if conn.on_received(nbytes, now_ms):  # HA-M-24 "handed to the group transfer before the next read"
                     self._service.on_ack(conn)
+                if self._ends_short and nbytes < len(buffer):
+                    return None
         except BlockingIOError:
             return None
         except PeerViolation as violation:
@@ -69,7 +78,7 @@ class MasterLink:
                 return False
             conn.on_sent(nbytes, now_ms)
             moved += nbytes
-            if nbytes == 0:
+            if nbytes == 0 or conn.has_all or (self._ends_short and not conn.last_write_over):
                 return False
         return True
 
@@ -83,11 +92,18 @@ class SlaveLink:
     """The slave's end. Each call returns the violation for which it closed the connection, or None.
 
     `before_report` is called before each report, HA-S-60 "MUST have on its disk all that a report says"; what it raises comes
-    through.
+    through. `ends_short`: see MasterLink.
     """
 
-    def __init__(self, sock: Socket, client: SlaveClient, before_report: Callable[[], object] | None = None) -> None:
-        self.sock, self.client, self._before_report = sock, client, before_report
+    def __init__(
+        self,
+        sock: Socket,
+        client: SlaveClient,
+        before_report: Callable[[], object] | None = None,
+        *,
+        ends_short: bool = False,
+    ) -> None:
+        self.sock, self.client, self._before_report, self._ends_short = sock, client, before_report, ends_short
 
     def on_connect(self, now_ms: int) -> None:
         self._write(self.client.on_connect(now_ms), now_ms)
@@ -118,6 +134,8 @@ class SlaveLink:
             if client.stalled:  # HA-S-14
                 self.close("stalled")
                 return None
+            if self._ends_short and nbytes < min(len(buffer), BULK):
+                break
         self._write(client.report_plus(), now_ms)
         return None
 

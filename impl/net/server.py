@@ -65,7 +65,7 @@ class Master:
 
     def put(self, message: Message, *, wait: bool) -> GroupCommitRequest:
         """Append a message; `poll` sends it, and ends the request if it waits."""
-        return self.service.put(message, clock_ms(), wait=wait)
+        return self.service.put(message, clock_ms() if wait else 0, wait=wait)
 
     def poll(self, timeout_ms: int) -> None:
         """One turn of the loop: send what was put, wait at most `timeout_ms` for something to do, read, go on sending, expire.
@@ -85,7 +85,8 @@ class Master:
             link = key.data
             if events & selectors.EVENT_READ and (violation := link.on_readable(now_ms)):
                 log.warning("closed a connection: %s", violation)
-            self._transfer(link, now_ms)  # a dropped one now: the next accept of this turn may be given its descriptor
+            if not link.conn.has_all or events & selectors.EVENT_WRITE or link.conn.close_reason:
+                self._transfer(link, now_ms)  # drops it: the next accept of this turn may be given its descriptor
         if now_ms >= self._next_tick_ms:
             self._next_tick_ms = now_ms + TICK_MS
             for conn in self.service.on_tick(now_ms):
@@ -119,7 +120,7 @@ class Master:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         peer = format_address(*address[:2])
-        link = MasterLink(sock, self.service.accept(peer, now_ms), self.service)
+        link = MasterLink(sock, self.service.accept(peer, now_ms), self.service, ends_short=True)
         self._links[sock] = link
         self._selector.register(sock, selectors.EVENT_READ, link)
         log.info("%s: connected", peer)
