@@ -10,25 +10,33 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from . import java_store, outcome
+from .ha_kit import Compared, Sides
 from .java_store import RELEASE, NoJavaError, Rates, Versus, class_path, java_version
 from .outcome import ROUNDS
 
 ROWS = pytest.StashKey[list[outcome.Row]]()
+FIGURES = pytest.StashKey[list[outcome.Figure]]()
 NOTES = pytest.StashKey[list[str]]()
 LOAD = pytest.StashKey[float]()
 
 Pairs = Callable[..., float]
+Figures = Callable[[str, str, Sequence[float], float | None], None]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--catch-up-mib", type=int, default=512, help="of how much a slave catches up in bench_catch_up.py; MiB")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[ROWS], config.stash[NOTES], config.stash[LOAD] = [], [], os.getloadavg()[0]
+    config.stash[FIGURES] = []
 
 
 @pytest.fixture(autouse=True)
@@ -119,6 +127,63 @@ def java(note: Callable[[str], None]) -> str:
 
 
 @pytest.fixture
+def java_if_any(note: Callable[[str], None], request: pytest.FixtureRequest) -> str | None:
+    """The class path, for a comparison that has other sides too; None where RocketMQ's jars cannot be had, said in one line."""
+    try:
+        return class_path()
+    except NoJavaError as error:
+        line = f"not compared with Apache RocketMQ's own replication: {error}"
+        if line not in request.config.stash[NOTES]:
+            note(line)
+        return None
+
+
+@pytest.fixture
+def figure(request: pytest.FixtureRequest, benchmark: BenchmarkFixture) -> Figures:
+    """Keep a measure of its own: what, unit, one value a round, at most which it should be."""
+
+    def keep(what: str, unit: str, values: Sequence[float], at_most: float | None) -> None:
+        found = outcome.figure_of(what, unit, values, at_most)
+        request.config.stash[FIGURES].append(found)
+        benchmark.extra_info[what] = found.value
+
+    return keep
+
+
+@pytest.fixture
+def sides(benchmark: BenchmarkFixture, request: pytest.FixtureRequest, say: Callable[[str], None]) -> Sides:
+    """See Sides."""
+
+    def run(
+        rows: Sequence[Compared],
+        sides: Sequence[Callable[[], Rates]],
+        *,
+        rounds: int = java_store.ROUNDS,
+        warm_up_rounds: int = 0,
+    ) -> list[Rates]:
+        found: list[Rates] = []
+
+        def before() -> None:
+            say(f"{request.node.name.removeprefix('test_')}: round {len(found) + 1} of {warm_up_rounds + rounds}")
+            found.append({})
+            for side in sides[:-1]:
+                found[-1] |= side()
+
+        benchmark.pedantic(lambda: found[-1].update(sides[-1]()), setup=before, rounds=rounds, warmup_rounds=warm_up_rounds)
+        say("")
+        kept = found[warm_up_rounds:]
+        for row in rows:
+            if row.other in kept[0]:
+                both = [rates[row.ours] for rates in kept], [rates[row.other] for rates in kept]
+                stashed = outcome.row_of(row.what, row.beside, row.unit, *both)
+                request.config.stash[ROWS].append(stashed)
+                benchmark.extra_info[f"{row.what}, beside {row.beside}"] = stashed.ratio
+        return kept
+
+    return run
+
+
+@pytest.fixture
 def versus(benchmark: BenchmarkFixture, request: pytest.FixtureRequest, say: Callable[[str], None]) -> Versus:
     """See Versus."""
 
@@ -153,14 +218,14 @@ def versus(benchmark: BenchmarkFixture, request: pytest.FixtureRequest, say: Cal
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """The table, and where it is kept."""
-    rows, notes = config.stash[ROWS], config.stash[NOTES]
-    if not rows and not notes:
+    rows, figures, notes = config.stash[ROWS], config.stash[FIGURES], config.stash[NOTES]
+    if not rows and not figures and not notes:
         return
     notes.append(f"{os.cpu_count()} processors; load before {config.stash[LOAD]:.1f}, after {os.getloadavg()[0]:.1f}")
     terminalreporter.section("ratios: more than 1 is quicker than what it stands beside; medians of pairs")
-    for line in [*outcome.table(rows), *notes]:
+    for line in [*outcome.table(rows), *outcome.figure_lines(figures), *notes]:
         terminalreporter.write_line(line)
     is_whole = not any(terminalreporter.stats.get(kind) for kind in ("failed", "error", "skipped", "deselected"))
     if rows and is_whole and config.args in (["bench"], [str(config.rootpath / "bench")]):
-        outcome.write(rows, notes)
+        outcome.write(rows, figures, notes)
         terminalreporter.write_line(f"kept in {outcome.RESULTS.relative_to(config.rootpath)}")

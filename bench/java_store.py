@@ -7,15 +7,16 @@ import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Protocol
+
+from .line_process import LineProcess
 
 RELEASE: Final = "4.9.8"
 ROOT: Final = Path(__file__).resolve().parents[1]
 LIB: Final = ROOT / "build" / "interop" / RELEASE
 CLASSES: Final = ROOT / "build" / "bench" / "java"
-SOURCE: Final = Path(__file__).resolve().parent / "java" / "StoreBench.java"
-LOGBACK: Final = SOURCE.with_name("logback.xml")
+SOURCES: Final = sorted((Path(__file__).resolve().parent / "java").glob("*.java"))
+LOGBACK: Final = SOURCES[0].with_name("logback.xml")
 POM: Final = ROOT / "tests" / "interop" / "golden" / "pom.xml"
 ROUNDS: Final = 7
 WARM_UP_ROUNDS: Final = 1  # not counted; StoreBench has put half a million messages before
@@ -49,7 +50,7 @@ class NoJavaError(Exception):
 
 
 def class_path() -> str:
-    """The jars and our class, fetched and compiled where they are not there yet. Raises: NoJavaError."""
+    """The jars and our classes, fetched and compiled where they are not there yet. Raises: NoJavaError."""
     for program in ("java", "javac"):
         if shutil.which(program) is None:
             raise NoJavaError(f"{program} is not on the PATH")
@@ -59,9 +60,10 @@ def class_path() -> str:
         goal = ("-P", RELEASE, f"-Dgolden.build={LIB}", "dependency:copy-dependencies")
         _run("Maven cannot fetch RocketMQ's jars", "mvn", "-q", "-B", "-f", str(POM), *goal)
     found = f"{CLASSES}:{LIB / 'lib'}/*"
-    compiled = CLASSES / "StoreBench.class"
-    if not compiled.exists() or compiled.stat().st_mtime < SOURCE.stat().st_mtime:
-        _run("StoreBench.java does not compile", "javac", "-cp", found, "-d", str(CLASSES), str(SOURCE))
+    for source in SOURCES:
+        compiled = CLASSES / f"{source.stem}.class"
+        if not compiled.exists() or compiled.stat().st_mtime < source.stat().st_mtime:
+            _run(f"{source.name} does not compile", "javac", "-cp", found, "-d", str(CLASSES), str(source))
     return found
 
 
@@ -80,66 +82,34 @@ def _run(what: str, *command: str) -> None:
         raise NoJavaError(f"{what}: not within {FETCH_TIMEOUT_S} s") from None
 
 
-class JavaStore:
-    """StoreBench on a store; its header says what the arguments are. Close it: it is killed, as it has nothing to save.
+def java_command(classpath: str, home: Path, main: str, *arguments: object) -> list[str]:
+    """The command that runs a class of ours, with RocketMQ's store as brokers have it. home: where it may put its own files."""
+    return [
+        "java",
+        f"-Xms{HEAP}",
+        f"-Xmx{HEAP}",
+        f"-XX:MaxDirectMemorySize={DIRECT}",
+        f"-Dlogback.configurationFile={LOGBACK}",
+        f"-Duser.home={home}",
+        "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",
+        "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.98",
+        "--add-opens=java.base/java.nio=ALL-UNNAMED",  # by which it unmaps files
+        "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+        "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
+        "-cp",
+        classpath,
+        main,
+        *map(str, arguments),
+    ]
 
-    Raises: RuntimeError with what it said first, if it ends by itself.
-    """
+
+class JavaStore(LineProcess):
+    """StoreBench on a store; its header says what the arguments are."""
 
     def __init__(self, classpath: str, store_dir: Path, *arguments: object) -> None:
-        self._said = store_dir.with_name(store_dir.name + ".java.log")
-        with self._said.open("wb") as said:
-            self._process = subprocess.Popen(
-                [
-                    "java",
-                    f"-Xms{HEAP}",
-                    f"-Xmx{HEAP}",
-                    f"-XX:MaxDirectMemorySize={DIRECT}",
-                    f"-Dlogback.configurationFile={LOGBACK}",
-                    f"-Duser.home={store_dir.parent}",
-                    "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",
-                    "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.98",
-                    "--add-opens=java.base/java.nio=ALL-UNNAMED",  # by which it unmaps files
-                    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
-                    "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
-                    "-cp",
-                    classpath,
-                    "StoreBench",
-                    str(store_dir),
-                    *map(str, arguments),
-                ],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=said,
-                text=True,
-            )
-
-    def answer(self) -> dict[str, float]:
-        """Its next line of results."""
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            pairs = [word.partition("=") for word in line.split()]
-            if pairs and all(separator for _, separator, _ in pairs):
-                return {key: float(value) for key, _, value in pairs}
-        said = (self._said.read_text(errors="replace").strip().splitlines() or ["nothing"])[0]
-        raise RuntimeError(f"StoreBench ended: it said {said}")
+        command = java_command(classpath, store_dir.parent, "StoreBench", store_dir, *arguments)
+        super().__init__(command, store_dir.with_name(store_dir.name + ".java.log"))
 
     def round(self) -> dict[str, float]:
         """Run one round, and wait for its end."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        return self.answer()
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                stream.close()
-
-    def __enter__(self) -> "JavaStore":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        return self.ask()

@@ -31,6 +31,25 @@ class Row:
     rounds: int
 
 
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A measure of its own, less being better; the median of the rounds, and between what the middle half of them lies."""
+
+    what: str
+    unit: str
+    value: float
+    low: float
+    high: float
+    at_most: float | None  # what was set out to be reached
+    rounds: int
+
+
+def figure_of(what: str, unit: str, values: Sequence[float], at_most: float | None) -> Figure:
+    """Of one value a round, at least two."""
+    low, middle, high = (float(f"{value:.4g}") for value in statistics.quantiles(values, n=4))
+    return Figure(what, unit, middle, low, high, at_most, len(values))
+
+
 def row_of(what: str, beside: str, unit: str, ours: Sequence[float], others: Sequence[float]) -> Row:
     """Of rates, higher being better, that were measured in pairs."""
     ratios = [our / other for our, other in zip(ours, others, strict=True)]
@@ -55,6 +74,16 @@ def table(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
+def figure_lines(figures: Sequence[Figure]) -> list[str]:
+    """Lines of text, a figure a line."""
+    width = max((len(figure.what) for figure in figures), default=0)
+    return [
+        f"{figure.what.ljust(width)}  {figure.value:.4g} {figure.unit}, middle half {figure.low:.4g} to {figure.high:.4g}"
+        + ("" if figure.at_most is None else f"; aim: at most {figure.at_most:g}")
+        for figure in figures
+    ]
+
+
 def _cells(row: Row) -> tuple[str, ...]:
     rates = (f"{_short(rate)}{row.unit}" for rate in (row.ours, row.other))
     return (row.what, row.beside, *rates, f"{row.ratio:.3g}", f"{row.ratio_low:.3g} to {row.ratio_high:.3g}")
@@ -67,9 +96,10 @@ def _short(rate: float) -> str:
     return f"{rate:.3g} "
 
 
-def write(rows: Sequence[Row], notes: Sequence[str], path: Path = RESULTS) -> None:
+def write(rows: Sequence[Row], figures: Sequence[Figure], notes: Sequence[str], path: Path = RESULTS) -> None:
     """Keep a run, a row a line: what ran it, but not where."""
-    lines = ",\n".join(json.dumps(asdict(row)) for row in rows)
     head = json.dumps({"python": platform.python_version(), "notes": list(notes)})
+    lists = (("rows", rows), ("figures", figures))
+    parts = [f'"{name}": [\n' + ",\n".join(json.dumps(asdict(one)) for one in kept) + "\n]" for name, kept in lists]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f'{head[:-1]}, "rows": [\n{lines}\n]}}\n', encoding="utf-8")
+    path.write_text(f"{head[:-1]}, {', '.join(parts)}}}\n", encoding="utf-8")

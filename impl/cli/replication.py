@@ -28,6 +28,7 @@ from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.profile import PROFILES, Settings
 
 POLL_MS = 50
+PUTS_A_TURN = 64  # at most, between two turns of the loop
 # RocketMQ reads reports into 1 MiB a slave. They are 8 bytes each, and all but the last of a read are skipped.
 # HA-M-55 "MUST NOT cost the master more than 64 KiB of memory": this, and the headers of 16 frames.
 MASTER_READ_BUFFER_SIZE = 4096
@@ -217,6 +218,7 @@ def _put(
         statuses.update(request.status for request in done if request.status is not None)
         waiting[:] = [request for request in waiting if request.status is None]
 
+    turn = min(max(in_flight // 2, 1), PUTS_A_TURN)  # so that a slave is busy with one half while the other is put
     with progress:
         task = progress.add_task("put", total=count)
         for index, message in enumerate(produced):
@@ -230,8 +232,9 @@ def _put(
                 waiting.append(request)
             while len(waiting) >= in_flight and not stopped():
                 collect()
-            if index % 64 == 0:
+            if index % turn == 0:
                 collect()
+            if index % PUTS_A_TURN == 0:
                 progress.update(task, completed=index + 1)
             if stopped():
                 break

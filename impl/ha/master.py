@@ -46,6 +46,7 @@ class MasterConnection:
         "_settings",
         "close_reason",
         "connected_timestamp",
+        "has_all",
         "last_read_timestamp",
         "last_write_timestamp",
         "next_transfer_from_where",
@@ -74,6 +75,7 @@ class MasterConnection:
         self.start_offset = -1  # where the transfer began; -1: the write side has found no report yet
         self.next_transfer_from_where = -1  # -1: no frame built yet
         self.sent_offset = -1  # behind the last frame that the socket has taken whole
+        self.has_all = False  # the last gather met the end of the log, and the socket took all of it
         self._headers = bytearray(MAX_FRAMES * HEADER.size)
         self._header_views = [
             memoryview(self._headers)[at : at + HEADER.size] for at in range(0, MAX_FRAMES * HEADER.size, HEADER.size)
@@ -136,6 +138,7 @@ class MasterConnection:
         Spec: HA-M-7 "from next_transfer_from_where that the master has when the frame is built"; HA-W-5 "MUST NOT be larger
         than ha_transfer_batch_size"; HA-M-28 "MUST NOT wait for a report between two frames".
         """
+        self.has_all = False
         if self.slave_request_offset == -1:  # HA-M-1 "while slave_request_offset is -1 the write side waits"
             return []
         if self._pending is not None:  # HA-M-6 "while last_write_over is false the write side only goes on"
@@ -160,6 +163,7 @@ class MasterConnection:
         while len(frames) < MAX_FRAMES:
             body = data_at(position, settings.ha_transfer_batch_size)
             if body is None:  # HA-M-35 "be it deleted, beyond the end or negative": nothing but the heartbeat
+                self.has_all = True
                 break
             header = self._header_views[len(frames)]
             HEADER.pack_into(self._headers, len(frames) * HEADER.size, position, len(body))
@@ -194,6 +198,7 @@ class MasterConnection:
             self.next_transfer_from_where = offset + size
             if nbytes < HEADER.size + size:
                 self._pending = (offset, self._own(header), body, nbytes)
+                self.has_all = False
                 break
             nbytes -= HEADER.size + size
             self.sent_offset = offset + size

@@ -1,5 +1,7 @@
 """The master's HA service, sans-I/O: its connections together, and the puts that wait for them (HAService, handleHA)."""
 
+from typing import Final
+
 from rocketmq_ha.impl.ha.five_waits import FiveWaits
 from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest, GroupTransfer
 from rocketmq_ha.impl.ha.master import MasterConnection
@@ -7,6 +9,8 @@ from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.store.results import PutMessageStatus
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.profile import Profile, Settings
+
+_PUT_OK: Final = PutMessageStatus.PUT_OK
 
 
 class HAService:
@@ -45,9 +49,10 @@ class HAService:
 
         Spec: HA-G-4 "from its accept on" in classic; HA-G-5 "from its first valid report on" in hardened.
         """
-        if self.profile.forgets_lost_slaves:
-            return sum(conn.slave_request_offset != -1 for conn in self.connections)
-        return len(self.connections)
+        return sum(self._counts(conn) for conn in self.connections)
+
+    def _counts(self, conn: MasterConnection) -> bool:
+        return conn.slave_request_offset != -1 or not self.profile.forgets_lost_slaves
 
     def put(self, message: Message, now_ms: int, *, wait: bool) -> GroupCommitRequest:
         """Append `message`; with `wait`, let it wait for a slave.
@@ -62,7 +67,7 @@ class HAService:
         if wait:
             self.handle_ha(request, now_ms)
         else:  # HA-G-20 "the outcome of a put that does not wait for one"
-            request.status = PutMessageStatus.PUT_OK
+            request.status = _PUT_OK
         return request
 
     def append(self, message: Message) -> GroupCommitRequest:
@@ -85,7 +90,8 @@ class HAService:
         ha_slave_fallbehind_max or more beyond push2_slave_max_offset".
         """
         lag = next_offset - self.push2_slave_max_offset
-        return self.count_slaves() > 0 and lag < self.settings.ha_slave_fallbehind_max
+        # To the first that counts: there may be a hundred, and this is asked at every put.
+        return lag < self.settings.ha_slave_fallbehind_max and any(map(self._counts, self.connections))
 
     def on_tick(self, now_ms: int) -> list[MasterConnection]:
         """Expire waiting puts. HA-G-2.  Returns: the connections that have been silent for too long (HA-M-9), to be closed."""

@@ -89,13 +89,15 @@ class Follower:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError:  # some systems refuse it to a socket whose peer is gone: the first read tells
             pass
-        link = SlaveLink(sock, self.client, self._frame_deadline_ms, self._before_report)
+        link = SlaveLink(sock, self.client, self._frame_deadline_ms, self._before_report, ends_short=True)
         link.on_connect(clock_ms())
         start_offset, since_s = self.client.current_reported_offset, time.monotonic()
         self._say(logging.INFO, "%s: connected at offset %d", self.client.peer, start_offset)
         violation: PeerViolation | None = None
+        poll = select.poll()
+        poll.register(sock, select.POLLIN)
         while self.client.connected and not stopped():
-            ready, _, _ = select.select([sock], [], [], TICK_MS / 1000)
+            ready = poll.poll(TICK_MS)
             now_ms = clock_ms()
             if ready and (violation := link.on_readable(now_ms)):
                 self._say(logging.ERROR, "closed the connection: %s", violation)

@@ -18,6 +18,8 @@ from rocketmq_ha.spec.constants import REPORT_WRITE_TRIES
 # Bytes moved in one call, so that one busy connection starves neither the others nor its own reports.
 MAX_TURN: Final = 4 * 1024 * 1024
 MAX_REPORTS_TURN: Final = 16 * 1024  # bytes: 2,048 reports, of which the last counts
+# Bytes in one read, from which on more are likely to have come while they were appended: a report is better put off then.
+BULK: Final = 64 * 1024
 
 
 class Socket(Protocol):
@@ -33,11 +35,25 @@ class Socket(Protocol):
 
 
 class MasterLink:
-    """The master's end."""
+    """The master's end.
 
-    def __init__(self, sock: Socket, conn: MasterConnection, service: HAService, allowance: Allowance | None = None) -> None:
+    `ends_short`: a read that does not fill its buffer shows that the socket holds no more, and it is not asked again; what
+    comes meanwhile is as if it came later. Likewise a write of which a part was taken. Not so of a scripted socket, which gives
+    and takes as little as a schedule says.
+    """
+
+    def __init__(
+        self,
+        sock: Socket,
+        conn: MasterConnection,
+        service: HAService,
+        allowance: Allowance | None = None,
+        *,
+        ends_short: bool = False,
+    ) -> None:
         """allowance: how fast it may send; None for as fast as the socket takes it."""
-        self.sock, self.conn, self._service, self._allowance = sock, conn, service, allowance
+        self.sock, self.conn, self._service = sock, conn, service
+        self._allowance, self._ends_short = allowance, ends_short
         self.is_throttled = False  # the last turn ended for want of allowance
         self.blocked_since_ms: int | None = None  # since when the socket has taken nothing of what is pending
 
@@ -48,11 +64,11 @@ class MasterLink:
         """
         conn, moved = self.conn, 0
         try:
-            while nbytes := self.sock.recv_into(conn.recv_buffer()):
+            while nbytes := self.sock.recv_into(buffer := conn.recv_buffer()):
                 if conn.on_received(nbytes, now_ms):  # HA-M-24 "handed to the group transfer before the next read"
                     self._service.on_ack(conn)
                 moved += nbytes
-                if moved >= MAX_REPORTS_TURN:
+                if moved >= MAX_REPORTS_TURN or (self._ends_short and nbytes < len(buffer)):
                     return None
         except BlockingIOError:
             return None
@@ -93,6 +109,11 @@ class MasterLink:
             self.blocked_since_ms = None
             if allowance is not None:
                 allowance.spend(nbytes)
+            elif self._ends_short and not conn.last_write_over:  # it is full
+                self.blocked_since_ms = now_ms
+                return False
+            if conn.has_all:
+                return False
         return True
 
     def close(self, reason: str) -> None:
@@ -105,7 +126,7 @@ class SlaveLink:
     """The slave's end. Each call returns the violation for which it closed the connection, or None.
 
     `before_report` is called before each report, HA-S-60 "MUST have on its disk all that a report says"; what it raises comes
-    through.
+    through. `ends_short`: see MasterLink.
     """
 
     def __init__(
@@ -114,9 +135,11 @@ class SlaveLink:
         client: SlaveClient,
         frame_deadline_ms: int | None = None,
         before_report: Callable[[], object] | None = None,
+        *,
+        ends_short: bool = False,
     ) -> None:
         self.sock, self.client, self._frame_deadline_ms = sock, client, frame_deadline_ms
-        self._before_report = before_report
+        self._before_report, self._ends_short = before_report, ends_short
         self._received = 0  # bytes
         self._frame_since_ms: int | None = None  # since when a frame is there in part, and no other has become whole
 
@@ -159,6 +182,8 @@ class SlaveLink:
             if client.stalled:  # HA-S-14
                 self.close("stalled")
                 return None
+            if self._ends_short and nbytes < min(len(buffer), BULK):
+                break
         self._write(client.report_plus(), now_ms)
         return None
 

@@ -101,7 +101,7 @@ class Master:
 
     def put(self, message: Message, *, wait: bool) -> GroupCommitRequest:
         """Append a message; `poll` sends it, and ends the request if it waits."""
-        return self.service.put(message, clock_ms(), wait=wait)
+        return self.service.put(message, clock_ms() if wait else 0, wait=wait)
 
     def poll(self, timeout_ms: int) -> None:
         """One turn of the loop: send what was put, wait at most `timeout_ms` for something to do, read, go on sending, expire.
@@ -122,7 +122,8 @@ class Master:
             sock, link = key.fileobj, key.data
             if events & selectors.EVENT_READ:
                 self._read(sock, link, now_ms)
-            if sock in self._reported and (link.blocked_since_ms is None or events & selectors.EVENT_WRITE):
+            has_more = link.blocked_since_ms is None and not link.conn.has_all
+            if sock in self._reported and (has_more or events & selectors.EVENT_WRITE):
                 self._transfer(sock, link, now_ms)
         if now_ms >= self._next_tick_ms:
             self._next_tick_ms = now_ms + TICK_MS
@@ -172,7 +173,7 @@ class Master:
                 continue
             rate = self.limits.max_transfer_rate
             allowance = None if rate is None else Allowance(rate, now_ms)
-            link = MasterLink(sock, self.service.accept(peer, now_ms), self.service, allowance)
+            link = MasterLink(sock, self.service.accept(peer, now_ms), self.service, allowance, ends_short=True)
             self._links[sock] = link
             self._hosts[sock] = host
             self._selector.register(sock, selectors.EVENT_READ, link)

@@ -6,6 +6,7 @@ import itertools
 import logging
 import os
 import resource
+import select
 import socket
 import threading
 import time
@@ -100,7 +101,7 @@ def polled(master: Master, times: int = 5) -> None:
 
 def until_blocked(master: Master, link: MasterLink) -> None:
     until = time.monotonic() + PATIENCE_S
-    while link.blocked_since_ms is None:
+    while link.blocked_since_ms is None or select.select([], [link.sock], [], 0.02)[1]:  # what it took may be on its way
         assert time.monotonic() < until, f"waited in vain: {link.conn.sent_offset} of {master.service.log.max_offset} sent"
         master.poll(5)
 

@@ -137,22 +137,6 @@ def test_a_part_of_a_report_is_a_sign_of_life(worlds: Any) -> None:
 # --- Write side ------------------------------------------------------------------------------------------------------
 
 
-def test_a_put_is_sent_before_anything_is_waited_for(net: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """HA-M-32 "Every put MUST wake the write sides": the loop does not first wait for its sockets, which say nothing."""
-    serving = net.serve(HARDENED)
-    sock = net.connect(serving)
-    sock.sendall(REPORT.pack(0))
-    net.wait_for(serving.service.count_slaves, lambda: serving.poll(5))
-    timeouts = []
-    select = serving._selector.select
-    monkeypatch.setattr(serving._selector, "select", lambda timeout: (timeouts.append(timeout), select(timeout))[1])
-    serving.poll(20)
-    serving.put(message(), wait=False)
-    serving.poll(20)
-    assert timeouts == [0.02, 0]
-    assert len(sock.recv(1000)) == 112
-
-
 @PROFILES
 def test_the_start_is_fixed_when_the_first_report_is_found_and_not_when_data_is(profile: Profile, worlds: Any) -> None:
     """HA-M-27 "from then on only frames move next_transfer_from_where": the last file was file 0 then, and is another now."""

@@ -4,6 +4,7 @@ import logging
 import os
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,16 @@ def refusal(command: str, file: Path) -> str:
     return line
 
 
+WORDS = {
+    "metrics": '"h:2"',
+    "listen": '"h:3"',
+    "profile": '"classic"',
+    "ack": '"flushed"',
+    "allow": '["10.0.0.0/8", "::1/128"]',
+    "sync": "0.5",
+}
+
+
 # --- TOML --------------------------------------------------------------------------------------------------------------------
 
 
@@ -52,11 +63,11 @@ def test_every_option_is_a_key(tmp_path: Path) -> None:
                 key = max(option.opts, key=len).removeprefix("--").replace("-", "_")
                 if key in {"config", "store", "master"}:
                     continue
-                value = {"metrics": '"h:2"', "listen": '"h:3"', "profile": '"classic"', "ack": '"flushed"', "sync": "0.5"}.get(
-                    key, "7"
-                )
-                found = options(name, "--config", written(tmp_path, f"[{name}]\n{needed}\n{key} = {value}\n"))
-                assert str(found[str(option.name)]) == value.strip('"'), key
+                value: object = WORDS.get(key, "7")
+                file = written(tmp_path, f"[{name}]\n{needed}\n{key} = {value}\n")
+                (given,) = tomllib.loads(f"x = {value}").values()
+                found = options(name, "--config", file)[str(option.name)]
+                assert (list(found) if option.multiple else found) == given, key
 
 
 def test_a_table_is_for_its_command_and_wins_over_the_top(tmp_path: Path) -> None:

@@ -16,7 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_ha.impl.ha.service import HAService
+from rocketmq_ha.impl.ha.slave import SlaveClient
 from rocketmq_ha.impl.net.client import Follower
+from rocketmq_ha.impl.net.link import MasterLink, SlaveLink
 from rocketmq_ha.impl.net.server import Master, listen
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.store.reader import LogReader
@@ -536,3 +539,51 @@ def test_what_was_put_goes_out_before_the_loop_waits(tmp_path: Path) -> None:
         assert len(unsent) >= 20
         assert not any(unsent)
         wait_for(lambda: replica.max_offset == master.service.log.max_offset, lambda: master.poll(10))
+
+
+class Asked:
+    """A socket that counts how often it is asked for bytes."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock, self.reads = sock, 0
+
+    def recv_into(self, buffer: memoryview) -> int:
+        self.reads += 1
+        return self._sock.recv_into(buffer)
+
+    def send(self, data: bytes) -> int:
+        return self._sock.send(data)
+
+    def sendmsg(self, buffers: list[memoryview]) -> int:
+        return self._sock.sendmsg(buffers)
+
+    def close(self) -> None:
+        self._sock.close()
+
+
+def test_a_socket_that_gave_little_is_not_asked_again(tmp_path: Path) -> None:
+    """HA-S-7, HA-M-24: over real sockets a frame and its report are one read each, and the put ends."""
+    ends = socket.socketpair()
+    for end in ends:
+        end.setblocking(False)
+    with (
+        CommitLog.open(tmp_path / "m", file_size=FILE_SIZE) as log,
+        CommitLog.open(tmp_path / "s", file_size=FILE_SIZE) as copy,
+    ):
+        service = HAService(log, SETTINGS, HARDENED)
+        masters, slaves = map(Asked, ends)
+        master = MasterLink(masters, service.accept("slave", 0), service, ends_short=True)
+        slave = SlaveLink(slaves, SlaveClient("master", copy, SETTINGS, HARDENED), ends_short=True)
+        slave.on_connect(0)
+        assert master.on_readable(0) is None
+        for index in range(3):
+            masters.reads = slaves.reads = 0
+            request = service.put(message(index), 0, wait=True)
+            assert not master.transfer(0)
+            assert slave.on_readable(0) is None
+            assert master.on_readable(0) is None
+            assert request.status is PutMessageStatus.PUT_OK
+            assert (masters.reads, slaves.reads) == (1, 1)
+        master.close("done")
+        slave.close("done")
+    assert log_bytes(tmp_path / "m") == log_bytes(tmp_path / "s")
