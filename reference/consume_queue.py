@@ -289,6 +289,19 @@ def cut(queue: ConsumeQueue, log: Log, phy_offset: int, profile: Profile) -> Con
     return replace(queue, mapped_file_queue=files, max_physic_offset=found[count - 1].offset + found[count - 1].size)
 
 
+def blank_holes(queue: ConsumeQueue) -> ConsumeQueue:
+    """Hardened, where all messages that a queue has kept have expired: what is no entry becomes one that stands for nothing.
+
+    Nobody vouches for each of them; they are kept so that the next message has the next number. After the next clean stop a
+    hole would be the end of the queue.
+
+    Spec: HA-ST-33 "An entry that stands for nothing".
+    """
+    files = queue.mapped_file_queue
+    data = b"".join(encode(entry if is_entry(entry) else PRE_BLANK) for entry in entries(files.data))
+    return replace(queue, mapped_file_queue=replace(files, data=data))
+
+
 def _ends_by(entry: Entry, phy_offset: int) -> bool:
     return entry == PRE_BLANK or (is_entry(entry) and entry.offset + entry.size <= phy_offset)
 

@@ -234,6 +234,21 @@ class ConsumeQueue:
             self._end = self._queue.max_offset
             self._after_cut()
 
+    def blank_holes(self) -> None:
+        """After `keep_before`, where all that was kept is of messages that have expired: make what is none stand for nothing.
+
+        They are kept for their number alone: the next message has the next one. Nobody vouches for each of them, and the next
+        `recover` would take the first hole for the end of the queue, and all behind it for nothing.
+        """
+        with self._guard:
+            for file in self._queue.files:
+                end = min(file.size, self._end - file.base)
+                for position in range(_valid_end(file), end, ENTRY_SIZE):
+                    data = file.mapping[position : position + ENTRY_SIZE]
+                    offset, size, _ = ENTRY.unpack(data)
+                    if offset < 0 or size <= 0 or data in _TORN_PRE_BLANKS:
+                        ENTRY.pack_into(file.mapping, position, 0, PRE_BLANK_SIZE, 0)
+
     def recover(self) -> None:
         """Find the last entry: before the first one, of the last three files, with a negative offset or a size not above 0.
 

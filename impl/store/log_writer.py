@@ -25,6 +25,7 @@ from rocketmq_ha.impl.wire.parts import (
     UNUSUAL_FLAGS,
     USUAL_MAGIC,
     Parts,
+    check_zeros,
     pack_place,
     pack_rest,
     pack_stored,
@@ -122,8 +123,8 @@ class LogWriter:
                the message before becomes equal to it, so that times ascend with offsets. store_host: 8 bytes, IPv4 and
                port, by default the message's own; not for a message of which sysFlag says that its store host is IPv6.
         Raises: MessageIllegal for what no record holds, a record that fits no file of this log, or one that could not
-        be told from its own beginning (it ends in a zero byte); StoreFull or another OSError where a new file cannot be
-        allocated, or the last one was removed; StoreCorrupt where that was cut. Then nothing was written.
+        be told from a part of it (it ends in a zero byte, or has 512 in a row); StoreFull or another OSError where a new file
+        cannot be allocated, or the last one was removed; StoreCorrupt where that was cut. Then nothing was written.
         """
         sys_flag = message.sys_flag
         if sys_flag & UNUSUAL_FLAGS or message.magic != USUAL_MAGIC:
@@ -187,8 +188,8 @@ class LogWriter:
     def _append_unusual(self, message: Message, stored_ms: int | None) -> AppendResult:
         """`append` of a message that is not of the usual kind: V2, a host of IPv6, part of a transaction."""
         topic, properties = message.topic_bytes, message.properties_bytes
-        if not (properties or topic)[-1]:
-            raise MessageIllegal("topic or properties", "a zero byte at the end", "none: recovery would cut it off")
+        check_zeros("topic", topic)
+        check_zeros("properties", properties)
         with self._put_lock:
             if self._refusal is not None:
                 raise self._refusal()

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from rocketmq_ha.impl.errors import MessageIllegal
 from rocketmq_ha.impl.wire.message import TRANSACTION_MASK, Message, encode
-from rocketmq_ha.impl.wire.parts import UNUSUAL_FLAGS, USUAL_HEAD, USUAL_MAGIC, Parts, check_body, properties_part
+from rocketmq_ha.impl.wire.parts import UNUSUAL_FLAGS, USUAL_HEAD, USUAL_MAGIC, Parts, check_body, check_zeros, properties_part
 from rocketmq_ha.spec.constants import MAX_MESSAGE_SIZE, SYS_FLAG_STORE_HOST_V6
 
 _CRC_POSITION: Final = 8
@@ -164,8 +164,7 @@ class Each(Laid):
                 raise MessageIllegal("batch", f"sysFlag {message.sys_flag:#x}", "no part in a transaction")
             properties_part(message.properties_string)
         self._sizes = [len(encode(message)) for message in messages]
-        if not first.topic_bytes[-1]:
-            raise MessageIllegal("topic", "a zero byte at the end", "none: recovery would cut it off")
+        check_zeros("topic", first.topic_bytes)
         self._messages, self._store_host = messages, store_host
         super().__init__(first, sum(self._sizes), len(messages))
 

@@ -41,6 +41,8 @@ pack_place: Final = struct.Struct(">ii").pack  # queue id, flag
 pack_stored: Final = struct.Struct(">q8s").pack  # store timestamp, store host
 pack_rest: Final = struct.Struct(">iqi").pack  # reconsume times, prepared transaction offset, body length
 
+_SECTOR_SIZE: Final = 512  # the least that a disk writes whole
+_ZERO_SECTOR: Final = bytes(_SECTOR_SIZE)
 _REMEMBERED: Final = 4096
 _REMEMBERED_SIZE: Final = 256  # bytes of properties
 
@@ -120,9 +122,21 @@ def properties_part(properties_string: str) -> bytes:
         properties = Message("t", b"", properties_string=properties_string).properties_bytes
     if len(properties) > MAX_PROPERTIES_LENGTH:
         raise MessageIllegal("properties", f"{len(properties)} bytes", f"at most {MAX_PROPERTIES_LENGTH} bytes")
-    if properties and not properties[-1]:
-        raise MessageIllegal("properties", "a zero byte at the end", "none: recovery would cut it off")
+    check_zeros("properties", properties)
     return properties
+
+
+def check_zeros(field: str, text: bytes) -> None:
+    """Refuse a topic, or properties if there are any, that recovery might take for such as have not come to the disk whole.
+
+    Spec: HA-ST-10 "end in a zero byte is not whole"; "hold nothing but zeros from a multiple of 512": where a record will stand
+    is not known yet.
+    Raises: MessageIllegal.
+    """
+    if text and not text[-1]:
+        raise MessageIllegal(field, "a zero byte at the end", "none: recovery would cut it off")
+    if len(text) > _SECTOR_SIZE and _ZERO_SECTOR in text:
+        raise MessageIllegal(field, f"{_SECTOR_SIZE} zero bytes in a row", "fewer: recovery would cut them off after a crash")
 
 
 def check_body(size: int) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from judge import Broken, judge
+from scripts import SCRIPTS, play
 from story import PHASES, CrashPoint, Story
 
 from rocketmq_ha.fuzz.progress import run_progress
@@ -65,6 +66,23 @@ class _Ended(Exception):  # noqa: N818
 
 def run_life(seed: str, outcome: Outcome, enough: Callable[[], bool] = lambda: False, *, one_journal: bool = False) -> Story:
     """One life of a store, and what its crashes leave. It ends early where it cannot go on from a crash, or at `enough`."""
+    try_out = _trying(seed, outcome, enough)
+    with tempfile.TemporaryDirectory(prefix="crash-", dir=memory_directory()) as work:
+        story = Story(seed, Path(work), LENGTH, try_out, one_journal)
+        with contextlib.suppress(_Ended):
+            story.run()
+    return story
+
+
+def run_script(name: str, outcome: Outcome) -> None:
+    """A life that is written down (scripts.py), and what its crashes leave."""
+    try_out = _trying(name, outcome, lambda: False)
+    with tempfile.TemporaryDirectory(prefix="crash-", dir=memory_directory()) as work:
+        play(name, Path(work), try_out)
+
+
+def _trying(seed: str, outcome: Outcome, enough: Callable[[], bool]) -> Callable[[Story, CrashPoint], None]:
+    """What becomes of each crash point of a life."""
     judged = random.Random(f"{seed} judged")
 
     def try_out(story: Story, point: CrashPoint) -> None:
@@ -81,11 +99,7 @@ def run_life(seed: str, outcome: Outcome, enough: Callable[[], bool] = lambda: F
         finally:
             story.clock.ms = now_ms
 
-    with tempfile.TemporaryDirectory(prefix="crash-", dir=memory_directory()) as work:
-        story = Story(seed, Path(work), LENGTH, try_out, one_journal)
-        with contextlib.suppress(_Ended):
-            story.run()
-    return story
+    return try_out
 
 
 def campaign(
@@ -116,6 +130,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--failures", type=int, default=1, help="stop after so many")
     parser.add_argument("--replay", metavar="SEED/LIFE")
+    parser.add_argument("--script", choices=SCRIPTS, help="a life that is written down, of scripts.py")
     parser.add_argument(
         "--one-journal", action="store_true", help="any sync brings all names, as on ext4; POSIX does not promise it"
     )
@@ -127,12 +142,16 @@ def main() -> int:
         outcome = Outcome()
         story = run_life(arguments.replay, outcome, one_journal=one_journal)
         print(*story.told, sep="\n")  # noqa: T201
+    elif arguments.script:
+        outcome = Printed() if arguments.json else Outcome()
+        run_script(arguments.script, outcome)
     elif arguments.json:
         outcome = campaign(arguments.points, arguments.seed, arguments.failures, one_journal=one_journal, outcome=Printed())
-        return 1 if outcome.failures else 0
     else:
         with run_progress("crash points", arguments.points) as told:
             outcome = campaign(arguments.points, arguments.seed, arguments.failures, told, one_journal=one_journal)
+    if arguments.json:
+        return 1 if outcome.failures else 0
     for phase in PHASES:
         print(f"{phase:12} {outcome.points[phase]:7}")  # noqa: T201
     print(f"{'all':12} {outcome.points.total():7}   {time.monotonic() - began:.0f} s, {len(outcome.failures)} broken")  # noqa: T201

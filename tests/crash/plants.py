@@ -1,10 +1,10 @@
-"""Planted faults of the store: edits of a copy of it, each of which the campaign must find.
+"""Planted faults of the store: edits of a copy of it, each of which must break a promise.
 
-    python tests/crash/plants.py                    all of them
-    python tests/crash/plants.py crc-unchecked      one
+    python tests/crash/plants.py                           all of them, each in the life that is written for it (scripts.py)
+    python tests/crash/plants.py crc-unchecked             one
+    python tests/crash/plants.py --hunt crc-unchecked      by random lives, which know nothing of it: a minute or ten
 
-Found means: there is a life in which the copy breaks a promise, and the store as it is does not. The campaign knows nothing of
-the faults; see fuzz/faults.py, which makes the copies.
+fuzz/faults.py makes the copies.
 """
 
 import json
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -68,8 +69,8 @@ FAULTS: Final = (
     Fault(
         "log-not-synced",
         "store/mapped_file.py",
-        "            _sync_data(fd)\n        except OSError as error:\n            self._sync_failed = True\n",
-        "            pass\n        except OSError as error:\n            self._sync_failed = True\n",
+        "            _sync_data(fd)\n            self.look()\n",
+        "            self.look()\n",
         "the flushed position advances without a sync (HA-ST-28)",
     ),
     Fault(
@@ -88,32 +89,44 @@ FAULTS: Final = (
     ),
 )
 
-REQUIRED: Final = FAULTS[:4]
-# Seeds that show a fault soon; any will, in the end.
-SEEDS: Final = {"checkpoint-before-log": 3, "crc-unchecked": 6}
+
+def show(fault: Fault) -> str | None:
+    """Play the script of a fault with the fault in the store. Returns: what was broken first; None if nothing was."""
+    for _, what in _broken(fault, "--script", fault.name):
+        return what
+    return None
 
 
-def find(fault: Fault, seed: int = 1, points: int = POINTS) -> tuple[str, str] | None:
-    """Look for a life that the fault breaks. Returns: the life, and what was broken; None if there is none."""
+def hunt(fault: Fault, seed: int = 1, points: int = POINTS) -> str | None:
+    """Look for a life that the fault breaks, and not the store as it is. Returns: it, and what was broken; or None."""
+    for life, what in _broken(fault, "--points", str(points), "--seed", str(seed), "--failures", "40"):
+        if not _breaks(life):
+            return f"{life}: {what}"
+    return None
+
+
+def _broken(fault: Fault, *arguments: str) -> Iterator[tuple[str, str]]:
+    """(life, what was broken) of what the campaign finds in a copy with the fault."""
     with tempfile.TemporaryDirectory(prefix="crash-", dir=memory_directory()) as directory:
         root = plant(fault, Path(directory))
         paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
-        command = [sys.executable, str(Path(__file__).with_name("campaign.py")), "--points", str(points), "--seed", str(seed)]
         with subprocess.Popen(
-            [*command, "--failures", "40", "--json"],
+            [sys.executable, str(Path(__file__).with_name("campaign.py")), *arguments, "--json"],
             env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "CRASH_DIR": directory},
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
         ) as process:
             assert process.stdout is not None
-            for line in process.stdout:
-                life, what = json.loads(line)
-                if not _breaks(life):
-                    process.kill()
-                    process.wait()
-                    return life, what
-        return None
+            try:
+                for line in process.stdout:
+                    life, what = json.loads(line)
+                    yield life, what
+                status = process.wait()
+            finally:
+                process.kill()
+                process.wait()
+        assert status in (0, 1), f"{fault.name}: the campaign ended with status {status}"
 
 
 _known: Final[dict[str, bool]] = {}
@@ -129,12 +142,15 @@ def _breaks(life: str) -> bool:
 
 
 def main() -> int:
+    arguments = sys.argv[1:]
+    look = hunt if "--hunt" in arguments else show
+    names = [name for name in arguments if name != "--hunt"]
     unfound = 0
     for fault in FAULTS:
-        if len(sys.argv) > 1 and fault.name not in sys.argv[1:]:
+        if names and fault.name not in names:
             continue
         began = time.monotonic()
-        found = find(fault)
+        found = look(fault)
         unfound += found is None
         print(f"{fault.name:26} {time.monotonic() - began:5.1f} s  {found or 'NOT FOUND'}"[:200], flush=True)  # noqa: T201
     return unfound

@@ -196,6 +196,11 @@ class Story:
         self._store = store
         self._took_over(store)
 
+    def _open_here(self, root: Path) -> None:
+        self._begin("truncation", "open again")
+        self._store = MessageStore.open(root, self.shape.options)
+        self._took_over(self._store)
+
     def _took_over(self, store: MessageStore) -> None:
         store._is_thorough = lambda: self.rng.random() < 0.5  # type: ignore[assignment]
         self._look("open")
@@ -231,11 +236,9 @@ class Story:
     def _consider(self, call: str, path: str) -> None:
         """Perhaps crash here."""
         self.looks += 1
-        store, disk = self._store, self._disk
+        disk = self._disk
         assert disk is not None
-        if store is not None:
-            self.durable = max(self.durable, store.flushed_offset)
-            self._min_offset = max(self._min_offset, store.min_offset)  # files that were deleted may come back
+        self._note_promises()
         phase = self._phase
         if path.endswith("/checkpoint"):
             phase = "checkpoint"
@@ -247,6 +250,12 @@ class Story:
         is_copy = call == _COPY and self._phase == "append"
         image = disk.crash_amid(self.rng) if is_copy and self.rng.random() < 0.4 else disk.crash(self.rng)
         self._points.append(CrashPoint(phase, where.strip(), image, self.durable, self._min_offset))
+
+    def _note_promises(self) -> None:
+        store = self._store
+        if store is not None:
+            self.durable = max(self.durable, store.flushed_offset)
+            self._min_offset = max(self._min_offset, store.min_offset)  # files that were deleted may come back
 
     def _try_out(self) -> None:
         points, self._points = self._points, []
@@ -405,9 +414,7 @@ class Story:
         if self.rng.random() < 0.3:
             self._power_cut()
             return
-        self._begin("truncation", "open again")
-        self._store = MessageStore.open(disk.root, self.shape.options)
-        self._took_over(self._store)
+        self._open_here(disk.root)
 
     def _crash(self) -> None:
         self._try_out()

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from rocketmq_ha.impl.store.mapped_file import MappedFile
 from rocketmq_ha.impl.store.reader import LogReader
 from rocketmq_ha.impl.store.verify import verify
 from rocketmq_ha.impl.wire.message import Message, encode
+from rocketmq_ha.spec.constants import MESSAGE_MAGIC_CODE_V2
 
 FILE_SIZE = 1024
 SMALLEST = 92  # bytes of a record with a topic of one letter
@@ -375,6 +377,30 @@ def test_a_message_that_recovery_would_cut_off_is_refused(store: Path, message: 
             log.append(message)
         assert log.max_offset == 0
         log.append(Message("t\0t", b"\0", properties_string="KEYS\x01\0k"))
+
+
+ZEROS = "KEYS\x01" + "\0" * 512 + "k"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message("t", b"", properties_string=ZEROS),
+        Message("t", b"", properties_string=ZEROS, sys_flag=4),
+        Message("t" + "\0" * 512 + "t", b"", properties_string="KEYS\x01k", magic=MESSAGE_MAGIC_CODE_V2),
+        Message("t" + "\0" * 512 + "t", b"", magic=MESSAGE_MAGIC_CODE_V2),
+    ],
+)
+def test_a_message_that_recovery_could_take_for_one_with_a_lost_sector_is_refused(store: Path, message: Message) -> None:
+    """HA-ST-10 "nothing but zeros from a multiple of 512 in its file to the next one": wherever it will stand."""
+    with CommitLog.open(store, file_size=4096) as log:
+        with pytest.raises(MessageIllegal, match="512 zero bytes in a row"):
+            log.append(message)
+        with pytest.raises(MessageIllegal, match="512 zero bytes in a row"):
+            log.append_batch([replace(message, sys_flag=0)])
+        assert log.max_offset == 0
+        fewer = replace(message, properties_string=message.properties_string.replace("\0", "", 1), topic="t")
+        assert log.append(fewer).offset == 0
 
 
 def test_missing_bytes_that_would_be_zero_count_as_there(full_store: Path) -> None:

@@ -44,6 +44,31 @@ def request(topic: bytes, queue_id: int, offset: int, queue_offset: int, sys_fla
     return DispatchRequest(topic, queue_id, offset, 100, 7, 1, queue_offset, "", None, sys_flag, 0)
 
 
+def test_a_hole_among_expired_messages_is_not_the_end_of_a_queue_after_the_next_clean_stop(tmp_path: Path) -> None:
+    """HA-ST-33 "An entry that stands for nothing". Pages of entries that nobody vouched for are lost; their messages expired.
+
+    Found by the crash campaign, seed 3, life 18, one journal: the queue was cut at the hole, and dispatch went on behind it.
+    """
+    filled(tmp_path / "0", 11).close()
+    for index in (1, 2, 5):
+        with (tmp_path / "0" / f"{index // ENTRIES * SIZE:020d}").open("r+b") as file:
+            file.seek(index % ENTRIES * ENTRY_SIZE)
+            file.write(bytes(ENTRY_SIZE))
+    queue = ConsumeQueue(tmp_path / "0", SIZE, writable=True)
+    queue.keep_before(2000, lambda _, entry: entry.offset < 2000)  # the log begins at 2000, with message 10
+    queue.blank_holes()
+    queue.put(2000, 100, 10, 10)
+    queue.correct_min_offset(2000)
+    before = state(queue)
+    assert before[:3] == (10, 11, 2100)
+    assert [index for index, entry in queue.entries() if entry.is_pre_blank] == [1, 2, 5]
+    queue.close()
+    queue = opened(tmp_path / "0")
+    queue.correct_min_offset(2000)
+    assert state(queue) == before
+    queue.close()
+
+
 # --- Layout ----------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,165 @@
+"""Short lives that end just where a fault shows: what is done is written down, what the crash leaves is drawn many times.
+
+A random life meets such a place in the end; which one does, changes with every system call that the store makes more or less.
+Here the place is named, and only the pages, sectors and names that come to the disk are drawn, so often that it cannot matter.
+
+    python tests/crash/campaign.py --script crc-unchecked       of the store as it is; plants.py runs them with the faults
+"""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from pages import Image, watching
+from story import CrashPoint, Shape, Story, at_hand
+
+from rocketmq_ha.impl.store.index_file import Geometry
+from rocketmq_ha.impl.store.message_store import StoreOptions
+from rocketmq_ha.impl.wire.message import Message
+
+CRASHES: Final = 120
+SHAPE: Final = Shape(
+    StoreOptions(file_size=24_576, queue_file_size=1200, index_geometry=Geometry(50, 300), floor_size=0),
+    queues=[("orders", 0)],
+    largest=300,
+    log_flushes=0,
+)
+SIX_PAGES: Final = 22_000  # bytes, so that some pages have nothing else
+
+
+class Scripted(Story):
+    """A life that is told what to do. No crash comes but those at its end."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.shape = SHAPE
+
+    def _consider(self, call: str, path: str) -> None:
+        self.looks += bool(call or path)
+        self._note_promises()
+
+    def play(self, script: Callable[["Scripted"], None]) -> None:
+        with at_hand(self.clock), watching(lambda: self._disk, self._on_call):
+            try:
+                self._open(Image({}, "a new store"))
+                script(self)
+                disk, rng = self._disk, random.Random(self.seed)
+                assert disk is not None
+                disk.look()
+                self._note_promises()
+                for number in range(CRASHES):
+                    image = disk.crash(rng)
+                    self._points.append(CrashPoint("script", f"crash {number}", image, self.durable, self._min_offset))
+                self._try_out()
+            finally:
+                self._leave()
+
+    # --- What a script does ------------------------------------------------------------------------------------------
+
+    def put(self, count: int = 1, *, size: int = 0, note: int = 0, step_ms: int = 1000) -> None:
+        """Messages of random bytes, each so much later than the one before. note: bytes of a property."""
+        store = self._store
+        assert store is not None
+        for _ in range(count):
+            self.clock.ms += step_ms
+            named = f"KEYS\1k{len(self.records)}" + ("\2note\1" + "n" * note if note else "")
+            message = Message("orders", self.rng.randbytes(size), properties_string=named)
+            self._end_put([message], store.put(message))
+            assert self._disk is not None
+            self._disk.look()
+
+    def flush_log(self) -> None:
+        assert self._store is not None
+        self._store._log_flush.flush()
+
+    def flush_derived(self, *, thorough: bool) -> None:
+        store = self._store
+        assert store is not None
+        store._is_thorough = lambda: thorough  # type: ignore[assignment]
+        store._flush_derived()
+
+    def dispatch(self) -> None:
+        self._dispatch()
+
+    def reopen(self) -> None:
+        """A clean stop and the next start."""
+        store, disk = self._store, self._disk
+        assert store is not None
+        assert disk is not None
+        store.close()
+        self._store = None
+        self._open_here(disk.root)
+
+
+# --- The scripts, by the faults that they show -----------------------------------------------------------------------
+
+
+def _derived_before_the_log(life: Scripted) -> None:
+    """Queues and index are on the disk, and the checkpoint says so; of the log nothing is."""
+    life.put(20, size=1500, step_ms=5000)
+    life.dispatch()
+    life.flush_derived(thorough=True)
+
+
+def _body_not_flushed(life: Scripted) -> None:
+    """The file is on the disk, and not what it holds: a body, all but whose ends may be missing."""
+    life.put()
+    life.flush_log()
+    life.put(size=SIX_PAGES)
+
+
+def _log_before_the_derived(life: Scripted) -> None:
+    """Three files of the log are on the disk, and the checkpoint says so; of the queues nothing is."""
+    life.put(30, size=1500)
+    life.flush_log()
+    life.dispatch()
+    life.flush_derived(thorough=False)
+
+
+def _whole_records_behind_a_hole(life: Scripted) -> None:
+    """Some of the log is on the disk, and the checkpoint says so; what came later is not."""
+    life.put()
+    life.flush_log()
+    life.flush_derived(thorough=False)
+    life.put(12, size=1500, step_ms=5000)
+
+
+def _log_flushed(life: Scripted) -> None:
+    life.put(20, size=1500)
+    life.flush_log()
+
+
+def _properties_not_flushed(life: Scripted) -> None:
+    """The same of properties."""
+    life.put()
+    life.flush_log()
+    life.put(note=SIX_PAGES)
+
+
+def _second_run(life: Scripted) -> None:
+    """After a clean stop six more files, none of which is flushed."""
+    life.put()
+    life.dispatch()
+    life.reopen()
+    life.put(70, size=1500)
+
+
+SCRIPTS: Final[dict[str, Callable[[Scripted], None]]] = {
+    "checkpoint-before-log": _derived_before_the_log,
+    "crc-unchecked": _body_not_flushed,
+    "tail-not-cleared": _body_not_flushed,
+    "checkpoint-bound-ignored": _log_before_the_derived,
+    "tear-taken-for-damage": _whole_records_behind_a_hole,
+    "names-not-synced": _log_flushed,
+    "log-not-synced": _log_flushed,
+    "sectors-unchecked": _properties_not_flushed,
+    "abort-not-synced": _second_run,
+}
+
+
+def play(name: str, work: Path, try_out: Callable[[Story, CrashPoint], None]) -> Story:
+    """Play the script of a fault, with the store that this process has, and its crashes."""
+    life = Scripted(name, work, 0, try_out)
+    life.play(SCRIPTS[name])
+    return life
