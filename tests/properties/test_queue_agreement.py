@@ -199,6 +199,26 @@ def test_the_same_files_through_dispatch_loss_and_deletion(
     world.table.close()
 
 
+def test_a_queue_of_which_only_an_expired_message_is_left_begins_at_its_end(tmp_path: Path) -> None:
+    """Its first message goes with the first file of the log, the one behind a gap by a cut: its first offset goes back."""
+    world = World(tmp_path)
+    world.put(Put(Message("b", b"", queue_id=1), 0))
+    while world.max_offset <= FILE_SIZE:
+        world.put(Put(Message("a", b""), 0))
+    world.dispatch()
+    world.delete(1)
+    end = world.max_offset
+    world.put(Put(Message("b", b"", queue_id=1), 4))
+    world.dispatch()
+    world.assert_equal()
+    world.cut(end)
+    world.assert_equal()
+    queue = world.table.get(b"b", 1)
+    assert queue is not None
+    assert (queue.min_offset, queue.max_offset) == (1, 1)
+    world.table.close()
+
+
 @settings(deadline=None)
 @given(puts.filter(bool), st.data())
 def test_a_torn_queue_is_whole_again_after_a_dispatch(
