@@ -141,6 +141,7 @@ def test_sync_flush(versus: Versus, java: str, tmp_path: Path, sync_store: Messa
         versus(rows, ours, theirs.round)
 
 
+@pytest.mark.timeout(900)  # fourteen recoveries of a gigabyte
 @pytest.mark.benchmark(group="java")
 def test_recovery(versus: Versus, java: str, tmp_path: Path, note: Callable[[str], None]) -> None:
     """One store that a kill -9 left, opened by both as it was left: until the whole log is checked and dispatched.

@@ -286,7 +286,12 @@ def cut(queue: ConsumeQueue, log: Log, phy_offset: int, profile: Profile) -> Con
     if count == 0:
         return empty(queue.topic, queue.queue_id, files.file_size)
     files = mapped_file_queue.truncate_dirty_files(files, files.base + count * CQ_STORE_UNIT_SIZE, profile)
-    return replace(queue, mapped_file_queue=files, max_physic_offset=found[count - 1].offset + found[count - 1].size)
+    return replace(
+        queue,
+        mapped_file_queue=files,
+        max_physic_offset=found[count - 1].offset + found[count - 1].size,
+        min_logic_offset=min(queue.min_logic_offset, mapped_file_queue.end(files)),
+    )
 
 
 def blank_holes(queue: ConsumeQueue) -> ConsumeQueue:

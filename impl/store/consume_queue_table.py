@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Final
 
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
-from rocketmq_ha.impl.store.consume_queue import FILE_SIZE, ConsumeQueue, Entry
+from rocketmq_ha.impl.store.consume_queue import FILE_SIZE, ConsumeQueue
 from rocketmq_ha.impl.store.dispatch_request import DispatchRequest
 from rocketmq_ha.impl.store.dispatch_round import DispatchRound, add_entries
 from rocketmq_ha.impl.store.mapped_file import MappedFile
+from rocketmq_ha.impl.store.queue_entry import Entry
 from rocketmq_ha.spec.constants import CONSUME_QUEUE_DIR
 
 logger = logging.getLogger(__name__)

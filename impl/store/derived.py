@@ -11,11 +11,11 @@ Source: 4.9.8 DefaultMessageStore.recover, recoverTopicQueueTable; CommitLog.rec
 
 from rocketmq_ha.impl.store.checkpoint import StoreCheckpoint
 from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.consume_queue import Entry
 from rocketmq_ha.impl.store.consume_queue_table import ConsumeQueueTable, Key
 from rocketmq_ha.impl.store.delay import DelayLevels
 from rocketmq_ha.impl.store.dispatch_request import DispatchRequest, RequestMaker, read_requests
 from rocketmq_ha.impl.store.index_service import IndexService
+from rocketmq_ha.impl.store.queue_entry import Entry
 
 
 class DerivedRecovery:

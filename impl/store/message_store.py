@@ -19,19 +19,19 @@ Source: articles 000 section 5.1.4 and 003; 4.9.8 DefaultMessageStore.
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from rocketmq_ha.impl.errors import ConfigInvalid, MessageIllegal, MessageMalformed, StoreClosed, StoreFull
+from rocketmq_ha.impl.errors import MessageMalformed, StoreClosed, StoreFull
 from rocketmq_ha.impl.store.allocate import AllocateService
 from rocketmq_ha.impl.store.checkpoint import StoreCheckpoint, mark_running, mark_stopped, was_aborted
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.store.consume_queue_table import ConsumeQueueTable
 from rocketmq_ha.impl.store.derived import DerivedRecovery
 from rocketmq_ha.impl.store.dispatch import ReputMessageService
-from rocketmq_ha.impl.store.flush import FlushRealTimeService, GroupCommitRequest, GroupCommitService
+from rocketmq_ha.impl.store.flush import FlushRealTimeService, GroupCommitService
 from rocketmq_ha.impl.store.gate import Gate
 from rocketmq_ha.impl.store.get import get_messages
 from rocketmq_ha.impl.store.get_result import GetMessageResult, GetMessageStatus
@@ -44,57 +44,23 @@ from rocketmq_ha.impl.store.housekeeping import (
     Housekeeping,
     LogFlush,
 )
-from rocketmq_ha.impl.store.index_file import Geometry
 from rocketmq_ha.impl.store.index_service import IndexService
 from rocketmq_ha.impl.store.knowledge import known_of
 from rocketmq_ha.impl.store.layout import sync_directory
+from rocketmq_ha.impl.store.pending_put import PendingPut, waits_for_store
 from rocketmq_ha.impl.store.query import FOREVER, Found, query
 from rocketmq_ha.impl.store.results import AppendResult, PutMessageResult, PutMessageStatus
+from rocketmq_ha.impl.store.store_options import StoreOptions, store_host_part
 from rocketmq_ha.impl.store.topic_notes import TopicNotes
 from rocketmq_ha.impl.wire.batch import MessageBatch
-from rocketmq_ha.impl.wire.message import Host, Message, decode, encode, read_header
+from rocketmq_ha.impl.wire.message import Message, decode, read_header
 from rocketmq_ha.impl.wire.parts import UNUSUAL_FLAGS, USUAL_MAGIC
-from rocketmq_ha.impl.wire.properties import parse_properties
-from rocketmq_ha.spec.constants import SYNC_FLUSH_TIMEOUT_MS, SYS_FLAG_STORE_HOST_V6
+from rocketmq_ha.spec.constants import SYS_FLAG_STORE_HOST_V6
+
+__all__ = ["MessageStore", "PendingPut", "StoreOptions"]
 
 _OK: Final = PutMessageStatus.PUT_OK
 _new_result: Final = tuple.__new__
-
-
-@dataclass(frozen=True, slots=True)
-class StoreOptions:
-    """How a store is run. The defaults are RocketMQ's, but for the free space, of which it keeps a share."""
-
-    file_size: int | None = None  # bytes of a commit-log file; None: that of the files there are, or 1 GiB
-    queue_file_size: int | None = None  # bytes of a consume-queue file; None: as above, or 6,000,000
-    index_geometry: Geometry | None = None
-    sync_flush: bool = False  # whether a put waits for the disk (SYNC_FLUSH); else it does not (ASYNC_FLUSH)
-    sync_flush_timeout_ms: int = SYNC_FLUSH_TIMEOUT_MS
-    store_host: Host = ("127.0.0.1", 10911)  # what messages carry as the host that stored them
-    floor_size: int = 256 << 20  # bytes that must stay free on the disk; below, puts are refused with StoreFull
-    reserved_ms: int | None = None  # how long a full file is kept behind its last message; None: for ever
-    clear_tail: bool = True  # False leaves stale bytes behind the end, as RocketMQ does (quirk 35)
-
-
-class PendingPut:
-    """A put whose message is in the log, and which may still wait for the disk."""
-
-    __slots__ = ("_request", "_timeout_at", "append")
-
-    def __init__(self, append: AppendResult, request: GroupCommitRequest | None, timeout_at: float) -> None:
-        self.append = append
-        self._request, self._timeout_at = request, timeout_at
-
-    @property
-    def is_done(self) -> bool:
-        """Whether `result` would not wait."""
-        return self._request is None or self._request.status is not None
-
-    def result(self) -> PutMessageResult:
-        """Wait for the end: PUT_OK, or FLUSH_DISK_TIMEOUT where the disk did not take it in time. It is stored all the same."""
-        request = self._request
-        status = _OK if request is None else request.wait(self._timeout_at - time.monotonic())
-        return PutMessageResult(status, self.append)
 
 
 class MessageStore:
@@ -399,26 +365,3 @@ class MessageStore:
 
 def _each(messages: Sequence[Message] | MessageBatch) -> Sequence[Message]:
     return messages.messages() if isinstance(messages, MessageBatch) else messages
-
-
-def waits_for_store(properties_string: str) -> bool:
-    """Whether a message wants its put to wait for disk and slaves: it does, unless its property WAIT is other than true."""
-    if "WAIT" not in properties_string:
-        return True
-    return parse_properties(properties_string).get("WAIT", "true").lower() == "true"
-
-
-def store_host_part(host: Host) -> bytes | None:
-    """The store's host as usual records have it; None for IPv6, which they have not.
-
-    Raises: ConfigInvalid for what is no address.
-    """
-    try:
-        return encode(Message("t", b"", store_host=host))[64:72]
-    except MessageIllegal:
-        pass
-    try:
-        encode(Message("t", b"", store_host=host, sys_flag=SYS_FLAG_STORE_HOST_V6))
-    except MessageIllegal as error:
-        raise ConfigInvalid(f"store host {host}: {error}") from None
-    return None

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketmq_ha.impl.errors import StoreCorrupt
-from rocketmq_ha.impl.store.consume_queue import ENTRY_SIZE, ConsumeQueue
+from rocketmq_ha.impl.store.consume_queue import ConsumeQueue
 from rocketmq_ha.impl.store.consume_queue_table import ConsumeQueueTable, Key
 from rocketmq_ha.impl.store.delay import SCHEDULE_TOPIC, DelayLevels
 from rocketmq_ha.impl.store.dispatch_request import DispatchRequest, Read, RequestMaker, read_requests
 from rocketmq_ha.impl.store.index_file import IndexFile
 from rocketmq_ha.impl.store.index_service import IndexService, keys_of
 from rocketmq_ha.impl.store.java_hash import index_key_hash
+from rocketmq_ha.impl.store.queue_entry import ENTRY_SIZE
 from rocketmq_ha.impl.store.reader import LogReader
 from rocketmq_ha.impl.wire.message import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 

@@ -48,6 +48,7 @@ WORDS = {
     "ack": '"flushed"',
     "allow": '["10.0.0.0/8", "::1/128"]',
     "sync": "0.5",
+    "max_transfer_rate": "4096",
 }
 
 

@@ -15,7 +15,8 @@ import pytest
 from rocketmq_ha.impl.store import mapped_file
 from rocketmq_ha.impl.store.checkpoint import StoreCheckpoint, mark_running, mark_stopped, was_aborted
 from rocketmq_ha.impl.store.flush import FlushRealTimeService, GroupCommitService
-from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions, waits_for_store
+from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
+from rocketmq_ha.impl.store.pending_put import waits_for_store
 from rocketmq_ha.impl.store.results import PutMessageStatus
 from rocketmq_ha.impl.wire.message import Message
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketmq_ha.impl.errors import StoreCorrupt
-from rocketmq_ha.impl.store.consume_queue import Entry
 from rocketmq_ha.impl.store.consume_queue_table import ConsumeQueueTable
 from rocketmq_ha.impl.store.dispatch import ReputMessageService
+from rocketmq_ha.impl.store.queue_entry import Entry
 from rocketmq_ha.impl.wire.message import Message, encode
 from rocketmq_ha.reference import consume_queue as model_queue
 from rocketmq_ha.reference import dispatch as model_dispatch
@@ -196,6 +196,26 @@ def test_the_same_files_through_dispatch_loss_and_deletion(
                 world.reopen()
         world.dispatch()
         world.assert_equal()
+    world.table.close()
+
+
+def test_a_queue_of_which_only_an_expired_message_is_left_begins_at_its_end(tmp_path: Path) -> None:
+    """Its first message goes with the first file of the log, the one behind a gap by a cut: its first offset goes back."""
+    world = World(tmp_path)
+    world.put(Put(Message("b", b"", queue_id=1), 0))
+    while world.max_offset <= FILE_SIZE:
+        world.put(Put(Message("a", b""), 0))
+    world.dispatch()
+    world.delete(1)
+    end = world.max_offset
+    world.put(Put(Message("b", b"", queue_id=1), 4))
+    world.dispatch()
+    world.assert_equal()
+    world.cut(end)
+    world.assert_equal()
+    queue = world.table.get(b"b", 1)
+    assert queue is not None
+    assert (queue.min_offset, queue.max_offset) == (1, 1)
     world.table.close()
 
 
