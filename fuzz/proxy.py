@@ -81,7 +81,7 @@ class CuttingProxy:
 
     def __init__(self, upstream: tuple[str, int], cuts: list[PlannedCut], record: Transcript | None = None) -> None:
         self._upstream, self._cuts, self._record = upstream, list(cuts), record
-        self._link = -1  # of the present connection, or of the last
+        self.links = 0  # connections, with the present one
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._closed = threading.Event()
         self._held = threading.Event()
@@ -125,7 +125,7 @@ class CuttingProxy:
 
     def _carry(self, slave: socket.socket, master: socket.socket) -> None:
         """One connection, until an end closes or it is cut."""
-        self._link += 1
+        self.links += 1
         frames, reports = Frames(), bytearray()
         with selectors.DefaultSelector() as selector:
             selector.register(slave, selectors.EVENT_READ)
@@ -137,7 +137,7 @@ class CuttingProxy:
                         if not data:
                             return
                         if self._record is not None:
-                            self._record.append(Piece(self._link, "slave", data, len(data)))
+                            self._record.append(Piece(self.links - 1, "slave", data, len(data)))
                         self._note_reports(reports, data)
                         master.sendall(data)
                     elif self._held.is_set():
@@ -153,7 +153,7 @@ class CuttingProxy:
         due = self._cuts[0] if self._cuts and self.body_bytes >= self._cuts[0].after_bytes else None
         passed, bodies, stopped = frames.take(data, due)
         if self._record is not None:
-            self._record.append(Piece(self._link, "master", data, passed))
+            self._record.append(Piece(self.links - 1, "master", data, passed))
         slave.sendall(data[:passed])
         self.body_bytes += bodies
         if stopped:
