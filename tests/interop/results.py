@@ -48,12 +48,15 @@ class Results:
     release: str = ""
     scenario: str = ""
 
-    def check(self, step: str, expected: object, actual: object) -> None:
-        """Note a step's outcome. Raises: AssertionError if it is not what was expected."""
+    def note(self, step: str, expected: object, actual: object) -> bool:
+        """Note a step's outcome. Returns: whether it is what was expected."""
         ok = expected.holds(actual) if isinstance(expected, Among) and isinstance(actual, Mapping) else expected == actual
-        row = Row(self.release, self.scenario, step, _text(expected), _text(actual), ok)
-        self.rows.append(row)
-        assert ok, f"{step}: expected {row.expected}, found {row.actual}"
+        self.rows.append(Row(self.release, self.scenario, step, text_of(expected), text_of(actual), ok))
+        return ok
+
+    def check(self, step: str, expected: object, actual: object) -> None:
+        """Raises: AssertionError if a step's outcome is not what was expected."""
+        assert self.note(step, expected, actual), f"{step}: expected {text_of(expected)}, found {text_of(actual)}"
 
     def write(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -77,7 +80,7 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)]
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
     if isinstance(value, Mapping):
         return " ".join(f"{name}={count}" for name, count in sorted(value.items())) or "nothing"
     return str(value)
