@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from links import RecordedLink, start_slave
 from our_store import (
     GEOMETRY,
     MESSAGES,
@@ -27,13 +28,13 @@ from our_store import (
     write_store,
 )
 from results import Results
-from rocketmq import FILE_SIZE, Rocketmq, wait
+from rocketmq import Rocketmq, wait
 
-from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.store.reader import LogReader
 from rocketmq_ha.impl.store.topic_config import write_topics
 from rocketmq_ha.impl.store.verify import verify
+from rocketmq_ha.spec.profile import CLASSIC, HARDENED
 
 
 def assert_taken_whole(log: str, end: int, how: str = "normally") -> None:
@@ -122,9 +123,8 @@ def test_a_real_broker_rebuilds_queues_and_index_of_our_slave(rocketmq: Rocketmq
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
     rocketmq.start_broker("master", theirs, "ASYNC_MASTER")
     with ExitStack() as nodes:
-        follow = ("slave", "--store", str(ours), "--master", rocketmq.ha_address, "--file-size", str(FILE_SIZE))
-        slave = Node(tmp_path / "our-slave.log", *follow)
-        nodes.callback(slave.stop)
+        link = RecordedLink(nodes, rocketmq.ha_address, [])
+        start_slave(nodes, tmp_path, ours, link.proxy.address)
         wait("our slave has reported", lambda: "request offset" in rocketmq.log("master"))
         assert rocketmq.send("Interop", 1500, 4000) == {"SEND_OK": 1500}
         assert rocketmq.send("Second", 300, 2000, seed=2) == {"SEND_OK": 300}
@@ -133,6 +133,7 @@ def test_a_real_broker_rebuilds_queues_and_index_of_our_slave(rocketmq: Rocketmq
         rocketmq.stop("master")
         end = end_of(theirs)
         wait("our slave has all", lambda: end_of(ours) == end)
+        results.check("the model ends where the logs do", end, link.check(tmp_path, theirs, CLASSIC, HARDENED).slave_max_offset)
     assert sorted(path.name for path in ours.iterdir() if path.is_dir()) == ["commitlog"]
     assert log_bytes(ours, end) == log_bytes(theirs, end)
 

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pytest
 from rocketmq import FILE_SIZE, Rocketmq, wait
 
 from rocketmq_ha.fuzz.processes import Node
@@ -48,6 +49,8 @@ def doctor(*arguments: object) -> tuple[int, dict[str, str]]:
     return done.returncode, {row["check"]: row["text"] for row in json.loads(done.stdout)["findings"]}
 
 
+# Of frames as they come, which are the same in both releases; how each counts what it reports is the next test's matter.
+@pytest.mark.parametrize("release", ["5.3.3"], indirect=True, scope="session")
 def test_tail_is_a_feed_of_a_real_broker_through_its_kill(rocketmq: Rocketmq, tmp_path: Path, nodes: ExitStack) -> None:
     store, out = tmp_path / "theirs", tmp_path / "feed"
     rocketmq.start_broker("master", store, "ASYNC_MASTER")
@@ -73,7 +76,7 @@ def test_tail_is_a_feed_of_a_real_broker_through_its_kill(rocketmq: Rocketmq, tm
 
 def test_a_real_sync_master_takes_no_tail_for_a_replica(rocketmq: Rocketmq, tmp_path: Path, nodes: ExitStack) -> None:
     store, out = tmp_path / "theirs", tmp_path / "feed"
-    rocketmq.start_broker("master", store, "SYNC_MASTER")
+    rocketmq.start_broker("master", store, "SYNC_MASTER", slaveTimeout="2000")
     following = tail(nodes, out, rocketmq.ha_address, "--from", "min", "--body", "raw")
     wait("the tail has reported", lambda: "request offset" in rocketmq.log("master"))
     _assert_unacknowledged(rocketmq.send("Interop", 4))
