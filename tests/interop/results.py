@@ -1,4 +1,4 @@
-"""Expected and actual outcomes of every scenario: checked at once, kept for a table and for build/interop.json."""
+"""Expected and actual outcomes of every scenario: checked at once, kept for a table and for a JSON file."""
 
 import json
 from collections.abc import Mapping

@@ -35,34 +35,52 @@ class Servers:
         self.release, self.classpath, self.work, self.ports = release, classpath, work, Ports(base)
         self.cluster = Cluster(work, classpath)
         self.cluster.prepare()
-        conf = {"listenPort": str(self.ports.namesrv)}
-        self.cluster.start("namesrv", "org.apache.rocketmq.namesrv.NamesrvStartup", conf, PATIENCE_S)
-        self._errors = (work / "logs/client.err").open("wb")
-        command = self.cluster.java("client", "interop.Client")
-        pipe = subprocess.PIPE
-        self._client = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self._errors, text=True, encoding="utf-8")
+        self._client: subprocess.Popen[str] | None = None
+        try:
+            conf = {"listenPort": str(self.ports.namesrv)}
+            self.cluster.start("namesrv", "org.apache.rocketmq.namesrv.NamesrvStartup", conf, PATIENCE_S)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def namesrv(self) -> str:
         return f"127.0.0.1:{self.ports.namesrv}"
 
     def run(self, command: str, *arguments: str, timeout_s: float = 2 * PATIENCE_S) -> list[str]:
-        """The lines that one of our clients prints. Raises: AssertionError with what went wrong; after a timeout, for good."""
-        assert self._client.stdin is not None
-        assert self._client.stdout is not None
-        timer = threading.Timer(timeout_s, self._client.kill)
+        """The lines that one of our clients prints. Raises: AssertionError with what went wrong."""
+        client = self._running_client()
+        assert client.stdin is not None
+        assert client.stdout is not None
+        timer = threading.Timer(timeout_s, client.kill)
         timer.start()
         try:
-            self._client.stdin.write("\t".join((command, self.namesrv, *arguments)) + "\n")
-            self._client.stdin.flush()
+            client.stdin.write("\t".join((command, self.namesrv, *arguments)) + "\n")
+            client.stdin.flush()
             lines = []
-            while not (line := self._client.stdout.readline()).startswith("END"):
-                assert line, f"{command}: the clients' process has ended, or took more than {timeout_s} s"
+            while not (line := client.stdout.readline()).startswith("END"):
+                if not line:
+                    self._end_client()
+                    raise AssertionError(f"{command}: the clients' process has ended, or took more than {timeout_s:.0f} s")
                 lines.append(line.rstrip("\n"))
         finally:
             timer.cancel()
         assert line == "END\n", f"{command} {arguments}: {line}"
         return lines
+
+    def _running_client(self) -> "subprocess.Popen[str]":
+        """The process of our clients; after one that had to be killed, another."""
+        if self._client is None:
+            pipe, command = subprocess.PIPE, self.cluster.java("client", "interop.Client")
+            with (self.work / "logs/client.err").open("ab") as errors:
+                self._client = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True, encoding="utf-8")
+        return self._client
+
+    def _end_client(self) -> None:
+        if self._client is not None:
+            self._client.kill()
+            self._client.communicate()
+            self._client = None
 
     def knows(self, address: str) -> bool:
         """Whether a broker of this address is registered."""
@@ -97,10 +115,7 @@ class Servers:
 
     def close(self) -> None:
         self.cluster.kill_all()
-        assert self._client.stdin is not None
-        self._client.kill()
-        self._client.communicate()
-        self._errors.close()
+        self._end_client()
 
 
 def _ask(connection: socket.socket, code: int, fields: dict[str, str], body: bytes) -> bytes:
