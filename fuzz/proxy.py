@@ -11,6 +11,7 @@ import threading
 from dataclasses import dataclass
 from typing import Final
 
+from rocketmq_ha.fuzz.transcript import Piece, Restarted, Transcript
 from rocketmq_ha.spec.constants import REPORT_SIZE, TRANSFER_HEADER_SIZE
 
 CHUNK: Final = 256 * 1024
@@ -73,10 +74,14 @@ class Frames:
 
 
 class CuttingProxy:
-    """Listens on loopback for one slave at a time, in a thread. Close it."""
+    """Listens on loopback for one slave at a time, in a thread. Close it.
 
-    def __init__(self, upstream: tuple[str, int], cuts: list[PlannedCut]) -> None:
-        self._upstream, self._cuts = upstream, list(cuts)
+    record: gets every byte of both directions, each before it is passed on: no answer stands before what it answers.
+    """
+
+    def __init__(self, upstream: tuple[str, int], cuts: list[PlannedCut], record: Transcript | None = None) -> None:
+        self._upstream, self._cuts, self._record = upstream, list(cuts), record
+        self.links = 0  # connections, with the present one
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._closed = threading.Event()
         self._held = threading.Event()
@@ -98,6 +103,11 @@ class CuttingProxy:
     def release(self) -> None:
         self._held.clear()
 
+    def note_restart(self) -> None:
+        """Say in the record that the slave's process has ended."""
+        if self._record is not None:
+            self._record.append(Restarted())
+
     def close(self) -> None:
         self._closed.set()
         self._thread.join(5)
@@ -115,6 +125,7 @@ class CuttingProxy:
 
     def _carry(self, slave: socket.socket, master: socket.socket) -> None:
         """One connection, until an end closes or it is cut."""
+        self.links += 1
         frames, reports = Frames(), bytearray()
         with selectors.DefaultSelector() as selector:
             selector.register(slave, selectors.EVENT_READ)
@@ -125,6 +136,8 @@ class CuttingProxy:
                         data = slave.recv(CHUNK)
                         if not data:
                             return
+                        if self._record is not None:
+                            self._record.append(Piece(self.links - 1, "slave", data, len(data)))
                         self._note_reports(reports, data)
                         master.sendall(data)
                     elif self._held.is_set():
@@ -139,6 +152,8 @@ class CuttingProxy:
         """Pass frames on. Returns: whether the connection is to be cut behind them."""
         due = self._cuts[0] if self._cuts and self.body_bytes >= self._cuts[0].after_bytes else None
         passed, bodies, stopped = frames.take(data, due)
+        if self._record is not None:
+            self._record.append(Piece(self.links - 1, "master", data, passed))
         slave.sendall(data[:passed])
         self.body_bytes += bodies
         if stopped:

@@ -1,29 +1,88 @@
 """Fixtures: Apache RocketMQ from Maven Central, as itself, on loopback.
 
-Where Java or Maven is missing the tests are skipped with one line; with CI=true in the environment they fail.
+Where Java or Maven is missing the tests are skipped, and one line says so; with CI=true in the environment that is a failure.
+`make interop VIOLATIONS=1` runs test_known_violations.py, and nothing else of these; without it all but that.
 """
 
 import hashlib
 import os
 import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
+HERE: Final = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "golden"))
 sys.path.insert(0, str(HERE))
 
+from results import Results  # noqa: E402
 from rocketmq import RELEASES, Rocketmq  # noqa: E402
+from servers import Servers  # noqa: E402
 
-BUILD = HERE.parents[1] / "build" / "interop"
+ROOT: Final = HERE.parents[1]
+BUILD: Final = ROOT / "build" / "interop"
+SOURCES: Final = HERE / "golden" / "src" / "main" / "java"
+VIOLATIONS: Final = os.environ.get("VIOLATIONS", "") not in ("", "0")
+RESULTS: Final = Results(ROOT / "build" / ("violations.json" if VIOLATIONS else "interop.json"))
+TIMEOUT_S: Final = 1500  # of a test on a machine that does much else
+
+collect_ignore = ["golden"]
+if VIOLATIONS:
+    collect_ignore += [path.name for path in HERE.glob("test_*.py") if path.name != "test_known_violations.py"]
+else:
+    collect_ignore += ["test_known_violations.py"]
 
 
-def sources() -> list[Path]:
-    return [HERE / "golden" / "pom.xml", *sorted((HERE / "golden" / "src").rglob("*.java"))]
+# --- What is needed ----------------------------------------------------------------------------------------------------------
+
+
+def digest_of(*files: Path) -> str:
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def jars_stamp(release: str) -> tuple[Path, str]:
+    """The file that says of which pom.xml the jars are, and what it must say."""
+    return BUILD / release / "jars.stamp", digest_of(HERE / "golden" / "pom.xml")
+
+
+def jars_are_there(release: str) -> bool:
+    stamp, digest = jars_stamp(release)
+    return stamp.exists() and stamp.read_text() == digest
+
+
+def missing() -> str:
+    """The first program that is needed and not there, or the empty string. Maven only fetches."""
+    needed = ["java", "javac"] + ([] if all(map(jars_are_there, RELEASES)) else ["mvn"])
+    return next((program for program in needed if shutil.which(program) is None), "")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    absent = missing()
+    if absent and os.environ.get("CI") == "true":
+        pytest.exit(f"interop: {absent} is not on the PATH, and CI=true: the real RocketMQ must be run", returncode=1)
+    for item in items:
+        item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+        if absent:
+            item.add_marker(pytest.mark.skip(reason=f"{absent} is not on the PATH"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if (absent := missing()) and os.environ.get("CI") != "true":
+        terminalreporter.write_line(f"interop: skipped: {absent} is not on the PATH: the real RocketMQ is not run")
+    if RESULTS.rows:
+        RESULTS.write()
+        terminalreporter.section(f"expected and actual outcomes (also in {RESULTS.path.relative_to(ROOT)})")
+        for line in RESULTS.table():
+            terminalreporter.write_line(line)
+
+
+# --- The real RocketMQ -------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session", params=RELEASES)
@@ -33,25 +92,34 @@ def release(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def classpath(release: str) -> str:
-    """The jars of a release and our clients, fetched and compiled once for each state of the sources."""
-    for program in ("java", "javac", "mvn"):
-        if shutil.which(program) is None:
-            told = f"{program} is not on the PATH: the real RocketMQ is not run"
-            (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(told)
+    """The jars of a release, fetched once for each state of pom.xml, and our clients, compiled once for each of theirs."""
     from make_golden import fetch_jars
 
-    build = BUILD / release
-    stamp = build / "stamp"
-    digest = hashlib.sha256(b"".join(file.read_bytes() for file in sources())).hexdigest()
-    if not stamp.exists() or stamp.read_text() != digest:
+    build, (stamp, digest) = BUILD / release, jars_stamp(release)
+    if not jars_are_there(release):
         fetch_jars(build, release, [])
         stamp.write_text(digest)
-    return f"{build / 'classes'}:{build / 'lib'}/*"
+    sources = sorted(SOURCES.rglob("*.java"))
+    classes = build / f"classes-{digest_of(*sources)[:16]}"
+    if not classes.is_dir():
+        being_made = build / f"{classes.name}.{os.getpid()}"
+        javac = ["javac", "--release", "11", "-encoding", "UTF-8", "-nowarn", "-Xlint:-deprecation"]
+        done = subprocess.run(
+            [*javac, "-cp", f"{build / 'lib'}/*", "-d", str(being_made), *map(str, sources)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        being_made.rename(classes)
+    return f"{classes}:{build / 'lib'}/*"
 
 
 def free_base() -> int:
-    """A base from which on all ports that a run takes are free."""
-    for base in range(23_000, 60_000, 700):
+    """A base from which on all ports that a run takes are free; below those that the system gives to clients."""
+    tried = range(23_000, 32_000, 300)
+    first = os.getpid() % len(tried)
+    for base in (*tried[first:], *tried[:first]):
         for port in (base, base + 98, base + 100, base + 101, base + 198, base + 200, base + 201):
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
@@ -61,12 +129,34 @@ def free_base() -> int:
     raise AssertionError("no free ports")
 
 
-@pytest.fixture
-def rocketmq(release: str, classpath: str, tmp_path: Path) -> Iterator[Rocketmq]:
-    """A name server that runs; brokers are started by the test. All are stopped at the end."""
-    started = Rocketmq(release, classpath, tmp_path / "rocketmq", free_base())
+@pytest.fixture(scope="session")
+def servers(release: str, classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """A name server and our clients, for all tests of a release."""
+    started = Servers(release, classpath, tmp_path_factory.mktemp("servers") / "rocketmq", free_base())
     try:
-        started.start_namesrv()
         yield started
     finally:
-        started.cluster.kill_all()
+        started.close()
+
+
+@pytest.fixture
+def rocketmq(servers: Servers, tmp_path: Path) -> Iterator[Rocketmq]:
+    """Brokers are started by the test; all are stopped, and forgotten by the name server, at the end."""
+    started = Rocketmq(servers, tmp_path / "rocketmq")
+    try:
+        yield started
+    finally:
+        started.close()
+
+
+@pytest.fixture
+def nodes() -> Iterator[ExitStack]:
+    """Our processes of a test; stopped at its end, the last first."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def results(request: pytest.FixtureRequest, release: str) -> Results:
+    RESULTS.release, RESULTS.scenario = release, request.node.originalname.removeprefix("test_")
+    return RESULTS

@@ -2,6 +2,8 @@
 
 import hashlib
 import random
+import subprocess
+import sys
 import time
 import zlib
 from pathlib import Path
@@ -131,14 +133,14 @@ def queues_and_index(store_dir: Path) -> dict[str, bytes]:
     return queues | {f"index {n}": path.read_bytes() for n, path in enumerate(sorted((store_dir / "index").iterdir()))}
 
 
-# Puts until it is killed, and says so when it is early in its third file.
+# Puts until it is killed, and says so as its log passes an offset.
 WRITER: Final = """
 import sys
 from pathlib import Path
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.store.index_file import Geometry
 from rocketmq_ha.impl.wire.message import Message
-size = int(sys.argv[2])
+size, told_at = int(sys.argv[2]), int(sys.argv[3])
 options = StoreOptions(file_size=size, queue_file_size=6000, index_geometry=Geometry(1000, 4000))
 store = MessageStore.open(Path(sys.argv[1]), options)
 number, is_told = 0, False
@@ -146,7 +148,19 @@ while True:
     properties = f"TAGS\\x01TagA\\x02KEYS\\x01key-{number}"
     store.put(Message("Killed", b"%9d" % number * 400, queue_id=number % 3, properties_string=properties))
     number += 1
-    if not is_told and store.max_offset > 2 * size + size // 8:
+    if not is_told and store.max_offset > told_at:
         print("there", flush=True)
         is_told = True
 """
+
+
+def killed_store(store_dir: Path, size: int, told_at: int) -> None:
+    """What a kill -9 of a process of ours leaves, that puts as quickly as it can and has come to an offset."""
+    command = [sys.executable, "-c", WRITER, str(store_dir), str(size), str(told_at)]
+    writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert writer.stdout is not None
+    with writer.stdout:
+        assert writer.stdout.readline() == "there\n"
+        writer.kill()
+        writer.wait()
+    assert (store_dir / "abort").exists()

@@ -5,13 +5,12 @@ HA-ST-1 to HA-ST-5, HA-ST-23, HA-ST-29 to HA-ST-34, HA-ST-37 to HA-ST-44.
 
 import re
 import shutil
-import subprocess
-import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from links import RecordedLink, start_slave
 from our_store import (
     GEOMETRY,
     MESSAGES,
@@ -19,22 +18,23 @@ from our_store import (
     QUEUE_FILE_SIZE,
     SCHEDULE_TOPIC,
     TOPICS,
-    WRITER,
     check_whole,
     end_of,
     hashes,
+    killed_store,
     log_bytes,
     queues_and_index,
     read_by_queue,
     write_store,
 )
-from rocketmq import FILE_SIZE, Rocketmq, wait
+from results import Results
+from rocketmq import Rocketmq, wait
 
-from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.store.reader import LogReader
 from rocketmq_ha.impl.store.topic_config import write_topics
 from rocketmq_ha.impl.store.verify import verify
+from rocketmq_ha.spec.profile import CLASSIC, HARDENED
 
 
 def assert_taken_whole(log: str, end: int, how: str = "normally") -> None:
@@ -45,7 +45,9 @@ def assert_taken_whole(log: str, end: int, how: str = "normally") -> None:
     cuts = re.findall(r"maxPhyOffsetOfConsumeQueue\((\d+)\) >= processOffset\((\d+)\)", log)
     assert cuts in ([], [(str(end), str(end))])
     assert log.count("truncate dirty") == len(cuts)
-    assert not re.findall(r".* ERROR .*", log)
+    # A put that the kill interrupted has its size and not its fields: that is what it says of such a record.
+    torn = r"\[BUG\]read total count not equals msg total size" if how == "abnormally" else "(?!)"
+    assert [line for line in re.findall(r".* ERROR .*", log) if not re.search(torn, line)] == []
 
 
 def ask(store: MessageStore, asked: list[tuple[str, str]]) -> list[list[int]]:
@@ -69,7 +71,9 @@ ASKED: Final = [
 KEYS_SENT: Final = [(topic, f"key-{number}") for topic in ("Interop", "Second") for number in (0, 7, 299, 1499)]
 
 
-def test_a_real_broker_opens_our_store_and_we_what_it_wrote_behind_it(rocketmq: Rocketmq, tmp_path: Path) -> None:
+def test_a_real_broker_opens_our_store_and_we_what_it_wrote_behind_it(
+    rocketmq: Rocketmq, tmp_path: Path, results: Results
+) -> None:
     """After our clean stop; then with messages of a real producer, after a clean stop and after a kill -9 of the broker."""
     theirs = tmp_path / "store"
     write_store(theirs, rocketmq.release, range(MESSAGES // 2), OPTIONS)
@@ -83,7 +87,9 @@ def test_a_real_broker_opens_our_store_and_we_what_it_wrote_behind_it(rocketmq: 
 
     rocketmq.start_broker("master", theirs, "ASYNC_MASTER")
     assert_taken_whole(rocketmq.log("master"), end)
-    assert sorted(rocketmq.read_all(*TOPICS, SCHEDULE_TOPIC)) == ours
+    pulled = sorted(rocketmq.read_all(*TOPICS, SCHEDULE_TOPIC))
+    results.check("messages of ours that a real consumer reads", len(ours), len(pulled))
+    assert pulled == ours
     assert rocketmq.query(ASKED) == answers
     assert sum(map(len, answers)) > 100
     rocketmq.stop("master")
@@ -95,7 +101,7 @@ def test_a_real_broker_opens_our_store_and_we_what_it_wrote_behind_it(rocketmq: 
 
     for seed, stop in enumerate((rocketmq.stop, rocketmq.kill), 1):
         rocketmq.start_broker("master", theirs, "ASYNC_MASTER")
-        assert rocketmq.send("Behind", 300, 4000, seed) == {"SEND_OK": 300}
+        results.check(f"sent behind ours, then {stop.__name__}", {"SEND_OK": 300}, rocketmq.send("Behind", 300, 4000, seed))
         appended = sorted(rocketmq.read_all(*TOPICS, SCHEDULE_TOPIC, "Behind"))
         keys = [*ASKED, ("Behind", "key-7"), ("Behind", "key-299")]
         told = rocketmq.query(keys)
@@ -112,14 +118,13 @@ def test_a_real_broker_opens_our_store_and_we_what_it_wrote_behind_it(rocketmq: 
         assert log_bytes(theirs, len(log)) == log
 
 
-def test_a_real_broker_rebuilds_queues_and_index_of_our_slave(rocketmq: Rocketmq, tmp_path: Path) -> None:
+def test_a_real_broker_rebuilds_queues_and_index_of_our_slave(rocketmq: Rocketmq, tmp_path: Path, results: Results) -> None:
     """A slave keeps the log alone: a real broker serves it as a master's, and we make its master's queues and index of it."""
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
     rocketmq.start_broker("master", theirs, "ASYNC_MASTER")
     with ExitStack() as nodes:
-        follow = ("slave", "--store", str(ours), "--master", rocketmq.ha_address, "--file-size", str(FILE_SIZE))
-        slave = Node(tmp_path / "our-slave.log", *follow)
-        nodes.callback(slave.stop)
+        link = RecordedLink(nodes, rocketmq.ha_address, [])
+        start_slave(nodes, tmp_path, ours, link.proxy.address)
         wait("our slave has reported", lambda: "request offset" in rocketmq.log("master"))
         assert rocketmq.send("Interop", 1500, 4000) == {"SEND_OK": 1500}
         assert rocketmq.send("Second", 300, 2000, seed=2) == {"SEND_OK": 300}
@@ -128,6 +133,7 @@ def test_a_real_broker_rebuilds_queues_and_index_of_our_slave(rocketmq: Rocketmq
         rocketmq.stop("master")
         end = end_of(theirs)
         wait("our slave has all", lambda: end_of(ours) == end)
+        results.check("the model ends where the logs do", end, link.check(tmp_path, theirs, CLASSIC, HARDENED).slave_max_offset)
     assert sorted(path.name for path in ours.iterdir() if path.is_dir()) == ["commitlog"]
     assert log_bytes(ours, end) == log_bytes(theirs, end)
 
@@ -142,36 +148,40 @@ def test_a_real_broker_rebuilds_queues_and_index_of_our_slave(rocketmq: Rocketmq
     before = len(rocketmq.log("master"))
     rocketmq.start_broker("master", ours, "ASYNC_MASTER")
     assert_taken_whole(rocketmq.log("master")[before:], end)
-    assert sorted(rocketmq.read_all("Interop", "Second")) == told
+    pulled = sorted(rocketmq.read_all("Interop", "Second"))
+    results.check("messages of our slave's store that a real consumer reads", len(told), len(pulled))
+    assert pulled == told
     assert rocketmq.query(KEYS_SENT) == answers
     rocketmq.stop("master")
     assert queues_and_index(ours) == queues_and_index(theirs)
 
 
-def test_a_real_broker_opens_what_a_kill_of_our_store_left(rocketmq: Rocketmq, tmp_path: Path) -> None:
-    """HA-ST-23 "finding it at the start means that the last stop was not clean": both recover the same messages and queues."""
-    theirs, ours, size = tmp_path / "theirs", tmp_path / "ours", 4 << 20
-    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(theirs), str(size)], stdout=subprocess.PIPE, text=True)
-    assert writer.stdout is not None
-    with writer.stdout:
-        assert writer.stdout.readline() == "there\n"
-        writer.kill()
-        writer.wait()
-    assert (theirs / "abort").exists()
-    write_topics(theirs, {"Killed": 3})
-    shutil.copytree(theirs, ours)
-    with MessageStore.open(ours, StoreOptions(queue_file_size=QUEUE_FILE_SIZE, index_geometry=GEOMETRY)) as store:
-        end, rows = store.max_offset, read_by_queue(store)
-        last = max(rows, key=lambda row: row[3])
-        asked = [("Killed", "key-0"), ("Killed", last[6])]
-        answers = ask(store, asked)
-    assert answers == [[0], [last[3]]]
-    assert check_whole(ours).queue_entries == len(rows) > 2000
+def test_a_real_broker_opens_what_a_kill_of_our_store_left(rocketmq: Rocketmq, tmp_path: Path, results: Results) -> None:
+    """HA-ST-23 "finding it at the start means that the last stop was not clean": both recover the same messages and queues.
 
-    rocketmq.start_broker("master", theirs, "ASYNC_MASTER", mappedFileSizeCommitLog=str(size))
-    assert_taken_whole(rocketmq.log("master"), end, "abnormally")
-    assert sorted(rocketmq.read_all("Killed")) == rows
-    assert rocketmq.query(asked) == answers
-    rocketmq.stop("master")
-    assert queues_and_index(theirs) == queues_and_index(ours)
-    assert log_bytes(theirs, end) == log_bytes(ours, end)
+    Killed as it begins its second file, and again, over what that left, some files later. Nothing is put right by hand.
+    """
+    killed, size = tmp_path / "killed", 4 << 20
+    for nth, told_at in enumerate((size, 3 * size + size // 8), 1):
+        killed_store(killed, size, told_at)
+        theirs, ours = tmp_path / f"theirs-{nth}", tmp_path / f"ours-{nth}"
+        shutil.copytree(killed, theirs)
+        shutil.copytree(killed, ours)
+        with MessageStore.open(ours, StoreOptions(queue_file_size=QUEUE_FILE_SIZE, index_geometry=GEOMETRY)) as store:
+            end, rows = store.max_offset, read_by_queue(store)
+            last = max(rows, key=lambda row: row[3])
+            asked = [("Killed", "key-0"), ("Killed", last[6])]
+            answers = ask(store, asked)
+        assert answers[0][0] == 0
+        assert answers[1][-1] == last[3]
+        assert check_whole(ours).queue_entries == len(rows) > 1000 * nth
+
+        rocketmq.start_broker("master", theirs, "ASYNC_MASTER", mappedFileSizeCommitLog=str(size))
+        assert_taken_whole(rocketmq.log("master"), end, "abnormally")
+        results.check(f"messages after kill {nth}", len(rows), len(pulled := sorted(rocketmq.read_all("Killed"))))
+        assert pulled == rows
+        assert rocketmq.query(asked) == answers
+        rocketmq.stop("master")
+        assert queues_and_index(theirs) == queues_and_index(ours)
+        assert log_bytes(theirs, end) == log_bytes(ours, end)
+        (rocketmq.work / "logs/master.log").unlink()

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import zlib
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -21,17 +20,11 @@ MESSAGES = 1200
 LARGEST = 6000  # bytes of a body: compressed beyond 4 KiB, and files of 1 MiB roll
 
 
-@pytest.fixture
-def processes() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
-
-
-def tail(processes: ExitStack, out: Path, address: str, *more: object) -> "subprocess.Popen[bytes]":
+def tail(nodes: ExitStack, out: Path, address: str, *more: object) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", "rocketmq_ha.impl.cli", "tail", "--master", address, *map(str, more)]
     with out.open("ab") as file, out.with_suffix(".log").open("ab") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=log)
-    processes.callback(process.kill)
+    nodes.callback(process.kill)
     return process
 
 
@@ -56,17 +49,19 @@ def doctor(*arguments: object) -> tuple[int, dict[str, str]]:
     return done.returncode, {row["check"]: row["text"] for row in json.loads(done.stdout)["findings"]}
 
 
-def test_tail_is_a_feed_of_a_real_broker_through_its_kill(rocketmq: Rocketmq, tmp_path: Path, processes: ExitStack) -> None:
+# Of frames as they come, which are the same in both releases; how each counts what it reports is the next test's matter.
+@pytest.mark.parametrize("release", ["5.3.3"], indirect=True, scope="session")
+def test_tail_is_a_feed_of_a_real_broker_through_its_kill(rocketmq: Rocketmq, tmp_path: Path, nodes: ExitStack) -> None:
     store, out = tmp_path / "theirs", tmp_path / "feed"
     rocketmq.start_broker("master", store, "ASYNC_MASTER")
     arguments = ("--from", "min", "--cursor", tmp_path / "cursor", "--body", "raw", "--settle", 1)
-    first = tail(processes, out, rocketmq.ha_address, *arguments)
+    first = tail(nodes, out, rocketmq.ha_address, *arguments)
     rocketmq.send("Interop", MESSAGES, LARGEST)
     wait("the feed has all", lambda: told(out) == stored(store))
     first.send_signal(signal.SIGTERM)
     assert first.wait(20) == 0
     rocketmq.send("Interop", 100, LARGEST, seed=2)
-    second = tail(processes, out, rocketmq.ha_address, *arguments)
+    second = tail(nodes, out, rocketmq.ha_address, *arguments)
     wait("the feed goes on", lambda: told(out) == stored(store))
     rocketmq.kill("master")
     rocketmq.start_broker("master", store, "ASYNC_MASTER")
@@ -79,18 +74,17 @@ def test_tail_is_a_feed_of_a_real_broker_through_its_kill(rocketmq: Rocketmq, tm
     assert {f"key-{number}" for number in range(MESSAGES)} <= {key for row in keys for key in row}
 
 
-def test_a_real_sync_master_takes_no_tail_for_a_replica(rocketmq: Rocketmq, tmp_path: Path, processes: ExitStack) -> None:
-    in_sync = {"inSyncReplicas": "2", "minInSyncReplicas": "1"} if rocketmq.release.startswith("5.") else {}
+def test_a_real_sync_master_takes_no_tail_for_a_replica(rocketmq: Rocketmq, tmp_path: Path, nodes: ExitStack) -> None:
     store, out = tmp_path / "theirs", tmp_path / "feed"
-    rocketmq.start_broker("master", store, "SYNC_MASTER", **in_sync)
-    following = tail(processes, out, rocketmq.ha_address, "--from", "min", "--body", "raw")
+    rocketmq.start_broker("master", store, "SYNC_MASTER", slaveTimeout="2000")
+    following = tail(nodes, out, rocketmq.ha_address, "--from", "min", "--body", "raw")
     wait("the tail has reported", lambda: "request offset" in rocketmq.log("master"))
     _assert_unacknowledged(rocketmq.send("Interop", 4))
     wait("the feed has all", lambda: told(out) == stored(store))
     # A new connection, with all of the log behind it: what it asks for acknowledges nothing either.
     following.send_signal(signal.SIGTERM)
     assert following.wait(20) == 0
-    tail(processes, out, rocketmq.ha_address, "--from", lines_of(out)[-1]["next_offset"], "--body", "raw")
+    tail(nodes, out, rocketmq.ha_address, "--from", lines_of(out)[-1]["next_offset"], "--body", "raw")
     wait("the tail has reported", lambda: rocketmq.log("master").count("request offset") >= 2)
     _assert_unacknowledged(rocketmq.send("Interop", 4, seed=2))
     wait("the feed has all", lambda: told(out) == stored(store))
@@ -103,13 +97,13 @@ def _assert_unacknowledged(statuses: dict[str, int]) -> None:
     assert set(statuses) <= {"FLUSH_SLAVE_TIMEOUT", "FAILED"}, statuses
 
 
-def test_doctor_on_a_real_broker(rocketmq: Rocketmq, tmp_path: Path, processes: ExitStack) -> None:
+def test_doctor_on_a_real_broker(rocketmq: Rocketmq, tmp_path: Path, nodes: ExitStack) -> None:
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
-    rocketmq.start_broker("master", theirs, "ASYNC_MASTER")
+    rocketmq.start_broker("master", theirs, "ASYNC_MASTER", haSendHeartbeatInterval="5000")
     rocketmq.send("Interop", 600, LARGEST)
     follow = ("slave", "--store", str(ours), "--master", rocketmq.ha_address, "--file-size", str(FILE_SIZE))
     node = Node(tmp_path / "our-slave.log", *follow)
-    processes.callback(node.stop)
+    nodes.callback(node.stop)
     wait("our slave has data", lambda: (ours / "commitlog").is_dir() and any((ours / "commitlog").iterdir()))
     broker = f"127.0.0.1:{rocketmq.ports.master}"
     status, told_of = doctor("--master", rocketmq.ha_address, "--broker", broker, "--store", ours)

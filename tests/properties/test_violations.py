@@ -3,6 +3,7 @@
 import itertools
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,15 @@ def test_the_table_leads_to_every_section() -> None:
         number: re.sub(r"[^a-z0-9 -]", "", f"{number}. {title}".lower()).replace(" ", "-") for number, title in titles.items()
     }
     assert links == anchors
+
+
+def test_the_record_of_real_releases_is_of_quirks_that_have_sections() -> None:
+    """spec/violations.toml, which `make interop VIOLATIONS=1` compares with real brokers."""
+    shown = tomllib.loads((violations.DOCUMENT.parent / "violations.toml").read_text(encoding="utf-8"))["shown"]
+    assert {item["quirk"] for item in shown} == {1, 3, 4, 17, 20, 22, 23}
+    for item in shown:
+        assert set(item) == {"quirk", "4.9.8", "5.3.3"}
+        assert "[R in 4.9.8" in sections()[item["quirk"]].partition("**Versions.**")[2], item["quirk"]
 
 
 # --- In units ----------------------------------------------------------------------------------------------------------------

@@ -20,12 +20,11 @@ public final class Query {
     private Query() {
     }
 
-    public static void main(String[] args) throws Exception {
+    static void run(String[] args, PrintStream out) throws Exception {
         DefaultMQAdminExt admin = new DefaultMQAdminExt(20_000);
         admin.setNamesrvAddr(args[0]);
         admin.setClientIP("127.0.0.1");
         admin.start();
-        PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
         for (String line : Files.readAllLines(Path.of(args[2]), StandardCharsets.UTF_8)) {
             String[] asked = line.split("\t");
             List<String> offsets = new ArrayList<>();
@@ -41,6 +40,6 @@ public final class Query {
             }
             out.println(String.join("\t", asked[0], asked[1], String.join(",", offsets)));
         }
-        System.exit(0);
+        admin.shutdown();
     }
 }

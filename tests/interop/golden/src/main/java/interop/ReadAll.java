@@ -1,7 +1,6 @@
 package interop;
 
 import java.io.PrintStream;
-import java.nio.charset.StandardCharsets;
 import java.util.zip.CRC32;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
@@ -11,15 +10,13 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
  * Pulls every message of some topics, and prints one line for each: topic, queue id, queue offset, commit-log offset, CRC-32 of its
- * body, tags, keys, in UTF-8. Arguments: name server, topics.
+ * body, tags, keys. Arguments: name server, topics.
  */
 public final class ReadAll {
-    private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
-
     private ReadAll() {
     }
 
-    public static void main(String[] args) throws Exception {
+    static void run(String[] args, PrintStream out) throws Exception {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("InteropReader");
         consumer.setNamesrvAddr(args[0]);
         consumer.setClientIP("127.0.0.1");
@@ -31,7 +28,7 @@ public final class ReadAll {
                 while (next < max) {
                     PullResult pulled = consumer.pull(queue, "*", next, 32);
                     if (pulled.getPullStatus() == PullStatus.FOUND) {
-                        pulled.getMsgFoundList().forEach(ReadAll::print);
+                        pulled.getMsgFoundList().forEach(message -> print(message, out));
                     }
                     if (pulled.getNextBeginOffset() <= next) {
                         throw new IllegalStateException("no progress on " + queue + " at " + next + ": " + pulled);
@@ -40,14 +37,13 @@ public final class ReadAll {
                 }
             }
         }
-        OUT.flush();
-        System.exit(0);
+        consumer.shutdown();
     }
 
-    private static void print(MessageExt message) {
+    private static void print(MessageExt message, PrintStream out) {
         CRC32 crc = new CRC32();
         crc.update(message.getBody());
-        OUT.println(String.join("\t", message.getTopic(), Integer.toString(message.getQueueId()),
+        out.println(String.join("\t", message.getTopic(), Integer.toString(message.getQueueId()),
             Long.toString(message.getQueueOffset()), Long.toString(message.getCommitLogOffset()), Long.toString(crc.getValue()),
             String.valueOf(message.getTags()), String.valueOf(message.getKeys())));
     }

@@ -1,5 +1,6 @@
 package interop;
 
+import java.io.PrintStream;
 import java.util.EnumMap;
 import java.util.Map;
 import java.util.Random;
@@ -12,28 +13,27 @@ import org.apache.rocketmq.common.message.Message;
 
 /**
  * Sends messages and prints how their sends ended, as lines {@code STATUS count}. Arguments: name server, topic, count, largest
- * body in bytes, seed. A send that fails counts as FAILED, and is not tried again.
+ * body in bytes, seed, threads. A send that fails counts as FAILED, and is not tried again.
  */
 public final class Send {
-    private static final int THREADS = 4;
-
     private Send() {
     }
 
-    public static void main(String[] args) throws Exception {
+    static void run(String[] args, PrintStream out) throws Exception {
         String topic = args[1];
         int count = Integer.parseInt(args[2]);
         int largest = Integer.parseInt(args[3]);
         long seed = Long.parseLong(args[4]);
+        int producers = Integer.parseInt(args[5]);
         DefaultMQProducer producer = new DefaultMQProducer("InteropProducer");
         producer.setNamesrvAddr(args[0]);
         producer.setClientIP("127.0.0.1");
         producer.setRetryTimesWhenSendFailed(0);
-        producer.setSendMsgTimeout(15_000);
+        producer.setSendMsgTimeout(60_000);
         producer.start();
         Map<SendStatus, Integer> statuses = new EnumMap<>(SendStatus.class);
         int[] failed = new int[1];
-        ExecutorService threads = Executors.newFixedThreadPool(THREADS);
+        ExecutorService threads = Executors.newFixedThreadPool(producers);
         for (int i = 0; i < count; i++) {
             int number = i;
             threads.execute(() -> {
@@ -57,10 +57,9 @@ public final class Send {
         threads.shutdown();
         threads.awaitTermination(10, TimeUnit.MINUTES);
         producer.shutdown();
-        statuses.forEach((status, n) -> System.out.println(status + " " + n));
+        statuses.forEach((status, n) -> out.println(status + " " + n));
         if (failed[0] > 0) {
-            System.out.println("FAILED " + failed[0]);
+            out.println("FAILED " + failed[0]);
         }
-        System.exit(0);
     }
 }

@@ -1,0 +1,54 @@
+"""What went over the connections of one slave and its master, byte for byte and in order, as the proxy between them saw it."""
+
+import base64
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from rocketmq_ha.fuzz.errors import FuzzError
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Bytes that one end sent, as one read of the proxy took them."""
+
+    link: int  # which connection, from 0 in the order in which they were made
+    source: Literal["master", "slave"]
+    data: bytes
+    passed: int  # how many of them went on to the other end: all, but where the proxy cut
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """The slave's process ended, however; the next connection is of another one, over the same files."""
+
+
+Transcript = list[Piece | Restarted]
+
+
+def save(transcript: Iterable[Piece | Restarted], path: Path) -> None:
+    """One JSON object a line; bytes in base64."""
+    with path.open("w", encoding="utf-8") as file:
+        for entry in transcript:
+            row = {"restarted": "slave"} if isinstance(entry, Restarted) else asdict(entry)
+            if isinstance(entry, Piece):
+                row["data"] = base64.b64encode(entry.data).decode()
+            file.write(json.dumps(row) + "\n")
+
+
+def load(path: Path) -> Transcript:
+    """Raises: FuzzError for a line that `save` did not write."""
+    transcript: Transcript = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            row = json.loads(line)
+            if "restarted" in row:
+                transcript.append(Restarted())
+            else:
+                row["data"] = base64.b64decode(row["data"])
+                transcript.append(Piece(**row))
+        except (ValueError, TypeError, KeyError) as error:
+            raise FuzzError(f"{path}:{number}: expected a piece of a transcript, found {line[:80]!r} ({error})") from None
+    return transcript
