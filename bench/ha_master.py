@@ -115,11 +115,16 @@ class Bench:
     def await_slaves(self, count: int) -> dict[str, float]:
         service, deadline = self.master.service, time.monotonic() + PATIENCE_S
         while (
-            service.count_slaves() != count
+            service.count_connected() != count
             or min((conn.slave_ack_offset for conn in service.connections), default=self.log.max_offset) < self.log.max_offset
         ):
-            assert time.monotonic() < deadline, f"{service.count_slaves()} slaves, {service.push2_slave_max_offset}"
+            assert time.monotonic() < deadline, f"{service.count_connected()} slaves, {service.push2_slave_max_offset}"
             self.master.poll(IDLE_MS)
+        if service.count_slaves() < count:  # each counts from its first acknowledgement on
+            self.master.put(MESSAGES[0], wait=False)
+            while service.count_slaves() < count:
+                assert time.monotonic() < deadline, f"{service.count_slaves()} of {count} slaves have acknowledged something"
+                self.master.poll(IDLE_MS)
         return {"slaves": count}
 
     def do(self, what: str, *words: str) -> dict[str, float]:

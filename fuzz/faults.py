@@ -88,6 +88,13 @@ FAULTS: Final = (
         "the acknowledgements of a slave that is gone still count (HA-G-5, quirk 2)",
     ),
     Fault(
+        "a-start-is-an-ack",
+        "ha/master.py",
+        "not -1 < self.start_offset < self.slave_ack_offset",
+        "not -1 < self.start_offset <= self.slave_ack_offset",
+        "a slave acknowledges what it was never sent, by asking for what comes behind it (HA-G-5, quirk 1)",
+    ),
+    Fault(
         "body-resumes-one-late",
         "ha/master.py",
         "            return [body[taken - HEADER.size :]]\n",

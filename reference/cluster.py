@@ -327,11 +327,11 @@ class _Work:
         """Connections that count as slaves.
 
         Spec: HA-G-4 "a connection counts as a slave from its accept on" in classic; HA-G-5 "a connection counts as a slave from
-        its first valid report on" in hardened.
+        its first acknowledgement on" in hardened.
         """
         links = self.open_at_master()
         if self.profile.forgets_lost_slaves:
-            links = [link for link in links if link.conn.slave_request_offset != -1]
+            links = [link for link in links if master.acked(link.conn, self.profile)]
         return len(links)
 
     def _close_at_master(self, link_id: int) -> None:
@@ -369,7 +369,7 @@ class _Work:
         if conn.close_reason and not before.close_reason:
             self._dropped(link.link_id)
             if self.profile.forgets_lost_slaves:
-                acks = (other.conn.slave_ack_offset for other in self.open_at_master())
+                acks = (master.acked(other.conn, self.profile) for other in self.open_at_master())
                 self.push2_slave_max_offset = max((0, *acks))
             if any(isinstance(output, Close) for output in step.outputs):
                 self._close_at_slave(link.link_id)

@@ -42,6 +42,7 @@ class MasterConnection:
     slave_ack_offset: int = -1  # the last report
     # Write side.
     next_transfer_from_where: int = -1  # -1: no frame built yet; then only grows
+    start_offset: int = -1  # where the transfer started; -1: the write side has found no report yet
     last_write_over: bool = True  # no frame is pending
     byte_buffer_header: bytes = b""  # what remains of the pending header
     select_mapped_buffer: bytes | None = None  # what remains of the pending body; None: a heartbeat, or no frame
@@ -70,6 +71,16 @@ def sent_offset(conn: MasterConnection) -> int:
     return conn.next_transfer_from_where if conn.last_write_over else conn.this_offset
 
 
+def acked(conn: MasterConnection, profile: Profile) -> int:
+    """What a connection has acknowledged: in classic its last report, whatever that says; in hardened 0 for nothing.
+
+    Spec: HA-G-5 "A report acknowledges only when it is greater than the offset at which the transfer of its connection
+    started".
+    """
+    is_ack = conn.start_offset != -1 and conn.slave_ack_offset > conn.start_offset
+    return conn.slave_ack_offset if is_ack or not profile.forgets_lost_slaves else 0
+
+
 def taken(conn: MasterConnection) -> int:
     """Bytes of the pending frame that the socket has taken; 0 where no frame is pending."""
     if conn.last_write_over:
@@ -93,7 +104,7 @@ def on_readable(
     """Take the last complete report of each read.
 
     Args: arrived: the bytes that the socket holds; each read takes as many as the buffer has room for.
-    Returns: Step with an `Acked` for each report used, or a `Close`.
+    Returns: Step with an `Acked` for each report used, of 0 where it acknowledges nothing, or a `Close`.
     Spec: HA-W-8 "A receiver MUST NOT draw anything from where the stream is split"; HA-M-2 "the master MUST take the last
     complete report, and no other, as slave_ack_offset"; HA-M-10 "reused from its start only when it is full"; HA-M-23 "MUST set
     last_read_timestamp, whether or not they complete a report".
@@ -130,7 +141,7 @@ def on_readable(
             slave_request_offset=read_offset if first else conn.slave_request_offset,
         )
         # OUTPUT
-        outputs.append(Acked(read_offset))
+        outputs.append(Acked(acked(conn, profile)))
     return Step(conn, tuple(outputs), unique(clauses))
 
 
@@ -169,7 +180,7 @@ def on_writable(conn: MasterConnection, log: Log, room: int, now_ms: int, settin
         else:
             start = conn.slave_request_offset
             clauses.append("HA-M-5")
-        conn = replace(conn, next_transfer_from_where=start)
+        conn = replace(conn, start_offset=start, next_transfer_from_where=start)
 
     def transfer() -> None:
         nonlocal conn, room

@@ -37,7 +37,7 @@ def start_of_file(offset: int, scope: Scope) -> int:
 
 def counted(state: State, scope: Scope) -> int:
     """Connections that count as slaves. HA-G-4, HA-G-5."""
-    return sum(not scope.forgets or conn.req != -1 for conn in connections(state.conn))
+    return sum(not scope.forgets or has_acked(conn) for conn in connections(state.conn))
 
 
 def connections(conn: tuple[tuple[Connection | None, ...], ...]) -> list[Connection]:
@@ -47,6 +47,21 @@ def connections(conn: tuple[tuple[Connection | None, ...], ...]) -> list[Connect
 def sent(conn: Connection) -> int:
     """The sent offset: `next`, or `req` while that is -1; once it is set, it is never less than `req`."""
     return max(conn.req, conn.next)
+
+
+def has_acked(conn: Connection) -> bool:
+    """Whether it has reported more than where its transfer started: something that this master sent it. HA-G-5."""
+    return conn.start != -1 and conn.ack > conn.start
+
+
+def acked(conn: Connection, scope: Scope) -> int:
+    """What a connection has acknowledged: in classic its last report, whatever that says. HA-G-4, HA-G-5."""
+    return 0 if scope.forgets and not has_acked(conn) else conn.ack
+
+
+def started(conn: Connection, n: int) -> Connection:
+    """The write side looks: where it starts is kept. HA-M-27, HA-G-5."""
+    return replace(conn, start=n) if conn.next == -1 else conn
 
 
 def transfer_from(conn: Connection, state: State, scope: Scope) -> int:
@@ -73,7 +88,7 @@ def close(state: State, scope: Scope, s: int, k: int) -> State:
     assert conn is not None
     state = with_conn(state, s, k, None)
     if scope.forgets:
-        state = replace(state, push2=max((0, *(other.ack for other in connections(state.conn)))))
+        state = replace(state, push2=max((0, *(acked(other, scope) for other in connections(state.conn)))))
     return state if conn.stale else with_slave(state, s, replace(state.slave[s - 1], slot=0))
 
 
@@ -217,7 +232,7 @@ def recv_report(state: State, scope: Scope, s: int, k: int, n: int = 1) -> State
         return close(state, scope, s, k)
     # STATE
     conn = replace(conn, req=r if conn.req < 0 else conn.req, ack=r, reports=conn.reports[n:])
-    return acknowledge(with_conn(state, s, k, conn), r)
+    return acknowledge(with_conn(state, s, k, conn), acked(conn, scope))
 
 
 # --- Actions: frames ---------------------------------------------------------------------------------------------------------
@@ -233,7 +248,7 @@ def begin(state: State, scope: Scope, s: int, k: int) -> State | None:
     if state.min <= n < len(state.log):
         return None
     # STATE
-    return with_conn(state, s, k, replace(conn, next=n))
+    return with_conn(state, s, k, replace(started(conn, n), next=n))
 
 
 def send(state: State, scope: Scope, s: int, k: int) -> State | None:
@@ -248,7 +263,7 @@ def send(state: State, scope: Scope, s: int, k: int) -> State | None:
     # STATE
     units = state.log[n : min(n + scope.batch, start_of_file(n, scope) + scope.file_size)]
     frames = () if conn.stale else (*conn.frames, Frame(n, units))
-    return with_conn(state, s, k, replace(conn, next=n + len(units), frames=frames))
+    return with_conn(state, s, k, replace(started(conn, n), next=n + len(units), frames=frames))
 
 
 def heartbeat(state: State, scope: Scope, s: int, k: int) -> State | None:
@@ -259,7 +274,7 @@ def heartbeat(state: State, scope: Scope, s: int, k: int) -> State | None:
         return None
     # STATE
     n = transfer_from(conn, state, scope)
-    return with_conn(state, s, k, replace(conn, next=n, frames=(*conn.frames, Frame(n, b""))))
+    return with_conn(state, s, k, replace(started(conn, n), next=n, frames=(*conn.frames, Frame(n, b""))))
 
 
 def recv_frame(state: State, scope: Scope, s: int, n: int = 1) -> State | None:

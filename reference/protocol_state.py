@@ -61,6 +61,7 @@ class Connection:
 
     req: int = -1  # slave_request_offset; set once
     ack: int = -1  # slave_ack_offset
+    start: int = -1  # where the transfer started; set with the first `next`
     next: int = -1  # next_transfer_from_where; then only grows
     frames: tuple[Frame, ...] = ()  # to the slave; at most Scope.frame_window
     reports: tuple[int, ...] = ()  # to the master; at most Scope.report_window

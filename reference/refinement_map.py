@@ -107,7 +107,7 @@ def to_master(link: Link) -> bytes:
 
 def abstract_connection(link: Link, node: Slave, settings: Settings) -> Connection:
     conn = link.conn
-    found = Connection(conn.slave_request_offset, conn.slave_ack_offset, conn.next_transfer_from_where)
+    found = Connection(conn.slave_request_offset, conn.slave_ack_offset, conn.start_offset, conn.next_transfer_from_where)
     if not is_attached(link):
         return replace(found, stale=True)
     return replace(found, frames=to_slave(link, node, settings).frames, reports=reports_of(to_master(link)))

@@ -23,6 +23,7 @@ from rocketmq_ha.impl.cli.logs import LEVELS, configure
         "verify": "rocketmq_ha.impl.cli.store:verify",
         "query": "rocketmq_ha.impl.cli.query:query_command",
         "recover": "rocketmq_ha.impl.cli.recover:recover",
+        "resync": "rocketmq_ha.impl.cli.resync:resync",
         "tail": "rocketmq_ha.impl.cli.tail:tail",
         "doctor": "rocketmq_ha.impl.cli.doctor:doctor",
         "status": "rocketmq_ha.impl.cli.status:status",

@@ -17,6 +17,7 @@ from rocketmq_ha.impl.cli.settings import master_settings, slave_settings
 from rocketmq_ha.impl.cli.telling import listening_metrics, metrics_option, telling
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest
+from rocketmq_ha.impl.ha.master import MasterConnection
 from rocketmq_ha.impl.net.address import format_address, parse_address
 from rocketmq_ha.impl.net.client import FRAME_DEADLINE_MS, Follower
 from rocketmq_ha.impl.net.figures import MasterFigures, SlaveFigures
@@ -29,6 +30,7 @@ from rocketmq_ha.spec.profile import PROFILES, Settings
 
 POLL_MS = 50
 PUTS_A_TURN = 64  # at most, between two turns of the loop
+FIRST_ACK_S = 10  # which a slave has for the first acknowledgement of its connection, before puts go on without it
 # RocketMQ reads reports into 1 MiB a slave. They are 8 bytes each, and all but the last of a read are skipped.
 # HA-M-55 "MUST NOT cost the master more than 64 KiB of memory": this, and the headers of 16 frames.
 MASTER_READ_BUFFER_SIZE = 4096
@@ -96,7 +98,8 @@ class Stop:
     default=0,
     show_default=True,
     metavar="N",
-    help="Put only while N slaves are connected, as a producer would that tries again later.",
+    help="Put only while N slaves are connected, as a producer would that tries again later; where they have acknowledged "
+    "nothing yet, a message that does not wait goes first.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the bodies that --put makes.")
 @limit_options
@@ -202,6 +205,7 @@ def _put(
     """Put all messages, never more than `in_flight` waiting. Returns: how they ended."""
     statuses: Counter[PutMessageStatus] = Counter()
     waiting: list[GroupCommitRequest] = []
+    asked: list[MasterConnection] = []  # whom a message was put for that did not wait, so that they could acknowledge one
     progress = Progress(
         TextColumn("put"),
         BarColumn(),
@@ -222,10 +226,20 @@ def _put(
     with progress:
         task = progress.add_task("put", total=count)
         for index, message in enumerate(produced):
-            while server.service.count_slaves() < await_slaves and not stopped():
+            while server.service.count_connected() < await_slaves and not stopped():
                 server.poll(POLL_MS)
-            wait = int((index + 1) * sync) > int(index * sync)
+            # HA-G-5 "from its first acknowledgement on": a slave that was sent nothing yet can have acknowledged nothing. Once
+            # for each company of connections a message does not wait, and they have some time to acknowledge it.
+            lacking = server.service.count_slaves() < await_slaves and server.service.connections != asked
+            wait = int((index + 1) * sync) > int(index * sync) and not lacking
             request = server.put(message, wait=wait)
+            if lacking:
+                asked = list(server.service.connections)
+                until = time.monotonic() + FIRST_ACK_S
+                while time.monotonic() < until and not stopped() and server.service.connections == asked:
+                    if server.service.count_slaves() >= await_slaves:
+                        break
+                    server.poll(POLL_MS)
             if request.status is not None:
                 statuses[request.status] += 1
             else:

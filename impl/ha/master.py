@@ -114,6 +114,17 @@ class MasterConnection:
             self.slave_request_offset = read_offset
         return True
 
+    @property
+    def acked_offset(self) -> int:
+        """What this connection has acknowledged, or 0.
+
+        Spec: HA-G-5 "only when it is greater than the offset at which the transfer of its connection started"; HA-G-4 "the
+        greatest report ever received from anyone" in classic, whatever it says.
+        """
+        if self._profile.forgets_lost_slaves and not -1 < self.start_offset < self.slave_ack_offset:
+            return 0
+        return self.slave_ack_offset
+
     def _check_report(self, read_offset: int) -> None:
         """Refuse what no honest slave reports (quirks 1, 4, 7, 9).
 

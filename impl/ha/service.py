@@ -34,25 +34,30 @@ class HAService:
         Spec: HA-G-18 "enough to end a put, however many slaves there are"; HA-G-17 "MUST be notified when
         push2_slave_max_offset grows, and only then".
         """
-        if conn.slave_ack_offset > self.push2_slave_max_offset:
-            self.push2_slave_max_offset = conn.slave_ack_offset
+        acked_offset = conn.acked_offset
+        if acked_offset > self.push2_slave_max_offset:
+            self.push2_slave_max_offset = acked_offset
             self.group_transfer.on_ack(self.push2_slave_max_offset, conn.last_read_timestamp)
 
     def close(self, conn: MasterConnection, reason: str) -> None:
         conn.close(reason)
         self.connections.remove(conn)
         if self.profile.forgets_lost_slaves:
-            self.push2_slave_max_offset = max((0, *(other.slave_ack_offset for other in self.connections)))
+            self.push2_slave_max_offset = max((0, *(other.acked_offset for other in self.connections)))
 
     def count_slaves(self) -> int:
         """Connections that count as slaves.
 
-        Spec: HA-G-4 "from its accept on" in classic; HA-G-5 "from its first valid report on" in hardened.
+        Spec: HA-G-4 "from its accept on" in classic; HA-G-5 "from its first acknowledgement on" in hardened.
         """
         return sum(self._counts(conn) for conn in self.connections)
 
     def _counts(self, conn: MasterConnection) -> bool:
-        return conn.slave_request_offset != -1 or not self.profile.forgets_lost_slaves
+        return conn.acked_offset > 0 or not self.profile.forgets_lost_slaves
+
+    def count_connected(self) -> int:
+        """Connections that have reported: slaves, and whoever else has asked for the log."""
+        return sum(conn.slave_request_offset != -1 for conn in self.connections)
 
     def put(self, message: Message, now_ms: int, *, wait: bool) -> GroupCommitRequest:
         """Append `message`; with `wait`, let it wait for a slave.

@@ -3,7 +3,7 @@
 (* An action that would leave the state as it is, is no step: where that could be, the last guard says so.                      *)
 EXTENDS HATypes
 
-Connection(reports) == [req |-> -1, ack |-> -1, next |-> -1, frames |-> <<>>, reports |-> reports, stale |-> FALSE]
+Connection(reports) == [req |-> -1, ack |-> -1, start |-> -1, next |-> -1, frames |-> <<>>, reports |-> reports, stale |-> FALSE]
 
 Init ==
     /\ log = <<>> /\ flushed = 0 /\ min = 0 /\ epoch = 0 /\ push2 = 0 /\ waiting = {}
@@ -13,12 +13,12 @@ Init ==
 
 (* ------------------------------------------- closing and acknowledging, at the master --------------------------------------- *)
 
-\* With the connection goes what it has acknowledged: HA-G-5 "the greatest valid report of the connections that are open".
+\* With the connection goes what it has acknowledged: HA-G-5 "the greatest acknowledgement of the connections that are open".
 \* (Classic never lowers push2: HA-G-4 "the greatest report ever received from anyone", quirk 2.)
 \* What the slave knows of it is the caller's to say.
 CloseAtMaster(s, k) ==
     /\ conn' = [conn EXCEPT ![s][k] = NONE]
-    /\ push2' = IF Forgets THEN Greatest({0} \union {At(p).ack : p \in Open \ {<<s, k>>}}) ELSE push2
+    /\ push2' = IF Forgets THEN Greatest({0} \union {Acked(At(p)) : p \in Open \ {<<s, k>>}}) ELSE push2
 
 \* HA-G-1 "ends with PUT_OK when push2_slave_max_offset is at least the offset after its message"; HA-G-17 "MUST be notified
 \* when push2_slave_max_offset grows, and only then"; HA-G-18 "One slave's report MUST be enough to end a put".
@@ -111,8 +111,9 @@ RecvReport(s, k) ==
            THEN /\ CloseAtMaster(s, k)
                 /\ slave' = IF c.stale THEN slave ELSE [slave EXCEPT ![s].slot = 0]
                 /\ UNCHANGED waiting
-           ELSE /\ conn' = [conn EXCEPT ![s][k] = [c EXCEPT !.reports = rest, !.ack = r, !.req = IF @ < 0 THEN r ELSE @]]
-                /\ Ack(r)
+           ELSE LET taken == [c EXCEPT !.reports = rest, !.ack = r, !.req = IF @ < 0 THEN r ELSE @] IN
+                /\ conn' = [conn EXCEPT ![s][k] = taken]
+                /\ Ack(Acked(taken))
                 /\ UNCHANGED slave
     /\ UNCHANGED <<log, flushed, min, epoch, used>>
 
@@ -124,6 +125,9 @@ MayWrite(s, k) ==
     /\ conn[s][k].req # -1
     /\ Len(conn[s][k].frames) < FrameWindow
 
+\* The start is kept: what a report must be beyond to acknowledge anything (HA-G-5).
+Started(c, n) == [c EXCEPT !.start = IF c.next = -1 THEN n ELSE @]
+
 \* HA-M-27 "MUST be fixed once, when the write side first finds a report", even if there is nothing to send.
 Begin(s, k) ==
     /\ <<s, k>> \in Open
@@ -131,7 +135,7 @@ Begin(s, k) ==
     /\ conn[s][k].next = -1
     /\ LET n == Start(conn[s][k])
        IN  /\ ~(min <= n /\ n < mmax)
-           /\ conn' = [conn EXCEPT ![s][k].next = n]
+           /\ conn' = [conn EXCEPT ![s][k] = [Started(@, n) EXCEPT !.next = n]]
     /\ UNCHANGED <<log, flushed, min, epoch, push2, waiting, slave, used>>
 
 \* HA-M-7 "next_transfer_from_where advances by their number at once", whether or not the frame arrives.  On a stale connection
@@ -142,7 +146,9 @@ Send(s, k) ==
            n == Start(c)
            f == FrameAt(n)
        IN  /\ min <= n /\ n < mmax
-           /\ conn' = [conn EXCEPT ![s][k] = [c EXCEPT !.next = n + Len(f.units), !.frames = IF c.stale THEN <<>> ELSE Append(@, f)]]
+           /\ conn' = [conn EXCEPT ![s][k] = [Started(c, n) EXCEPT
+                                                   !.next = n + Len(f.units),
+                                                   !.frames = IF c.stale THEN <<>> ELSE Append(@, f)]]
     /\ UNCHANGED <<log, flushed, min, epoch, push2, waiting, slave, used>>
 
 \* HA-M-8 "nothing has been written for more than ha_send_heartbeat_interval": HA-W-3 "A frame with a body size of 0 is a
@@ -152,7 +158,7 @@ Heartbeat(s, k) ==
     /\ ~conn[s][k].stale
     /\ LET c == conn[s][k]
            n == Start(c)
-       IN  conn' = [conn EXCEPT ![s][k] = [c EXCEPT !.next = n, !.frames = Append(@, [offset |-> n, units |-> <<>>])]]
+       IN  conn' = [conn EXCEPT ![s][k] = [Started(c, n) EXCEPT !.next = n, !.frames = Append(@, [offset |-> n, units |-> <<>>])]]
     /\ UNCHANGED <<log, flushed, min, epoch, push2, waiting, slave, used>>
 
 \* HA-S-4 "its max offset is not 0 and differs from the frame's offset".  HA-S-11 "on an empty log, whose offset is negative or

@@ -64,11 +64,14 @@ AckMonotone == [][\A s \in Slaves, k \in Slots : Kept(s, k) => conn'[s][k].ack >
 PutOkIsReached ==
     [][push2' > push2 => \A o \in waiting \ waiting' : \E s \in Slaves : MaxOffset(s) >= o]_vars
 
-\* Quirk 2: HA-G-5.  push2 is the greatest ack of the connections that are open.
-Push2IsGreatestAck == push2 = Max0({At(p).ack : p \in Open})
+\* Quirk 1: HA-G-5.  What is acknowledged was sent, on a connection that is open: nobody acknowledges by asking for a start.
+Push2WasSent == push2 > 0 => \E p \in Open : At(p).start < push2 /\ push2 <= At(p).next
 
-\* Quirk 3: HA-G-5.  A put waits only if somebody has reported.
-OnlyReplicasAreWaitedFor == [][waiting' \ waiting # {} => \E p \in Open : At(p).req # -1]_vars
+\* Quirk 2: HA-G-5.  push2 is the greatest acknowledgement of the connections that are open.
+Push2IsGreatestAck == push2 = Max0({Acked(At(p)) : p \in Open})
+
+\* Quirk 3: HA-G-5.  A put waits only if somebody has acknowledged something.
+OnlyReplicasAreWaitedFor == [][waiting' \ waiting # {} => \E p \in Open : HasAcked(At(p))]_vars
 
 \* Quirk 7: HA-M-12.  The request that a connection is served from is 0 or an offset of the log.
 RequestIsServable ==
@@ -156,8 +159,9 @@ StaleIsReaped == <>[](\A p \in Open : ~At(p).stale)
 (* ----------------------------------------------------- bounds --------------------------------------------------------------- *)
 (* Constraints of the scopes that have everything in them: TLC goes on from a state only while they hold.                       *)
 
-StepsAtMost_8 == TLCGet("level") <= 8
 StepsAtMost_9 == TLCGet("level") <= 9
+StepsAtMost_11 == TLCGet("level") <= 11
+UsedAtMost_3 == used.puts + used.drops + used.mcrashes + used.scrashes + used.deletes + used.forgeries <= 3
 UsedAtMost_4 == used.puts + used.drops + used.mcrashes + used.scrashes + used.deletes + used.forgeries <= 4
 
 =============================================================================

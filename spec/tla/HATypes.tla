@@ -13,7 +13,7 @@ CONSTANTS
     FrameWindow,       \* frames in flight on a connection at most
     ReportWindow,      \* reports in flight on a connection at most
     Checks,            \* hardened: bad reports close the connection                 HA-M-11, HA-M-12
-    Forgets,           \* hardened: acks and counts end with their connection        HA-G-5
+    Forgets,           \* hardened: acks and counts are of what is sent, while open  HA-G-5
     AtOnce,            \* hardened: a slave reports on connecting                    HA-S-3
     IgnoresHeartbeats, \* hardened: heartbeats change nothing, frames are checked    HA-S-11, HA-ST-7
     Coalesces,         \* hardened: one report behind all the frames of a read       HA-S-7
@@ -44,8 +44,8 @@ IsOffset(o) == o \in 0..Forged
 IsFrame(f) == IsOffset(f.offset) /\ IsUnits(f.units, Batch)
 
 IsConnection(c) ==
-    /\ DOMAIN c = {"req", "ack", "next", "frames", "reports", "stale"}
-    /\ \A o \in {c.req, c.ack, c.next} : o = -1 \/ IsOffset(o)
+    /\ DOMAIN c = {"req", "ack", "start", "next", "frames", "reports", "stale"}
+    /\ \A o \in {c.req, c.ack, c.start, c.next} : o = -1 \/ IsOffset(o)
     /\ Len(c.frames) <= FrameWindow /\ \A i \in 1..Len(c.frames) : IsFrame(c.frames[i])
     /\ Len(c.reports) <= ReportWindow /\ \A i \in 1..Len(c.reports) : IsOffset(c.reports[i])
     /\ c.stale \in BOOLEAN
@@ -89,8 +89,16 @@ MaxOffset(s) == MaxOf(slave[s])
 Open == {p \in Slaves \X Slots : conn[p[1]][p[2]] # NONE}
 At(p) == conn[p[1]][p[2]]
 
-\* HA-G-4 "a connection counts as a slave from its accept on" (classic, quirk 3), or HA-G-5 "from its first valid report on".
-Counted == {p \in Open : Forgets => At(p).req # -1}
+\* Whether a connection has reported more than where its transfer started: something that this master sent it.
+HasAcked(c) == c.start # -1 /\ c.ack > c.start
+
+\* What a connection has acknowledged.  HA-G-4 "the greatest report ever received from anyone" (classic, quirk 1); HA-G-5
+\* "greater than the offset at which the transfer of its connection started" (hardened).
+Acked(c) == IF Forgets /\ ~HasAcked(c) THEN 0 ELSE c.ack
+
+\* HA-G-4 "a connection counts as a slave from its accept on" (classic, quirk 3), or HA-G-5 "from its first acknowledgement
+\* on".
+Counted == {p \in Open : Forgets => HasAcked(At(p))}
 
 \* Where the next frame of a connection starts, once req is known.  HA-M-4 "A slave_request_offset of 0 starts the transfer at
 \* the beginning of the last commit-log file"; HA-M-5 "Any other slave_request_offset starts the transfer at that offset".

@@ -1,5 +1,6 @@
 """Chapter 4: the put that waits for a slave. In lock-step, so of the model and of the implementation."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ from rocketmq_ha.fuzz.world import ReferenceWorld
 from rocketmq_ha.impl.ha.service import HAService
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.store.results import PutMessageStatus
+from rocketmq_ha.impl.wire.frame import REPORT
 from rocketmq_ha.impl.wire.message import Message
+from rocketmq_ha.reference import master
 from rocketmq_ha.reference.cluster import Cluster
 from rocketmq_ha.reference.events import Connect, Cut, DeliverFrames, DeliverReports, ForgeReport, Put, RestartMaster, Tick
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
@@ -28,11 +31,15 @@ def ended(cluster: Cluster) -> list[tuple[int, str]]:
 
 
 def with_a_slave(worlds: Any, profile: Profile, slaves: int = 1, **settings: int) -> Any:
-    """Every slave is connected and has reported; nobody has anything."""
+    """Every slave is connected, and has acknowledged the first message, of 100 bytes: HA-G-5 "first acknowledgement on"."""
     both = worlds(profile, slaves, **settings)
     both.happens(*(Connect(index, ALL, ALL) for index in range(slaves)), Tick(5001))
     for index in range(slaves):
         both.settle(index)
+    both.happens(PUT)
+    for index in range(slaves):
+        both.settle(index)
+    assert both.cluster.push2_slave_max_offset == 100
     return both
 
 
@@ -42,7 +49,7 @@ def test_a_put_ends_when_its_last_byte_is_reported_and_not_before(profile: Profi
     both = with_a_slave(worlds, profile, ha_transfer_batch_size=99)
     assert ended(both.happens(SYNC_PUT)) == []
     assert ended(both.happens(DeliverFrames(0, 12 + 99), DeliverReports(0, 8))) == []
-    assert ended(both.happens(DeliverFrames(0, ALL), DeliverReports(0, 8))) == [(100, "PUT_OK")]
+    assert ended(both.happens(DeliverFrames(0, ALL), DeliverReports(0, 8))) == [(200, "PUT_OK")]
 
 
 def test_a_put_that_waits_too_long_is_stored_all_the_same(worlds: Any) -> None:
@@ -51,8 +58,8 @@ def test_a_put_that_waits_too_long_is_stored_all_the_same(worlds: Any) -> None:
     both.happens(SYNC_PUT)
     assert ended(both.happens(Tick(5000))) == []
     after = both.happens(Tick(1))
-    assert ended(after) == [(100, "FLUSH_SLAVE_TIMEOUT")]
-    assert len(after.log.data) == 100
+    assert ended(after) == [(200, "FLUSH_SLAVE_TIMEOUT")]
+    assert len(after.log.data) == 200
 
 
 @PROFILES
@@ -62,7 +69,7 @@ def test_a_slave_that_is_too_far_behind_is_as_good_as_none(profile: Profile, wor
     """
     alone = worlds(profile)
     assert ended(alone.happens(SYNC_PUT)) == [(100, "SLAVE_NOT_AVAILABLE")]
-    for limit, outcome in ((100, [(100, "SLAVE_NOT_AVAILABLE")]), (101, [])):
+    for limit, outcome in ((100, [(200, "SLAVE_NOT_AVAILABLE")]), (101, [])):
         assert ended(with_a_slave(worlds, profile, ha_slave_fallbehind_max=limit).happens(SYNC_PUT)) == outcome
 
 
@@ -74,20 +81,63 @@ def test_classic_never_forgets_the_greatest_report_and_counts_those_that_are_sil
     assert both.cluster.push2_slave_max_offset == 5000
 
 
-def test_hardened_forgets_with_the_connection_and_counts_those_that_have_reported(worlds: Any) -> None:
-    """HA-G-5 "the greatest valid report of the connections that are open, and a connection counts as a slave from its first
-    valid report on".
+def test_hardened_forgets_with_the_connection_and_counts_those_that_have_acknowledged(worlds: Any) -> None:
+    """HA-G-5 "the greatest acknowledgement of the connections that are open, and a connection counts as a slave from its first
+    acknowledgement on".
     """
     both = worlds(HARDENED, 2)
     both.happens(Connect(0, ALL, ALL), Connect(1, ALL, ALL))
     assert ended(both.happens(SYNC_PUT)) == [(100, "SLAVE_NOT_AVAILABLE")]
     both.happens(DeliverReports(0, ALL), DeliverReports(1, ALL))
+    assert ended(both.happens(SYNC_PUT)) == [(200, "SLAVE_NOT_AVAILABLE")]  # they have asked, and acknowledged nothing
     both.happens(DeliverFrames(0, ALL), DeliverReports(0, ALL))
-    assert both.cluster.push2_slave_max_offset == 100
+    assert both.cluster.push2_slave_max_offset == 200
+    assert ended(both.happens(SYNC_PUT)) == []
     both.happens(Cut(0, "both"))
     assert both.cluster.push2_slave_max_offset == 0
-    assert ended(both.happens(SYNC_PUT)) == []  # the other one has reported
-    assert ended(both.happens(Cut(1, "both"), SYNC_PUT)) == [(300, "SLAVE_NOT_AVAILABLE")]
+    assert ended(both.happens(SYNC_PUT)) == [(400, "SLAVE_NOT_AVAILABLE")]  # the other one has only asked
+    assert ended(both.happens(DeliverFrames(1, ALL), DeliverReports(1, ALL))) == [(300, "PUT_OK")]
+
+
+def test_a_first_report_ends_no_put(worlds: Any) -> None:
+    """HA-G-5 "greater than the offset at which the transfer of its connection started": a first report says where that is. Here
+    it is even true: the slave got the message on the connection before.
+    """
+    both = with_a_slave(worlds, HARDENED, 2)
+    both.happens(SYNC_PUT, DeliverFrames(1, ALL), Cut(1, "both"), Connect(1, ALL, ALL))
+    assert ended(both.happens(DeliverReports(1, ALL))) == []
+    assert both.link(1).conn.slave_ack_offset == 200
+    assert both.cluster.push2_slave_max_offset == 100
+    assert ended(both.happens(DeliverFrames(0, ALL), DeliverReports(0, ALL))) == [(200, "PUT_OK")]
+
+
+def test_a_report_that_is_not_beyond_the_start_acknowledges_nothing(tmp_path: Path) -> None:
+    """HA-G-5 "greater than the offset at which": a request of 0 starts at the last file (HA-M-4), and what lies before it was
+    not sent. In lock-step nobody can say so, for no slave of the model reports what it does not have.
+    """
+    asked = replace(master.on_accept(0).state, slave_request_offset=0, start_offset=1000, next_transfer_from_where=1300)
+    with CommitLog.open(tmp_path / "store", file_size=FILE_SIZE) as log:
+        service = HAService(log, Settings(FILE_SIZE), HARDENED)
+        for _ in range(12):
+            service.put(Message("T", bytes(8)), 0, wait=False)
+        conn = service.accept("peer", 0)
+
+        def report(offset: int) -> int:
+            conn.recv_buffer()[:8] = REPORT.pack(offset)
+            if conn.on_received(8, 0):
+                service.on_ack(conn)
+            conn.on_sent(sum(map(len, conn.gather(0))), 0)
+            return service.push2_slave_max_offset
+
+        assert report(0) == 0
+        assert conn.start_offset == 1000
+        for offset, acknowledged in ((500, 0), (1000, 0), (1100, 1100)):
+            assert master.acked(replace(asked, slave_ack_offset=offset), HARDENED) == acknowledged
+            assert service.count_slaves() == 0
+            if not acknowledged:
+                assert service.put(Message("T", b""), 0, wait=True).status is PutMessageStatus.SLAVE_NOT_AVAILABLE
+            assert report(offset) == acknowledged
+        assert service.count_slaves() == 1
 
 
 def test_no_put_that_waits_is_forgotten_or_answered_twice() -> None:
@@ -119,8 +169,8 @@ def test_a_put_does_not_wait_for_the_one_behind_it(worlds: Any) -> None:
     """HA-G-7 "MUST NOT wait for an offset greater than its own"."""
     both = with_a_slave(worlds, HARDENED, ha_transfer_batch_size=100)
     both.happens(SYNC_PUT, SYNC_PUT)
-    assert ended(both.happens(DeliverFrames(0, 112), DeliverReports(0, 8))) == [(100, "PUT_OK")]
     assert ended(both.happens(DeliverFrames(0, 112), DeliverReports(0, 8))) == [(200, "PUT_OK")]
+    assert ended(both.happens(DeliverFrames(0, 112), DeliverReports(0, 8))) == [(300, "PUT_OK")]
 
 
 @PROFILES
@@ -148,7 +198,7 @@ def test_a_request_is_known_before_anything_can_end_it(worlds: Any, tmp_path: Pa
     """HA-G-11 "MUST be known to the group transfer, and the write sides be woken, before the put begins to wait"."""
     both = with_a_slave(worlds, HARDENED)
     after = both.happens(SYNC_PUT)
-    assert [request.next_offset for request in after.group.requests] == [100]
+    assert [request.next_offset for request in after.group.requests] == [200]
     assert len(both.link().to_slave) == 112  # in the same step, so before its producer could wait
     with CommitLog.open(tmp_path / "store", file_size=FILE_SIZE) as log:
         service = HAService(log, Settings(FILE_SIZE), CLASSIC)
@@ -163,11 +213,11 @@ def test_a_report_that_brings_nothing_new_notifies_nobody(profile: Profile, worl
     """HA-G-17 "MUST be notified when push2_slave_max_offset grows, and only then"."""
     both = with_a_slave(worlds, profile, 2)
     both.happens(SYNC_PUT, DeliverFrames(0, ALL))
-    assert ended(both.happens(DeliverReports(0, ALL))) == [(100, "PUT_OK")]
+    assert ended(both.happens(DeliverReports(0, ALL))) == [(200, "PUT_OK")]
     before = both.happens(SYNC_PUT).group
-    after = both.happens(DeliverFrames(1, 112), DeliverReports(1, ALL))  # the other slave has 100 now, too
-    assert (after.group, after.push2_slave_max_offset) == (before, 100)
-    assert ended(both.happens(DeliverFrames(1, ALL), DeliverReports(1, ALL))) == [(200, "PUT_OK")]
+    after = both.happens(DeliverFrames(1, 112), DeliverReports(1, ALL))  # the other slave has 200 now, too
+    assert (after.group, after.push2_slave_max_offset) == (before, 200)
+    assert ended(both.happens(DeliverFrames(1, ALL), DeliverReports(1, ALL))) == [(300, "PUT_OK")]
 
 
 @PROFILES
@@ -175,8 +225,8 @@ def test_the_first_of_two_slaves_is_enough(profile: Profile, worlds: Any) -> Non
     """HA-G-18 "One slave's report MUST be enough to end a put, however many slaves there are"."""
     both = with_a_slave(worlds, profile, 2)
     both.happens(SYNC_PUT, DeliverFrames(1, ALL))
-    assert ended(both.happens(DeliverReports(1, ALL))) == [(100, "PUT_OK")]
-    assert both.cluster.slaves[0].log.data == b""
+    assert ended(both.happens(DeliverReports(1, ALL))) == [(200, "PUT_OK")]
+    assert len(both.cluster.slaves[0].log.data) == 100
 
 
 @PROFILES

@@ -297,7 +297,7 @@ def test_a_flood_of_reports_ends_its_turn(tmp_path: Path) -> None:
         for turn in (1, 2):
             assert link.on_readable(0) is None
             assert flood.taken == turn * MAX_REPORTS_TURN == turn * 16 * 1024
-        assert service.count_slaves() == 1
+        assert service.count_connected() == 1
 
 
 def test_without_descriptors_the_listener_is_left_alone_for_a_while(

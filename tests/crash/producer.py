@@ -42,10 +42,16 @@ def serve(master: Master, rng: random.Random, *, wait: bool) -> None:
         tell(b"S")
         waiting.append((body, master.put(Message("orders", body), wait=wait)))
 
+    service, asked = master.service, 0
     while True:
-        if master.service.count_slaves() == 0 and not waiting:
-            master.poll(10)
-            continue
+        if service.count_slaves() == 0 and not waiting:
+            # HA-G-5 "from its first acknowledgement on": a slave is sent one message, for which nobody waits.
+            if wait and service.count_connected() > asked:
+                asked += 1
+                master.put(Message("orders", b"first"), wait=False)
+            if wait or service.count_connected() == 0:
+                master.poll(10)
+                continue
         for _ in range(IN_FLIGHT - len(waiting) if wait else 1):
             put()
         master.poll(10 if wait else 0)

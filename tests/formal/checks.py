@@ -84,8 +84,10 @@ def other_results(named: graph.NamedScope, results: Results) -> str:
 
 
 def check_labels(scope: Scope, counts: Counter[str]) -> tuple[str, str]:
-    """A verdict and a surprise: whether each label of the scope has edges enough."""
-    edges = {label: counts[label] for label in scope.labels()}
+    """A verdict and a surprise: whether each label of the scope has edges enough, or none if it can have none."""
+    if found := [label for label in scope.never if counts[label]]:
+        return "a label that must have no edge", f"labels that should have no edge: {', '.join(found)}"
+    edges = {label: counts[label] for label in scope.labels() if label not in (*scope.rare, *scope.never)}
     rarest = min(edges, key=lambda label: edges[label])
     few = [f"{label} {count}" for label, count in edges.items() if count < (scope.min_edges or 0)]
     surprise = f"labels with fewer than {scope.min_edges} edges: {', '.join(few)}" if few else ""

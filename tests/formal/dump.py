@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 STATE_KEYS: Final = ("log", "flushed", "min", "epoch", "push2", "waiting", "conn", "slave", "used")
-CONNECTION_KEYS: Final = ("req", "ack", "next", "frames", "reports", "stale")
+CONNECTION_KEYS: Final = ("req", "ack", "start", "next", "frames", "reports", "stale")
 FRAME_KEYS: Final = ("offset", "units")
 SLAVE_KEYS: Final = ("base", "units", "slot", "reported")
 USED_KEYS: Final = ("puts", "drops", "mcrashes", "scrashes", "deletes", "forgeries")

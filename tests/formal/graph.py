@@ -74,7 +74,9 @@ def _conn(conn: Connection | None) -> str:
     if conn is None:
         return "null"
     frames = ",".join(f"[{frame.offset},{_ints(frame.units)}]" for frame in conn.frames)
-    return f"[{conn.req},{conn.ack},{conn.next},[{frames}],{_ints(conn.reports)},{'true' if conn.stale else 'false'}]"
+    return (
+        f"[{conn.req},{conn.ack},{conn.start},{conn.next},[{frames}],{_ints(conn.reports)},{'true' if conn.stale else 'false'}]"
+    )
 
 
 @lru_cache(maxsize=1 << 16)

@@ -76,7 +76,7 @@ class Mutant:
 
 
 PICKED: Final = (
-    Mutant("protocol.py", 0, "push2=max((0, *(other.ack", "push2=min((0, *(other.ack"),
+    Mutant("protocol.py", 0, "push2=max((0, *(acked", "push2=min((0, *(acked"),
     Mutant(
         "protocol.py",
         0,

@@ -52,6 +52,8 @@ class Scope:
     max_steps: int | None = None
     max_used: int | None = None
     min_edges: int | None = None
+    rare: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
     states: int | None = None
     edges: int | None = None
     hash: str | None = None
@@ -93,7 +95,7 @@ def load(file: Path = SCOPES_FILE) -> Catalogue:
     tables: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
     properties = Properties(**{kind: tuple(names) for kind, names in tables["properties"].items()})
     scopes = {
-        name: Scope(name=name, **{**table, "excused": tuple(table.get("excused", ()))})
+        name: Scope(name=name, **table | {key: tuple(table.get(key, ())) for key in ("excused", "rare", "never")})
         for name, table in tables["scope"].items()
     }
     violations = tuple(Violation(**table) for table in tables["violation"])
@@ -104,6 +106,10 @@ def load(file: Path = SCOPES_FILE) -> Catalogue:
         for name in scope.excused:
             assert name in known, f"{scope.name} excuses {name}, which is no property"
             assert (scope.profile, name) in found, f"{scope.name} excuses {name}, and no [[violation]] of its profile shows why"
+        for label in scope.rare:
+            often = [other for other in scopes.values() if other.profile == scope.profile and other.min_edges]
+            kept = any(label in other.labels() and label not in other.rare for other in often)
+            assert kept, f"{label} is rare in {scope.name}, and no scope of its profile must have it often, or never"
     shown = {violation.quirk for violation in violations if scopes[violation.scope].profile == "classic"}
     assert shown == QUIRKS, f"classic shows quirks {sorted(shown)}, not {sorted(QUIRKS)}"
     for violation in violations:

@@ -25,7 +25,7 @@ from typing import Final
 
 import graph
 
-from rocketmq_ha.reference import cluster, five_waits, group_transfer, protocol, refinement, refinement_map
+from rocketmq_ha.reference import cluster, five_waits, group_transfer, master, protocol, refinement, refinement_map
 from rocketmq_ha.reference.cluster import Cluster, Link
 from rocketmq_ha.reference.events import Connect, Cut, DeliverFrames, DeliverReports, Event, Grant, Put, Tick
 from rocketmq_ha.reference.group_transfer import GroupCommitRequest, GroupTransfer
@@ -164,7 +164,7 @@ def puts(tiny: Tiny, node: Node) -> Iterator[tuple[Event, Cluster, Cluster]]:
         if wait:
             links = [link for link in before.links if refinement_map.is_open(link)]
             if tiny.profile.forgets_lost_slaves:
-                links = [link for link in links if link.conn.slave_request_offset != -1]
+                links = [link for link in links if master.acked(link.conn, tiny.profile)]
             on_put = group_transfer.on_put if tiny.profile.serves_by_deadline else five_waits.on_put
             step = on_put(group, 0, len(appended.log.data), len(links), before.push2_slave_max_offset, NOW_MS, tiny.settings)
             group, done = step.state, tuple(out for out in step.outputs if isinstance(out, Done))
@@ -378,7 +378,7 @@ RESULTS: Final[dict[str, tuple[int, int, int, int]]] = {
     "reads-hardened": (1778, 7799, 141, 141),
     "acks-hardened": (2064, 9051, 141, 141),
     "sync-classic": (2478, 11143, 377, 377),
-    "sync-hardened": (8048, 44046, 1472, 1472),
+    "sync-hardened": (5390, 27922, 927, 927),
 }
 
 

@@ -100,9 +100,10 @@ def test_a_slave_replicates_every_file_byte_for_byte(profile: Profile, tmp_path:
     with serving(tmp_path / "m", profile) as master:
         service = master.service
         with following(tmp_path / "s", master.address[1], profile) as replica:
-            wait_for(lambda: any(conn.slave_request_offset != -1 for conn in service.connections), lambda: master.poll(10))
-            requests = []
-            for index in range(400):
+            wait_for(service.count_connected, lambda: master.poll(10))
+            requests = [master.put(message(0), wait=False)]
+            wait_for(service.count_slaves, lambda: master.poll(10))  # HA-G-5 "from its first acknowledgement on"
+            for index in range(1, 400):
                 requests.append(master.put(message(index), wait=index % 2 == 0))
                 if index % 7 == 0:
                     master.poll(0)
@@ -139,7 +140,7 @@ def test_a_master_that_comes_back_is_followed_on(tmp_path: Path) -> None:
     """
 
     def put_a_hundred(master: Master, replica: CommitLog, begin: int) -> None:
-        wait_for(master.service.count_slaves, lambda: master.poll(10))
+        wait_for(master.service.count_connected, lambda: master.poll(10))
         for index in range(begin, begin + 100):
             master.put(message(index), wait=False)
         wait_for(lambda: replica.max_offset == master.service.log.max_offset, lambda: master.poll(10))
@@ -220,7 +221,7 @@ def test_probes_and_half_reports_do_no_harm(tmp_path: Path) -> None:
     of a report, or by a reset; the slave beside them gets all.
     """
     with serving(tmp_path / "m", HARDENED) as master, following(tmp_path / "s", master.address[1], HARDENED) as replica:
-        wait_for(lambda: master.service.count_slaves() == 1, lambda: master.poll(10))
+        wait_for(lambda: master.service.count_connected() == 1, lambda: master.poll(10))
         descriptors = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").is_dir() else 0  # noqa: PTH208
         for index in range(60):
             sock = socket.create_connection(master.address)
@@ -232,9 +233,9 @@ def test_probes_and_half_reports_do_no_harm(tmp_path: Path) -> None:
             master.put(message(index), wait=False)
             master.poll(0)
         wait_for(lambda: len(master.service.connections) == 1, lambda: master.poll(10))
-        assert master.service.count_slaves() == 1
         end = master.service.log.max_offset
         wait_for(lambda: replica.max_offset == end, lambda: master.poll(10))
+        wait_for(lambda: master.service.count_slaves() == 1, lambda: master.poll(10))
         if descriptors:
             assert len(os.listdir("/proc/self/fd")) <= descriptors + 2 * len(log_bytes(tmp_path / "m"))  # noqa: PTH208
     assert log_bytes(tmp_path / "m") == log_bytes(tmp_path / "s")
@@ -520,7 +521,7 @@ def test_an_option_that_cannot_be_is_refused(tmp_path: Path, option: tuple[objec
 def test_what_was_put_goes_out_before_the_loop_waits(tmp_path: Path) -> None:
     """HA-M-32 "Every put MUST wake the write sides": when a turn begins to wait, every byte is on its way."""
     with serving(tmp_path / "m", HARDENED) as master, following(tmp_path / "s", master.address[1], HARDENED) as replica:
-        wait_for(lambda: master.service.count_slaves() == 1, lambda: master.poll(10))
+        wait_for(lambda: master.service.count_connected() == 1, lambda: master.poll(10))
         unsent = []
         selector = master._selector
         select = selector.select
@@ -576,6 +577,8 @@ def test_a_socket_that_gave_little_is_not_asked_again(tmp_path: Path) -> None:
         slave = SlaveLink(slaves, SlaveClient("master", copy, SETTINGS, HARDENED), ends_short=True)
         slave.on_connect(0)
         assert master.on_readable(0) is None
+        service.put(message(3), 0, wait=False)  # HA-G-5 "from its first acknowledgement on": a put waits for no other slave
+        assert (master.transfer(0), slave.on_readable(0), master.on_readable(0)) == (False, None, None)
         for index in range(3):
             masters.reads = slaves.reads = 0
             request = service.put(message(index), 0, wait=True)

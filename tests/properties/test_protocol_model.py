@@ -79,7 +79,7 @@ def by_json(state: State) -> str:
         if conn is None:
             return None
         frames = [[frame.offset, list(frame.units)] for frame in conn.frames]
-        return [conn.req, conn.ack, conn.next, frames, list(conn.reports), conn.stale]
+        return [conn.req, conn.ack, conn.start, conn.next, frames, list(conn.reports), conn.stale]
 
     def of_slave(node: SlaveNode) -> object:
         return [node.base, list(node.units), node.slot, node.reported]
@@ -221,7 +221,7 @@ def test_an_edge_that_is_missing_is_shown_with_the_path_to_it() -> None:
     found = explored(of_profile(OWN[0], HARDENED))
     told = equality.difference(found, dumped(found, without="Heartbeat"))
     assert "a shortest path to it, in both:\n(start)\nConnect(1) " in told
-    assert "only in Python:\n(start)\nHeartbeat(1,1)   conn 1,1 [0,0,-1,[],[],false] -> [0,0,0,[[0,[]]],[],false]" in told
+    assert "only in Python:\n(start)\nHeartbeat(1,1)   conn 1,1 [0,0,-1,-1,[],[],false] -> [0,0,0,0,[[0,[]]],[],false]" in told
     assert "only in TLC" not in told
 
 
