@@ -17,6 +17,7 @@ from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec.constants import TRANSFER_HEADER_SIZE
 from rocketmq_ha.spec.profile import Profile, Settings
 
+I64_MAX: Final = (1 << 63) - 1
 I32_MAX: Final = (1 << 31) - 1
 
 
@@ -153,8 +154,11 @@ def frame_is_legal(log: Log, offset: int, body_size: int, settings: Settings) ->
     """Whether the hardened slave takes a frame, its place at the max offset apart.
 
     Spec: HA-S-11 "of negative size, or of a size that the read buffer cannot hold, or that crosses the end of a file, or, on an
-    empty log, whose offset is negative or not the start of a file".
+    empty log, whose offset is negative or not the start of a file"; HA-S-52 "A frame whose file would end beyond the greatest
+    offset".
     """
+    if offset - offset % log.file_size + log.file_size > I64_MAX:
+        return False
     if not 0 <= body_size <= settings.slave_read_buffer_size - TRANSFER_HEADER_SIZE or offset < 0:
         return False
     if offset % log.file_size + body_size > log.file_size:
