@@ -244,7 +244,8 @@ class ImplementationWorld:
     def _deliver_reports(self, event: DeliverReports) -> None:
         connection = self._of(event.slave)
         if connection and connection.channel.deliver(connection.channel.at_slave, event.nbytes):
-            connection.at_master.on_readable(self._now_ms)
+            while connection.channel.at_master.arrived and not connection.at_master.conn.close_reason:
+                connection.at_master.on_readable(self._now_ms)  # HA-M-54 ends a turn amid a flood of reports
 
     def _cut(self, event: Cut) -> None:
         connection = self._of(event.slave)

@@ -14,7 +14,7 @@ changed), and stops at its first difference:
                      table: a transition that spec/transitions.json does not have, or one that it has and the mutant has not
                      snapshot, trace: an outcome of an event in spec/snapshots/, or a trace of spec/violations.md, is another
 
-    python tests/formal/mutants.py                     the drawn ones and PICKED; exit status 1 below 95 in 100
+    python tests/formal/mutants.py                     the drawn ones and PICKED; exit status 1 below 95 in 100 of those that are mistakes
     python tests/formal/mutants.py --count 80 --seed 7
     python tests/formal/mutants.py --list              every mutant that could be drawn
     python tests/formal/mutants.py --only master.py    every mutant of one file
@@ -104,6 +104,16 @@ PICKED: Final = (
 # Survivors that are no mistakes, each with the reason; by the text of the change, for lines move.
 EQUIVALENT: Final = {
     "offset < 0  ->  offset < -1": "-1 begins no file (HA-S-11), so the last line of frame_is_legal refuses it all the same",
+    "offset >= 0  ->  offset >= 1": "0 is divided to 0 by either rule",
+    "r <= state.push2  ->  r < state.push2": "who waited for what is acknowledged was released before",
+    "m == 0  ->  m == -1": (
+        "the first frame to an empty slave begins a file (HA-M-4), so none is unaligned at this level; the byte level has"
+        " frames of any offset"
+    ),
+    "offset - offset % log.file_size + log.file_size > I64_MAX"
+    "  ->  offset - offset % log.file_size + log.file_size >= I64_MAX": (
+        "a file ends at 2^63 - 1 only where its size divides that number, which no power of two does"
+    ),
     "not link.conn.close_reason and (not link.severed)  ->  not link.conn.close_reason": (
         "a cut tells an end: a severed link whose slave's end is open was closed at the master by the cut itself"
     ),
@@ -339,6 +349,8 @@ def lockstep_differs(seed: int, table: set[tuple[str, str, str, str, str]]) -> s
         return f"seed {seed}, operation {outcome.last.op_index}: {outcome.verdict} {outcome.last.signature}"
     for step in outcome.steps:
         for row in step.transitions:
+            if row.actor == "slave_client" and row.fragment_len != (row.nbytes if row.event == "frames" else -1):
+                return f"seed {seed}: a row of the log: {row.event} of {row.nbytes} bytes in a fragment of {row.fragment_len}"
             if (row.actor, row.from_state, row.event, row.to_state, drawn.profile.name) not in table:
                 return f"seed {seed}: no such transition: {row.actor} {row.from_state} -{row.event}-> {row.to_state}"
     return ""
@@ -567,10 +579,13 @@ def judge(mutants: Sequence[Mutant], jobs: int, possible: int) -> int:
     killed = len(mutants) - len(survivors)
     by_kind = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common() if kind)
     say(f"\n{killed} of {len(mutants)} mutants killed, {killed / len(mutants):.1%} ({by_kind}); {possible} could be drawn")
+    mistakes = len(mutants)
     for mutant in survivors:
-        reason = EQUIVALENT.get(f"{mutant.before}  ->  {mutant.after}", "not explained")
-        say(f"survives: {mutant}\n{'':10}{reason}")
-    return int(killed < TARGET * len(mutants))
+        reason = EQUIVALENT.get(f"{mutant.before}  ->  {mutant.after}")
+        mistakes -= reason is not None
+        say(f"survives: {mutant}\n{'':10}{reason or 'not explained'}")
+    say(f"{killed} of the {mistakes} that are mistakes, {killed / mistakes:.1%}; at least {TARGET:.0%} are asked for")
+    return int(killed < TARGET * mistakes)
 
 
 if __name__ == "__main__":
