@@ -14,7 +14,7 @@ changed), and stops at its first difference:
                      table: a transition that spec/transitions.json does not have, or one that it has and the mutant has not
                      snapshot, trace: an outcome of an event in spec/snapshots/, or a trace of spec/violations.md, is another
 
-    python tests/formal/mutants.py                     the drawn ones and PICKED; exit status 1 below 95 in 100 that are mistakes
+    python tests/formal/mutants.py                     the drawn ones and PICKED; exit status 1 below 95 % of the mistakes
     python tests/formal/mutants.py --count 80 --seed 7
     python tests/formal/mutants.py --list              every mutant that could be drawn
     python tests/formal/mutants.py --only master.py    every mutant of one file
