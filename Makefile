@@ -104,7 +104,7 @@ clean: ## Remove .venv, build/ and the caches
 	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks *.egg-info
 
 soak: ROUNDS ?= 200
-soak: setup ## kill -9 with puts in flight, and deaths of the master's disk: ROUNDS=200 of each (half an hour)
+soak: setup ## kill -9 with puts in flight, and deaths of the master's disk: ROUNDS=200 of each (ten minutes)
 	@$(BIN)/python tests/crash/kill9.py --rounds $(ROUNDS)
 	@$(BIN)/python tests/crash/disk_death.py --rounds $(ROUNDS)
 	@$(BIN)/python tests/crash/disk_death.py --rounds $(ROUNDS) --power-cut

@@ -250,7 +250,8 @@ def test_queues_end_before_a_blank_and_a_message_that_is_in_none(tmp_path: Path)
     recover_both(tmp_path, options, [[Put(first, 700)] * 5, [Put(prepared, 1)]], None)
 
 
-@pytest.mark.parametrize("crash_seed", (20, 24, 29))
+# Half of the seeds leave such entries; which, any change of the drawing moves: so a dozen, not the three that once did.
+@pytest.mark.parametrize("crash_seed", range(12))
 def test_entries_behind_the_count_of_an_index_go(tmp_path: Path, crash_seed: int) -> None:
     """A crash leaves a header without the entries that its count said, or entries without their header."""
     message = message_of("topic", 1, 300, (0, "127.0.0.1"), "KEYS\x01k l\x02UNIQ_KEY\x01u")
