@@ -24,8 +24,7 @@ from typing import Final
 
 from rocketmq_ha.impl.errors import RocketmqHaError
 from rocketmq_ha.impl.ha.feed import Piece, Pieces
-from rocketmq_ha.impl.net.address import format_address
-from rocketmq_ha.impl.net.client import CONNECT_TIMEOUT_S
+from rocketmq_ha.impl.net.address import CONNECT_TIMEOUT_S, format_address
 from rocketmq_ha.impl.wire.frame import REPORT
 from rocketmq_ha.spec.constants import (
     HA_HOUSEKEEPING_INTERVAL_MS,
