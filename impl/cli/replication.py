@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rocketmq_ha.impl.cli.config_file import config_option
+from rocketmq_ha.impl.cli.fresh import FreshStore, from_option
 from rocketmq_ha.impl.cli.limit_options import limit_options, limits_from
 from rocketmq_ha.impl.cli.settings import master_settings, slave_settings
 from rocketmq_ha.impl.cli.telling import listening_metrics, metrics_option, telling
@@ -260,6 +261,7 @@ def _put(
 @click.command()
 @_store
 @click.option("--master", "address", required=True, metavar="HOST:PORT", help="The master's HA address.")
+@from_option
 @_file_size
 @_profile
 @click.option(
@@ -281,6 +283,7 @@ def _put(
 def slave(
     store: Path,
     address: str,
+    start: str | int | None,
     file_size: int | None,
     profile: str,
     ack: str,
@@ -290,9 +293,8 @@ def slave(
 ) -> None:
     """Replicate a master's commit log, and go on until stopped.
 
-    A new store begins at the start of the master's last file, as in RocketMQ. The connection is opened again, with growing
-    pauses,
-    whenever it ends.
+    A new store begins at the start of the master's last file, as in RocketMQ, or where --from says. That option may stay: a
+    store that has a log goes on where it ends. The connection is opened again, with growing pauses, whenever it ends.
     """
     host, port = parse_address(address)
     if port == 0:
@@ -300,6 +302,7 @@ def slave(
     stopped = Stop()
     with (
         listening_metrics(metrics_address) as metrics,
+        FreshStore(store, start) as fresh,
         CommitLog.open(store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail) as log,
     ):
         settings = Settings(mapped_file_size=log.file_size, **settings_by_name)
@@ -314,6 +317,7 @@ def slave(
                     teller.turn()
                     return stopped()
 
+                fresh.prepare(log, (host, port), turn)
                 follower.run(turn)
         finally:
             log.flush()

@@ -19,6 +19,7 @@ from rocketmq_ha.impl.cli.cursor import Position, read_cursor, write_cursor
 from rocketmq_ha.impl.cli.feed_line import BODIES, feed_line
 from rocketmq_ha.impl.cli.outlet import Outlet
 from rocketmq_ha.impl.cli.replication import Stop
+from rocketmq_ha.impl.cli.start_option import start_at
 from rocketmq_ha.impl.errors import ConfigInvalid, MessageMalformed, RocketmqHaError
 from rocketmq_ha.impl.ha.feed import NotARecord, Records
 from rocketmq_ha.impl.net.address import parse_address
@@ -56,14 +57,6 @@ class Wanted:
     file_size: int
 
 
-def _parse_start(_ctx: click.Context, _option: click.Parameter, text: str) -> str | int:
-    if text in ("last", "min", "end"):
-        return text
-    if not (text.isascii() and text.isdigit() and int(text) < 1 << 63):
-        raise click.BadParameter(f"{text!r}: expected last, min, end or a commit-log offset")
-    return int(text)
-
-
 @click.command()
 @click.option(
     "--master", "address", required=True, metavar="HOST:PORT", help="The master's HA address, 10912 by default there."
@@ -73,8 +66,8 @@ def _parse_start(_ctx: click.Context, _option: click.Parameter, text: str) -> st
     "start",
     default="last",
     show_default=True,
+    type=start_at("last", "min", "end"),
     metavar="WHERE",
-    callback=_parse_start,
     help="Where to begin if the cursor does not say: the start of the master's last file (last), its first byte (min), what "
     "comes from now on (end), or the offset at which a message starts.",
 )
