@@ -24,7 +24,8 @@ from rocketmq_ha.spec.constants import HA_HOUSEKEEPING_INTERVAL_MS, HA_SEND_HEAR
 
 _CLOCK_S: Final = 5.0
 ANEW: Final = (
-    "stop the slave, move its store aside, start it anew; it gets the master's last file, or copy the store from the master"
+    "stop the slave, move its store aside, start it anew; it gets the master's last file, a slave of ours with --from min all "
+    "that the master has"
 )
 
 
@@ -266,7 +267,9 @@ def _compare(master: MasterLook, store: StoreLook, info: BrokerInfo | None, find
     told_size = _number(info.config.get("mappedFileSizeCommitLog")) if info else None
     if not store.has_files:
         if master.last_file:
-            findings.note("history", f"a new slave will not get what is before {master.last_file:,} (quirk 8)")
+            findings.note(
+                "history", f"a new slave will not get what is before {master.last_file:,} (quirk 8), but ours with --from min"
+            )
         return
     if (told_size or store.file_size) != store.file_size or master.last_file % store.file_size:
         theirs = f"files of {told_size:,} bytes" if told_size else f"its last file starts at {master.last_file:,}"

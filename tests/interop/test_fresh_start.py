@@ -1,7 +1,7 @@
 """`slave --from` on a real master: its whole history, what is left of it, and a real slave on a store that was prepared.
 
-HA-S-80 to HA-S-85. A real master tells its min offset to nobody on this port, takes 0 for its last file, and answers what it does
-not have by heartbeats.
+HA-S-80 to HA-S-85. A real master tells its min offset to nobody on this port, takes 0 for its last file, and answers what it
+does not have by heartbeats.
 """
 
 import subprocess
@@ -92,14 +92,13 @@ def test_a_fresh_slave_where_the_first_files_are_gone(
     results.check("--from 0", True, "it has deleted the file of offset 0" in told)
 
 
-def test_a_real_slave_on_a_prepared_store(rocketmq: Rocketmq, tmp_path: Path, nodes: ExitStack, results: Results) -> None:
+def test_a_real_slave_on_a_prepared_store(rocketmq: Rocketmq, tmp_path: Path, results: Results) -> None:
     """A process that ended before its first record leaves an empty file; RocketMQ reports its start, and goes on."""
     theirs, prepared = tmp_path / "theirs", tmp_path / "prepared"
     rocketmq.start_broker("master", theirs, "ASYNC_MASTER")
     results.check("messages", {"SEND_OK": MESSAGES}, rocketmq.send("Interop", MESSAGES, LARGEST))
     with CommitLog.open(prepared, file_size=FILE_SIZE) as log:
         log.begin_at(FILE_SIZE)
-    nodes.callback(rocketmq.servers.register_master(rocketmq.ha_address).close)
     rocketmq.start_broker("slave", prepared, "SLAVE")
     await_same_end(prepared, theirs)
     results.check("a real slave begins at", FILE_SIZE, min_of(prepared))
