@@ -11,13 +11,15 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import node_kit
 import pytest
 from click.testing import CliRunner, Result
+from node_kit import PATIENCE_S, follow, wait_for
 from prometheus_client.parser import text_string_to_metric_families
 
 from rocketmq_ha.fuzz.processes import Node
@@ -32,34 +34,10 @@ from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.profile import HARDENED, Settings
 
 FILE_SIZE = 1 << 20
-PATIENCE_S = 20
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.02)
-
-
-@pytest.fixture
-def nodes() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
 
 
 def serve(nodes: ExitStack, store: Path, *more: str) -> tuple[Node, str]:
-    serving = ("master", "--store", str(store), "--listen", "127.0.0.1:0", "--file-size", str(FILE_SIZE))
-    node = Node(store.parent / f"{store.name}.log", *serving, *more)
-    nodes.callback(node.stop)
-    return node, node.line("listening")
-
-
-def follow(nodes: ExitStack, store: Path, address: str, *more: str) -> Node:
-    node = Node(store.parent / f"{store.name}.log", "slave", "--store", str(store), "--master", address, *more)
-    nodes.callback(node.stop)
-    wait_for((store / SOCKET_NAME).exists)
-    return node
+    return node_kit.serve(nodes, store, *more, file_size=FILE_SIZE)
 
 
 def status(*arguments: object) -> Result:
