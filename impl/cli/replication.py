@@ -14,9 +14,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rocketmq_ha.impl.cli.config_file import config_option
 from rocketmq_ha.impl.cli.fresh import FreshStore, from_option
 from rocketmq_ha.impl.cli.limit_options import limit_options, limits_from
+from rocketmq_ha.impl.cli.master_option import master_option, parse_master
 from rocketmq_ha.impl.cli.settings import master_settings, slave_settings
 from rocketmq_ha.impl.cli.telling import listening_metrics, metrics_option, telling
-from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest
 from rocketmq_ha.impl.ha.master import MasterConnection
 from rocketmq_ha.impl.net.address import format_address, parse_address
@@ -260,7 +260,7 @@ def _put(
 
 @click.command()
 @_store
-@click.option("--master", "address", required=True, metavar="HOST:PORT", help="The master's HA address.")
+@master_option("The master's HA address.")
 @from_option
 @_file_size
 @_profile
@@ -296,9 +296,7 @@ def slave(
     A new store begins at the start of the master's last file, as in RocketMQ, or where --from says. That option may stay: a
     store that has a log goes on where it ends. The connection is opened again, with growing pauses, whenever it ends.
     """
-    host, port = parse_address(address)
-    if port == 0:
-        raise ConfigInvalid(f"address {address!r}: expected the port of a master, not 0")
+    host, port = parse_master(address)
     stopped = Stop()
     with (
         listening_metrics(metrics_address) as metrics,
