@@ -17,7 +17,7 @@ import click
 from rocketmq_ha.impl.cli.start_option import start_at
 from rocketmq_ha.impl.errors import PeerViolation, RocketmqHaError
 from rocketmq_ha.impl.net.client import FIRST_BACK_OFF_S, LAST_BACK_OFF_S
-from rocketmq_ha.impl.net.feed import SETTLE_S, FeedEnded, Stopped, Unreachable
+from rocketmq_ha.impl.net.feed import FeedEnded, Stopped, Unreachable
 from rocketmq_ha.impl.net.fresh import FreshStart, Start
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.spec.constants import COMMIT_LOG_DIR, LOCK_FILE
@@ -37,7 +37,7 @@ from_option = click.option(
 class FreshStore:
     """Prepares the log of a store. Enter it before the store is opened: after an error the store is as it was then."""
 
-    def __init__(self, store: Path, start: str | int | None, settle_s: float = SETTLE_S) -> None:
+    def __init__(self, store: Path, start: str | int | None, settle_s: float) -> None:
         self._store, self._start, self._settle_s = store, start, settle_s
         self._missing: list[Path] = []  # what the opening makes
         self._is_refused = False

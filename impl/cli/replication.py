@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rocketmq_ha.impl.cli.config_file import config_option
 from rocketmq_ha.impl.cli.fresh import FreshStore, from_option
 from rocketmq_ha.impl.cli.limit_options import limit_options, limits_from
-from rocketmq_ha.impl.cli.master_option import master_option, parse_master
+from rocketmq_ha.impl.cli.master_option import master_option, parse_master, settle_option
 from rocketmq_ha.impl.cli.settings import master_settings, slave_settings
 from rocketmq_ha.impl.cli.telling import listening_metrics, metrics_option, telling
 from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest
@@ -262,6 +262,7 @@ def _put(
 @_store
 @master_option("The master's HA address.")
 @from_option
+@settle_option
 @_file_size
 @_profile
 @click.option(
@@ -284,6 +285,7 @@ def slave(
     store: Path,
     address: str,
     start: str | int | None,
+    settle: float,
     file_size: int | None,
     profile: str,
     ack: str,
@@ -300,7 +302,7 @@ def slave(
     stopped = Stop()
     with (
         listening_metrics(metrics_address) as metrics,
-        FreshStore(store, start) as fresh,
+        FreshStore(store, start, settle) as fresh,
         CommitLog.open(store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail) as log,
     ):
         settings = Settings(mapped_file_size=log.file_size, **settings_by_name)

@@ -82,19 +82,22 @@ class FreshStart:
         return self._find_first() if base is None else self._find_old(start, base)
 
     def _find_first(self) -> int:
-        with find_min(self._address, self._file_size, self._stopped) as feed:
+        try:
+            feed = find_min(self._address, self._file_size, self._stopped)
+        except OutOfRange as error:
+            raise FeedEnded(f"{error}, any more") from error
+        with feed:
             assert feed.first_offset is not None
             base = feed.first_offset if feed.report == 0 else feed.report - (feed.report == 1)
             if feed.report or base == 0:  # else it is the last file, which may have no message yet
                 self._read_record(feed, base)
-        # What is gone, and what a master that is just being started does not send, look the same.
         if base and self._body_size_at(base - 1) is not None:
             raise FeedEnded(f"{feed.peer}: what it did not have before offset {base} is there")
         return base
 
     def _find_old(self, start: Start, base: int) -> int:
         try:
-            feed = open_old(self._address, max(base, 1), self._stopped)
+            feed = self._open_old(max(base, 1))
         except OutOfRange as error:
             raise NoSuchStart(
                 f"{error}; it has deleted the file of offset {start}: --from min begins with its first"
@@ -124,14 +127,26 @@ class FreshStart:
     def _body_size_at(self, offset: int) -> int | None:
         """Bytes of the frame that begins at an offset before the last file; None where the master has none."""
         try:
-            with open_old(self._address, offset, self._stopped) as feed:
+            with self._open_old(offset) as feed:
                 return feed.first_body_size
         except OutOfRange:
             return None
 
+    def _open_old(self, offset: int) -> MasterFeed:
+        """A master that is just being started sends nothing of what it has either: it is asked again, once it answers.
+
+        Raises: OutOfRange, twice found.
+        """
+        try:
+            return open_old(self._address, offset, self._stopped)
+        except OutOfRange:
+            with MasterFeed(self._address, 0) as feed:
+                feed.first(self._stopped)
+            return open_old(self._address, offset, self._stopped)
+
     def _wrong_size(self, found: str) -> NoSuchStart:
         peer, size = format_address(*self._address), self._file_size
-        return NoSuchStart(f"{peer}: the master's files are not of {size} bytes: {found}; expected its --file-size")
+        return NoSuchStart(f"{peer}: the master's files are not of {size} bytes: {found}; --file-size must be theirs")
 
     # --- What is there -----------------------------------------------------------------------------------------------
 

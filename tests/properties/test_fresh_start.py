@@ -17,7 +17,7 @@ from node_kit import PATIENCE_S, follow, serving, wait_for
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.errors import PeerViolation
-from rocketmq_ha.impl.net.feed import FeedEnded, Stopped, Unreachable
+from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, OutOfRange, Stopped, Unreachable
 from rocketmq_ha.impl.net.fresh import FreshStart, NoSuchStart, _primes_of
 from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.store.commit_log import CommitLog
@@ -165,7 +165,7 @@ def test_files_of_another_size_are_found_out(tmp_path: Path, profile: str, gone:
         for size in (FILE_SIZE // 2, FILE_SIZE // 8, 2 * FILE_SIZE, 3 * FILE_SIZE, FILE_SIZE + 1, 1 << 30):
             for start in ("min", last_file - 10):
                 with pytest.raises(
-                    NoSuchStart, match=r"not of \d+ bytes: .*; expected its --file-size|beyond the master's end"
+                    NoSuchStart, match=r"not of \d+ bytes: .*; --file-size must be theirs|beyond the master's end"
                 ):
                     find(master, start, size)
 
@@ -306,6 +306,27 @@ def test_a_master_that_was_away_for_a_moment_is_asked_again(monkeypatch: pytest.
         with pytest.raises(FeedEnded, match=f"what it did not have before offset {3 * FILE_SIZE} is there"):
             find(master, "min")
         assert find(master, "min") == 0
+
+
+@pytest.mark.parametrize("start", ["min", 2 * FILE_SIZE])
+def test_what_a_master_does_not_send_once_it_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, start: str | int
+) -> None:
+    store = fill(tmp_path / "a")
+    with serving(store, FILE_SIZE) as master:
+        from rocketmq_ha.impl.net import fresh
+
+        there, asked = fresh.open_old, set[int]()
+
+        def not_the_first_time(address: tuple[str, int], offset: int, stopped: Callable[[], bool]) -> MasterFeed:
+            if offset not in asked:
+                asked.add(offset)
+                raise OutOfRange("peer", offset, "it closes")
+            return there(address, offset, stopped)
+
+        monkeypatch.setattr(fresh, "open_old", not_the_first_time)
+        assert find(master, start) == (0 if start == "min" else start)
+    assert asked
 
 
 def test_nobody_there_is_said() -> None:
