@@ -280,7 +280,10 @@ def _compare(master: MasterLook, store: StoreLook, info: BrokerInfo | None, find
     if store.end == 0:
         if master.last_file:
             text = f"the store has a file and no message, and the master starts at {master.last_file:,}"
-            findings.finding("phantom", text + ": a RocketMQ slave writes that at 0, and then refuses all (quirk 17)", ANEW)
+            text += (
+                ": a RocketMQ slave writes that at 0, and then refuses all (quirk 17); ours, hardened, takes it for a new store"
+            )
+            findings.finding("phantom", text, ANEW)
         return
     if master.is_end and store.end > master.end:
         text = f"the slave ends at {store.end:,}, {store.end - master.end:,} bytes ahead of the master"
