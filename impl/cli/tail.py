@@ -17,13 +17,14 @@ import click
 
 from rocketmq_ha.impl.cli.cursor import Position, read_cursor, write_cursor
 from rocketmq_ha.impl.cli.feed_line import BODIES, feed_line
+from rocketmq_ha.impl.cli.master_option import master_option, parse_master, settle_option
 from rocketmq_ha.impl.cli.outlet import Outlet
 from rocketmq_ha.impl.cli.replication import Stop
+from rocketmq_ha.impl.cli.start_option import start_at
 from rocketmq_ha.impl.errors import ConfigInvalid, MessageMalformed, RocketmqHaError
 from rocketmq_ha.impl.ha.feed import NotARecord, Records
-from rocketmq_ha.impl.net.address import parse_address
 from rocketmq_ha.impl.net.client import FIRST_BACK_OFF_S, LAST_BACK_OFF_S
-from rocketmq_ha.impl.net.feed import SETTLE_S, FeedEnded, MasterFeed, OutOfRange, Stopped, Unreachable, find_min, open_feed
+from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, OutOfRange, Stopped, Unreachable, find_min, open_feed
 from rocketmq_ha.impl.wire.message import decode
 from rocketmq_ha.spec.constants import HA_SEND_HEARTBEAT_INTERVAL_MS, MAPPED_FILE_SIZE_COMMIT_LOG
 
@@ -56,25 +57,15 @@ class Wanted:
     file_size: int
 
 
-def _parse_start(_ctx: click.Context, _option: click.Parameter, text: str) -> str | int:
-    if text in ("last", "min", "end"):
-        return text
-    if not (text.isascii() and text.isdigit() and int(text) < 1 << 63):
-        raise click.BadParameter(f"{text!r}: expected last, min, end or a commit-log offset")
-    return int(text)
-
-
 @click.command()
-@click.option(
-    "--master", "address", required=True, metavar="HOST:PORT", help="The master's HA address, 10912 by default there."
-)
+@master_option("The master's HA address, 10912 by default there.")
 @click.option(
     "--from",
     "start",
     default="last",
     show_default=True,
+    type=start_at("last", "min", "end"),
     metavar="WHERE",
-    callback=_parse_start,
     help="Where to begin if the cursor does not say: the start of the master's last file (last), its first byte (min), what "
     "comes from now on (end), or the offset at which a message starts.",
 )
@@ -97,14 +88,7 @@ def _parse_start(_ctx: click.Context, _option: click.Parameter, text: str) -> st
     help="text: as UTF-8, else base64; json: as a JSON value where it is one, else as text; base64: always; raw: base64 of the "
     "stored bytes, not decompressed; none: its size alone.",
 )
-@click.option(
-    "--settle",
-    type=click.FloatRange(min=0),
-    default=SETTLE_S,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long no put may still wait for a slave (syncFlushTimeout, slaveTimeout), before an older offset is reported.",
-)
+@settle_option
 @click.option(
     "--heartbeat",
     type=click.IntRange(min=1),
@@ -154,11 +138,9 @@ def tail(
         rocketmq-ha tail --master broker-a:10912 --from end
         rocketmq-ha tail --master broker-a:10912 --cursor feed.cursor --topic orders --body json | consume
     """
-    host, port = parse_address(address)
-    if port == 0:
-        raise ConfigInvalid(f"address {address!r}: expected the port of a master, not 0")
+    master = parse_master(address)
     topic_set = frozenset(topics)
-    wanted = Wanted((host, port), start, cursor, limit, topic_set, body, stop_at_end, settle, heartbeat, file_size)
+    wanted = Wanted(master, start, cursor, limit, topic_set, body, stop_at_end, settle, heartbeat, file_size)
     if cursor is not None and not cursor.parent.is_dir():
         raise ConfigInvalid(f"{cursor}: its directory does not exist")
     sys.stdout.flush()
