@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rocketmq_ha.impl.cli.config_file import config_option
 from rocketmq_ha.impl.cli.limit_options import limit_options, limits_from
-from rocketmq_ha.impl.cli.roles import master_role, putting, role_options, without_wait
+from rocketmq_ha.impl.cli.roles import end_all, master_role, putting, role_options, without_wait
 from rocketmq_ha.impl.cli.settings import master_settings, slave_settings
 from rocketmq_ha.impl.cli.telling import listening_metrics, metrics_option, telling
 from rocketmq_ha.impl.errors import ConfigInvalid
@@ -177,12 +177,8 @@ def master(
                     produced = messages(count, size, seed, sync)
                     statuses, waiting = _put(server, puts, turn, produced, count, in_flight, await_slaves)
                     seconds = time.monotonic() - started
-                    if waiting:  # we were told to stop: HA-G-6 "Every waiting put MUST end exactly once"
-                        puts.shutdown(clock_ms())
-                        server.close()
-                        statuses.update(
-                            put.status for put in waiting if put.status is not None
-                        )  # in classic they may hear nothing
+                    if waiting:  # we were told to stop
+                        statuses.update(end_all(server, puts, waiting))
                     counts = " ".join(f"{status.value}={statuses[status]}" for status in PutMessageStatus if statuses[status])
                     done = sum(statuses.values())
                     click.echo(f"put={done} seconds={seconds:.1f} per_second={done / seconds:.0f} {counts}")

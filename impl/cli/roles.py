@@ -1,6 +1,6 @@
 """What a master's puts wait for: its role, how it flushes, and the services for both."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final, TypeVar
@@ -8,11 +8,12 @@ from typing import Any, Final, TypeVar
 import click
 
 from rocketmq_ha.impl.errors import ConfigInvalid
-from rocketmq_ha.impl.ha.puts import Puts
+from rocketmq_ha.impl.ha.puts import Puts, WaitingPut
 from rocketmq_ha.impl.net.server import Master, clock_ms
 from rocketmq_ha.impl.net.waker import Waker
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.store.flush import FlushRealTimeService, GroupCommitService
+from rocketmq_ha.impl.store.results import PutMessageStatus
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.impl.wire.properties import format_properties
 from rocketmq_ha.spec.role import BrokerRole
@@ -75,6 +76,16 @@ def putting(server: Master, log: CommitLog, role: BrokerRole, flush: str) -> Ite
         puts.shutdown(clock_ms())
         at_intervals.shutdown()
         waker.close()
+
+
+def end_all(server: Master, puts: Puts, waiting: Iterable[WaitingPut]) -> list[PutMessageStatus]:
+    """End the master, and with it the puts that wait: first those for the disk. Returns: how they ended, each.
+
+    Spec: HA-G-6 "Every waiting put MUST end exactly once"; classic's service tells some of them nothing (quirk 33).
+    """
+    puts.shutdown(clock_ms())
+    server.close()
+    return [put.status for put in waiting if put.status is not None]
 
 
 def without_wait(message: Message) -> Message:
