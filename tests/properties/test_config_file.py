@@ -199,7 +199,8 @@ def test_what_a_broker_conf_cannot_mean_is_one_line(tmp_path: Path, lines: str, 
 
 def test_the_examples_are_read() -> None:
     assert options("slave", "--config", EXAMPLES / "slave.toml")["address"] == "127.0.0.1:10912"
-    assert options("master", "--config", EXAMPLES / "slave.toml")["listen"] == "127.0.0.1:10912"
+    served = options("master", "--config", EXAMPLES / "slave.toml")
+    assert (served["listen"], served["role"], served["flush"]) == ("127.0.0.1:10912", "ASYNC_MASTER", "async")
 
 
 def test_the_unit_calls_what_there_is() -> None:
