@@ -76,7 +76,7 @@ def refusal(role: BrokerRole) -> str | None:
 
 
 def waits(properties: str) -> bool:
-    """Whether a message lets its put wait: HA-G-8, HA-G-30 "does not carry the property WAIT with the value false".
+    """Whether a message lets its put wait: HA-G-8, HA-G-40 "does not carry the property WAIT with the value false".
 
     Of a repeated name the last counts; a pair without a name or a value is none.
     """
@@ -89,7 +89,7 @@ def waits(properties: str) -> bool:
 
 
 def outcome(disk: str, slave: str) -> str:
-    """HA-G-31 "MUST end with the outcome of its wait for a slave if that is not PUT_OK, and else with that of its wait for the
+    """HA-G-41 "MUST end with the outcome of its wait for a slave if that is not PUT_OK, and else with that of its wait for the
     disk".
     """
     return disk if slave == PUT_OK else slave
@@ -100,8 +100,8 @@ def on_put(
 ) -> Step[Puts]:
     """The message is in the log, and its producer waits for what it must.
 
-    Spec: HA-G-30 "MUST wait for the disk if the master flushes synchronously", "and only then"; HA-G-8 "MUST wait for a slave
-    if the broker is a SYNC_MASTER", "and only then"; HA-G-32 "MUST begin both waits when its message is appended".
+    Spec: HA-G-40 "MUST wait for the disk if the master flushes synchronously", "and only then"; HA-G-8 "MUST wait for a slave
+    if the broker is a SYNC_MASTER", "and only then"; HA-G-42 "MUST begin both waits when its message is appended".
     """
     may_wait = waits(properties)
     for_disk = may_wait and master.flushes_synchronously
@@ -120,7 +120,7 @@ def on_put(
         after = replace(after, queued=(*after.queued, request))
     elif for_disk:
         after = replace(after, gathered=(request,))
-    step = Step(after, (), ("HA-G-8", "HA-G-30"))
+    step = Step(after, (), ("HA-G-8", "HA-G-40"))
     if for_slave and not (for_disk and not master.profile.serves_by_deadline):
         step = _ask_slaves(after, master, put, slaves, now_ms)
     # OUTPUT
@@ -131,7 +131,7 @@ def on_flush(puts: Puts, master: Master, flushed_offset: int, slaves: Slaves, no
     """The flush under way ends, and the thread goes on with those that have come meanwhile.
 
     It may have covered them too; then there is nothing to flush for them. Of those for whom it has failed each is told.
-    Spec: HA-G-34 "PUT_OK when a sync has covered the message, and with FLUSH_DISK_TIMEOUT when the flush that was to cover it
+    Spec: HA-G-44 "PUT_OK when a sync has covered the message, and with FLUSH_DISK_TIMEOUT when the flush that was to cover it
     has failed".
     """
     next_ones = tuple(request for request in puts.queued if request.next_offset > flushed_offset)
@@ -140,13 +140,13 @@ def on_flush(puts: Puts, master: Master, flushed_offset: int, slaves: Slaves, no
         for request in (*puts.gathered, *puts.queued)
         if request not in next_ones
     }
-    return _disk_tells(replace(puts, gathered=next_ones, queued=()), master, told, slaves, now_ms, "HA-G-34")
+    return _disk_tells(replace(puts, gathered=next_ones, queued=()), master, told, slaves, now_ms, "HA-G-44")
 
 
 def on_disk_end(puts: Puts, master: Master, request_id: int, slaves: Slaves, now_ms: int) -> Step[Puts]:
     """What follows the end of a wait for the disk.
 
-    Spec: HA-G-33 "MUST wait for the disk first, and look for slaves when that wait is over"; HA-G-32: nothing.
+    Spec: HA-G-43 "MUST wait for the disk first, and look for slaves when that wait is over"; HA-G-42: nothing.
     """
     put = next(put for put in puts.waiting if put.request_id == request_id)
     if put.slave is not None or master.profile.serves_by_deadline:
@@ -162,28 +162,28 @@ def on_ack(puts: Puts, master: Master, push2_slave_max_offset: int, now_ms: int)
 
 
 def on_tick(puts: Puts, master: Master, slaves: Slaves, now_ms: int) -> Step[Puts]:
-    """Time ends waits of either kind. HA-G-34 "or more than sync_flush_timeout has passed since the put"."""
+    """Time ends waits of either kind. HA-G-44 "or more than sync_flush_timeout has passed since the put"."""
     if master.profile.serves_by_deadline:
         ended = group_transfer.on_tick(puts.group, now_ms)
     else:
         ended = five_waits.on_tick(puts.group, slaves.push2_slave_max_offset, now_ms)
     step = _slave_tells(puts, ended)
     late = {put.request_id: FLUSH_DISK_TIMEOUT for put in puts.waiting if put.disk is None and now_ms > put.deadline_ms}
-    return _then(step, _disk_tells(step.state, master, late, slaves, now_ms, "HA-G-34"))
+    return _then(step, _disk_tells(step.state, master, late, slaves, now_ms, "HA-G-44"))
 
 
 def on_shutdown(puts: Puts, master: Master, flushed_offset: int, slaves: Slaves, now_ms: int) -> Step[Puts]:
     """The master goes: the disk first, then the slaves.
 
     Args:  flushed_offset: after the last flush.
-    Spec: HA-G-35 "MUST flush once more for the puts that wait for the disk, before it lets go of them".
+    Spec: HA-G-45 "MUST flush once more for the puts that wait for the disk, before it lets go of them".
     """
     told = {
         put.request_id: PUT_OK if put.next_offset <= flushed_offset else FLUSH_DISK_TIMEOUT
         for put in puts.waiting
         if put.disk is None
     }
-    step = _disk_tells(replace(puts, gathered=(), queued=()), master, told, slaves, now_ms, "HA-G-35")
+    step = _disk_tells(replace(puts, gathered=(), queued=()), master, told, slaves, now_ms, "HA-G-45")
     shut = group_transfer.on_shutdown if master.profile.serves_by_deadline else five_waits.on_shutdown
     return _tell(_then(step, _slave_tells(step.state, shut(step.state.group))))
 
@@ -196,7 +196,7 @@ def _ask_slaves(puts: Puts, master: Master, put: WaitingPut, slaves: Slaves, now
     asked = on_group_put(
         *(puts.group, put.request_id, put.next_offset, slaves.count, slaves.push2_slave_max_offset, now_ms, master.settings)
     )
-    clauses = ("HA-G-32",) if master.profile.serves_by_deadline else ("HA-G-33",)
+    clauses = ("HA-G-42",) if master.profile.serves_by_deadline else ("HA-G-43",)
     return _slave_tells(puts, Step(asked.state, asked.outputs, (*clauses, *asked.clauses)))
 
 
@@ -226,7 +226,7 @@ def _tell(step: Step[Puts]) -> Step[Puts]:
             waiting.append(put)
         else:
             ended.append(Done(put.request_id, put.next_offset, outcome(put.disk, put.slave)))
-    clauses = ("HA-G-6", "HA-G-31") if ended else ()
+    clauses = ("HA-G-6", "HA-G-41") if ended else ()
     return Step(replace(step.state, waiting=tuple(waiting)), (*step.outputs, *ended), unique((*step.clauses, *clauses)))
 
 

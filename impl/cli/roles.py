@@ -60,7 +60,7 @@ def master_role(name: str) -> BrokerRole:
 def putting(server: Master, log: CommitLog, role: BrokerRole, flush: str) -> Iterator[Puts]:
     """The puts of a master, and the threads that flush for them. At the end no put waits for the disk any more.
 
-    With synchronous flush the log is flushed at intervals too: HA-G-30 "and only then" leaves messages for which nobody waits.
+    With synchronous flush the log is flushed at intervals too: HA-G-40 "and only then" leaves messages for which nobody waits.
     """
     waker = Waker()
     server.wake_by(waker)

@@ -76,7 +76,7 @@ class Puts:
         Returns: what will have a status, or has it already, where it waits for nothing.
         Raises: what CommitLog.append raises; nothing is stored then.
         Spec: HA-G-8 "MUST wait for a slave if the broker is a SYNC_MASTER and the message does not carry the property WAIT with
-        the value false, and only then"; HA-G-30 "MUST wait for the disk if the master flushes synchronously and the message
+        the value false, and only then"; HA-G-40 "MUST wait for the disk if the master flushes synchronously and the message
         does not carry the property WAIT with the value false, and only then".
         """
         waits = waits_for_store(message.properties_string)
@@ -85,7 +85,7 @@ class Puts:
         slave = self.service.append(message)
         if not self._is_sync_master:
             slave.status = _OK
-        elif self._asks_at_once:  # HA-G-32 "MUST begin both waits when its message is appended"
+        elif self._asks_at_once:  # HA-G-42 "MUST begin both waits when its message is appended"
             self.service.handle_ha(slave, now_ms)
         flush = self._group_commit.put_request(slave.next_offset)
         put = FlushedPut(flush, slave, now_ms + self.service.settings.sync_flush_timeout_ms)
@@ -95,7 +95,7 @@ class Puts:
     def on_turn(self, now_ms: int) -> None:
         """Take over what the thread that flushes has said, and end those that have waited for it too long.
 
-        Spec: HA-G-34 "with PUT_OK when a sync has covered the message", "or more than sync_flush_timeout has passed since the
+        Spec: HA-G-44 "with PUT_OK when a sync has covered the message", "or more than sync_flush_timeout has passed since the
         put". That thread ends requests in the order of the log, so the first that must wait ends the search.
         """
         flushing = self._flushing
@@ -110,7 +110,7 @@ class Puts:
             self._end_flush(put, status, now_ms)
 
     def _end_flush(self, put: FlushedPut, status: PutMessageStatus, now_ms: int) -> None:
-        """HA-G-33 "MUST wait for the disk first, and look for slaves when that wait is over"; HA-G-32: has long begun."""
+        """HA-G-43 "MUST wait for the disk first, and look for slaves when that wait is over"; HA-G-42: has long begun."""
         put.disk_status = status
         if self._is_sync_master and not self._asks_at_once:
             self.service.handle_ha(put.slave, now_ms)
@@ -118,7 +118,7 @@ class Puts:
     def shutdown(self, now_ms: int) -> None:
         """End every wait for the disk; those for a slave end with HAService.shutdown, which is to follow.
 
-        Spec: HA-G-35 "MUST flush once more for the puts that wait for the disk, before it lets go of them".
+        Spec: HA-G-45 "MUST flush once more for the puts that wait for the disk, before it lets go of them".
         """
         if self._group_commit is not None:
             self._group_commit.shutdown()

@@ -70,7 +70,7 @@ class PutMessageResult(NamedTuple):
 def outcome(disk: PutMessageStatus, slave: PutMessageStatus) -> PutMessageStatus:
     """What the producer hears of its two waits.
 
-    Spec: HA-G-31 "MUST end with the outcome of its wait for a slave if that is not PUT_OK, and else with that of its wait for
+    Spec: HA-G-41 "MUST end with the outcome of its wait for a slave if that is not PUT_OK, and else with that of its wait for
     the disk".
     """
     return disk if slave is PutMessageStatus.PUT_OK else slave

@@ -261,7 +261,7 @@ EVENTS = st.one_of(
 def test_model_and_implementation_tell_the_same(
     role: BrokerRole, profile: Profile, sync_flush: bool, limit: int, events: list[Event], ends_well: bool
 ) -> None:
-    """HA-G-6, HA-G-8, HA-G-30 to HA-G-35: each put's status, after every event; and after a shutdown there is one for each, but
+    """HA-G-6, HA-G-8, HA-G-40 to HA-G-45: each put's status, after every event; and after a shutdown there is one for each, but
     in classic for those that its service forgets (quirk 33).
     """
     with TemporaryDirectory() as directory, ExitStack() as resources:
@@ -300,7 +300,7 @@ def test_only_a_sync_master_waits_for_slaves_and_not_for_every_message(make: Any
 
 @PROFILES
 def test_only_with_synchronous_flush_a_put_waits_for_the_disk_and_not_for_every_message(make: Any, profile: Profile) -> None:
-    """HA-G-30 "if the master flushes synchronously and the message does not carry the property WAIT with the value false, and
+    """HA-G-40 "if the master flushes synchronously and the message does not carry the property WAIT with the value false, and
     only then", whatever its role.
     """
     master = make(BrokerRole.ASYNC_MASTER, profile)
@@ -312,7 +312,7 @@ def test_only_with_synchronous_flush_a_put_waits_for_the_disk_and_not_for_every_
 
 @PROFILES
 def test_of_two_bad_outcomes_the_slaves_is_told(make: Any, profile: Profile) -> None:
-    """HA-G-31 "the outcome of its wait for a slave if that is not PUT_OK, and else with that of its wait for the disk"."""
+    """HA-G-41 "the outcome of its wait for a slave if that is not PUT_OK, and else with that of its wait for the disk"."""
     both = with_a_slave(make(BrokerRole.SYNC_MASTER, profile))
     assert both.happens(("put", ""), ("flush", False), ("report", -1)) == [OK, LATE_DISK]
     assert both.happens(("put", ""), ("flush", False), ("tick", TIMEOUT_MS + 1)) == [OK, LATE_DISK, LATE_SLAVE]
@@ -322,7 +322,7 @@ def test_of_two_bad_outcomes_the_slaves_is_told(make: Any, profile: Profile) -> 
 
 
 def test_in_hardened_both_waits_begin_at_once(make: Any) -> None:
-    """HA-G-32 "MUST begin both waits when its message is appended, and end when both have ended"."""
+    """HA-G-42 "MUST begin both waits when its message is appended, and end when both have ended"."""
     both = with_a_slave(make())
     assert both.happens(("put", ""), ("report", -1)) == [OK, None]
     assert both.happens(("flush", True)) == [OK, OK]
@@ -332,7 +332,7 @@ def test_in_hardened_both_waits_begin_at_once(make: Any) -> None:
 
 
 def test_in_classic_slaves_are_looked_for_when_the_disk_is_done(make: Any) -> None:
-    """HA-G-33 "MUST wait for the disk first, and look for slaves when that wait is over, however it has ended"."""
+    """HA-G-43 "MUST wait for the disk first, and look for slaves when that wait is over, however it has ended"."""
     both = make(profile=CLASSIC)
     assert both.happens(("put", ""), ("connect", None), ("flush", True)) == [None]  # there was none at the append
     assert both.happens(("tick", TIMEOUT_MS)) == [None]
@@ -344,7 +344,7 @@ def test_in_classic_slaves_are_looked_for_when_the_disk_is_done(make: Any) -> No
 
 @PROFILES
 def test_a_put_waits_for_the_disk_until_it_has_or_has_failed_or_is_late(make: Any, profile: Profile) -> None:
-    """HA-G-34 "has failed, or more than sync_flush_timeout has passed since the put": exactly as much is not more. Those that
+    """HA-G-44 "has failed, or more than sync_flush_timeout has passed since the put": exactly as much is not more. Those that
     come during a flush wait for the next one, unless this one covers them.
     """
     both = make(BrokerRole.ASYNC_MASTER, profile)
@@ -359,7 +359,7 @@ def test_a_put_waits_for_the_disk_until_it_has_or_has_failed_or_is_late(make: An
 @PROFILES
 @pytest.mark.parametrize(("flushes", "told"), ((True, OK), (False, LATE_DISK)))
 def test_a_shutdown_flushes_for_those_that_wait(make: Any, profile: Profile, flushes: bool, told: str) -> None:
-    """HA-G-35 "MUST flush once more for the puts that wait for the disk, before it lets go of them"."""
+    """HA-G-45 "MUST flush once more for the puts that wait for the disk, before it lets go of them"."""
     both = make(BrokerRole.ASYNC_MASTER, profile)
     both.happens(*(("put", ""),) * 3)
     assert both.happens(("shutdown", flushes)) == [told] * 3

@@ -79,7 +79,7 @@ def test_a_sync_masters_store_has_no_slaves_by_itself(tmp_path: Path, sync_flush
 
 
 def test_what_does_not_wait_for_the_disk_gets_there_all_the_same(tmp_path: Path) -> None:
-    """HA-G-30 "the property WAIT with the value false" lets nobody wait; with synchronous flush it is flushed at intervals."""
+    """HA-G-40 "the property WAIT with the value false" lets nobody wait; with synchronous flush it is flushed at intervals."""
     with MessageStore.open(tmp_path / "s", options(BrokerRole.ASYNC_MASTER, sync_flush=True)) as store:
         for _ in range(400):
             assert store.put(NO_WAIT).status is OK
@@ -110,7 +110,7 @@ def held_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple
 
 
 def test_thousands_that_wait_for_the_disk_end_when_the_master_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """HA-G-35 "MUST flush once more for the puts that wait for the disk", however long that takes."""
+    """HA-G-45 "MUST flush once more for the puts that wait for the disk", however long that takes."""
     with held_disk(tmp_path, monkeypatch) as (master, log, puts, may_sync):
         waiting = [puts.put(MESSAGE, clock_ms()) for _ in range(4000)]
         assert {put.status for put in waiting} == {None}
@@ -207,7 +207,7 @@ def test_the_role_says_whether_puts_wait_for_a_slave(
 
 @pytest.mark.parametrize("profile", (CLASSIC, HARDENED), ids=lambda profile: profile.name)
 def test_puts_wait_for_disk_and_slave_together(start: Callable[..., Process], tmp_path: Path, profile: Profile) -> None:
-    """HA-G-32, HA-G-33: all end with PUT_OK where both are well; more are in flight than a turn of the loop puts."""
+    """HA-G-42, HA-G-43: all end with PUT_OK where both are well; more are in flight than a turn of the loop puts."""
     waiting = ("--put", 3000, "--in-flight", 1000, "--flush", "sync", "--await-slaves", 1, "--profile", profile.name)
     master = start(*serving(tmp_path / "m", *waiting))
     address = master.line("listening")["listening"]
