@@ -231,9 +231,12 @@ def _put(
         disable=not Console(stderr=True).is_terminal,
     )
 
-    def collect() -> None:
-        server.poll(0 if len(waiting) < in_flight else POLL_MS)
+    def poll(timeout_ms: int) -> None:
+        server.poll(timeout_ms)
         puts.on_turn(clock_ms())
+
+    def collect() -> None:
+        poll(0 if len(waiting) < in_flight else POLL_MS)
         while waiting and (status := waiting[0].status) is not None:
             statuses[status] += 1
             waiting.popleft()
@@ -248,7 +251,7 @@ def _put(
         task = progress.add_task("put", total=count)
         for index, message in enumerate(produced):
             while server.service.count_connected() < await_slaves and not stopped():
-                server.poll(POLL_MS)
+                poll(POLL_MS)
             # HA-G-5 "from its first acknowledgement on": a slave that was sent nothing yet can have acknowledged nothing. Once
             # for each company of connections a message does not wait, and they have some time to acknowledge it.
             lacking = server.service.count_slaves() < await_slaves and server.service.connections != asked
@@ -259,7 +262,7 @@ def _put(
                 while time.monotonic() < until and not stopped() and server.service.connections == asked:
                     if server.service.count_slaves() >= await_slaves:
                         break
-                    server.poll(POLL_MS)
+                    poll(POLL_MS)
             if (status := put.status) is not None:
                 statuses[status] += 1
             else:
