@@ -87,7 +87,7 @@ class Both:
 
     def close(self) -> None:
         if not self.is_shut:
-            self.happens(("shutdown", True))
+            self._end_impl(True)
 
     @property
     def slaves(self) -> reference.Slaves:
@@ -125,6 +125,9 @@ class Both:
         request_id = len(self.puts) - 1
         step = reference.on_put(self.model, self.master, request_id, put.next_offset, properties, self.slaves, self.now_ms)
         self._take(step)
+        assert isinstance(put, FlushedPut) is any(
+            put.request_id == request_id and put.disk is None for put in self.model.waiting
+        )
         if was_idle and self.model.gathered:
             self.disk.begun.get(timeout=PATIENCE_S)
 
@@ -179,12 +182,14 @@ class Both:
         self.conn.on_sent(sum(map(len, self.conn.gather(self.now_ms))), self.now_ms)
 
     def _shutdown(self, flushes: bool) -> None:
+        self._end_impl(flushes)
+        self._take(reference.on_shutdown(self.model, self.master, self.log.flushed_offset, self.slaves, self.now_ms))
+
+    def _end_impl(self, flushes: bool) -> None:
         self.is_shut = True
         self.disk.always = flushes
-        if self.model.gathered:
-            self.disk.ends.put(flushes)
+        self.disk.ends.put(flushes)  # where one is under way
         self.impl.shutdown(self.now_ms)
-        self._take(reference.on_shutdown(self.model, self.master, self.log.flushed_offset, self.slaves, self.now_ms))
         self.service.shutdown()
 
 
