@@ -8,7 +8,7 @@ import click
 from rocketmq_ha.spec.profile import Settings
 
 _DEFAULTS: Final = Settings()
-_MILLISECONDS, _BYTES = "MS", "BYTES"
+_MILLISECONDS, _BYTES, _COUNT = "MS", "BYTES", "N"
 
 # Field of Settings -> (option, what it is measured in, help).
 _SHARED: Final = {
@@ -31,6 +31,11 @@ _MASTER: Final = _SHARED | {
         "A put does not wait while all slaves are further behind: SLAVE_NOT_AVAILABLE.",
     ),
     "sync_flush_timeout_ms": ("--sync-flush-timeout", _MILLISECONDS, "A put waits for a slave no longer than so."),
+    "replicas": (
+        "--replicas",
+        _COUNT,
+        "So many distinct slaves must have acknowledged a put that waits. All connections from one address are one slave.",
+    ),
 }
 
 Command = Callable[..., None]

@@ -142,6 +142,8 @@ class MasterFigures(Figures):
         return {
             "listen": format_address(*self._master.address),
             "slaves": service.count_slaves(),
+            "replicas_needed": service.replicas,
+            "replicas_counted": service.count_replicas(),
             "push2_slave_max_offset": service.push2_slave_max_offset,
             "waiting_puts": len(service.group_transfer),
             "refused_connections": self._master.door.refused.total(),
@@ -151,6 +153,7 @@ class MasterFigures(Figures):
     def _connection(self, conn: MasterConnection, now_ms: int) -> Snapshot:
         fields: Snapshot = {
             "peer": conn.peer,
+            "replica": conn.replica,
             "state": _state(conn, self.log.max_offset),
             "connected_ms": now_ms - conn.connected_timestamp,
             "silent_ms": now_ms - conn.last_read_timestamp,

@@ -76,7 +76,14 @@ class Mutant:
 
 
 PICKED: Final = (
-    Mutant("protocol.py", 0, "push2=max((0, *(acked", "push2=min((0, *(acked"),
+    Mutant("protocol.py", 0, "max((0, *(acked(one, scope)", "min((0, *(acked(one, scope)"),
+    Mutant(
+        "protocol.py",
+        0,
+        "max((0, *(acked(one, scope) for one in slots if one is not None))) for slots in conn)",
+        "max(0, acked(one, scope)) for slots in conn for one in slots if one is not None)",
+    ),
+    Mutant("group_transfer.py", 0, "greatest[replica] = max(ack", "greatest[len(greatest)] = max(ack"),
     Mutant(
         "protocol.py",
         0,
