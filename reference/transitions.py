@@ -235,7 +235,6 @@ def explore_group_transfer(table: Table, profile: Profile) -> int:
     """Up to two waiting puts, acks, deadlines, shutdown."""
     if not profile.serves_by_deadline:
         return explore_five_waits(table, profile)
-    settings = SETTINGS
 
     def successors(node: tuple[GroupTransfer, int]) -> Iterator[tuple[GroupTransfer, int]]:
         group, now_ms = node
@@ -247,14 +246,15 @@ def explore_group_transfer(table: Table, profile: Profile) -> int:
             return step.state, now_ms
 
         next_offset = group.requests[-1].next_offset + 1 if group.requests else 1
-        for slaves in (0, 1):
-            if len(group.requests) < 2 or slaves == 0:
+        for slaves, replicas in ((0, 1), (1, 1), (1, 2)):
+            if len(group.requests) < 2 or slaves < replicas:
                 for push2 in (0, 9):
+                    settings = replace(SETTINGS, replicas=replicas)
                     step = group_transfer.on_put(group, next_offset, next_offset, slaves, push2, now_ms, settings)
                     yield to("put", step)
         for ack in range(4):
             released = group_transfer.on_ack(group, ack)
-            yield to("ack", replace(released, clauses=("HA-G-5", *released.clauses)))
+            yield to("ack", replace(released, clauses=("HA-G-5", "HA-G-30", *released.clauses)))
         for later in range(now_ms, 5):
             yield to("tick", group_transfer.on_tick(group, later), later)
         yield to("shutdown", group_transfer.on_shutdown(group))
