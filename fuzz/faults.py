@@ -95,6 +95,13 @@ FAULTS: Final = (
         "a put that needs two replicas ends when one has it, if only the other counts (HA-G-30)",
     ),
     Fault(
+        "one-slave-is-two",
+        "ha/service.py",
+        'replica or peer.rpartition(":")[0])',
+        'replica or f"{now_ms} {len(self.connections)}")',
+        "a slave's new connection counts beside its old one, as another slave's would (HA-G-31, quirk 34)",
+    ),
+    Fault(
         "a-start-is-an-ack",
         "ha/master.py",
         "not -1 < self.start_offset < self.slave_ack_offset",
