@@ -83,9 +83,23 @@ FAULTS: Final = (
     Fault(
         "acks-outlive-their-slave",
         "ha/service.py",
-        "        if self.profile.forgets_lost_slaves:\n            self.push2_slave_max_offset = max(",
-        "        if False:\n            self.push2_slave_max_offset = max(",
+        "        elif self.profile.forgets_lost_slaves:\n            self.push2_slave_max_offset = max(",
+        "        elif False:\n            self.push2_slave_max_offset = max(",
         "the acknowledgements of a slave that is gone still count (HA-G-5, quirk 2)",
+    ),
+    Fault(
+        "one-replica-is-enough",
+        "ha/service.py",
+        "sorted(self._acked.values(), reverse=True)[self.replicas - 1]",
+        "sorted(self._acked.values(), reverse=True)[0]",
+        "a put that needs two replicas ends when one has it, if only the other counts (HA-G-30)",
+    ),
+    Fault(
+        "one-slave-is-two",
+        "ha/service.py",
+        'replica or peer.rpartition(":")[0])',
+        'replica or f"{now_ms} {len(self.connections)}")',
+        "a slave's new connection counts beside its old one, as another slave's would (HA-G-31, quirk 34)",
     ),
     Fault(
         "a-start-is-an-ack",

@@ -58,7 +58,7 @@ class Lockstep:
     """Both worlds, side by side. Close it."""
 
     def __init__(self, slaves: int, settings: Settings, profile: Profile, directory: Path) -> None:
-        self._profile = profile
+        self._profile, self._settings = profile, settings
         self._now_ms, self._op_index = START_MS, 0
         self.reference = ReferenceWorld(slaves, settings, profile, START_MS)
         self.implementation = ImplementationWorld(slaves, settings, profile, START_MS, directory)
@@ -85,7 +85,7 @@ class Lockstep:
         if found:
             actor = found[0].actor.split()[0]
             return VERDICT_DIVERGENCE, f"{actor}/{name}/{found[0].field}", "; ".join(map(str, found[:3]))
-        if self._profile is HARDENED and (broken := invariants.broken(self.reference.cluster)):
+        if self._profile is HARDENED and (broken := invariants.broken(self.reference.cluster, self._settings)):
             return VERDICT_INVARIANT, f"cluster/{name}/{broken[0]}", ", ".join(broken)
         return VERDICT_OK, "", ""
 

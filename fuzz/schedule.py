@@ -7,7 +7,7 @@ schedule everywhere.
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rocketmq_ha.reference.events import (
@@ -56,7 +56,24 @@ def draw(seed: int) -> Schedule:
     draws = _event_draws(rng, slaves, settings, profile)
     weights = [weight * rng.choice((0, 1, 1, 1, 3)) if optional else weight for weight, optional, _ in draws]
     choices = rng.choices([make for _, _, make in draws], weights, k=rng.randint(MIN_OPS, MAX_OPS))
-    return Schedule(seed, profile, settings, slaves, tuple(make() for make in choices))
+    events = [make() for make in choices]
+    # Drawn last, so that what the other seeds do does not depend on it. HA-G-33 "in classic other than 1, MUST be refused".
+    replicas = rng.choice((1, 2)) if slaves > 1 and profile is HARDENED else 1
+    if replicas > 1:
+        events = _with_rounds(rng, events, slaves)
+    return Schedule(seed, profile, replace(settings, replicas=replicas), slaves, tuple(events))
+
+
+def _with_rounds(rng: random.Random, events: list[Event], slaves: int) -> list[Event]:
+    """The events, and among them rounds in which one slave catches up: two hardly ever would by themselves."""
+    found: list[Event] = []
+    for event in events:
+        found.append(event)
+        if rng.random() < 0.2:
+            slave = rng.randrange(slaves)
+            found += (Connect(slave, UNBOUNDED_ROOM, UNBOUNDED_ROOM), DeliverReports(slave, UNBOUNDED_ROOM))
+            found += (Grant(slave, UNBOUNDED_ROOM), DeliverFrames(slave, UNBOUNDED_ROOM), DeliverReports(slave, UNBOUNDED_ROOM))
+    return found
 
 
 def draw_settings(rng: random.Random) -> Settings:

@@ -285,13 +285,13 @@ class _Work:
         self._slave_step(index, "restart", step)
 
     def restart_master(self, clean: bool, lost: int) -> None:
+        before = kept = self.log
         if lost:
             self.has_lost = True
             self.now_ms += 1
         for _ in range(lost):
-            self.log = store.without_last_record(self.log)
-        before = self.log
-        recovered = store.recover(before, self.profile)
+            kept = store.without_last_record(kept)
+        recovered = store.recover(kept, self.profile)
         self.log = recovered.state
         self._store_row(0, before, self.log, "recover", recovered.clauses)
         if lost:
@@ -334,15 +334,19 @@ class _Work:
         self.transitions.append(Transition("network", link.link_id, event, before, state, -1, 0, -1, 0, ()))
 
     def count_slaves(self) -> int:
-        """Connections that count as slaves.
+        """How many slaves a put may wait for: in classic connections, in hardened replicas, each of which is one slave.
 
         Spec: HA-G-4 "a connection counts as a slave from its accept on" in classic; HA-G-5 "a connection counts as a slave from
-        its first acknowledgement on" in hardened.
+        its first acknowledgement on" in hardened; HA-G-31 "Connections of one replica MUST count once".
         """
-        links = self.open_at_master()
-        if self.profile.forgets_lost_slaves:
-            links = [link for link in links if master.acked(link.conn, self.profile)]
-        return len(links)
+        if not self.profile.forgets_lost_slaves:
+            return len(self.open_at_master())
+        return len({replica for replica, ack in self.acks() if ack})
+
+    def acks(self, but: int = -1) -> list[tuple[int, int]]:
+        """(slave, acknowledgement) of each connection that is open at the master, but for that of a link."""
+        links = (link for link in self.open_at_master() if link.link_id != but)
+        return [(link.slave, master.acked(link.conn, self.profile)) for link in links]
 
     def _close_at_master(self, link_id: int) -> None:
         link = self.links[link_id]
@@ -375,12 +379,11 @@ class _Work:
             )
         for output in step.outputs:
             if isinstance(output, Acked):  # HA-M-24 "MUST be handed to the group transfer before the next read"
-                self._on_ack(output.offset)
+                self._on_ack(link, output.offset)
         if conn.close_reason and not before.close_reason:
             self._dropped(link.link_id)
             if self.profile.forgets_lost_slaves:
-                acks = (master.acked(other.conn, self.profile) for other in self.open_at_master())
-                self.push2_slave_max_offset = max((0, *acks))
+                self.push2_slave_max_offset = group_transfer.acknowledged(self.acks(), self.settings.replicas)
             if any(isinstance(output, Close) for output in step.outputs):
                 self._close_at_slave(link.link_id)
 
@@ -388,19 +391,23 @@ class _Work:
         """What is in flight on a closed connection is lost."""
         self.links[link_id] = replace(self.links[link_id], to_slave=b"", to_master=b"")
 
-    def _on_ack(self, offset: int) -> None:
-        """Move push2_slave_max_offset, and release whom it frees.
+    def _on_ack(self, link: Link, offset: int) -> None:
+        """Move push2_slave_max_offset, and release whom it frees. `offset`: what the link has acknowledged by this report.
 
-        Spec: HA-G-18 "One slave's report MUST be enough to end a put"; HA-G-17 "MUST be notified when push2_slave_max_offset
-        grows, and only then".
+        Spec: HA-G-18 "One slave's report MUST be enough to end a put"; HA-G-30 "the N-th greatest among the acknowledgements of
+        the replicas"; HA-G-17 "MUST be notified when push2_slave_max_offset grows, and only then".
         """
+        if self.profile.forgets_lost_slaves:
+            acks = [*self.acks(but=link.link_id), (link.slave, offset)]
+            offset = group_transfer.acknowledged(acks, self.settings.replicas)
         if offset > self.push2_slave_max_offset:
             self.push2_slave_max_offset = offset
-            clause = "HA-G-5" if self.profile.forgets_lost_slaves else "HA-G-4"
+            of_several = ("HA-G-30",) if self.settings.replicas > 1 else ()
+            clauses = ("HA-G-5", *of_several) if self.profile.forgets_lost_slaves else ("HA-G-4",)
             if self.profile.serves_by_deadline:
-                self._group_step("ack", group_transfer.on_ack(self.group, offset), (clause,))
+                self._group_step("ack", group_transfer.on_ack(self.group, offset), clauses)
             else:
-                self._group_step("ack", five_waits.on_ack(self.group, offset, self.now_ms), (clause,))
+                self._group_step("ack", five_waits.on_ack(self.group, offset, self.now_ms), clauses)
 
     def _slave_step(self, index: int, event: str, step: Step[Slave], nbytes: int = 0) -> None:
         before, node = self.slaves[index], step.state

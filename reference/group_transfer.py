@@ -3,6 +3,7 @@
 NO_WAITERS <--all done-- WAITING <--put that waits-- NO_WAITERS
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
@@ -54,14 +55,34 @@ def classify(group: GroupTransfer) -> GroupTransferState:
     return GroupTransferState.WAITING if group.requests else GroupTransferState.NO_WAITERS
 
 
+def acknowledged(acks: Iterable[tuple[int, int]], replicas: int) -> int:
+    """What so many replicas have acknowledged; 0 where fewer have acknowledged anything.
+
+    Args: acks: (replica, acknowledgement) of each connection, in any order; 0 for nothing.
+    Spec: HA-G-30 "MUST be the N-th greatest among the acknowledgements of the replicas"; HA-G-31 "MUST count once, by the
+    greatest of their acknowledgements".
+
+    >>> acknowledged([(1, 700), (2, 500), (3, 900)], 2), acknowledged([(1, 700), (1, 900), (2, 500)], 2)
+    (700, 500)
+    >>> acknowledged([(1, 700), (1, 900)], 2), acknowledged([], 1)
+    (0, 0)
+    """
+    greatest: dict[int, int] = {}
+    for replica, ack in acks:
+        greatest[replica] = max(ack, greatest.get(replica, 0))
+    ranked = sorted(greatest.values(), reverse=True)
+    return ranked[replicas - 1] if replicas <= len(ranked) else 0
+
+
 def is_slave_ok(slaves: int, next_offset: int, push2_slave_max_offset: int, settings: Settings) -> bool:
-    """Whether there is a slave that could answer in time. Else a put ends at once:
+    """Whether there are slaves that could answer in time. Else a put ends at once:
 
     Spec: HA-G-3 "when there is no slave, or when the offset after its message is ha_slave_fallbehind_max or more beyond
-    push2_slave_max_offset".
+    push2_slave_max_offset"; HA-G-32 "MUST end with SLAVE_NOT_AVAILABLE, without waiting,
+    when fewer than N replicas count".
     Source: article 001, isSlaveOK.
     """
-    return slaves > 0 and next_offset - push2_slave_max_offset < settings.ha_slave_fallbehind_max
+    return slaves >= settings.replicas and next_offset - push2_slave_max_offset < settings.ha_slave_fallbehind_max
 
 
 def on_put(
@@ -75,14 +96,15 @@ def on_put(
 ) -> Step[GroupTransfer]:
     """Let a put wait, or end it at once: where no slave could answer, or where one already has.
 
-    Args: slaves: connections that count as slaves (HA-G-4, HA-G-5).
+    Args: slaves: how many count: in classic connections, in hardened replicas (HA-G-4, HA-G-5, HA-G-31).
     Spec: HA-G-3 "ends with SLAVE_NOT_AVAILABLE, without waiting"; HA-G-11 "The request MUST be known to the group transfer, and
     the write sides be woken, before the put begins to wait": it is by the end of this step.
     Source: article 001, handleHA, isSlaveOK, and doWaitTransfer, which looks before it waits.
     """
     # GUARD
     if not is_slave_ok(slaves, next_offset, push2_slave_max_offset, settings):
-        return Step(group, (Done(request_id, next_offset, SLAVE_NOT_AVAILABLE),), ("HA-G-3", "HA-G-6"))
+        too_few = ("HA-G-32",) if 0 < slaves < settings.replicas else ()
+        return Step(group, (Done(request_id, next_offset, SLAVE_NOT_AVAILABLE),), ("HA-G-3", *too_few, "HA-G-6"))
     if next_offset <= push2_slave_max_offset:  # nobody honest has reported so much yet, and hardened believes nobody else
         return Step(group, (Done(request_id, next_offset, PUT_OK),), ("HA-G-1", "HA-G-6"))
     # STATE

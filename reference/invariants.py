@@ -9,6 +9,7 @@ from typing import Final
 from rocketmq_ha.reference import group_transfer, store
 from rocketmq_ha.reference.cluster import Cluster
 from rocketmq_ha.reference.slave import Slave
+from rocketmq_ha.spec.profile import Settings
 
 
 def _served(cluster: Cluster) -> list[Slave]:
@@ -26,7 +27,7 @@ def _served(cluster: Cluster) -> list[Slave]:
     return [node for node in nodes if node.current_reported_offset == store.max_offset(node.log)]
 
 
-def slave_holds_a_prefix(cluster: Cluster) -> bool:
+def slave_holds_a_prefix(cluster: Cluster, _settings: Settings) -> bool:
     """Every byte of a slave's log is the master's at that offset, as far as the master has it."""
     first = store.min_offset(cluster.log)
     for node in _served(cluster):
@@ -36,12 +37,12 @@ def slave_holds_a_prefix(cluster: Cluster) -> bool:
     return True
 
 
-def slave_is_not_ahead(cluster: Cluster) -> bool:
+def slave_is_not_ahead(cluster: Cluster, _settings: Settings) -> bool:
     """No slave has an offset that the master has not."""
     return all(store.max_offset(node.log) <= store.max_offset(cluster.log) for node in _served(cluster))
 
 
-def transfer_is_within_the_log(cluster: Cluster) -> bool:
+def transfer_is_within_the_log(cluster: Cluster, _settings: Settings) -> bool:
     """The master never promises bytes that it does not have."""
     return all(
         link.conn.next_transfer_from_where <= store.max_offset(cluster.log)
@@ -50,7 +51,7 @@ def transfer_is_within_the_log(cluster: Cluster) -> bool:
     )
 
 
-def ack_is_appended(cluster: Cluster) -> bool:
+def ack_is_appended(cluster: Cluster, _settings: Settings) -> bool:
     """What a slave is believed to hold on its live connection, it holds."""
     return all(
         link.conn.slave_ack_offset <= store.max_offset(cluster.slaves[link.slave].log)
@@ -59,18 +60,19 @@ def ack_is_appended(cluster: Cluster) -> bool:
     )
 
 
-def put_ok_is_replicated(cluster: Cluster) -> bool:
-    """A put that ended with PUT_OK in this step is in the log of some slave."""
-    most = max(store.max_offset(node.log) for node in cluster.slaves)
-    return all(done.next_offset <= most for done in cluster.done if done.status == group_transfer.PUT_OK)
+def put_ok_is_replicated(cluster: Cluster, settings: Settings) -> bool:
+    """A put that ended with PUT_OK in this step is in the logs of as many slaves as it needs. HA-G-30."""
+    ended = [done.next_offset for done in cluster.done if done.status == group_transfer.PUT_OK]
+    ends = [store.max_offset(node.log) for node in cluster.slaves]
+    return all(sum(end >= next_offset for end in ends) >= settings.replicas for next_offset in ended)
 
 
-def slave_is_on_a_frame_boundary_when_idle(cluster: Cluster) -> bool:
+def slave_is_on_a_frame_boundary_when_idle(cluster: Cluster, _settings: Settings) -> bool:
     """A slave without a connection holds no unparsed bytes."""
     return all(node.connected or not node.byte_buffer_read for node in cluster.slaves)
 
 
-INVARIANTS: Final[tuple[Callable[[Cluster], bool], ...]] = (
+INVARIANTS: Final[tuple[Callable[[Cluster, Settings], bool], ...]] = (
     slave_holds_a_prefix,
     slave_is_not_ahead,
     transfer_is_within_the_log,
@@ -80,6 +82,6 @@ INVARIANTS: Final[tuple[Callable[[Cluster], bool], ...]] = (
 )
 
 
-def broken(cluster: Cluster) -> tuple[str, ...]:
+def broken(cluster: Cluster, settings: Settings) -> tuple[str, ...]:
     """Names of the invariants that do not hold."""
-    return tuple(invariant.__name__ for invariant in INVARIANTS if not invariant(cluster))
+    return tuple(invariant.__name__ for invariant in INVARIANTS if not invariant(cluster, settings))

@@ -36,8 +36,8 @@ def start_of_file(offset: int, scope: Scope) -> int:
 
 
 def counted(state: State, scope: Scope) -> int:
-    """Connections that count as slaves. HA-G-4, HA-G-5."""
-    return sum(not scope.forgets or has_acked(conn) for conn in connections(state.conn))
+    """Slaves that a put may wait for: those with a connection that counts, or two. HA-G-4, HA-G-5, HA-G-31."""
+    return sum(any(not scope.forgets or has_acked(one) for one in slots if one is not None) for slots in state.conn)
 
 
 def connections(conn: tuple[tuple[Connection | None, ...], ...]) -> list[Connection]:
@@ -57,6 +57,12 @@ def has_acked(conn: Connection) -> bool:
 def acked(conn: Connection, scope: Scope) -> int:
     """What a connection has acknowledged: in classic its last report, whatever that says. HA-G-4, HA-G-5."""
     return 0 if scope.forgets and not has_acked(conn) else conn.ack
+
+
+def acknowledged(conn: tuple[tuple[Connection | None, ...], ...], scope: Scope) -> int:
+    """What as many slaves as are needed have acknowledged on their connections, or 0. HA-G-5, HA-G-30, HA-G-31."""
+    greatest = sorted((max((0, *(acked(one, scope) for one in slots if one is not None))) for slots in conn), reverse=True)
+    return greatest[scope.replicas - 1] if scope.replicas <= len(greatest) else 0
 
 
 def started(conn: Connection, n: int) -> Connection:
@@ -88,7 +94,7 @@ def close(state: State, scope: Scope, s: int, k: int) -> State:
     assert conn is not None
     state = with_conn(state, s, k, None)
     if scope.forgets:
-        state = replace(state, push2=max((0, *(acked(other, scope) for other in connections(state.conn)))))
+        state = replace(state, push2=acknowledged(state.conn, scope))
     return state if conn.stale else with_slave(state, s, replace(state.slave[s - 1], slot=0))
 
 
@@ -147,8 +153,8 @@ def put_sync(state: State, scope: Scope) -> State | None:
 
 
 def join(before: State, after: State, scope: Scope) -> State:
-    """The put that has just been appended waits, if anybody counts as a slave and nobody has reported beyond it. HA-G-1."""
-    if counted(before, scope) == 0 or len(after.log) <= after.push2:
+    """The put that has just been appended waits, if slaves enough count and nobody has reported beyond it. HA-G-1, HA-G-32."""
+    if counted(before, scope) < scope.replicas or len(after.log) <= after.push2:
         return after
     return replace(after, waiting=(*after.waiting, len(after.log)))
 
@@ -242,7 +248,8 @@ def recv_report(state: State, scope: Scope, s: int, k: int, n: int = 1) -> State
         return close(state, scope, s, k)
     # STATE
     conn = replace(conn, req=r if conn.req < 0 else conn.req, ack=r, reports=conn.reports[n:])
-    return acknowledge(with_conn(state, s, k, conn), acked(conn, scope))
+    state = with_conn(state, s, k, conn)
+    return acknowledge(state, acknowledged(state.conn, scope))
 
 
 # --- Actions: frames ---------------------------------------------------------------------------------------------------------

@@ -88,13 +88,15 @@ def push2_was_sent(state: State, _scope: Scope) -> bool:
 
 
 def push2_is_of_an_open_connection(state: State, scope: Scope) -> bool:
-    """push2 is the greatest acknowledgement of the connections that are open. HA-G-5."""
-    return state.push2 == max((0, *(acked(conn, scope) for conn in connections(state.conn))))
+    """push2 is what `replicas` slaves have acknowledged on connections that are open, and no more have. HA-G-5, HA-G-30."""
+    most = [max((0, *(acked(conn, scope) for conn in slots if conn is not None))) for slots in state.conn]
+    have, have_more = (sum(map(compare, most)) for compare in (state.push2.__le__, state.push2.__lt__))
+    return (state.push2 == 0 or have >= scope.replicas) and have_more < scope.replicas
 
 
-def push2_is_within_the_slaves(state: State, _scope: Scope) -> bool:
-    """Some slave holds what push2 promises."""
-    return state.push2 <= max(map(max_offset, state.slave))
+def push2_is_within_the_slaves(state: State, scope: Scope) -> bool:
+    """As many slaves as are needed hold what push2 promises."""
+    return state.push2 == 0 or sum(max_offset(node) >= state.push2 for node in state.slave) >= scope.replicas
 
 
 def waiter_waits_for_something(state: State, _scope: Scope) -> bool:
@@ -194,24 +196,26 @@ def slave_only_appends(before: State, label: str, after: State, _scope: Scope) -
     )
 
 
-def put_ok_is_replicated(before: State, label: str, after: State, _scope: Scope) -> bool:
-    """When a put ends with PUT_OK, some slave holds its unit at its offset. HA-G-1."""
+def put_ok_is_replicated(before: State, label: str, after: State, scope: Scope) -> bool:
+    """When a put ends with PUT_OK, as many slaves as are needed hold its unit at its offset. HA-G-1, HA-G-30."""
     if not label.startswith("RecvReport") or before.waiting == after.waiting:
         return True
     return all(
-        any(
+        sum(
             node.base != -1 and node.base < o <= max_offset(node) and node.units[o - 1 - node.base] == after.log[o - 1]
             for node in after.slave
         )
+        >= scope.replicas
         for o in set(before.waiting) - set(after.waiting)
     )
 
 
-def put_ok_is_acknowledged(before: State, label: str, after: State, _scope: Scope) -> bool:
-    """When a put ends with PUT_OK, some slave's log reaches behind it: HA-G-1 to the letter, and less than a user hopes for."""
+def put_ok_is_acknowledged(before: State, label: str, after: State, scope: Scope) -> bool:
+    """When a put ends with PUT_OK, so many logs reach behind it: HA-G-1 to the letter, and less than a user hopes for."""
     if not label.startswith("RecvReport") or before.waiting == after.waiting:
         return True
-    return max(set(before.waiting) - set(after.waiting)) <= max(map(max_offset, after.slave))
+    o = max(set(before.waiting) - set(after.waiting))
+    return sum(max_offset(node) >= o for node in after.slave) >= scope.replicas
 
 
 def waiter_ends_once(before: State, label: str, after: State, _scope: Scope) -> bool:
@@ -226,9 +230,11 @@ def waiter_ends_once(before: State, label: str, after: State, _scope: Scope) -> 
     return not begun and (label == "MasterCrash" or (label.startswith("RecvReport") and max(ended) <= after.push2))
 
 
-def waiter_has_a_replica(before: State, _label: str, after: State, _scope: Scope) -> bool:
-    """A put waits only while somebody who could answer has ever acknowledged anything. HA-G-3, HA-G-5."""
-    return len(after.waiting) <= len(before.waiting) or any(map(has_acked, connections(before.conn)))
+def waiter_has_a_replica(before: State, _label: str, after: State, scope: Scope) -> bool:
+    """A put waits only where as many slaves as could answer have ever acknowledged anything. HA-G-3, HA-G-5, HA-G-32."""
+    if len(after.waiting) <= len(before.waiting):
+        return True
+    return sum(any(conn is not None and has_acked(conn) for conn in slots) for slots in before.conn) >= scope.replicas
 
 
 StateProperty = Callable[[State, Scope], bool]

@@ -25,6 +25,7 @@ class Scope:
     file_size: int = 2  # units
     batch: int = 2  # units
     sync_puts: bool = False
+    replicas: int = 1  # slaves that must have a put which waits (HA-G-30); 1 in classic
     frame_window: int = 1  # frames in flight on a connection
     report_window: int = 1  # reports in flight on a connection
     # The profile: all False in classic, all True in hardened.

@@ -222,7 +222,7 @@ class _Witness:
         after = protocol.append(self.state, units)
         pauses = event.pauses and not self.profile.serves_by_deadline
         refused = event.wait and not pauses and self.is_refused(len(after.log))
-        if not event.wait or pauses or (refused and protocol.counted(self.state, self.scope)):
+        if not event.wait or pauses or (refused and self.have_slaves()):
             self.act("Put", after)
         else:
             self.act("PutSync", protocol.join(self.state, after, self.scope))
@@ -242,12 +242,16 @@ class _Witness:
                 self.act(f"{RESUME}({next_offset})", replace(self.state, waiting=joined))
 
     def is_refused(self, next_offset: int) -> bool:
-        """Whether a put ends with SLAVE_NOT_AVAILABLE: nobody counts, or all lag too far. HA-G-3."""
+        """Whether a put ends with SLAVE_NOT_AVAILABLE: too few count, or lag too far. HA-G-3, HA-G-32."""
         lags = next_offset - self.state.push2 >= self.settings.ha_slave_fallbehind_max
-        refused = lags or protocol.counted(self.state, self.scope) == 0
+        refused = lags or not self.have_slaves()
         if refused:
             self.done.append((next_offset, group_transfer.SLAVE_NOT_AVAILABLE))
         return refused
+
+    def have_slaves(self) -> bool:
+        """Whether as many slaves count as a put needs."""
+        return protocol.counted(self.state, self.scope) >= self.scope.replicas
 
     def tick(self) -> None:
         """What time has made due: silent connections end, slaves report, puts time out."""

@@ -31,6 +31,7 @@ def byte_scope(slaves: int, settings: Settings, profile: Profile) -> Scope:
         file_size=settings.mapped_file_size,
         batch=settings.ha_transfer_batch_size,
         sync_puts=True,
+        replicas=settings.replicas,
         frame_window=UNBOUNDED,
         report_window=UNBOUNDED,
     )

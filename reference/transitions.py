@@ -168,6 +168,10 @@ def explore_slave(table: Table, profile: Profile) -> int:
             too_large = SETTINGS.slave_read_buffer_size - TRANSFER_HEADER_SIZE + 1
             streams.append(wire.pack_header(maximum, too_large) + b"\x01" * too_large)
             streams += [wire.pack_header(maximum, size) for size in (-1, slave.I32_MAX)]
+            if profile.checks_overlap and client.current_reported_offset < maximum:  # its own bytes, and others
+                position = client.current_reported_offset
+                own = store.data_at(client.log, position, FILE_SIZE)
+                streams += [wire.pack_header(position, len(own)) + body for body in (own, b"\x02" * len(own))]
         for stream in streams:
             for size in {1, 12, 13, len(stream) - 11, len(stream)}:
                 if 0 < size <= len(stream):
@@ -206,6 +210,8 @@ def explore_store(table: Table, profile: Profile) -> int:
     def of_master(log: Log) -> Iterator[Log]:
         nonlocal complete
         yield recovered(log)
+        cut = store.recover(store.without_last_record(log), profile)  # a power cut took what had not been flushed
+        yield add(log, "recover", cut.state, cut.clauses)
         if len(log.data) > 2 * size:
             complete = max(complete, log, key=lambda candidate: len(candidate.data))
             return
@@ -235,7 +241,6 @@ def explore_group_transfer(table: Table, profile: Profile) -> int:
     """Up to two waiting puts, acks, deadlines, shutdown."""
     if not profile.serves_by_deadline:
         return explore_five_waits(table, profile)
-    settings = SETTINGS
 
     def successors(node: tuple[GroupTransfer, int]) -> Iterator[tuple[GroupTransfer, int]]:
         group, now_ms = node
@@ -247,14 +252,15 @@ def explore_group_transfer(table: Table, profile: Profile) -> int:
             return step.state, now_ms
 
         next_offset = group.requests[-1].next_offset + 1 if group.requests else 1
-        for slaves in (0, 1):
-            if len(group.requests) < 2 or slaves == 0:
+        for slaves, replicas in ((0, 1), (1, 1), (1, 2)):
+            if len(group.requests) < 2 or slaves < replicas:
                 for push2 in (0, 9):
+                    settings = replace(SETTINGS, replicas=replicas)
                     step = group_transfer.on_put(group, next_offset, next_offset, slaves, push2, now_ms, settings)
                     yield to("put", step)
         for ack in range(4):
             released = group_transfer.on_ack(group, ack)
-            yield to("ack", replace(released, clauses=("HA-G-5", *released.clauses)))
+            yield to("ack", replace(released, clauses=("HA-G-5", "HA-G-30", *released.clauses)))
         for later in range(now_ms, 5):
             yield to("tick", group_transfer.on_tick(group, later), later)
         yield to("shutdown", group_transfer.on_shutdown(group))

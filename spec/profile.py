@@ -44,3 +44,4 @@ class Settings:
     sync_flush_timeout_ms: int = constants.SYNC_FLUSH_TIMEOUT_MS
     master_read_buffer_size: int = constants.MASTER_READ_BUFFER_SIZE  # a multiple of 8 (HA-M-10, quirk 5)
     slave_read_buffer_size: int = constants.SLAVE_READ_BUFFER_SIZE  # no frame can be larger (quirk 23)
+    replicas: int = 1  # that must have a put which waits before it ends with PUT_OK (HA-G-30); 1 in classic (HA-G-33)

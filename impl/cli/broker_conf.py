@@ -25,7 +25,8 @@ _SAME: Final = {
 }
 _ROLES: Final = {"ASYNC_MASTER": "master", "SYNC_MASTER": "master", "SLAVE": "slave"}
 _FLUSHES: Final = {"ASYNC_FLUSH": "async", "SYNC_FLUSH": "sync"}
-_LOOKED_AT: Final = frozenset({*_SAME, "brokerRole", "brokerIP2", "listenPort", "haListenPort", "storePathCommitLog"})
+_IN_SYNC: Final = "inSyncReplicas"
+_LOOKED_AT: Final = frozenset({*_SAME, _IN_SYNC, "brokerRole", "brokerIP2", "listenPort", "haListenPort", "storePathCommitLog"})
 
 
 def options_of(file: Path, text: str, command: str) -> tuple[dict[str, tuple[str, str]], list[str]]:
@@ -52,6 +53,8 @@ def options_of(file: Path, text: str, command: str) -> tuple[dict[str, tuple[str
         options["listen"] = "haListenPort", format_address(found.get("brokerIP2") or _HOST, _ha_port(file, found))
         options["role"] = "brokerRole", role
         options["flush"] = "flushDiskType", _flush(file, found)
+    if _IN_SYNC in found:
+        options["replicas"] = _IN_SYNC, _replicas(file, found[_IN_SYNC])
     return options, sorted(found.keys() - _LOOKED_AT - {theirs for theirs, _ in options.values()})
 
 
@@ -61,6 +64,17 @@ def _flush(file: Path, found: Mapping[str, str]) -> str:
     if name not in _FLUSHES:
         raise ConfigInvalid(f"{file}: flushDiskType={name}: expected {' or '.join(_FLUSHES)}")
     return _FLUSHES[name]
+
+
+def _replicas(file: Path, text: str) -> str:
+    """5.x counts the master among those in sync, and a SYNC_MASTER of 1 waits for nobody. Ours waits for a slave, as in 4.x."""
+    try:
+        in_sync = int(text)
+    except ValueError:
+        in_sync = 0
+    if in_sync < 1:
+        raise ConfigInvalid(f"{file}: {_IN_SYNC}={text}: expected a number of brokers from 1 on, the master counted")
+    return str(max(1, in_sync - 1))
 
 
 def _ha_port(file: Path, found: Mapping[str, str]) -> int:

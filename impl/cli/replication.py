@@ -20,7 +20,8 @@ from rocketmq_ha.impl.cli.settings import master_settings, slave_settings
 from rocketmq_ha.impl.cli.telling import listening_metrics, metrics_option, telling
 from rocketmq_ha.impl.ha.master import MasterConnection
 from rocketmq_ha.impl.ha.puts import Puts, WaitingPut
-from rocketmq_ha.impl.net.address import format_address, parse_address
+from rocketmq_ha.impl.ha.settings import check_replicas
+from rocketmq_ha.impl.net.address import check_own_address, format_address, parse_address
 from rocketmq_ha.impl.net.client import FRAME_DEADLINE_MS, Follower
 from rocketmq_ha.impl.net.figures import MasterFigures, SlaveFigures
 from rocketmq_ha.impl.net.server import Master, clock_ms
@@ -141,6 +142,7 @@ def master(
         listening=127.0.0.1:10912
         put=20000 seconds=4.1 per_second=4878 PUT_OK=20000
     """
+    check_replicas(settings_by_name["replicas"], PROFILES[profile])  # before any store is touched
     limits = limits_from(
         PROFILES[profile],
         allow,
@@ -296,6 +298,13 @@ def _put(
     help="Acknowledge what is in the log, as RocketMQ does, or only what is on the disk: that outlives a power cut.",
 )
 @click.option(
+    "--bind",
+    "source_address",
+    default="",
+    metavar="ADDRESS",
+    help="Connect from this IP address of the machine: to the master it is who this slave is. [default: the system's choice]",
+)
+@click.option(
     "--frame-deadline",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
@@ -312,6 +321,7 @@ def slave(
     file_size: int | None,
     profile: str,
     ack: str,
+    source_address: str,
     frame_deadline: float | None,
     metrics_address: str | None,
     **settings_by_name: int,
@@ -322,6 +332,8 @@ def slave(
     store that has a log goes on where it ends. The connection is opened again, with growing pauses, whenever it ends.
     """
     host, port = parse_master(address)
+    if source_address:
+        check_own_address(source_address)
     stopped = Stop()
     with (
         listening_metrics(metrics_address) as metrics,
@@ -330,7 +342,11 @@ def slave(
     ):
         settings = Settings(mapped_file_size=log.file_size, **settings_by_name)
         deadline_ms = None if frame_deadline is None else max(1, round(frame_deadline * 1000))
-        follower = Follower(log, host, port, settings, PROFILES[profile], deadline_ms, flushes=ack == "flushed")
+        follower = Follower(
+            *(log, host, port, settings, PROFILES[profile], deadline_ms),
+            flushes=ack == "flushed",
+            source_address=source_address,
+        )
         try:
             with telling(store, SlaveFigures(follower, log, profile), metrics) as teller:
                 if metrics is not None:

@@ -8,7 +8,7 @@ import click
 from rocketmq_ha.spec.profile import Settings
 
 _DEFAULTS: Final = Settings()
-_MILLISECONDS, _BYTES = "MS", "BYTES"
+_MILLISECONDS, _BYTES, _COUNT = "MS", "BYTES", "N"
 
 # Field of Settings -> (option, what it is measured in, help).
 _SHARED: Final = {
@@ -34,6 +34,11 @@ _MASTER: Final = _SHARED | {
         "--sync-flush-timeout",
         _MILLISECONDS,
         "A put waits for a slave, or for the disk, no longer than so.",
+    ),
+    "replicas": (
+        "--replicas",
+        _COUNT,
+        "So many distinct slaves must have acknowledged a put that waits. All connections from one address are one slave.",
     ),
 }
 

@@ -87,6 +87,7 @@ def _lines(snapshot: dict[str, Any]) -> list[tuple[str, str]]:
             *lines,
             ("listens", snapshot["listen"] + (f", {refused:,} connections refused" if refused else "")),
             ("slaves", f"{snapshot['slaves']}, which have acknowledged up to {acked}; {waiting} puts wait"),
+            ("replicas", f"{snapshot['replicas_counted']} count, a put that waits needs {snapshot['replicas_needed']}"),
         ]
     state = snapshot["state"]
     if state == "connected":

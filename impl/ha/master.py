@@ -52,15 +52,19 @@ class MasterConnection:
         "next_transfer_from_where",
         "peer",
         "process_position",
+        "replica",
         "sent_offset",
         "slave_ack_offset",
         "slave_request_offset",
         "start_offset",
     )
 
-    def __init__(self, peer: str, log: ReadableLog, now_ms: int, settings: Settings, profile: Profile) -> None:
+    def __init__(
+        self, peer: str, log: ReadableLog, now_ms: int, settings: Settings, profile: Profile, replica: str = ""
+    ) -> None:
+        """replica: as whom it counts (HA-G-31); `peer`, if nobody says."""
         assert settings.master_read_buffer_size % REPORT.size == 0  # HA-M-10 "its size is a multiple of 8"
-        self.peer = peer
+        self.peer, self.replica = peer, replica or peer
         self._log, self._settings, self._profile = log, settings, profile
         self.connected_timestamp = self.last_read_timestamp = self.last_write_timestamp = now_ms
         self.close_reason = ""  # empty while open

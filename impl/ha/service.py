@@ -20,16 +20,25 @@ class HAService:
         self.log, self.settings, self.profile = log, settings, profile
         self.connections: list[MasterConnection] = []  # HA-M-19 "from its accept until it is closed, and no longer"
         self.push2_slave_max_offset = 0
+        self.replicas: Final = settings.replicas if profile.forgets_lost_slaves else 1
+        self._acked: dict[str, int] = {}  # of each replica that has acknowledged anything; kept up where they are counted
+        # What a report costs there is nothing to those who need one slave.
+        self.on_ack: Final = self._on_ack_of_any if self.replicas == 1 else self._on_ack_of_several
         self.group_transfer: GroupTransfer | FiveWaits = GroupTransfer() if profile.serves_by_deadline else FiveWaits()
 
-    def accept(self, peer: str, now_ms: int) -> MasterConnection:
-        """A new connection, in the list. HA-M-16 "with a read side and a write side of its own"."""
-        conn = MasterConnection(peer, self.log, now_ms, self.settings, self.profile)
+    def accept(self, peer: str, now_ms: int, replica: str = "") -> MasterConnection:
+        """A new connection, in the list. HA-M-16 "with a read side and a write side of its own".
+
+        Args: peer: its address with the port, for people. replica: as whom its acknowledgements count, whatever the transport
+        can prove of the peer, as the subject of its certificate; if it can prove nothing, the peer's address without the port:
+        HA-G-31 "the address that the peer connects from, without its port".
+        """
+        conn = MasterConnection(peer, self.log, now_ms, self.settings, self.profile, replica or peer.rpartition(":")[0])
         self.connections.append(conn)
         return conn
 
-    def on_ack(self, conn: MasterConnection) -> None:
-        """A report was taken from `conn`.
+    def _on_ack_of_any(self, conn: MasterConnection) -> None:
+        """A report was taken from `conn`, and one slave is enough.
 
         Spec: HA-G-18 "enough to end a put, however many slaves there are"; HA-G-17 "MUST be notified when
         push2_slave_max_offset grows, and only then".
@@ -39,10 +48,39 @@ class HAService:
             self.push2_slave_max_offset = acked_offset
             self.group_transfer.on_ack(self.push2_slave_max_offset, conn.last_read_timestamp)
 
+    def _on_ack_of_several(self, conn: MasterConnection) -> None:
+        """A report was taken from `conn`, and more than one replica is needed.
+
+        Only a replica that passes push2_slave_max_offset by it can move that: it takes one more beyond.
+        Spec: HA-G-30 "MUST be the N-th greatest among the acknowledgements of the replicas"; HA-G-31 "MUST count once".
+        """
+        acked_offset, before = conn.acked_offset, self._acked.get(conn.replica, 0)
+        if acked_offset <= before:
+            return
+        self._acked[conn.replica] = acked_offset
+        if before <= self.push2_slave_max_offset < acked_offset:
+            push2_slave_max_offset = self._acked_by_enough()
+            if push2_slave_max_offset > self.push2_slave_max_offset:
+                self.push2_slave_max_offset = push2_slave_max_offset
+                self.group_transfer.on_ack(push2_slave_max_offset, conn.last_read_timestamp)
+
+    def _acked_by_enough(self) -> int:
+        """What as many replicas as are needed have acknowledged: HA-G-30 "and 0 where fewer than N"."""
+        if len(self._acked) < self.replicas:
+            return 0
+        return sorted(self._acked.values(), reverse=True)[self.replicas - 1]
+
     def close(self, conn: MasterConnection, reason: str) -> None:
         conn.close(reason)
         self.connections.remove(conn)
-        if self.profile.forgets_lost_slaves:
+        if self.replicas > 1:
+            acked: dict[str, int] = {}
+            for other in self.connections:
+                if acked_offset := other.acked_offset:
+                    acked[other.replica] = max(acked_offset, acked.get(other.replica, 0))
+            self._acked = acked
+            self.push2_slave_max_offset = self._acked_by_enough()
+        elif self.profile.forgets_lost_slaves:
             self.push2_slave_max_offset = max((0, *(other.acked_offset for other in self.connections)))
 
     def count_slaves(self) -> int:
@@ -51,6 +89,10 @@ class HAService:
         Spec: HA-G-4 "from its accept on" in classic; HA-G-5 "from its first acknowledgement on" in hardened.
         """
         return sum(self._counts(conn) for conn in self.connections)
+
+    def count_replicas(self) -> int:
+        """The same, but HA-G-31 "Connections of one replica MUST count once"."""
+        return len({conn.replica for conn in self.connections if self._counts(conn)})
 
     def _counts(self, conn: MasterConnection) -> bool:
         return conn.acked_offset > 0 or not self.profile.forgets_lost_slaves
@@ -92,9 +134,11 @@ class HAService:
 
     def _is_slave_ok(self, next_offset: int) -> bool:
         """Else the put ends, HA-G-3 "without waiting, when there is no slave, or when the offset after its message is
-        ha_slave_fallbehind_max or more beyond push2_slave_max_offset".
+        ha_slave_fallbehind_max or more beyond push2_slave_max_offset"; HA-G-32 "when fewer than N replicas count".
         """
         lag = next_offset - self.push2_slave_max_offset
+        if self.replicas > 1:
+            return lag < self.settings.ha_slave_fallbehind_max and len(self._acked) >= self.replicas
         # To the first that counts: there may be a hundred, and this is asked at every put.
         return lag < self.settings.ha_slave_fallbehind_max and any(map(self._counts, self.connections))
 

@@ -3,7 +3,7 @@
 import logging
 
 from rocketmq_ha.impl.errors import ConfigInvalid
-from rocketmq_ha.spec.profile import Settings
+from rocketmq_ha.spec.profile import Profile, Settings
 
 # Of the limits on how often an idle end looks at the time (HA-M-25, HA-S-35).
 LOOK_MS = 1_000
@@ -11,7 +11,18 @@ LOOK_MS = 1_000
 log = logging.getLogger(__name__)
 
 
-def check_settings(settings: Settings) -> None:
+def check_replicas(replicas: int, profile: Profile) -> None:
+    """Refuse a number of copies that cannot be had.
+
+    Raises: ConfigInvalid. HA-G-33 "below 1, or in classic other than 1, MUST be refused before it starts".
+    """
+    if replicas < 1:
+        raise ConfigInvalid(f"replicas {replicas}: expected at least 1")
+    if replicas > 1 and not profile.forgets_lost_slaves:
+        raise ConfigInvalid(f"replicas {replicas}: expected 1 in the {profile.name} profile, which counts no replicas")
+
+
+def check_settings(settings: Settings, profile: Profile) -> None:
     """Refuse what cannot be; warn of intervals that close idle connections again and again.
 
     Both intervals are taken to be the other end's too: nothing on the wire says what it has.
@@ -22,6 +33,7 @@ def check_settings(settings: Settings) -> None:
     """
     if settings.ha_transfer_batch_size < 1:
         raise ConfigInvalid(f"batch size {settings.ha_transfer_batch_size}: expected at least 1 byte")
+    check_replicas(settings.replicas, profile)
     heartbeat_ms, housekeeping_ms = settings.ha_send_heartbeat_interval_ms, settings.ha_housekeeping_interval_ms
     if heartbeat_ms + LOOK_MS >= housekeeping_ms:
         log.warning(

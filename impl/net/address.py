@@ -1,5 +1,7 @@
 """HOST:PORT as people write it, and how long a connection to there may take."""
 
+import ipaddress
+import socket
 from typing import Final
 
 from rocketmq_ha.impl.errors import ConfigInvalid
@@ -23,6 +25,22 @@ def parse_address(text: str) -> tuple[str, int]:
     if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise ConfigInvalid(f"address {text!r}: expected HOST:PORT with a port of 0 to 65535, as 127.0.0.1:10912")
     return host, int(port)
+
+
+def check_own_address(text: str) -> None:
+    """Whether a connection can be opened from an IP address: this machine has it. Raises: ConfigInvalid.
+
+    >>> check_own_address("127.0.0.1")
+    """
+    try:
+        family = socket.AF_INET6 if ipaddress.ip_address(text).version == 6 else socket.AF_INET
+    except ValueError:
+        raise ConfigInvalid(f"address {text!r}: expected an IP address of this machine, as 10.0.0.7") from None
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as sock:
+            sock.bind((text, 0))
+    except OSError as error:
+        raise ConfigInvalid(f"address {text!r}: {error.strerror or error}: expected an IP address of this machine") from error
 
 
 def format_address(host: str, port: int) -> str:

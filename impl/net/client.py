@@ -44,14 +44,18 @@ class Follower:
         frame_deadline_ms: int | None = None,
         *,
         flushes: bool = False,
+        source_address: str = "",
     ) -> None:
         """frame_deadline_ms: how long a frame may take; the profile's, if none is given: classic waits for ever.
         flushes: acknowledge only what is on the disk (HA-S-60).
+        source_address: the address of ours to connect from, as which a master may count us (HA-G-31); the system's choice, if
+        none is given.
         """
         self._before_report = commit_log.flush if flushes else None
         self.client = SlaveClient(format_address(host, port), commit_log, settings, profile)
         self._log = commit_log
         self._address = (host, port)
+        self._source_address = (source_address, 0) if source_address else None
         self._frame_deadline_ms = frame_deadline_ms or (FRAME_DEADLINE_MS if profile.checks_frames else None)
         self._peers = PeerLog(
             log
@@ -69,7 +73,7 @@ class Follower:
         """
         while not stopped():
             try:
-                sock = socket.create_connection(self._address, CONNECT_TIMEOUT_S)
+                sock = socket.create_connection(self._address, CONNECT_TIMEOUT_S, self._source_address)
             except OSError as error:
                 self.failed_connects += 1
                 self._say(logging.INFO, "%s: cannot connect: %s", self.client.peer, error.strerror or error)

@@ -152,6 +152,8 @@ class MasterFigures(Figures):
         return {
             "listen": format_address(*self._master.address),
             "slaves": service.count_slaves(),
+            "replicas_needed": service.replicas,
+            "replicas_counted": service.count_replicas(),
             "push2_slave_max_offset": service.push2_slave_max_offset,
             "waiting_puts": len(service.group_transfer),
             "refused_connections": self._master.door.refused.total(),
@@ -163,6 +165,7 @@ class MasterFigures(Figures):
         has_reported, is_slave = kind != NOT_REPORTED, kind == SLAVE
         return {
             "peer": conn.peer,
+            "replica": conn.replica,
             "kind": kind,
             "state": _state(conn, kind, self.log.max_offset),
             "connected_ms": now_ms - conn.connected_timestamp,

@@ -71,7 +71,7 @@ class Master:
 
         Raises: ConfigInvalid.
         """
-        check_settings(settings)
+        check_settings(settings, profile)
         self.service = HAService(commit_log, settings, profile)
         self._listener = listener
         self._listener.setblocking(False)  # HA-M-15 "The listening socket MUST be non-blocking"
@@ -181,7 +181,7 @@ class Master:
                 continue
             rate = self.limits.max_transfer_rate
             allowance = None if rate is None else Allowance(rate, now_ms)
-            link = MasterLink(sock, self.service.accept(peer, now_ms), self.service, allowance, ends_short=True)
+            link = MasterLink(sock, self.service.accept(peer, now_ms, replica=host), self.service, allowance, ends_short=True)
             self._links[sock] = link
             self._hosts[sock] = host
             self._selector.register(sock, selectors.EVENT_READ, link)

@@ -18,10 +18,11 @@ Init ==
 \* What the slave knows of it is the caller's to say.
 CloseAtMaster(s, k) ==
     /\ conn' = [conn EXCEPT ![s][k] = NONE]
-    /\ push2' = IF Forgets THEN Greatest({0} \union {Acked(At(p)) : p \in Open \ {<<s, k>>}}) ELSE push2
+    /\ push2' = IF Forgets THEN Acknowledged([conn EXCEPT ![s][k] = NONE]) ELSE push2
 
 \* HA-G-1 "ends with PUT_OK when push2_slave_max_offset is at least the offset after its message"; HA-G-17 "MUST be notified
-\* when push2_slave_max_offset grows, and only then"; HA-G-18 "One slave's report MUST be enough to end a put".
+\* when push2_slave_max_offset grows, and only then"; HA-G-18 "One slave's report MUST be enough to end a put", but for
+\* HA-G-30.
 Ack(r) ==
     IF r > push2
     THEN push2' = r /\ waiting' = {o \in waiting : o > r}
@@ -38,12 +39,12 @@ Put ==
     /\ PutOne
     /\ UNCHANGED <<flushed, min, epoch, push2, waiting, conn, slave>>
 
-\* HA-G-3 "ends with SLAVE_NOT_AVAILABLE, without waiting, when there is no slave".  HA-G-1: with PUT_OK, if a report is beyond
-\* it already; no slave sends such a report (quirk 1).
+\* HA-G-3 "ends with SLAVE_NOT_AVAILABLE, without waiting, when there is no slave"; HA-G-32 "when fewer than N replicas count".
+\* HA-G-1: with PUT_OK, if a report is beyond it already; no slave sends such a report (quirk 1).
 PutSync ==
     /\ SyncPuts
     /\ PutOne
-    /\ waiting' = IF Counted # {} /\ mmax + 1 > push2 THEN waiting \union {mmax + 1} ELSE waiting
+    /\ waiting' = IF Cardinality(Counted) >= Replicas /\ mmax + 1 > push2 THEN waiting \union {mmax + 1} ELSE waiting
     /\ UNCHANGED <<flushed, min, epoch, push2, conn, slave>>
 
 \* HA-G-2 "It ends with FLUSH_SLAVE_TIMEOUT when more than sync_flush_timeout has passed since the put".
@@ -113,7 +114,7 @@ RecvReport(s, k) ==
                 /\ UNCHANGED waiting
            ELSE LET taken == [c EXCEPT !.reports = rest, !.ack = r, !.req = IF @ < 0 THEN r ELSE @] IN
                 /\ conn' = [conn EXCEPT ![s][k] = taken]
-                /\ Ack(Acked(taken))
+                /\ Ack(Acknowledged([conn EXCEPT ![s][k] = taken]))
                 /\ UNCHANGED slave
     /\ UNCHANGED <<log, flushed, min, epoch, used>>
 

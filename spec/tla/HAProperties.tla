@@ -60,18 +60,22 @@ NextWithinLog == \A p \in Open : At(p).next <= mmax
 \* Quirk 1: in a connection acks do not go back.
 AckMonotone == [][\A s \in Slaves, k \in Slots : Kept(s, k) => conn'[s][k].ack >= conn[s][k].ack]_vars
 
-\* Quirk 1, for a sync put: at PUT_OK a slave's log reaches the put.
+\* Quirk 1, for a sync put: at PUT_OK the logs of as many slaves as are needed reach the put.
 PutOkIsReached ==
-    [][push2' > push2 => \A o \in waiting \ waiting' : \E s \in Slaves : MaxOffset(s) >= o]_vars
+    [][push2' > push2 => \A o \in waiting \ waiting' : Cardinality({s \in Slaves : MaxOffset(s) >= o}) >= Replicas]_vars
 
 \* Quirk 1: HA-G-5.  What is acknowledged was sent, on a connection that is open: nobody acknowledges by asking for a start.
 Push2WasSent == push2 > 0 => \E p \in Open : At(p).start < push2 /\ push2 <= At(p).next
 
-\* Quirk 2: HA-G-5.  push2 is the greatest acknowledgement of the connections that are open.
-Push2IsGreatestAck == push2 = Max0({Acked(At(p)) : p \in Open})
+\* Quirk 2: HA-G-5.  push2 is the greatest acknowledgement of the connections that are open; HA-G-30: as many slaves as are
+\* needed have acknowledged so much, and not so many have acknowledged more.
+Push2IsGreatestAck ==
+    /\ push2 > 0 => Cardinality({p[1] : p \in {q \in Open : Acked(At(q)) >= push2}}) >= Replicas
+    /\ Cardinality({p[1] : p \in {q \in Open : Acked(At(q)) > push2}}) < Replicas
 
-\* Quirk 3: HA-G-5.  A put waits only if somebody has acknowledged something.
-OnlyReplicasAreWaitedFor == [][waiting' \ waiting # {} => \E p \in Open : HasAcked(At(p))]_vars
+\* Quirk 3: HA-G-5.  A put waits only if somebody has acknowledged something; HA-G-32: as many slaves as are needed.
+OnlyReplicasAreWaitedFor ==
+    [][waiting' \ waiting # {} => Cardinality({p[1] : p \in {q \in Open : HasAcked(At(q))}}) >= Replicas]_vars
 
 \* Quirk 7: HA-M-12.  The request that a connection is served from is 0 or an offset of the log.
 RequestIsServable ==
@@ -115,15 +119,21 @@ SlaveHoldsPrefix ==
 \* A master that lost its unflushed tail is behind its slave; nothing truncates the slave.  In hardened AheadIsNotServed.
 SlaveNotAhead == \A s \in Slaves : MaxOffset(s) <= mmax
 
-\* The same for a sync put: at PUT_OK some slave holds the very unit.
+\* Whether a slave has the unit before offset o.
+Holds(s, o) ==
+    slave[s].base < o /\ o <= MaxOffset(s) /\ slave[s].base # -1 /\ slave[s].units[o - slave[s].base] = log[o]
+
+\* The same for a sync put: at PUT_OK as many slaves as are needed (HA-G-30), one by default, hold the very unit.
 PutOkIsHeld ==
-    [][push2' > push2 => \A o \in waiting \ waiting' : \E s \in Slaves :
-          slave[s].base < o /\ o <= MaxOffset(s) /\ slave[s].base # -1 /\ slave[s].units[o - slave[s].base] = log[o]]_vars
+    [][push2' > push2 => \A o \in waiting \ waiting' : Cardinality({s \in Slaves : Holds(s, o)}) >= Replicas]_vars
 
 (* ------------------------------------------ exceptions in hardened too ------------------------------------------------------ *)
 
 \* Slave crashes: an ack says appended, not flushed, and a stale connection's ack counts until it is reaped (HA-M-9).
-Push2IsReached == push2 <= Max0({MaxOffset(s) : s \in Slaves})
+Push2IsReached == push2 > 0 => Cardinality({s \in Slaves : MaxOffset(s) >= push2}) >= Replicas
+
+\* HA-G-18: one slave is enough, unless more are asked for (HA-G-30).  At PUT_OK the others may have nothing of it.
+PutOkIsHeldByAll == [][push2' > push2 => \A o \in waiting \ waiting' : \A s \in Slaves : Holds(s, o)]_vars
 
 \* Quirk 8: HA-M-4.  A slave that asks for 0 gets the last file: to ask for the history the wire has no word.
 HistoryNotSkipped == \A s \in Slaves : slave[s].base <= min

@@ -10,6 +10,7 @@ CONSTANTS
     FileSize,          \* units in a file
     Batch,             \* units in a frame at most                                   HA-W-5
     SyncPuts,          \* whether puts may wait
+    Replicas,          \* how many slaves must have a put that waits                   HA-G-30
     FrameWindow,       \* frames in flight on a connection at most
     ReportWindow,      \* reports in flight on a connection at most
     Checks,            \* hardened: bad reports close the connection                 HA-M-11, HA-M-12
@@ -101,8 +102,15 @@ HasAcked(c) == c.start # -1 /\ c.ack > c.start
 Acked(c) == IF Forgets /\ ~HasAcked(c) THEN 0 ELSE c.ack
 
 \* HA-G-4 "a connection counts as a slave from its accept on" (classic, quirk 3), or HA-G-5 "from its first acknowledgement
-\* on".
-Counted == {p \in Open : Forgets => HasAcked(At(p))}
+\* on".  HA-G-31 "MUST count once": a slave may have two connections, one of them stale.
+Counted == {s \in Slaves : \E k \in Slots : conn[s][k] # NONE /\ (Forgets => HasAcked(conn[s][k]))}
+
+\* What a slave has acknowledged on the connections of cs: the greatest, or 0.
+AckedBy(cs, s) == Greatest({0} \union {Acked(cs[s][k]) : k \in {j \in Slots : cs[s][j] # NONE}})
+
+\* HA-G-30 "the N-th greatest among the acknowledgements of the replicas": the most that so many slaves have acknowledged.
+Acknowledged(cs) ==
+    Greatest({0} \union {o \in {AckedBy(cs, s) : s \in Slaves} : Cardinality({s \in Slaves : AckedBy(cs, s) >= o}) >= Replicas})
 
 \* Where the next frame of a connection starts, once req is known.  HA-M-4 "A slave_request_offset of 0 starts the transfer at
 \* the beginning of the last commit-log file"; HA-M-5 "Any other slave_request_offset starts the transfer at that offset".

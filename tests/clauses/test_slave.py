@@ -87,7 +87,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tries: int, seed: in
         nonlocal now
         now += seconds
 
-    def create_connection(_address: object, timeout: float) -> socket.socket:
+    def create_connection(_address: object, timeout: float, _source_address: object) -> socket.socket:
         tried.append(now)
         timeouts.add(timeout)
         raise ConnectionRefusedError
@@ -129,10 +129,10 @@ def test_a_connect_is_given_up_after_five_seconds(monkeypatch: pytest.MonkeyPatc
         sock.connect_ex(listener.getsockname())
     connect = socket.create_connection
 
-    def create_connection(address: tuple[str, int], timeout: float) -> socket.socket:
+    def create_connection(address: tuple[str, int], timeout: float, source_address: tuple[str, int] | None) -> socket.socket:
         begun = time.monotonic()
         try:
-            return connect(address, timeout)
+            return connect(address, timeout, source_address)
         finally:
             tried.append(time.monotonic() - begun)
 

@@ -76,7 +76,14 @@ class Mutant:
 
 
 PICKED: Final = (
-    Mutant("protocol.py", 0, "push2=max((0, *(acked", "push2=min((0, *(acked"),
+    Mutant("protocol.py", 0, "max((0, *(acked(one, scope)", "min((0, *(acked(one, scope)"),
+    Mutant(
+        "protocol.py",
+        0,
+        "max((0, *(acked(one, scope) for one in slots if one is not None))) for slots in conn)",
+        "max(0, acked(one, scope)) for slots in conn for one in slots if one is not None)",
+    ),
+    Mutant("group_transfer.py", 0, "greatest[replica] = max(ack", "greatest[len(greatest)] = max(ack"),
     Mutant(
         "protocol.py",
         0,
@@ -105,6 +112,9 @@ PICKED: Final = (
 EQUIVALENT: Final = {
     "offset < 0  ->  offset < -1": "-1 begins no file (HA-S-11), so the last line of frame_is_legal refuses it all the same",
     "offset >= 0  ->  offset >= 1": "0 is divided to 0 by either rule",
+    "conn.req == -1  ->  conn.req == -2": (
+        "of begin: a transfer that starts at -1, where no report has come, is the state as it is, and no edge"
+    ),
     "r <= state.push2  ->  r < state.push2": "who waited for what is acknowledged was released before",
     "m == 0  ->  m == -1": (
         "the first frame to an empty slave begins a file (HA-M-4), so none is unaligned at this level; the byte level has"

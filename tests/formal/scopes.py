@@ -22,8 +22,9 @@ NUMBERS: Final = {
     "batch": "Batch",
     "frame_window": "FrameWindow",
     "report_window": "ReportWindow",
+    "replicas": "Replicas",
 }
-WINDOW: Final = 1  # of a scope that does not say
+UNSAID: Final = 1  # frame_window, report_window and replicas of a scope that does not say
 SWITCHES: Final = ("Checks", "Forgets", "AtOnce", "IgnoresHeartbeats", "Coalesces", "Overlaps")
 QUIRKS: Final = {"1", "2", "3", "7", "8", "9", "17"}  # of spec/violations.md: those that show without bytes
 IS_ON: Final = {"classic": False, "hardened": True}
@@ -110,7 +111,7 @@ def load(file: Path = SCOPES_FILE) -> Catalogue:
             often = [other for other in scopes.values() if other.profile == scope.profile and other.min_edges]
             kept = any(label in other.labels() and label not in other.rare for other in often)
             assert kept, f"{label} is rare in {scope.name}, and no scope of its profile must have it often, or never"
-    shown = {violation.quirk for violation in violations if scopes[violation.scope].profile == "classic"}
+    shown = {violation.quirk for violation in violations if violation.quirk and scopes[violation.scope].profile == "classic"}
     assert shown == QUIRKS, f"classic shows quirks {sorted(shown)}, not {sorted(QUIRKS)}"
     for violation in violations:
         name, scope = violation.property, scopes[violation.scope]
@@ -127,8 +128,8 @@ def includes(other: Scope, scope: Scope) -> bool:
     if other.profile != "hardened" or other.fair != scope.fair or other.max_steps or other.max_used:
         return False
     mine, its = scope.constants, other.constants
-    alike = all(its[key] == mine[key] for key in ("file_size", "batch"))
-    return alike and all(its.get(key, WINDOW) >= mine.get(key, WINDOW) for key in ("slaves", "sync_puts", *NUMBERS))
+    alike = all(its.get(key, UNSAID) == mine.get(key, UNSAID) for key in ("file_size", "batch", "replicas"))
+    return alike and all(its.get(key, UNSAID) >= mine.get(key, UNSAID) for key in ("slaves", "sync_puts", *NUMBERS))
 
 
 def claimed(scope: Scope, properties: Properties) -> list[str]:
@@ -141,7 +142,7 @@ def configuration(scope: Scope, names: Sequence[str], properties: Properties) ->
     """TLC's configuration file for a scope and the properties to check."""
     slaves = ", ".join(str(slave + 1) for slave in range(int(scope.constants["slaves"])))
     constants = [f"Slaves = {{{slaves}}}"]
-    constants += [f"{tla} = {scope.constants.get(key, WINDOW)}" for key, tla in NUMBERS.items()]
+    constants += [f"{tla} = {scope.constants.get(key, UNSAID)}" for key, tla in NUMBERS.items()]
     constants += [f"SyncPuts = {_tla(bool(scope.constants['sync_puts']))}"]
     constants += [f"{switch} = {_tla(IS_ON[scope.profile])}" for switch in SWITCHES]
     constants += ["NONE = NONE"]

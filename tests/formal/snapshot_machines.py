@@ -80,15 +80,18 @@ def of_group_transfer(profile: Profile) -> list[Happening]:
         first = group.requests[0].next_offset if group.requests else 0
         last = group.requests[-1].next_offset if group.requests else 0
         puts = (
-            ("nobody counts as a slave", last + 2, 0, 0),
-            ("a slave", last + 2, 1, 0),
-            ("a slave, one byte from too far behind", 99, 1, 0),
-            ("a slave, too far behind", 100, 1, 0),
-            ("a slave that has reported so much", last + 2, 1, last + 2),
+            ("nobody counts as a slave", last + 2, 0, 1, 0),
+            ("a slave", last + 2, 1, 1, 0),
+            ("a slave, one byte from too far behind", 99, 1, 1, 0),
+            ("a slave, too far behind", 100, 1, 1, 0),
+            ("a slave that has reported so much", last + 2, 1, 1, last + 2),
+            ("a slave, and two are needed", last + 2, 1, 2, 0),
+            ("two slaves, and two are needed", last + 2, 2, 2, 0),
         )
-        for name, next_offset, slaves, push2 in puts:
+        for name, next_offset, slaves, replicas, push2 in puts:
             stays = len(group.requests) < 2 and next_offset <= 6
-            put = partial(group_transfer.on_put, group, next_offset, next_offset, slaves, push2, now_ms, settings)
+            needing = replace(settings, replicas=replicas)
+            put = partial(group_transfer.on_put, group, next_offset, next_offset, slaves, push2, now_ms, needing)
             after = do("put", name, put)
             if after and (stays or after == group):
                 yield after, now_ms
@@ -160,8 +163,14 @@ def of_store(profile: Profile) -> list[Happening]:
         if after := recorder.do(log, "recover", "", partial(store.recover, log, profile)):
             yield after
 
+    def recovers_what_is_left(log: Log) -> Iterator[Log]:
+        left = store.without_last_record(log)
+        if after := recorder.do(log, "recover", "without its last record", partial(store.recover, left, profile)):
+            yield after
+
     def of_master_log(log: Log) -> Iterator[Log]:
         yield from recovers(log)
+        yield from recovers_what_is_left(log)
         tuple(appends(log, False))
         for after in puts(log, True):
             complete[0] = max(complete[0], after, key=lambda candidate: len(candidate.data))

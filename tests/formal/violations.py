@@ -102,7 +102,7 @@ def cut_bytes_stay(_: Cluster, after: Cluster) -> bool:
 
 
 def slave_differs(_: Cluster, after: Cluster) -> bool:
-    return not invariants.slave_holds_a_prefix(after)
+    return not invariants.slave_holds_a_prefix(after, Settings())
 
 
 BYTES: Final = (

@@ -44,6 +44,7 @@ def refusal(command: str, file: Path) -> str:
 WORDS = {
     "metrics": '"h:2"',
     "listen": '"h:3"',
+    "bind": '"127.0.0.1"',
     "profile": '"classic"',
     "ack": '"flushed"',
     "allow": '["10.0.0.0/8", "::1/128"]',
@@ -171,8 +172,24 @@ def test_a_master_takes_what_a_broker_conf_says(tmp_path: Path, lines: str, list
 
 
 @pytest.mark.parametrize(
+    ("lines", "replicas"),
+    (("", 1), ("inSyncReplicas=1", 1), ("inSyncReplicas=2", 1), ("inSyncReplicas=3", 2), ("minInSyncReplicas=3", 1)),
+)
+def test_a_broker_counts_itself_among_those_in_sync(tmp_path: Path, lines: str, replicas: int) -> None:
+    """HA-G-30: 5.x's `inSyncReplicas` is the master and its slaves."""
+    assert (
+        options("master", "--config", written(tmp_path, f"storePathRootDir=s\n{lines}\n", "broker.conf"))["replicas"]
+        == replicas
+    )
+
+
+@pytest.mark.parametrize(
     ("lines", "says"),
     (
+        *(
+            (f"inSyncReplicas={value}", f"inSyncReplicas={value}: expected a number of brokers from 1 on, the master counted")
+            for value in ("0", "-2", "two", "")
+        ),
         ("brokerRole=SLAVE", "brokerRole=SLAVE: expected a master's role for `rocketmq-ha master`"),
         ("brokerRole=BOSS", "brokerRole=BOSS: expected ASYNC_MASTER, SYNC_MASTER, SLAVE"),
         (

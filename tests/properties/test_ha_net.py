@@ -419,6 +419,28 @@ def test_a_slave_needs_the_port_of_its_master(tmp_path: Path) -> None:
     assert "not 0" in refused(tmp_path, "slave", "--store", tmp_path / "new", "--master", "127.0.0.1:0")
 
 
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("localhost", "expected an IP address"),
+        ("192.0.2.1", "Cannot assign requested address"),
+        ("127.0.0.1:0", "expected an IP"),
+    ],
+)
+def test_an_address_that_a_slave_cannot_connect_from_is_refused(address: str, says: str, tmp_path: Path) -> None:
+    line = refused(tmp_path, "slave", "--store", tmp_path / "new", "--master", "127.0.0.1:9", "--bind", address)
+    assert repr(address) in line
+    assert says in line
+
+
+def test_more_copies_than_classic_can_count_are_refused(tmp_path: Path) -> None:
+    """HA-G-33 "in classic other than 1, MUST be refused before it starts"."""
+    master = roles(tmp_path / "new")[0]
+    assert "replicas 2: expected 1 in the classic profile" in refused(
+        tmp_path, *master, "--profile", "classic", "--replicas", 2
+    )
+
+
 @pytest.mark.parametrize("name", ["new", "store", "torn"])
 def test_a_port_that_is_taken_is_refused_before_any_store_is_touched(
     name: str, tmp_path: Path, taken: int, template: Path

@@ -311,8 +311,14 @@ def test_metrics_are_the_figures_of_the_status(tmp_path: Path, nodes: ExitStack)
     assert found["rocketmq_ha_max_offset_bytes", ""] == found["rocketmq_ha_connection_ack_offset_bytes", peer] == end
     assert found["rocketmq_ha_connection_lag_bytes", peer] == found["rocketmq_ha_connection_lag_seconds", peer] == 0
     assert 0 <= found["rocketmq_ha_connection_silent_seconds", peer] < 20
-    assert found["rocketmq_ha_slaves", ""] == found["rocketmq_ha_connections", "slave"] == 1
+    assert (
+        found["rocketmq_ha_slaves", ""]
+        == found["rocketmq_ha_replicas_counted", ""]
+        == found["rocketmq_ha_connections", "slave"]
+        == 1
+    )
     assert found["rocketmq_ha_connections", "reader"] == found["rocketmq_ha_connections", "not reported"] == 0
+    assert found["rocketmq_ha_replicas_needed", ""] == 1
     theirs = scrape(slave_at)
     assert theirs["rocketmq_ha_connected", ""] == theirs["rocketmq_ha_connects_total", ""] == 1
     node.stop()

@@ -6,6 +6,7 @@ seed, as the campaign draws them, and reach further. `make replay SEED=...` show
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 
 from hypothesis import HealthCheck, example, given, note
 from hypothesis import settings as hypothesis_settings
@@ -36,7 +37,7 @@ from rocketmq_ha.spec.constants import REPORT_SIZE, TRANSFER_HEADER_SIZE
 from rocketmq_ha.spec.event_log import VERDICT_OK
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
 
-MAX_SLAVES = 2
+MAX_SLAVES = 3
 # In classic any offset is taken from anyone. Hardened refuses these in every state; others it cannot tell from honest ones.
 REFUSED_OFFSETS = (-1, -5, -(1 << 63), 1 << 40, (1 << 63) - 1)
 # Sizes that no frame of these tiny settings has, around every bound of an i32.
@@ -86,9 +87,16 @@ class LockstepMachine(RuleBasedStateMachine):
         super().__init__()
         self._resources = ExitStack()
 
-    @initialize(profile=st.sampled_from((HARDENED, CLASSIC)), settings=tiny_settings(), n_slaves=st.integers(1, MAX_SLAVES))
-    def start(self, profile: Profile, settings: Settings, n_slaves: int) -> None:
+    @initialize(
+        profile=st.sampled_from((HARDENED, CLASSIC)),
+        settings=tiny_settings(),
+        n_slaves=st.integers(1, MAX_SLAVES),
+        replicas=st.sampled_from((1, 1, 2)),  # where it is more than there are slaves, no put ever waits (HA-G-32)
+    )
+    def start(self, profile: Profile, settings: Settings, n_slaves: int, replicas: int) -> None:
         directory = self._resources.enter_context(lockstep.scratch_directory())
+        if profile is HARDENED:  # HA-G-33
+            settings = replace(settings, replicas=replicas)
         self.profile, self.settings, self.n_slaves = profile, settings, n_slaves
         self.worlds = Lockstep(n_slaves, settings, profile, directory)
         self._resources.callback(self.worlds.close)

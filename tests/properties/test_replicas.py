@@ -1,0 +1,120 @@
+"""`master --replicas N`, over TCP: distinct addresses are distinct replicas, and connections of one are one (HA-G-31)."""
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from rocketmq_ha.fuzz.processes import Node
+from rocketmq_ha.impl.cli import main
+from rocketmq_ha.impl.net.status_socket import SOCKET_NAME
+from rocketmq_ha.impl.store.reader import LogReader
+from rocketmq_ha.impl.store.verify import Comparison, compare, verify
+
+FILE_SIZE = 1 << 20
+PATIENCE_S = 40
+PUTS = 300
+
+
+def has_second_loopback() -> bool:
+    """Linux answers on all of 127.0.0.0/8; elsewhere an address may have to be set up first."""
+    with socket.socket() as sock:
+        try:
+            sock.bind(("127.0.0.2", 0))
+        except OSError:
+            return False
+        return True
+
+
+pytestmark = pytest.mark.skipif(not has_second_loopback(), reason="this machine has no 127.0.0.2")
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def nodes() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def serve(nodes: ExitStack, store: Path, *more: str) -> tuple[Node, str]:
+    serving = ("master", "--store", str(store), "--listen", "127.0.0.1:0", "--file-size", str(FILE_SIZE))
+    node = Node(store.parent / f"{store.name}.log", *serving, *more)
+    nodes.callback(node.stop)
+    return node, node.line("listening")
+
+
+def follow(nodes: ExitStack, store: Path, master: str, address: str) -> Node:
+    """A slave that connects from an address."""
+    following = ("slave", "--store", str(store), "--master", master, "--file-size", str(FILE_SIZE), "--bind", address)
+    node = Node(store.parent / f"{store.name}.log", *following)
+    nodes.callback(node.stop)
+    wait_for((store / SOCKET_NAME).exists)
+    return node
+
+
+def snapshot(store: Path) -> dict[str, Any]:
+    result = CliRunner().invoke(main, ["status", str(store), "--json"])
+    assert result.exit_code == 0, result.stderr
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def counts(line: str) -> dict[str, int]:
+    """The statuses of the line that ends a --put."""
+    return {name: int(value) for name, value in (word.split("=") for word in line.split()) if name.isupper()}
+
+
+def putting(replicas: int, slaves: int) -> tuple[str, ...]:
+    return ("--put", str(PUTS), "--replicas", str(replicas), "--await-slaves", str(slaves))
+
+
+def test_two_slaves_at_two_addresses_are_two_replicas(tmp_path: Path, nodes: ExitStack) -> None:
+    """HA-G-30: every PUT_OK is in both logs, byte for byte; of the first put, which does not wait, nobody promised it."""
+    a, b, c = (tmp_path / name for name in "abc")
+    master, address = serve(nodes, a, *putting(2, 2))
+    slaves = [follow(nodes, b, address, "127.0.0.2"), follow(nodes, c, address, "127.0.0.3")]
+    assert counts("put=" + master.line("put")) == {"PUT_OK": PUTS}
+    found = snapshot(a)
+    assert (found["replicas_needed"], found["replicas_counted"], found["slaves"]) == (2, 2, 2)
+    assert sorted(conn["replica"] for conn in found["connections"]) == ["127.0.0.2", "127.0.0.3"]
+    assert found["push2_slave_max_offset"] == found["max_offset"] == snapshot(b)["max_offset"] == snapshot(c)["max_offset"]
+    shown = CliRunner().invoke(main, ["status", str(a)]).stdout
+    assert "2 count, a put that waits needs 2" in shown
+    slaves[1].stop()
+    wait_for(lambda: snapshot(a)["replicas_counted"] == 1)
+    assert snapshot(a)["push2_slave_max_offset"] == 0
+    for node in (slaves[0], master):
+        node.stop()
+    for store in (b, c):
+        with LogReader(a) as ours, LogReader(store) as theirs:
+            assert verify(ours).messages == verify(theirs).messages == PUTS
+            assert compare(ours, theirs) == Comparison(0, found["max_offset"], None, 0)
+
+
+def test_two_slaves_at_one_address_are_one_replica(tmp_path: Path, nodes: ExitStack) -> None:
+    """HA-G-31 "Connections of one replica MUST count once"; HA-G-32: so there is one too few, and no put waits."""
+    a, b, c, d = (tmp_path / name for name in "abcd")
+    master, address = serve(nodes, a, *putting(2, 2))
+    for store in (b, c):
+        follow(nodes, store, address, "127.0.0.2")
+    # The first put does not wait: it is there to be acknowledged.
+    assert counts("put=" + master.line("put")) == {"PUT_OK": 1, "SLAVE_NOT_AVAILABLE": PUTS - 1}
+    found = snapshot(a)
+    assert (found["replicas_needed"], found["replicas_counted"], found["slaves"]) == (2, 1, 2)
+    assert found["push2_slave_max_offset"] == 0
+    follow(nodes, d, address, "127.0.0.4")
+    wait_for(lambda: snapshot(d)["max_offset"] == snapshot(a)["max_offset"])
+    wait_for(lambda: snapshot(a)["push2_slave_max_offset"] == snapshot(a)["max_offset"])
+    assert snapshot(a)["replicas_counted"] == 2
