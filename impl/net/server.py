@@ -48,7 +48,8 @@ def clock_ms() -> int:
 def listen(host: str, port: int) -> socket.socket:
     """Take the address; apart from Master, so that a refusal comes before any store is touched. Raises: ConfigInvalid.
 
-    Spec: HA-M-15 "allow its address to be taken again at once after a restart", which `create_server` does.
+    Spec: HA-M-15 "allow its address to be taken again at once after a restart", which `create_server` does; HA-M-63 "MUST ask
+    the system to keep 1,024 connects until it accepts them".
     """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]

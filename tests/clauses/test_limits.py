@@ -33,7 +33,7 @@ from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.limits import HARDENED_LIMITS, LOOPBACK, Door, Limits, fit_descriptors, limits_of, parse_networks
 from rocketmq_ha.impl.net.link import MAX_REPORTS_TURN, MasterLink, SlaveLink
 from rocketmq_ha.impl.net.peer_log import LINES, WINDOW_MS, PeerLog
-from rocketmq_ha.impl.net.server import ACCEPTS_TURN, NO_DESCRIPTORS_MS, Master, listen
+from rocketmq_ha.impl.net.server import ACCEPTS_TURN, BACKLOG, NO_DESCRIPTORS_MS, Master, listen
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.impl.wire.message import Message
@@ -278,6 +278,23 @@ def test_a_turn_accepts_a_few_and_leaves_the_others_for_the_next(serve: Serve) -
     assert all(after - before <= 16 for before, after in itertools.pairwise(seen))
     for sock in socks:
         sock.close()
+
+
+def test_connects_wait_for_their_accept(serve: Serve) -> None:
+    """HA-M-63 "to keep 1,024 connects until it accepts them": of a burst nobody is sent away to try again a second later."""
+    system = Path("/proc/sys/net/core/somaxconn")
+    burst = 300  # more than the 128 that a listener has by itself
+    if not system.exists() or int(system.read_text(encoding="ascii")) < burst:
+        pytest.skip("the system keeps fewer connects, or does not say how many")
+    assert BACKLOG == 1024
+    master = serve(Limits())
+    with contextlib.ExitStack() as stack:
+        for _ in range(burst):
+            stack.enter_context(connect(master))  # waits until it is connected, while the master does nothing
+        until = time.monotonic() + PATIENCE_S
+        while len(master.service.connections) < burst:
+            assert time.monotonic() < until
+            master.poll(5)
 
 
 class Flood:
