@@ -1,6 +1,6 @@
 """One master, one thread, a hundred slaves: what all of them get together, beside what one gets by itself.
 
-The slaves are our own ends in one process, over logs that keep nothing, so that the master is what is measured.
+The slaves are light ones in one process, so that the master is what is measured (ha_crowd.py).
 `processor time` is the master's alone for as many bytes.
 """
 

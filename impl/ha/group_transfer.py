@@ -2,8 +2,11 @@
 
 from collections import deque
 from collections.abc import Iterator
+from typing import Final
 
 from rocketmq_ha.impl.store.results import PutMessageStatus
+
+_PUT_OK: Final = PutMessageStatus.PUT_OK  # a member of an enumeration is slow to look up
 
 
 class GroupCommitRequest:
@@ -34,15 +37,16 @@ class GroupTransfer:
     def add(self, request: GroupCommitRequest, now_ms: int) -> None:
         """Append and wait are one step, so that no put overtakes another between them. `now_ms` is classic's alone."""
         del now_ms
-        assert not self._requests or self._requests[-1].next_offset < request.next_offset
-        self._requests.append(request)
+        requests = self._requests
+        assert not requests or requests[-1].next_offset < request.next_offset
+        requests.append(request)
 
     def on_ack(self, push2_slave_max_offset: int, now_ms: int) -> None:
         """HA-G-1 "ends with PUT_OK when push2_slave_max_offset is at least the offset after its message"."""
         del now_ms
         requests = self._requests
         while requests and requests[0].next_offset <= push2_slave_max_offset:
-            requests.popleft().status = PutMessageStatus.PUT_OK
+            requests.popleft().status = _PUT_OK
 
     def on_tick(self, now_ms: int) -> None:
         """HA-G-2 "ends with FLUSH_SLAVE_TIMEOUT". Deadlines do not ascend where the clock has stepped back."""

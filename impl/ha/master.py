@@ -35,6 +35,7 @@ class MasterConnection:
 
     __slots__ = (
         "_frames",
+        "_gathered_end",
         "_header_views",
         "_headers",
         "_log",
@@ -46,6 +47,7 @@ class MasterConnection:
         "_settings",
         "close_reason",
         "connected_timestamp",
+        "gathered",
         "has_all",
         "last_read_timestamp",
         "last_write_timestamp",
@@ -86,6 +88,8 @@ class MasterConnection:
         ]
         self._frames: list[tuple[int, memoryview, memoryview | None]] = []  # (offset, header, body), gathered
         self._pending: tuple[int, memoryview, memoryview | None, int] | None = None  # ..., bytes already taken
+        self.gathered = 0  # bytes, headers among them, that the last gather gave
+        self._gathered_end = -1  # the offset behind them
 
     # --- Read side ---------------------------------------------------------------------------------------------------
 
@@ -159,32 +163,40 @@ class MasterConnection:
         if self._pending is not None:  # HA-M-6 "while last_write_over is false the write side only goes on"
             offset, header, body, taken = self._pending
             self._frames = [(offset, header, body)]
+            size = 0 if body is None else len(body)
+            self.gathered, self._gathered_end = HEADER.size + size - taken, offset + size
             if taken < HEADER.size:
                 return [header[taken:]] if body is None else [header[taken:], body]
             assert body is not None
             return [body[taken - HEADER.size :]]
         if self.next_transfer_from_where == -1:
             self._start()
-        settings, data_at = self._settings, self._log.data_at
+        settings, log = self._settings, self._log
+        batch_size, headers, header_views = settings.ha_transfer_batch_size, self._headers, self._header_views
         frames: list[tuple[int, memoryview, memoryview | None]] = []
         self._frames = frames
         buffers: list[memoryview] = []
-        position = self.next_transfer_from_where
+        start = position = self.next_transfer_from_where
         # HA-M-8 "sends a heartbeat before it looks for data"; HA-W-3 "its offset is next_transfer_from_where".
         if now_ms - self.last_write_timestamp > settings.ha_send_heartbeat_interval_ms:
-            HEADER.pack_into(self._headers, 0, position, 0)
-            frames.append((position, self._header_views[0], None))
-            buffers.append(self._header_views[0])
-        while len(frames) < MAX_FRAMES:
-            body = data_at(position, settings.ha_transfer_batch_size)
-            if body is None:  # HA-M-35 "be it deleted, beyond the end or negative": nothing but the heartbeat
+            HEADER.pack_into(headers, 0, position, 0)
+            frames.append((position, header_views[0], None))
+            buffers.append(header_views[0])
+        end = log.max_offset
+        while (room := MAX_FRAMES - len(frames)) > 0:
+            # For all frames at once: a log takes some time to find a place, and to see that its file is whole.
+            data = None if position == end else log.data_at(position, room * batch_size)
+            if not data:  # HA-M-35 "be it deleted, beyond the end or negative": nothing but the heartbeat
                 self.has_all = True
                 break
-            header = self._header_views[len(frames)]
-            HEADER.pack_into(self._headers, len(frames) * HEADER.size, position, len(body))
-            frames.append((position, header, body))
-            buffers += (header, body)
-            position += len(body)
+            for at in range(0, len(data), batch_size):
+                body = data[at : at + batch_size]
+                header = header_views[len(frames)]
+                HEADER.pack_into(headers, len(frames) * HEADER.size, position, len(body))
+                frames.append((position, header, body))
+                buffers += (header, body)
+                position += len(body)
+        self.gathered, self._gathered_end = position - start + len(frames) * HEADER.size, position
         return buffers
 
     def _start(self) -> None:
@@ -205,6 +217,10 @@ class MasterConnection:
         """
         if nbytes:  # HA-M-34 "at least one byte MUST set last_write_timestamp"
             self.last_write_timestamp = now_ms
+        if nbytes == self.gathered:
+            self._pending, self._frames = None, []
+            self.next_transfer_from_where = self.sent_offset = self._gathered_end
+            return
         if self._pending is not None:
             nbytes += self._pending[3]
             self._pending = None

@@ -24,6 +24,7 @@ class HAService:
         self._acked: dict[str, int] = {}  # of each replica that has acknowledged anything; kept up where they are counted
         # What a report costs there is nothing to those who need one slave.
         self.on_ack: Final = self._on_ack_of_any if self.replicas == 1 else self._on_ack_of_several
+        self._slave: MasterConnection | None = None  # one that counts as a slave, so that no put has to look for it
         self.group_transfer: GroupTransfer | FiveWaits = GroupTransfer() if profile.serves_by_deadline else FiveWaits()
 
     def accept(self, peer: str, now_ms: int, replica: str = "") -> MasterConnection:
@@ -44,6 +45,8 @@ class HAService:
         push2_slave_max_offset grows, and only then".
         """
         acked_offset = conn.acked_offset
+        if conn is self._slave and not self._counts(conn):
+            self._slave = None
         if acked_offset > self.push2_slave_max_offset:
             self.push2_slave_max_offset = acked_offset
             self.group_transfer.on_ack(self.push2_slave_max_offset, conn.last_read_timestamp)
@@ -73,6 +76,8 @@ class HAService:
     def close(self, conn: MasterConnection, reason: str) -> None:
         conn.close(reason)
         self.connections.remove(conn)
+        if conn is self._slave:
+            self._slave = None
         if self.replicas > 1:
             acked: dict[str, int] = {}
             for other in self.connections:
@@ -110,7 +115,8 @@ class HAService:
         Spec: HA-G-10 "A request MUST carry the offset after its message: the offset at which it was written plus its size";
         HA-G-11 "MUST be known to the group transfer"; the write sides run in the next turn of the loop.
         """
-        request = self.append(message)
+        result = self.log.append(message)
+        request = GroupCommitRequest(result.offset + result.size)
         if wait:
             self.handle_ha(request, now_ms)
         else:  # HA-G-20 "the outcome of a put that does not wait for one"
@@ -136,11 +142,13 @@ class HAService:
         """Else the put ends, HA-G-3 "without waiting, when there is no slave, or when the offset after its message is
         ha_slave_fallbehind_max or more beyond push2_slave_max_offset"; HA-G-32 "when fewer than N replicas count".
         """
-        lag = next_offset - self.push2_slave_max_offset
+        if next_offset - self.push2_slave_max_offset >= self.settings.ha_slave_fallbehind_max:
+            return False
         if self.replicas > 1:
-            return lag < self.settings.ha_slave_fallbehind_max and len(self._acked) >= self.replicas
-        # To the first that counts: there may be a hundred, and this is asked at every put.
-        return lag < self.settings.ha_slave_fallbehind_max and any(map(self._counts, self.connections))
+            return len(self._acked) >= self.replicas
+        if self._slave is None:  # there may be a hundred that do not count, and this is asked at every put
+            self._slave = next(filter(self._counts, self.connections), None)
+        return self._slave is not None
 
     def on_tick(self, now_ms: int) -> list[MasterConnection]:
         """Expire waiting puts. HA-G-2.  Returns: the connections that have been silent for too long (HA-M-9), to be closed."""

@@ -9,14 +9,16 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from rocketmq_ha.impl.errors import OutOfStep, PeerViolation
-from rocketmq_ha.impl.ha.master import MasterConnection
+from rocketmq_ha.impl.ha.master import MAX_FRAMES, MasterConnection
 from rocketmq_ha.impl.ha.service import HAService
 from rocketmq_ha.impl.ha.slave import SlaveClient
 from rocketmq_ha.impl.net.allowance import Allowance, first_bytes
-from rocketmq_ha.spec.constants import REPORT_WRITE_TRIES
+from rocketmq_ha.impl.wire.frame import HEADER
+from rocketmq_ha.spec.constants import HA_TRANSFER_BATCH_SIZE, REPORT_WRITE_TRIES
 
 # Bytes moved in one call, so that one busy connection starves neither the others nor its own reports.
 MAX_TURN: Final = 4 * 1024 * 1024
+MAX_SEND: Final = MAX_FRAMES * (HA_TRANSFER_BATCH_SIZE + HEADER.size)  # bytes of one call: larger frames than usual are cut
 MAX_REPORTS_TURN: Final = 16 * 1024  # bytes: 2,048 reports, of which the last counts
 # Bytes in one read, from which on more are likely to have come while they were appended: a report is better put off then.
 BULK: Final = 64 * 1024
@@ -56,6 +58,9 @@ class MasterLink:
         self._allowance, self._ends_short = allowance, ends_short
         self.is_throttled = False  # the last turn ended for want of allowance
         self.blocked_since_ms: int | None = None  # since when the socket has taken nothing of what is pending
+        self.is_full = False  # the socket took less than it was given, and nobody has heard of room in it since
+        self.is_watched = False  # somebody waits to hear of room in it
+        self.moved = 0  # bytes that the last turn wrote
 
     def on_readable(self, now_ms: int) -> PeerViolation | None:
         """Read until the socket would block. Returns: the violation for which the connection was closed.
@@ -80,19 +85,27 @@ class MasterLink:
         self.close("end_of_stream")
         return None
 
-    def transfer(self, now_ms: int) -> bool:
-        """Write until the socket, the log or the allowance has no more.  Returns: whether the turn ended before that."""
-        conn, allowance, moved = self.conn, self._allowance, 0
+    def transfer(self, now_ms: int, most: int = MAX_TURN) -> bool:
+        """Write until the socket, the log or the allowance has no more, or `most` bytes are written, or a call's worth more.
+
+        Returns: whether the turn ended before that.
+        """
+        conn, allowance = self.conn, self._allowance
+        self.moved = 0
         self.is_throttled = False
-        while moved < MAX_TURN:
-            if allowance is not None and not (left := allowance.left(now_ms)):
-                self.is_throttled = True
-                return False
+        while self.moved < most:
+            limit = MAX_SEND
+            if allowance is not None:
+                if not (left := allowance.left(now_ms)):
+                    self.is_throttled = True
+                    return False
+                limit = min(left, limit)
             buffers = conn.gather(now_ms)
             if not buffers:
                 return False
-            if allowance is not None:
-                buffers = first_bytes(buffers, left)
+            offered = conn.gathered
+            if offered > limit:
+                buffers, offered = first_bytes(buffers, limit), limit
             try:
                 nbytes = self.sock.sendmsg(buffers)
             except BlockingIOError:
@@ -101,16 +114,17 @@ class MasterLink:
                 self.close("end_of_stream")
                 return False
             conn.on_sent(nbytes, now_ms)
-            moved += nbytes
+            self.moved += nbytes
             if nbytes == 0:
+                self.is_full = True
                 if self.blocked_since_ms is None:
                     self.blocked_since_ms = now_ms
                 return False
             self.blocked_since_ms = None
             if allowance is not None:
                 allowance.spend(nbytes)
-            elif self._ends_short and not conn.last_write_over:  # it is full
-                self.blocked_since_ms = now_ms
+            if self._ends_short and nbytes < offered:
+                self.is_full, self.blocked_since_ms = True, now_ms
                 return False
             if conn.has_all:
                 return False

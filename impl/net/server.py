@@ -14,7 +14,7 @@ from rocketmq_ha.impl.ha.settings import check_settings
 from rocketmq_ha.impl.net.address import format_address
 from rocketmq_ha.impl.net.allowance import Allowance
 from rocketmq_ha.impl.net.limits import LOOPBACK, Door, Limits, fit_descriptors, limits_of
-from rocketmq_ha.impl.net.link import MasterLink
+from rocketmq_ha.impl.net.link import MAX_TURN, MasterLink
 from rocketmq_ha.impl.net.peer_log import PeerLog
 from rocketmq_ha.impl.net.waker import Waker
 from rocketmq_ha.impl.store.commit_log import CommitLog
@@ -24,6 +24,11 @@ from rocketmq_ha.spec.profile import Profile, Settings
 TICK_MS: Final = 100  # how often deadlines and silence are looked at
 THROTTLED_MS: Final = 10  # how often, while a connection waits for its allowance
 ACCEPTS_TURN: Final = 16  # so that a flood of connects leaves time for those that are there
+BULK_TURN: Final = (
+    1024 * 1024
+)  # bytes a turn for all together that are behind; the last call may go beyond it, by MAX_SEND at most
+SHARE: Final = 256 * 1024  # bytes of it for one of them, if there are several; here, too, the last call may go beyond it
+BACKLOG: Final = 1024  # connects that wait for an accept; the system may allow fewer
 NO_DESCRIPTORS_MS: Final = 100
 _NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -44,11 +49,12 @@ def clock_ms() -> int:
 def listen(host: str, port: int) -> socket.socket:
     """Take the address; apart from Master, so that a refusal comes before any store is touched. Raises: ConfigInvalid.
 
-    Spec: HA-M-15 "allow its address to be taken again at once after a restart", which `create_server` does.
+    Spec: HA-M-15 "allow its address to be taken again at once after a restart", which `create_server` does; HA-M-63 "MUST ask
+    the system to keep 1,024 connects until it accepts them".
     """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family)
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise ConfigInvalid(f"cannot listen on {format_address(host, port)}: {error.strerror or error}") from error
 
@@ -93,6 +99,7 @@ class Master:
         self._unsent = False  # some link has more to write than its turn allowed
         self._offered = 0  # the end of the log that all links have been offered
         self._throttled = False  # some link waits for its allowance
+        self._bulk_left = BULK_TURN  # of this turn
 
     def wake_by(self, waker: Waker) -> None:
         """Let another thread end the wait of `poll`, whose caller then looks at what it waits for."""
@@ -114,11 +121,13 @@ class Master:
         Spec: HA-M-25 "MUST look at the time at least once a second", however long the caller would wait; HA-M-32 "Every put
         MUST wake the write sides": who puts polls, and what was put goes out before the wait.
         """
+        self._bulk_left = BULK_TURN
         if self._unsent or self._throttled or self.service.log.max_offset != self._offered:
             self._transfer_all(clock_ms())
         timeout_ms = min(timeout_ms, THROTTLED_MS if self._throttled else TICK_MS)
         ready = self._selector.select(0 if self._unsent else timeout_ms / 1000)
         now_ms = clock_ms()
+        is_due = False
         for key, events in ready:
             if key.fileobj is self._listener:
                 self._accept(now_ms)
@@ -130,31 +139,60 @@ class Master:
             sock, link = key.fileobj, key.data
             if events & selectors.EVENT_READ:
                 self._read(sock, link, now_ms)
-            has_more = link.blocked_since_ms is None and not link.conn.has_all
-            if sock in self._reported and (has_more or events & selectors.EVENT_WRITE):
-                self._transfer(sock, link, now_ms)
+            if events & selectors.EVENT_WRITE:
+                link.is_full = False
+            is_due |= not (link.conn.has_all or link.is_full) and sock in self._reported
+        if is_due:
+            self._transfer_all(now_ms)
         if now_ms >= self._next_tick_ms:
             self._next_tick_ms = now_ms + TICK_MS
             self._tick(now_ms)
-            self._transfer_all(now_ms, asks_the_blocked=True)  # heartbeats
+            self._transfer_all(now_ms, at_tick=True)
 
-    def _transfer_all(self, now_ms: int, *, asks_the_blocked: bool = False) -> None:
-        """A socket that is full says when it has room for much; at each tick it is asked whether it has any."""
+    def _transfer_all(self, now_ms: int, *, at_tick: bool = False) -> None:
+        """Let all links write that have something to write and a socket that may take it.
+
+        A socket that is full says when it has room for much; at each tick it is asked whether it has any. Then heartbeats, too.
+
+        Spec: HA-M-60 "MUST be sent what they brought before anything is sent to one that is behind"; HA-M-61 "MUST NOT send
+        more than 2 MiB"; HA-M-62 "MUST serve the one that has the least to be sent, and of the others nobody twice".
+        """
         self._unsent = self._throttled = False
-        self._offered = self.service.log.max_offset
-        for sock, link in list(self._reported.items()):
-            if asks_the_blocked or link.blocked_since_ms is None:
-                self._transfer(sock, link, now_ms)
+        end = self._offered = self.service.log.max_offset
+        in_step: list[tuple[socket.socket, MasterLink]] = []  # that had everything before the last puts
+        behind: list[tuple[socket.socket, MasterLink]] = []
+        for sock, link in self._reported.items():
+            if at_tick:
+                link.is_full = False
+            elif link.is_full or (link.conn.has_all and link.conn.next_transfer_from_where == end):
+                continue
+            (in_step if link.conn.has_all else behind).append((sock, link))
+        for sock, link in in_step:
+            self._write(sock, link, now_ms, MAX_TURN)
+        if not behind:
+            return
+        if len(behind) > 1:
+            least = max(range(len(behind)), key=lambda index: behind[index][1].conn.next_transfer_from_where)
+            behind.insert(0, behind.pop(least))
+        for sock, link in behind:
+            if self._bulk_left <= 0:
+                self._unsent = True
+                break
+            self._reported[sock] = self._reported.pop(sock)  # the others come before it in the next turn
+            self._write(sock, link, now_ms, SHARE if len(behind) > 1 else self._bulk_left)
+            self._bulk_left -= link.moved
 
-    def _transfer(self, sock: socket.socket, link: MasterLink, now_ms: int) -> None:
+    def _write(self, sock: socket.socket, link: MasterLink, now_ms: int, most: int) -> None:
         """Let a link write what it can; drop it if it is closed: the next accept of this turn may be given its descriptor."""
-        if link.transfer(now_ms):
+        if link.transfer(now_ms, most):
             self._unsent = True
         self._throttled |= link.is_throttled
         if link.conn.close_reason:
             self._drop(sock, link, now_ms)
-        else:
-            self._watch(sock, link)
+        elif link.is_full != link.is_watched:  # for writability only while the socket is full: an idle one is always writable
+            link.is_watched = link.is_full
+            events = selectors.EVENT_READ | selectors.EVENT_WRITE if link.is_full else selectors.EVENT_READ
+            self._selector.modify(sock, events, link)
 
     def _accept(self, now_ms: int) -> None:
         """Let in who may come in. HA-M-54 "MUST accept no more than 16 connections"."""
@@ -233,12 +271,6 @@ class Master:
         if deadline_ms is not None and since_ms is not None and now_ms - since_ms > deadline_ms:
             return "write_stall"
         return None
-
-    def _watch(self, sock: socket.socket, link: MasterLink) -> None:
-        """Ask for writability only while the socket is full: an idle one is always writable."""
-        events = selectors.EVENT_READ if link.blocked_since_ms is None else selectors.EVENT_READ | selectors.EVENT_WRITE
-        if self._selector.get_key(sock).events != events:
-            self._selector.modify(sock, events, link)
 
     def _drop(self, sock: socket.socket, link: MasterLink, now_ms: int) -> None:
         """HA-M-36 "take the connection off the list, close its socket"."""
