@@ -5,6 +5,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -15,6 +16,7 @@ from rocketmq_ha.impl.cli.config_file import config_option
 from rocketmq_ha.impl.cli.limit_options import limit_options, limits_from
 from rocketmq_ha.impl.cli.settings import master_settings, slave_settings
 from rocketmq_ha.impl.cli.telling import listening_metrics, metrics_option, telling
+from rocketmq_ha.impl.cli.tls_options import client_tls, tls_client_options, tls_listener, tls_server_options
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest
 from rocketmq_ha.impl.ha.master import MasterConnection
@@ -71,7 +73,14 @@ class Stop:
 @click.command()
 @_store
 # HA-M-14 "a port of its own, ha_listen_port, 10912 by default".
-@click.option("--listen", default="127.0.0.1:10912", show_default=True, metavar="HOST:PORT", help="Where slaves connect.")
+@click.option(
+    "--listen",
+    default="127.0.0.1:10912",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where slaves connect; none: with TLS alone.",
+)
+@tls_server_options
 @_file_size
 @_profile
 @click.option("--put", "count", type=click.IntRange(min=0), metavar="N", help="Put N messages, then go on serving.")
@@ -109,6 +118,10 @@ class Stop:
 def master(
     store: Path,
     listen: str,
+    tls_listen: str | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_ca: Path | None,
     file_size: int | None,
     profile: str,
     count: int | None,
@@ -134,6 +147,7 @@ def master(
 
     \b
         listening=127.0.0.1:10912
+        tls_listening=127.0.0.1:10922
         put=20000 seconds=4.1 per_second=4878 PUT_OK=20000
     """
     limits = limits_from(
@@ -145,18 +159,24 @@ def master(
         write_stall_deadline,
         max_transfer_rate,
     )
-    listener = open_listener(*parse_address(listen))
+    if listen == "none" and tls_listen is None:
+        raise ConfigInvalid("--listen none: expected --tls-listen with it, or nobody can connect")
+    listener = None if listen == "none" else open_listener(*parse_address(listen))
     stopped = Stop()
     with (
-        listener,
+        listener or nullcontext(),
+        tls_listener(tls_listen, tls_cert, tls_key, tls_ca, profile) as tls,
         listening_metrics(metrics_address) as metrics,
         CommitLog.open(store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail) as log,
     ):
         settings = Settings(mapped_file_size=log.file_size, master_read_buffer_size=MASTER_READ_BUFFER_SIZE, **settings_by_name)
-        server = Master(log, listener, settings, PROFILES[profile], limits)
+        server = Master(log, listener, settings, PROFILES[profile], limits, tls)
         try:
             with telling(store, MasterFigures(server, profile), metrics) as teller:
-                click.echo(f"listening={format_address(*server.address)}")
+                if server.plain_address:
+                    click.echo(f"listening={format_address(*server.plain_address)}")
+                if server.tls_address:
+                    click.echo(f"tls_listening={format_address(*server.tls_address)}")
                 if metrics is not None:
                     click.echo(f"metrics={metrics.address}")
 
@@ -260,6 +280,7 @@ def _put(
 @click.command()
 @_store
 @click.option("--master", "address", required=True, metavar="HOST:PORT", help="The master's HA address.")
+@tls_client_options
 @_file_size
 @_profile
 @click.option(
@@ -281,6 +302,10 @@ def _put(
 def slave(
     store: Path,
     address: str,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_ca: Path | None,
+    tls_name: str | None,
     file_size: int | None,
     profile: str,
     ack: str,
@@ -297,6 +322,7 @@ def slave(
     host, port = parse_address(address)
     if port == 0:
         raise ConfigInvalid(f"address {address!r}: expected the port of a master, not 0")
+    tls = client_tls(host, tls_cert, tls_key, tls_ca, tls_name, profile)
     stopped = Stop()
     with (
         listening_metrics(metrics_address) as metrics,
@@ -304,7 +330,7 @@ def slave(
     ):
         settings = Settings(mapped_file_size=log.file_size, **settings_by_name)
         deadline_ms = None if frame_deadline is None else max(1, round(frame_deadline * 1000))
-        follower = Follower(log, host, port, settings, PROFILES[profile], deadline_ms, flushes=ack == "flushed")
+        follower = Follower(log, host, port, settings, PROFILES[profile], deadline_ms, flushes=ack == "flushed", tls=tls)
         try:
             with telling(store, SlaveFigures(follower, log, profile), metrics) as teller:
                 if metrics is not None:

@@ -19,11 +19,13 @@ from rocketmq_ha.impl.cli.cursor import Position, read_cursor, write_cursor
 from rocketmq_ha.impl.cli.feed_line import BODIES, feed_line
 from rocketmq_ha.impl.cli.outlet import Outlet
 from rocketmq_ha.impl.cli.replication import Stop
+from rocketmq_ha.impl.cli.tls_options import client_tls, tls_client_options
 from rocketmq_ha.impl.errors import ConfigInvalid, MessageMalformed, RocketmqHaError
 from rocketmq_ha.impl.ha.feed import NotARecord, Records
 from rocketmq_ha.impl.net.address import parse_address
 from rocketmq_ha.impl.net.client import FIRST_BACK_OFF_S, LAST_BACK_OFF_S
 from rocketmq_ha.impl.net.feed import SETTLE_S, FeedEnded, MasterFeed, OutOfRange, Stopped, Unreachable, find_min, open_feed
+from rocketmq_ha.impl.net.tls import ClientTls
 from rocketmq_ha.impl.wire.message import decode
 from rocketmq_ha.spec.constants import HA_SEND_HEARTBEAT_INTERVAL_MS, MAPPED_FILE_SIZE_COMMIT_LOG
 
@@ -54,6 +56,7 @@ class Wanted:
     settle_s: float
     heartbeat_ms: int
     file_size: int
+    tls: ClientTls | None
 
 
 def _parse_start(_ctx: click.Context, _option: click.Parameter, text: str) -> str | int:
@@ -68,6 +71,7 @@ def _parse_start(_ctx: click.Context, _option: click.Parameter, text: str) -> st
 @click.option(
     "--master", "address", required=True, metavar="HOST:PORT", help="The master's HA address, 10912 by default there."
 )
+@tls_client_options
 @click.option(
     "--from",
     "start",
@@ -132,6 +136,10 @@ def tail(
     settle: float,
     heartbeat: int,
     file_size: int,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_ca: Path | None,
+    tls_name: str | None,
 ) -> None:
     """Follow a live master and print its messages as JSON lines.
 
@@ -158,7 +166,8 @@ def tail(
     if port == 0:
         raise ConfigInvalid(f"address {address!r}: expected the port of a master, not 0")
     topic_set = frozenset(topics)
-    wanted = Wanted((host, port), start, cursor, limit, topic_set, body, stop_at_end, settle, heartbeat, file_size)
+    tls = client_tls(host, tls_cert, tls_key, tls_ca, tls_name)
+    wanted = Wanted((host, port), start, cursor, limit, topic_set, body, stop_at_end, settle, heartbeat, file_size, tls)
     if cursor is not None and not cursor.parent.is_dir():
         raise ConfigInvalid(f"{cursor}: its directory does not exist")
     sys.stdout.flush()
@@ -205,7 +214,7 @@ class Tail:
     def _open(self, stopped: Callable[[], bool]) -> MasterFeed:
         wanted, position = self._wanted, self._position
         if position is None and wanted.start == "min":
-            feed = find_min(wanted.address, wanted.file_size, stopped, heartbeat_ms=wanted.heartbeat_ms)
+            feed = find_min(wanted.address, wanted.file_size, stopped, heartbeat_ms=wanted.heartbeat_ms, tls=wanted.tls)
         else:
             next_offset, overlap = (None, None) if position is None else (position.next_offset, position.last_offset)
             try:
@@ -216,6 +225,7 @@ class Tail:
                     overlap=overlap if overlap != -1 else None,
                     settle_s=wanted.settle_s,
                     heartbeat_ms=wanted.heartbeat_ms,
+                    tls=wanted.tls,
                 )
             except OutOfRange as error:
                 raise LogChanged(

@@ -140,7 +140,8 @@ class MasterFigures(Figures):
     def _more(self, now_ms: int) -> Snapshot:
         service = self._master.service
         return {
-            "listen": format_address(*self._master.address),
+            "listen": _format(self._master.plain_address),
+            "tls_listen": _format(self._master.tls_address),
             "slaves": service.count_slaves(),
             "push2_slave_max_offset": service.push2_slave_max_offset,
             "waiting_puts": len(service.group_transfer),
@@ -151,6 +152,7 @@ class MasterFigures(Figures):
     def _connection(self, conn: MasterConnection, now_ms: int) -> Snapshot:
         fields: Snapshot = {
             "peer": conn.peer,
+            "certificate": self._master.subjects.get(conn),
             "state": _state(conn, self.log.max_offset),
             "connected_ms": now_ms - conn.connected_timestamp,
             "silent_ms": now_ms - conn.last_read_timestamp,
@@ -167,6 +169,10 @@ class MasterFigures(Figures):
             "lag_ms": self._growth.lag_ms(conn.slave_ack_offset, now_ms),
             "acks_per_second": self._rate_of(conn).per_second(_acknowledged(conn), now_ms),
         }
+
+
+def _format(address: tuple[str, int] | None) -> str | None:
+    return address and format_address(*address)
 
 
 def _acknowledged(conn: MasterConnection) -> int:
@@ -204,6 +210,7 @@ class SlaveFigures(Figures):
         connected = client.connected
         return {
             "master": client.peer,
+            "certificate": self._follower.master_subject or None,
             "state": "connected" if connected else "disconnected",
             "connected_ms": now_ms - self._since_ms if connected and self._since_ms is not None else None,
             "silent_ms": now_ms - client.last_read_timestamp if connected else None,
