@@ -176,7 +176,10 @@ class Master:
             self._watch(sock, link)
 
     def _accept(self, listener: socket.socket, now_ms: int) -> None:
-        """Let in who may come in. HA-M-54 "MUST accept no more than 16 connections"."""
+        """Let in who may come in. HA-M-54 "MUST accept no more than 16 connections".
+
+        Spec: HA-M-75 "MUST hold on both ports together": there is one door.
+        """
         if self._accepts_again_ms is not None:  # it was the other listener's turn before
             return
         for _ in range(ACCEPTS_TURN):
@@ -229,7 +232,7 @@ class Master:
     def _serve_tls(self, sock: socket.socket, link: MasterLink, events: int, now_ms: int) -> None:
         """Read of a link with TLS, or write what its socket has left, or go on with its handshake.
 
-        Spec: HA-M-73 "no more than 4 handshakes", and the others' sockets are still readable in the next turn.
+        Spec: HA-M-73 "MUST go on with no more than 4 handshakes", and the others' sockets are still readable in the next turn.
         """
         tls = self._tls[sock]
         if not tls.is_established:
@@ -277,7 +280,7 @@ class Master:
         self._peers.look(now_ms)
 
     def _overdue(self, link: MasterLink, now_ms: int) -> str | None:
-        """The deadline that a connection has missed, if any.
+        """The deadline that a connection has missed, if any. HA-M-72 "is part of report_deadline".
 
         Spec: HA-M-52 "report_deadline after its accept MUST be closed"; HA-M-53 "taken no byte of a pending frame for more
         than write_stall_deadline MUST be closed".

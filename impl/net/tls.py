@@ -22,7 +22,7 @@ from typing import Final, cast
 from rocketmq_ha.impl.errors import ConfigInvalid, PeerViolation
 from rocketmq_ha.impl.net.tls_files import TlsFiles, client_context, server_context, subject_of
 
-PIECE: Final = 32 * 1024  # bytes of data that are encrypted before the socket is asked whether it takes them
+PIECE: Final = 16 * 1024  # bytes of data, one record: encrypted before the socket is asked whether it takes them
 HANDSHAKE_TIMEOUT_S: Final = 5.0  # of a slave, as for a connect
 _TURN_MS: Final = 100
 _OWED: Final = 16 * 1024  # bytes of answers (alerts, key updates) behind a piece that the peer has not taken
@@ -42,7 +42,8 @@ class TlsBroken(PeerViolation):
 class TlsSocket:
     """One end. Raises what a socket raises; and PeerViolation, of recv_into, where the peer breaks TLS or proves nothing.
 
-    Spec: HA-M-71 "MUST NOT mean anything" is said of records: they are read and written as a stream.
+    Spec: HA-M-71 and HA-S-72: records are read and written as a stream, HA-M-71 "how they fall into records MUST NOT mean
+    anything" and HA-S-72 "MUST NOT mean anything to a slave".
     """
 
     def __init__(
@@ -71,7 +72,10 @@ class TlsSocket:
     # --- The handshake -----------------------------------------------------------------------------------------------
 
     def handshake(self) -> bool:
-        """Go on with it as far as the bytes reach. Returns: whether it is done. Raises: PeerViolation, OSError."""
+        """Go on with it as far as the bytes reach. Returns: whether it is done. Raises: PeerViolation, OSError.
+
+        Spec: HA-M-74 "MUST NOT be known before the handshake is done"; HA-M-72 "MUST NOT hold up the loop".
+        """
         fetches = 0
         while not self.is_established:
             try:
@@ -124,14 +128,15 @@ class TlsSocket:
         size = len(buffer)
         while taken < size:
             try:
-                taken += self._read_into(size - taken, buffer[taken:])
+                nbytes = self._read_into(size - taken, buffer[taken:])
+                taken += nbytes
+                if not nbytes:  # the peer has said that it ends
+                    self._ended = True
+                    break
             except ssl.SSLWantReadError:
                 if self._ended or fetches == _FETCHES or not self._fetch():
                     break
                 fetches += 1
-            except ssl.SSLZeroReturnError:
-                self._ended = True
-                break
             except ssl.SSLError as error:
                 self._violation = self._violated(error)
                 break
@@ -174,7 +179,9 @@ class TlsSocket:
     def sendmsg(self, buffers: Iterable[memoryview], /) -> int:
         """Take pieces until the socket has not taken one whole; the rest of that one is kept. Raises: BlockingIOError, OSError.
 
-        So what counts as taken may still be here, as it may be in the system's buffer; HA-M-76 "counts as one byte".
+        So what counts as taken may still be here, as it may be in the system's buffer.
+
+        Spec: HA-M-76 "MUST NOT encrypt more while the socket has not taken what is encrypted", and "counts as one byte".
         """
         self.flush()
         if self.wants_write:
@@ -264,7 +271,11 @@ def _words(reason: str) -> str:
 
 
 class ServerTls:
-    """A listening socket for TLS, and what a master proves and demands there."""
+    """A listening socket for TLS, and what a master proves and demands there.
+
+    Spec: HA-M-70 "MUST NOT send a byte of its log there to a peer that has not proven a certificate": before the handshake is
+    done no report is read.
+    """
 
     def __init__(self, listener: socket.socket, files: TlsFiles) -> None:
         """Raises: ConfigInvalid."""
@@ -299,7 +310,9 @@ class ClientTls:
     def open(self, sock: socket.socket, peer: str, stopped: Callable[[], bool] = lambda: False) -> TlsSocket | None:
         """Shake hands, on a connected socket. Returns: None where told to stop. Raises: PeerViolation, OSError.
 
-        Spec: HA-S-71 "not finished after 5 s MUST be given up"; HA-S-70 "before it sends a byte of its own".
+
+        Spec: HA-S-71 "not finished after 5 s MUST be given up"; HA-S-70 "MUST verify that its master's certificate is signed by
+        the CA that it is told", and "before it sends a byte of its own".
         """
         sock.setblocking(False)
         tls = TlsSocket(sock, peer, self._context, self._scratch, self._name)
