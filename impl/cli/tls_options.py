@@ -65,7 +65,9 @@ def tls_listener(
     _refuse_classic(profile)
     host_port = parse_address(address)
     with listen(*host_port) as listener:
-        yield ServerTls(listener, files)
+        tls = ServerTls(listener, files)
+        warn_of_readers(files.key)
+        yield tls
 
 
 def client_tls(
@@ -76,19 +78,15 @@ def client_tls(
     if files is None:
         return None
     _refuse_classic(profile)
-    try:
-        return ClientTls(files, name if name is not None else host)
-    except UnicodeError:
-        raise ConfigInvalid(f"--tls-name {name!r}: expected the name of a host, or an address") from None
+    tls = ClientTls(files, name if name is not None else host)
+    warn_of_readers(files.key)
+    return tls
 
 
 def _files(cert: Path | None, key: Path | None, ca: Path | None, needed: str | None) -> TlsFiles | None:
     """All three files, or none. Raises: ConfigInvalid."""
     if cert is not None and key is not None and ca is not None:
-        files = TlsFiles(cert, key, ca)
-        if key.exists():
-            warn_of_readers(key)
-        return files
+        return TlsFiles(cert, key, ca)
     given = {"--tls-cert": cert, "--tls-key": key, "--tls-ca": ca}
     missing = [option for option, file in given.items() if file is None]
     found = needed or next((option for option, file in given.items() if file is not None), None)

@@ -6,8 +6,7 @@ itself; a write that would block would have to be tried again with the same byte
 have; and how much of a record the socket has taken could not be told.
 
 Memory of ours, a connection: what the socket has not taken yet, PIECE bytes of data and _OWED of answers at most. OpenSSL's:
-its two memory buffers (12 and 44 KiB at most), a record in either direction (17 KiB each, given back when there is none), and
-the other end's certificates; before they are verified up to 100 KiB of them.
+some 60 KiB, most of it for records and the two memory buffers; and up to 100 KiB of certificates before they are verified.
 """
 
 import contextlib
@@ -306,6 +305,10 @@ class ClientTls:
         self._context = client_context(files)
         self._scratch = memoryview(bytearray(_SLAVES_FETCH))
         self._name = name
+        try:
+            self._context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname=name)
+        except (ValueError, TypeError):  # a name that the ssl module cannot encode
+            raise ConfigInvalid(f"{name!r} is no name that a certificate has: expected a host's, or an address") from None
 
     def open(self, sock: socket.socket, peer: str, stopped: Callable[[], bool] = lambda: False) -> TlsSocket | None:
         """Shake hands, on a connected socket. Returns: None where told to stop. Raises: PeerViolation, OSError.
@@ -319,9 +322,9 @@ class ClientTls:
         until = time.monotonic() + HANDSHAKE_TIMEOUT_S
         while not tls.handshake():
             if tls.has_ended:
-                raise ConnectionError("the connection was closed in the TLS handshake: is it the port of --tls-listen?")
+                raise ConnectionError("closed in the handshake, no TLS: is it the port of --tls-listen?")
             if time.monotonic() > until:
-                raise TimeoutError(f"no TLS handshake within {HANDSHAKE_TIMEOUT_S:g} s: is it the port of --tls-listen?")
+                raise TimeoutError(f"no TLS within {HANDSHAKE_TIMEOUT_S:g} s: is it the port of --tls-listen?")
             if stopped():
                 return None
             tls.wait(_TURN_MS)

@@ -184,7 +184,7 @@ def log_bytes(directory: Path) -> bytes:
     return b"".join(file.read_bytes() for file in sorted((directory / "commitlog").iterdir()))
 
 
-# --- The same wire inside ------------------------------------------------------------------------------------------------
+# --- The same wire inside ---------------------------------------------------------------------------------------------
 
 
 class Splitter:
@@ -292,17 +292,17 @@ def test_reports_of_more_than_a_turn_in_few_records_are_all_read(ends: Make, cer
 def test_what_the_socket_has_not_taken_goes_out_though_nothing_follows(ends: Make, certs: Certificates) -> None:
     """HA-M-71: the end of a log that is at rest, and no heartbeat that would push it."""
     both = ends()
-    master = both.serve(size=30_000, send_buffer=4096, ha_send_heartbeat_interval_ms=10**6, ha_housekeeping_interval_ms=10**7)
+    master = both.serve(size=14_000, send_buffer=4096, ha_send_heartbeat_interval_ms=10**6, ha_housekeeping_interval_ms=10**7)
     stranger = Stranger(master, certs.bare_context(certs.slave), receive_buffer=4096).shake_hands()
     stranger.turn(lambda: stranger.sock.send(REPORT.pack(1)))
     (link,) = master._links.values()
     wait_for(lambda: link.conn.has_all, lambda: master.poll(5))
     assert master._tls[next(iter(master._links))].wants_write
-    assert len(stranger.receive(HEADER.size + 29_999)) == HEADER.size + 29_999
+    assert len(stranger.receive(HEADER.size + 13_999)) == HEADER.size + 13_999
     stranger.close()
 
 
-# --- Who is let in ---------------------------------------------------------------------------------------------------------
+# --- Who is let in ----------------------------------------------------------------------------------------------------
 
 
 def no_certificate(certs: Certificates) -> ssl.SSLContext:
@@ -452,7 +452,7 @@ def test_a_slave_that_its_master_refuses_says_so(ends: Make, certs: Certificates
         assert any("its alert: unknown ca" in line for line in caplog.messages)
 
 
-# --- Those who do not speak it -----------------------------------------------------------------------------------------------
+# --- Those who do not speak it ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("data", [REPORT.pack(0), b"GET / HTTP/1.1\r\n\r\n", random.Random(3).randbytes(70_000)])
@@ -470,7 +470,7 @@ def test_bytes_that_are_no_tls_close_the_connection(data: bytes, ends: Make) -> 
 
 
 def test_a_hello_on_the_plain_port_closes_the_connection(ends: Make, certs: Certificates) -> None:
-    """HA-M-11 takes it for a report that nobody could send; and the slave says that it found no TLS."""
+    """HA-M-2 takes its last eight bytes for a report, of 0 or one that nobody could send; the slave finds no TLS."""
     both = ends()
     master = both.serve(size=1000)
     replica, follower = both.follow(master.address[1], certs.slave)
@@ -478,7 +478,7 @@ def test_a_hello_on_the_plain_port_closes_the_connection(ends: Make, certs: Cert
     assert (replica.max_offset, follower.connects) == (0, 0)
 
 
-# --- Time, turns and memory ---------------------------------------------------------------------------------------------------
+# --- Time, turns and memory -------------------------------------------------------------------------------------------
 
 
 class Clock:
@@ -648,7 +648,7 @@ def test_sessions_are_not_hoarded(ends: Make, certs: Certificates) -> None:
     assert most <= tls_module._SESSIONS + 1
 
 
-# --- The socket itself ------------------------------------------------------------------------------------------------------
+# --- The socket itself ------------------------------------------------------------------------------------------------
 
 
 def pair(certs: Certificates, send_buffer: int = 4096) -> tuple[TlsSocket, TlsSocket]:
