@@ -6,7 +6,7 @@ itself; a write that would block would have to be tried again with the same byte
 have; and how much of a record the socket has taken could not be told.
 
 Memory of ours, a connection: what the socket has not taken yet, PIECE bytes of data and _OWED of answers at most. OpenSSL's:
-some 60 KiB, most of it for records and the two memory buffers; and up to 100 KiB of certificates before they are verified.
+some 60 KiB, most of it for records and the two memory buffers.
 """
 
 import contextlib
@@ -22,6 +22,7 @@ from rocketmq_ha.impl.errors import ConfigInvalid, PeerViolation
 from rocketmq_ha.impl.net.tls_files import TlsFiles, client_context, server_context, subject_of
 
 PIECE: Final = 16 * 1024  # bytes of data, one record: encrypted before the socket is asked whether it takes them
+HANDSHAKE_SIZE: Final = 32 * 1024  # bytes; certificates are some 1 to 2 KiB each, and OpenSSL takes 100 KiB of them
 HANDSHAKE_TIMEOUT_S: Final = 5.0  # of a slave, as for a connect
 _TURN_MS: Final = 100
 _OWED: Final = 16 * 1024  # bytes of answers (alerts, key updates) behind a piece that the peer has not taken
@@ -58,6 +59,7 @@ class TlsSocket:
         )
         self._read_into = cast(Callable[[int, memoryview], int], self._tls.read)  # typeshed knows no reading into a buffer
         self._unsent = memoryview(b"")  # encrypted; all but the socket's part of one piece, or of answers
+        self._fetched = 0  # bytes
         self._ended = False  # nothing more will come
         self._violation: PeerViolation | None = None  # met behind data that were given out first
         self.is_established = False
@@ -73,10 +75,13 @@ class TlsSocket:
     def handshake(self) -> bool:
         """Go on with it as far as the bytes reach. Returns: whether it is done. Raises: PeerViolation, OSError.
 
-        Spec: HA-M-74 "MUST NOT be known before the handshake is done"; HA-M-72 "MUST NOT hold up the loop".
+        Spec: HA-M-74 "MUST NOT be known before the handshake is done"; HA-M-72 "MUST NOT hold up the loop"; HA-M-73 "MUST close
+        one that takes more than 32 KiB".
         """
         fetches = 0
         while not self.is_established:
+            if self._fetched > HANDSHAKE_SIZE:
+                raise self._broken(f"a handshake of more than {HANDSHAKE_SIZE} bytes", "one that ends")
             try:
                 self._tls.do_handshake()
             except ssl.SSLWantReadError:
@@ -149,6 +154,7 @@ class TlsSocket:
             return 0
         except OSError:
             nbytes = 0  # reset: what came before may still be given out
+        self._fetched += nbytes
         if nbytes:
             self._incoming.write(self._scratch[:nbytes])
         else:

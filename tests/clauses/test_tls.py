@@ -537,6 +537,21 @@ def test_a_turn_goes_on_with_a_few_handshakes(ends: Make, certs: Certificates) -
         stranger.close()
 
 
+def test_a_handshake_that_is_too_long_is_closed(ends: Make, certs: Certificates, caplog: pytest.LogCaptureFixture) -> None:
+    """HA-M-73 "MUST close one that takes more than 32 KiB": certificates without end, none of which is verified before."""
+    files = certs.issue("many", signed_by=certs.other_ca)
+    size = len(ssl.PEM_cert_to_DER_cert(certs.other_ca_file.read_text("ascii")))
+    files.cert.write_bytes(files.cert.read_bytes() + certs.other_ca_file.read_bytes() * (2 * tls_module.HANDSHAKE_SIZE // size))
+    assert tls_module.HANDSHAKE_SIZE == 32 * 1024
+    master = ends().serve(size=1000)
+    stranger = Stranger(master, certs.bare_context(files))
+    with contextlib.suppress(OSError):
+        stranger.turn(stranger.sock.do_handshake)
+    wait_for(lambda: not master.service.connections, lambda: master.poll(5))
+    assert "a handshake of more than 32768 bytes" in caplog.text
+    stranger.close()
+
+
 def test_half_open_and_half_closed_connections_end(ends: Make, certs: Certificates) -> None:
     """HA-M-13 over TLS: the end of the stream, TLS's own end of it, and a reset."""
     master = ends().serve(size=1000)
