@@ -5,8 +5,10 @@ import gc
 import logging
 import random
 import select
+import shutil
 import socket
 import ssl
+import subprocess
 import sys
 import threading
 import time
@@ -549,6 +551,42 @@ def test_a_handshake_that_is_too_long_is_closed(ends: Make, certs: Certificates,
         stranger.turn(stranger.sock.do_handshake)
     wait_for(lambda: not master.service.connections, lambda: master.poll(5))
     assert "a handshake of more than 32768 bytes" in caplog.text
+    stranger.close()
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="the ssl module sends no key updates, and openssl is not here")
+def test_key_updates_without_end_are_closed(ends: Make, certs: Certificates, caplog: pytest.LogCaptureFixture) -> None:
+    """HA-M-73 "of which less than a 32nd part is data MUST be closed": each line that begins with k is a key update."""
+    both = ends()
+    master = both.serve(size=1000)
+    connect = ("openssl", "s_client", "-connect", f"127.0.0.1:{tls_port(master)}", "-cert", certs.slave.cert)
+    yes = subprocess.Popen(["yes", "k"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    client = subprocess.Popen(
+        [*connect, "-key", certs.slave.key, "-CAfile", certs.ca_file],
+        stdin=yes.stdout,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_for(lambda: master.subjects, lambda: master.poll(5))
+        wait_for(lambda: not master.service.connections, lambda: master.poll(5))
+    finally:
+        for process in (client, yes):
+            process.kill()
+            process.wait(PATIENCE_S)
+    assert "of TLS with 0 of data in them" in caplog.text
+
+
+def test_reports_in_single_bytes_are_data_enough(ends: Make, certs: Certificates) -> None:
+    """HA-M-73: an honest peer may send each byte in a record of its own, for ever."""
+    master = ends().serve(size=1000)
+    stranger = Stranger(master, certs.bare_context(certs.slave)).shake_hands()
+    for byte in REPORT.pack(0) * 600:
+        stranger.turn(lambda byte=byte: stranger.sock.send(bytes((byte,))))
+    (tls,) = master._tls.values()
+    wait_for(lambda: tls._given == 4800, lambda: master.poll(5))
+    assert tls._fetched > 2 * tls_module._BARE - 32 * 1024
+    assert len(master.service.connections) == 1
     stranger.close()
 
 
