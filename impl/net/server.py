@@ -182,7 +182,7 @@ class Master:
         """
         if self._accepts_again_ms is not None:  # it was the other listener's turn before
             return
-        for _ in range(ACCEPTS_TURN):
+        for _ in range(ACCEPTS_TURN // len(self._listeners)):
             try:
                 sock, address = listener.accept()
             except OSError as error:  # nobody is there, the peer has gone again, or there are no descriptors left

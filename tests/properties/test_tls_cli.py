@@ -3,6 +3,7 @@
 import json
 import logging
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -17,7 +18,9 @@ from cryptography.hazmat.primitives import serialization
 
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.cli import main
+from rocketmq_ha.impl.errors import PeerViolation
 from rocketmq_ha.impl.net import tls_files
+from rocketmq_ha.impl.net.tls import ClientTls, ServerTls
 from rocketmq_ha.impl.net.tls_files import TlsFiles, subject_of
 from rocketmq_ha.impl.store.reader import LogReader
 from rocketmq_ha.impl.store.verify import compare
@@ -257,6 +260,39 @@ def test_who_is_refused_is_told_why_in_one_line(certs: Certificates, tmp_path: P
     assert run("status", tmp_path / "m", "--json").returncode == 0
     assert status(tmp_path / "m")["refused_connections"] >= 2
     assert b"Traceback" not in (tmp_path / "master.log").read_bytes()
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="the example's program is not here")
+def test_the_commands_of_the_example_make_certificates_that_hold(tmp_path: Path) -> None:
+    """And each for its own end alone: a slave's is no master's, nor the other way round (HA-M-70 "valid for a client")."""
+    text = (ROOT / "examples" / "tls.md").read_text("utf-8")
+    script = text.partition("```sh\n")[2].partition("```")[0]
+    done = subprocess.run(["sh", "-e", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    ca = tmp_path / "ca.pem"
+    master, slave = (TlsFiles(tmp_path / f"{name}.pem", tmp_path / f"{name}.key", ca) for name in ("master", "slave-1"))
+    for name in ("127.0.0.1", "broker-a.example"):
+        assert shaken(master, slave, name) == ("CN=slave-1,O=Example", "CN=broker-a,O=Example")
+    for one in (master, slave):
+        with pytest.raises(PeerViolation, match="certificate purpose"):
+            shaken(one, one, "127.0.0.1")
+
+
+def shaken(master: TlsFiles, slave: TlsFiles, name: str) -> tuple[str, str]:
+    """Whom each end finds at the other. Raises: PeerViolation."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as client:
+        client.connect(listener.getsockname())
+        accepted, _ = listener.accept()
+        with accepted:
+            accepted.setblocking(False)
+            end = ServerTls(listener, master).wrap(accepted, "slave")
+            until = time.monotonic() + PATIENCE_S
+            theirs = ClientTls(slave, name).open(client, "master", lambda: end.handshake() and False)
+            while not end.handshake():
+                assert time.monotonic() < until
+                end.wait(10)
+            assert theirs is not None
+            return end.subject, theirs.subject
 
 
 def test_the_key_is_warned_of_as_the_command_starts(certs: Certificates, tmp_path: Path) -> None:
