@@ -85,9 +85,7 @@ class Master:
             sock.setblocking(False)  # HA-M-15 "The listening socket MUST be non-blocking"
             self._selector.register(sock, selectors.EVENT_READ)
         self._tls: dict[socket.socket, TlsSocket] = {}  # those of the links that have it
-        self._buffered: dict[
-            socket.socket, MasterLink
-        ] = {}  # those that have something to read which their sockets do not show
+        self._buffered: dict[socket.socket, MasterLink] = {}  # what there is to read of them, their sockets do not show
         self._handshakes = 0  # that were gone on with in this turn
         self.subjects: dict[MasterConnection, str] = {}  # whom a peer has proven to be (HA-M-74)
         self._links: dict[socket.socket, MasterLink] = {}  # HA-M-21 "any number of slaves at once"
