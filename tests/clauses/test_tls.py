@@ -452,6 +452,47 @@ def test_a_slave_that_its_master_refuses_says_so(ends: Make, certs: Certificates
         assert any("its alert: unknown ca" in line for line in caplog.messages)
 
 
+def hostile_master(listener: socket.socket, certs: Certificates, sends: bytes, encrypted: bool, done: threading.Event) -> None:
+    """One that has a certificate: it takes the first report, sends something, and waits until the slave has gone."""
+    sock, _ = listener.accept()
+    sock.settimeout(PATIENCE_S)
+    with server_context(certs.master).wrap_socket(sock, server_side=True) as tls:
+        tls.recv(REPORT.size)
+        if encrypted:
+            tls.sendall(sends)
+        else:
+            socket.socket.sendall(tls, sends)
+        with contextlib.suppress(OSError):
+            while tls.recv(1 << 16):
+                pass
+    done.set()
+
+
+@pytest.mark.parametrize(
+    ("sends", "encrypted", "reason", "end"),
+    [
+        (HEADER.pack(0, 10) + bytes(10) + HEADER.pack(11, 10), True, "offset", 10),
+        (HEADER.pack(0, -1), True, "frame", 0),
+        (b"\x17\x03\x03\x00\x20" + bytes(32), False, "tls", 0),
+        (HEADER.pack(0, 100) + bytes(50), False, "tls", 0),
+    ],
+)
+def test_a_proven_master_that_breaks_the_wire_is_left_as_any_other(
+    sends: bytes, encrypted: bool, reason: str, end: int, ends: Make, certs: Certificates
+) -> None:
+    """HA-S-72 "MUST NOT mean anything to a slave": HA-S-4 and HA-S-11 hold inside TLS; and bytes beside it are none of it."""
+    both, done = ends(), threading.Event()
+    listener = both.resources.enter_context(socket.create_server(("127.0.0.1", 0)))
+    listener.settimeout(PATIENCE_S)
+    thread = threading.Thread(target=hostile_master, args=(listener, certs, sends, encrypted, done))
+    thread.start()
+    replica, follower = both.follow(listener.getsockname()[1], certs.slave)
+    wait_for(lambda: follower.last_close_reason)
+    assert (follower.last_close_reason, replica.max_offset) == (reason, end)
+    thread.join(PATIENCE_S)
+    assert done.is_set()
+
+
 # --- Those who do not speak it ----------------------------------------------------------------------------------------
 
 
