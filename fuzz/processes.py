@@ -38,6 +38,11 @@ class Node:
         if self._process.poll() is not None:
             raise FuzzError(f"{self.log}: the process ended with status {self._process.returncode}")
 
+    @property
+    def status(self) -> int | None:
+        """The exit status, or None while it runs."""
+        return self._process.poll()
+
     def kill(self) -> None:
         """kill -9."""
         self._process.kill()

@@ -151,4 +151,5 @@ def _event(event: Event) -> str:
         case RestartSlave():
             return f"s{event.slave} killed and restarted"
         case RestartMaster():
-            return f"master {'stopped' if event.clean else 'killed'} and restarted"
+            cut = f", without its last {event.lost} records" if event.lost else ""
+            return f"master {'stopped' if event.clean else 'killed'} and restarted{cut}"

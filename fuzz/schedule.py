@@ -94,7 +94,7 @@ def fault_of(event: Event) -> str:
         case RestartSlave():
             return "restart_slave"
         case RestartMaster():
-            return "stop_master" if event.clean else "kill_master"
+            return "lose_tail" if event.lost else "stop_master" if event.clean else "kill_master"
         case _:
             return NO_FAULT
 
@@ -143,6 +143,10 @@ def _event_draws(
         room = UNBOUNDED_ROOM if character == "generous" else rng.choice((0, grant(), frames(), UNBOUNDED_ROOM))
         return Connect(slave(), room, UNBOUNDED_ROOM if rng.random() < 0.9 else rng.randint(0, 20))
 
+    def restart_master(share: float) -> Event:
+        """Half of them stop, a quarter are killed, and a quarter lose their last records, one to four."""
+        return RestartMaster(share < 0.5, lost=max(0, int(16 * share) - 11))
+
     return [
         (12, False, put),
         (4 if pausing_share else 0, False, lambda: Resume(rng.choice((0, 0, 1, 2)))),
@@ -162,5 +166,5 @@ def _event_draws(
         (2, True, lambda: Clog(slave(), rng.randint(0, 20))),
         (3, True, lambda: Cut(slave(), rng.choice(("both", "both", "slave", "master")))),
         (2, True, lambda: RestartSlave(slave())),
-        (1, True, lambda: RestartMaster(rng.random() < 0.5)),
+        (1, True, lambda: restart_master(rng.random())),
     ]

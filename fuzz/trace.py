@@ -199,7 +199,8 @@ class _Trace:
         link.expected += _reports(sent(step))
         if not self.slave.connected:
             self._refuse(link, f"a close of the slave ({self.slave.close_reason})", _frame_text(frame))
-        self.frame_ends.append(store.max_offset(self.slave.log))
+        if store.max_offset(self.slave.log) > self.frame_ends[-1]:
+            self.frame_ends.append(store.max_offset(self.slave.log))
         self._forget_old_files()
 
     def from_slave(self, piece: Piece) -> None:
@@ -232,7 +233,11 @@ class _Trace:
             self._refuse(link, f"a close of the master ({link.conn.close_reason})", f"a report of {report} that it took")
 
     def _first_report(self, link: _Link, report: int) -> None:
-        """Where the slave starts is what it has: all that passed, or, of a link that was lost, some of it."""
+        """Where the slave starts is what it has: all that passed, or, of a link that was lost, some of it.
+
+        Several ends may have one first report (HA-S-61): the most is taken, for what the slave has not it will be sent again.
+        """
+        found: list[tuple[int, Slave, list[int]]] = []
         for end in dict.fromkeys(reversed(self.frame_ends)):
             log = self.slave.log
             had = replace(self.slave, log=replace(log, data=log.data[: end - (log.base or 0)]) if log.base is not None else log)
@@ -241,10 +246,11 @@ class _Trace:
             step = slave.on_connect(had, ROOM, 0, self.slave_profile)
             told = _reports(sent(step)) or [step.state.current_reported_offset]
             if told[0] == report:
-                self.slave, link.expected, self.restarted = step.state, told[1:], False
-                self.frame_ends = [store.max_offset(self.slave.log)]
-                return
-        self._refuse(link, f"a first report of {self.frame_ends[-1]}", f"{report}")
+                found.append((store.max_offset(step.state.log), step.state, told[1:]))
+        if not found:
+            self._refuse(link, f"a first report of {self.frame_ends[-1]}", f"{report}")
+        _, self.slave, link.expected = found[0]
+        self.frame_ends, self.restarted = sorted({end for end, _, _ in found}), False
 
     def _forget_old_files(self) -> None:
         """Drop files before the last two: nothing here looks at them again, and each append copies what is left."""

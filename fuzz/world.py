@@ -36,6 +36,7 @@ from rocketmq_ha.reference.events import (
     Resume,
     Tick,
 )
+from rocketmq_ha.spec.constants import COMMIT_LOG_DIR
 from rocketmq_ha.spec.profile import Profile, Settings
 
 
@@ -172,7 +173,7 @@ class ImplementationWorld:
             case RestartSlave():
                 self._restart_slave(event.slave)
             case RestartMaster():
-                self._restart_master(event.clean)
+                self._restart_master(event.clean, event.lost)
             case _:
                 assert_never(event)
         for connection in self._connections.values():
@@ -266,7 +267,7 @@ class ImplementationWorld:
         self._logs[index] = self._open(f"slave-{index}")
         self._clients[index] = self._client(self._logs[index])
 
-    def _restart_master(self, clean: bool) -> None:
+    def _restart_master(self, clean: bool, lost: int) -> None:
         if clean:
             self._service.group_transfer.on_shutdown()
         self._paused = []
@@ -278,8 +279,23 @@ class ImplementationWorld:
                     self._tell_slave(connection)
             elif connection.master_open:
                 connection.at_master.close("end_of_stream")
-        self._service.log.close()
+        log = self._service.log
+        starts = [log.min_offset, *(offset for offset, _, _ in log.records())] if lost else []
+        log.close()
+        if lost:
+            self._now_ms += 1
+            self._zero("master", starts[max(0, len(starts) - lost)])
         self._service = HAService(self._open("master"), self._settings, self._profile)
+
+    def _zero(self, name: str, offset: int) -> None:
+        """A power cut takes what had not been flushed: zeros, from an offset on."""
+        size = self._settings.mapped_file_size
+        for file in (self._directory / name / COMMIT_LOG_DIR).iterdir():
+            start = max(0, offset - int(file.name))
+            if start < size:
+                with file.open("r+b") as opened:
+                    opened.seek(start)
+                    opened.write(bytes(size - start))
 
     # --- The network ---------------------------------------------------------------------------------------------------
 

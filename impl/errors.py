@@ -18,6 +18,16 @@ class PeerViolation(RocketmqHaError):
         self.clause, self.peer, self.found, self.expected = clause, peer, found, expected
 
 
+class OutOfStep(RocketmqHaError):
+    """A slave's log is not, or cannot be shown to be, the beginning of its master's: only a new store helps."""
+
+    def __init__(self, peer: str, what: str, found: object, expected: object) -> None:
+        super().__init__(
+            f"{peer}: {what}: found {found}, expected {expected}; `rocketmq-ha resync` moves this store aside, to start anew"
+        )
+        self.peer, self.what, self.found, self.expected = peer, what, found, expected
+
+
 class MessageMalformed(RocketmqHaError):
     """Bytes that should be a message record are none. The store turns it into StoreCorrupt with file and offset."""
 

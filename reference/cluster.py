@@ -78,6 +78,7 @@ class Cluster:
     puts: int = 0  # the next request id
     paused: tuple[tuple[int, int], ...] = ()  # (request id, next offset) of puts that are appended, and do not wait yet
     done: tuple[Done, ...] = ()  # of the last step
+    has_lost: bool = False  # the master has lost a tail that had not been flushed
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ def step(cluster: Cluster, event: Event, settings: Settings, profile: Profile) -
         case RestartSlave():
             work.restart_slave(event.slave)
         case RestartMaster():
-            work.restart_master(event.clean)
+            work.restart_master(event.clean, event.lost)
         case _:
             assert_never(event)
     work.transfer()
@@ -159,6 +160,7 @@ class _Work:
         self.next_link_id, self.puts, self.paused = cluster.next_link_id, cluster.puts, cluster.paused
         self.transitions: list[Transition] = []
         self.done: list[Done] = []
+        self.has_lost = cluster.has_lost
 
     def cluster(self) -> Cluster:
         return Cluster(
@@ -173,6 +175,7 @@ class _Work:
             self.puts,
             self.paused,
             tuple(self.done),
+            self.has_lost,
         )
 
     # --- Events ------------------------------------------------------------------------------------------------------
@@ -281,11 +284,18 @@ class _Work:
             self._close_at_master(link.link_id)
         self._slave_step(index, "restart", step)
 
-    def restart_master(self, clean: bool) -> None:
+    def restart_master(self, clean: bool, lost: int) -> None:
+        if lost:
+            self.has_lost = True
+            self.now_ms += 1
+        for _ in range(lost):
+            self.log = store.without_last_record(self.log)
         before = self.log
         recovered = store.recover(before, self.profile)
         self.log = recovered.state
         self._store_row(0, before, self.log, "recover", recovered.clauses)
+        if lost:
+            self.queue_offsets = store.next_queue_offsets(self.log)
         if clean:
             on_shutdown = group_transfer.on_shutdown if self.profile.serves_by_deadline else five_waits.on_shutdown
             self._group_step("shutdown", on_shutdown(self.group))

@@ -8,12 +8,28 @@ from typing import Final
 
 from rocketmq_ha.reference import group_transfer, store
 from rocketmq_ha.reference.cluster import Cluster
+from rocketmq_ha.reference.slave import Slave
+
+
+def _served(cluster: Cluster) -> list[Slave]:
+    """The slaves that must agree with their master.
+
+    Those whose report it has taken, and that have compared the overlap (HA-S-62); and while no master has lost anything, all.
+    """
+    if not cluster.has_lost:
+        return list(cluster.slaves)
+    nodes = [
+        cluster.slaves[link.slave]
+        for link in cluster.links
+        if link.slave_open and not link.severed and not link.conn.close_reason and link.conn.slave_request_offset != -1
+    ]
+    return [node for node in nodes if node.current_reported_offset == store.max_offset(node.log)]
 
 
 def slave_holds_a_prefix(cluster: Cluster) -> bool:
     """Every byte of a slave's log is the master's at that offset, as far as the master has it."""
     first = store.min_offset(cluster.log)
-    for node in cluster.slaves:
+    for node in _served(cluster):
         base = node.log.base
         if base is not None and not cluster.log.data[base - first :].startswith(node.log.data):
             return False
@@ -22,12 +38,16 @@ def slave_holds_a_prefix(cluster: Cluster) -> bool:
 
 def slave_is_not_ahead(cluster: Cluster) -> bool:
     """No slave has an offset that the master has not."""
-    return all(store.max_offset(node.log) <= store.max_offset(cluster.log) for node in cluster.slaves)
+    return all(store.max_offset(node.log) <= store.max_offset(cluster.log) for node in _served(cluster))
 
 
 def transfer_is_within_the_log(cluster: Cluster) -> bool:
     """The master never promises bytes that it does not have."""
-    return all(link.conn.next_transfer_from_where <= store.max_offset(cluster.log) for link in cluster.links)
+    return all(
+        link.conn.next_transfer_from_where <= store.max_offset(cluster.log)
+        for link in cluster.links
+        if not link.conn.close_reason
+    )
 
 
 def ack_is_appended(cluster: Cluster) -> bool:

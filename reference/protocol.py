@@ -180,15 +180,25 @@ def delete(state: State, scope: Scope) -> State | None:
 # --- Actions: a connection and its reports -----------------------------------------------------------------------------------
 
 
-def connect(state: State, scope: Scope, s: int) -> State | None:
-    """A slave without a connection opens one, in the lowest free slot. HA-M-1, HA-S-1, HA-S-3."""
+def first_report(node: SlaveNode, scope: Scope) -> int:
+    """What a slave reports on connecting: its max offset, or in hardened where its last unit begins. HA-S-1, HA-S-61."""
+    return max_offset(node) - (1 if scope.overlaps and node.units else 0)
+
+
+def connect(state: State, scope: Scope, s: int, first: int | None = None) -> State | None:
+    """A slave without a connection opens one, in the lowest free slot. HA-M-1, HA-S-1, HA-S-3, HA-S-61.
+
+    first: another first report, within the slave's log: in the refinement a record is many units.
+    """
     # GUARD
     node = state.slave[s - 1]
     free = [k for k, conn in enumerate(state.conn[s - 1], 1) if conn is None]
     if node.slot or not free:
         return None
     # STATE
-    reported = max_offset(node)
+    reported = first_report(node, scope) if first is None else first
+    if not max(node.base, 0) <= reported <= max_offset(node):
+        return None
     state = with_conn(state, s, free[0], Connection(reports=(reported,) if scope.at_once else ()))
     return with_slave(state, s, replace(node, slot=free[0], reported=reported))
 
@@ -286,32 +296,51 @@ def recv_frame(state: State, scope: Scope, s: int, n: int = 1) -> State | None:
     node, conn = state.slave[s - 1], attached(state, s)
     if conn is None or not 1 <= n <= (len(conn.frames) if scope.coalesces else min(1, len(conn.frames))):
         return None
+    reported = node.reported
     for frame in conn.frames[:n]:
-        if refuses(node, frame, scope):
-            return close(with_slave(state, s, node), scope, s, node.slot)
+        if refuses(node, frame, scope) or differs(node, frame):
+            return close(with_slave(state, s, replace(node, reported=reported)), scope, s, node.slot)
         node = appended(node, frame, scope)
     # STATE
     conn = replace(conn, frames=conn.frames[n:])
-    if max_offset(node) > node.reported:
-        node = replace(node, reported=max_offset(node))
+    if node.reported > reported:
         conn = reporting(conn, node.reported, scope)
     return with_slave(with_conn(state, s, node.slot, conn), s, node)
 
 
 def refuses(node: SlaveNode, frame: Frame, scope: Scope) -> bool:
-    """Whether a slave closes over a frame: one with data wants its max offset, one without the start of a file.
+    """Whether a slave closes over the offset of a frame: it wants it where it stands; an empty log wants the start of a file.
 
-    Spec: HA-S-4, HA-S-11.
+    Spec: HA-S-4, HA-S-11, HA-S-63.
     """
-    m, unaligned = max_offset(node), frame.offset % scope.file_size != 0
-    return m not in (0, frame.offset) or (scope.ignores_heartbeats and m == 0 and unaligned)
+    if max_offset(node) == 0:
+        return scope.ignores_heartbeats and frame.offset % scope.file_size != 0
+    return frame.offset != node.reported
+
+
+def differs(node: SlaveNode, frame: Frame) -> bool:
+    """Whether a frame at the right offset has other units than the slave, where the slave has any. HA-S-62."""
+    own = held(node, frame)[: len(frame.units)]
+    return own != frame.units[: len(own)]
 
 
 def appended(node: SlaveNode, frame: Frame, scope: Scope) -> SlaveNode:
-    """A slave that has appended a frame; a log without files opens the file of the offset. HA-S-5, HA-S-10, HA-ST-6."""
+    """A slave that has appended what it has not yet of a frame; a log without files opens the file of the offset.
+
+    Spec: HA-S-5, HA-S-10, HA-ST-6.
+    """
     if node.base == -1 and (frame.units or not scope.ignores_heartbeats):
         node = replace(node, base=start_of_file(frame.offset, scope))
-    return replace(node, units=node.units + frame.units)
+    m, end = max_offset(node), frame.offset + len(frame.units)
+    if 0 != m > end:
+        return replace(node, reported=end)
+    node = replace(node, units=node.units + frame.units[len(held(node, frame)) :])
+    return replace(node, reported=max_offset(node))
+
+
+def held(node: SlaveNode, frame: Frame) -> Units:
+    """The slave's own units from a frame's offset on; none on a log without units, where no offset is compared."""
+    return node.units[frame.offset - node.base :] if max_offset(node) else b""
 
 
 # --- Actions: faults ---------------------------------------------------------------------------------------------------------

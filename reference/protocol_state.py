@@ -33,6 +33,7 @@ class Scope:
     at_once: bool = False  # Profile.reports_on_connect
     ignores_heartbeats: bool = False  # Profile.checks_frames
     coalesces: bool = False  # Profile.coalesces_reports
+    overlaps: bool = False  # Profile.checks_overlap
 
 
 def of_profile(scope: Scope, profile: Profile) -> Scope:
@@ -44,6 +45,7 @@ def of_profile(scope: Scope, profile: Profile) -> Scope:
         at_once=profile.reports_on_connect,
         ignores_heartbeats=profile.checks_frames,
         coalesces=profile.coalesces_reports,
+        overlaps=profile.checks_overlap,
     )
 
 
@@ -75,7 +77,7 @@ class SlaveNode:
     base: int = -1  # of the first file; -1: no files
     units: Units = b""
     slot: int = 0  # of the connection that it holds; 0: none
-    reported: int = 0  # current_reported_offset
+    reported: int = 0  # current_reported_offset; while it holds a connection, where its next unit belongs
 
 
 @dataclass(frozen=True, slots=True)

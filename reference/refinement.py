@@ -273,7 +273,8 @@ class _Witness:
         if self.before.slaves[event.slave].connected:
             return
         s = event.slave + 1
-        self.act(f"Connect({s})", protocol.connect(self.state, self.scope, s))
+        first = self.after.slaves[event.slave].current_reported_offset
+        self.act(f"Connect({s})", protocol.connect(self.state, self.scope, s, first))
         self.slot_of[self.before.next_link_id] = self.state.slave[event.slave].slot
         if self.profile.reports_on_connect and event.slave_room < REPORT_SIZE:
             self.drop(s)
@@ -297,6 +298,9 @@ class _Witness:
             if left < frame_size:
                 break
             left, run = left - frame_size, run + 1
+            if protocol.differs(node, frame):
+                self.recv_frame(s, run)
+                return
             node = protocol.appended(node, frame, self.scope)
             if not self.profile.coalesces_reports:
                 reports += self.recv_frame(s, run)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from rocketmq_ha.reference import store, wire
+from rocketmq_ha.reference import overlap, store, wire
 from rocketmq_ha.reference.step import Close, Output, Send, Step, unique
 from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec.constants import TRANSFER_HEADER_SIZE
@@ -35,7 +35,7 @@ class Slave:
 
     log: Log
     connected: bool = False
-    current_reported_offset: int = 0  # the last report, or on connecting the max offset
+    current_reported_offset: int = 0  # the last report, or on connecting the max offset (hardened: the last record's start)
     last_write_timestamp: int = 0  # ms; of the last report, or of the connect
     last_read_timestamp: int = 0  # ms; of the last byte read, or of the connect
     byte_buffer_read: bytes = b""  # what has been read; its length is the buffer's position
@@ -61,25 +61,27 @@ def classify(slave: Slave) -> SlaveState:
 
 
 def on_connect(slave: Slave, room: int, now_ms: int, profile: Profile) -> Step[Slave]:
-    """Start at the max offset; hardened says so at once.
+    """Start at the max offset; hardened starts where its last record does, and says so at once.
 
     Args: room: bytes that the socket will take.
-    Spec: HA-S-1 "sets current_reported_offset to its max offset and last_write_timestamp to now"; HA-S-3 "MUST report at once
-    on connecting".
+    Spec: HA-S-1 "sets current_reported_offset to its max offset and last_write_timestamp to now"; HA-S-61 "the start of its
+    last whole record"; HA-S-3 "MUST report at once on connecting".
     Source: article 001, connectMaster.
     """
+    first = overlap.first_report(slave.log) if profile.checks_overlap else store.max_offset(slave.log)
     slave = replace(
         slave,
         connected=True,
-        current_reported_offset=store.max_offset(slave.log),
+        current_reported_offset=first,
         last_write_timestamp=now_ms,
         last_read_timestamp=now_ms,
         close_reason="",
     )
     if not profile.reports_on_connect:
         return Step(slave, clauses=("HA-S-1",))
+    starts = ("HA-S-1",) if first == store.max_offset(slave.log) else ("HA-S-1", "HA-S-61")
     slave, outputs = report_slave_max_offset(slave, room, now_ms)
-    return Step(slave, outputs, ("HA-S-1", "HA-S-3", *_report_clauses(outputs)))
+    return Step(slave, outputs, (*starts, "HA-S-3", *_report_clauses(outputs)))
 
 
 def on_readable(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: Settings, profile: Profile) -> Step[Slave]:
@@ -90,15 +92,18 @@ def on_readable(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: 
     Returns: Step with a `Send` for each report, or a `Close`.
     Spec: HA-W-8 "A receiver MUST NOT draw anything from where the stream is split"; HA-S-31 "After each read the slave MUST
     take all whole frames out of its buffer, in order"; HA-S-5 "A body is appended only when all of it is there, and then
-    dispatch_position advances by 12 plus its size"; HA-S-28 "MUST NOT report for any reason but these".
+    dispatch_position advances by 12 plus its size"; HA-S-28 "MUST NOT report for any reason but these"; HA-S-62 "MUST compare
+    the bytes that it is sent before its max offset with its own"; HA-S-63 "is not where it stands MUST close the connection".
     Source: article 001, processReadEvent and dispatchReadRequest.
     """
     outputs: list[Output] = []
     clauses: list[str] = []
+    # Where the next byte belongs: at the max offset, or as far as the overlap has been compared, which is what was reported.
+    position = slave.current_reported_offset if profile.checks_overlap else store.max_offset(slave.log)
 
     def report() -> None:
         nonlocal slave, room
-        slave, out = report_slave_max_offset_plus(slave, room, now_ms)
+        slave, out = report_slave_max_offset_plus(slave, position, room, now_ms)
         room -= sum(len(output.data) for output in out if isinstance(output, Send))
         outputs.extend(out)
         if out:
@@ -117,9 +122,10 @@ def on_readable(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: 
             at = slave.dispatch_position
             offset, body_size = wire.unpack_header(slave.byte_buffer_read[at : at + TRANSFER_HEADER_SIZE])
             # GUARD
+            max_offset = store.max_offset(slave.log)
             # HA-S-4 "before its body, the slave MUST close the connection if its max offset is not 0 and differs".
-            if store.max_offset(slave.log) not in (0, offset):
-                return close("offset", "HA-S-4")
+            if max_offset != 0 and offset != position:
+                return close("offset", "HA-S-4" if position == max_offset else "HA-S-63")
             if profile.checks_frames and not frame_is_legal(slave.log, offset, body_size, settings):
                 return close("frame", "HA-S-11")
             if not profile.checks_frames and parsing_throws(body_size):
@@ -128,11 +134,18 @@ def on_readable(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: 
             at += TRANSFER_HEADER_SIZE
             if len(slave.byte_buffer_read) < at + body_size:
                 break
+            body = slave.byte_buffer_read[at : at + body_size]
+            held = min(max_offset - position, body_size) if max_offset else 0  # bytes of it that the log has already
+            if held:
+                if overlap.differs(slave.log, position, body[:held]):
+                    return close("diverged", "HA-S-62")
+                clauses.append("HA-S-62")
             # STATE
-            if body_size or not profile.checks_frames:  # HA-S-10 "A heartbeat is appended too, with length 0"
+            position += held
+            if held < body_size or not profile.checks_frames:  # HA-S-10 "A heartbeat is appended too, with length 0"
                 clauses += ("HA-S-5", "HA-ST-6") if body_size else ("HA-S-10",)
-                body = slave.byte_buffer_read[at : at + body_size]
-                slave = replace(slave, log=store.append_data(slave.log, offset, body))
+                slave = replace(slave, log=store.append_data(slave.log, offset, body[held:]))
+                position = store.max_offset(slave.log)
             slave = replace(slave, dispatch_position=at + body_size)
             # OUTPUT
             if not profile.coalesces_reports:
@@ -228,17 +241,16 @@ def on_restart(slave: Slave, profile: Profile) -> Step[Slave]:
     return Step(Slave(recovered.state), clauses=recovered.clauses)
 
 
-def report_slave_max_offset_plus(slave: Slave, room: int, now_ms: int) -> tuple[Slave, tuple[Output, ...]]:
-    """Report the max offset if it has grown.
+def report_slave_max_offset_plus(slave: Slave, position: int, room: int, now_ms: int) -> tuple[Slave, tuple[Output, ...]]:
+    """Report where the slave stands if it has come further: the max offset, or in hardened what has been compared of it.
 
     Spec: HA-S-6 "After each frame the slave reports its max offset" in classic; HA-S-7 "When the socket holds no more bytes" in
-    hardened; both HA-S-6 "if that is greater than current_reported_offset".
+    hardened; both HA-S-6 "if that is greater than current_reported_offset"; HA-S-62 "reports how far it has compared".
     Source: article 001, reportSlaveMaxOffsetPlus.
     """
-    max_offset = store.max_offset(slave.log)
-    if max_offset <= slave.current_reported_offset:
+    if position <= slave.current_reported_offset:
         return slave, ()
-    return report_slave_max_offset(replace(slave, current_reported_offset=max_offset), room, now_ms)
+    return report_slave_max_offset(replace(slave, current_reported_offset=position), room, now_ms)
 
 
 def report_slave_max_offset(slave: Slave, room: int, now_ms: int) -> tuple[Slave, tuple[Output, ...]]:

@@ -108,6 +108,33 @@ def append_data(log: Log, offset: int, body: bytes) -> Log:
     return _extend(replace(log, base=base), body)
 
 
+def next_queue_offsets(log: Log) -> dict[tuple[str, int], int]:
+    """(topic, queue id) -> the queue offset of the next message, as the records say. HA-ST-31."""
+    position, found = 0, {}
+    while position < len(log.data):
+        if record := message.decode(log.data, position):
+            found[record[0].topic.decode(), record[0].queue_id] = record[0].queue_offset + 1
+            position += record[1]
+        else:
+            position += log.file_size - position % log.file_size
+    return found
+
+
+def without_last_record(log: Log) -> Log:
+    """What a power cut leaves where the last record of a master had not been flushed: zeros from there on, in files as long as
+    they were.  HA-M-29 "MAY send bytes that are not yet on its own disk".
+    """
+    position = found = 0
+    while position < len(log.data):
+        rest = log.file_size - position % log.file_size
+        if record := message.decode(log.data, position):
+            found = position
+            position += record[1]
+        else:  # a BLANK
+            position += rest
+    return replace(log, data=log.data[:found], stale=bytes(len(log.data) - found))
+
+
 def _extend(log: Log, body: bytes) -> Log:
     """Write at the max offset, over whatever is stale there."""
     return replace(log, data=log.data + body, stale=log.stale[len(body) :])

@@ -18,6 +18,7 @@ class Profile:
     name: str
     reports_on_connect: bool  # HA-S-3; classic stays silent until the first interval has passed
     coalesces_reports: bool  # HA-S-7; classic reports after every frame
+    checks_overlap: bool  # HA-S-61 to HA-S-63; quirks 7 and 9: classic compares offsets alone
     checks_reports: bool  # HA-M-11; quirks 1, 4, 7, 9
     checks_frames: bool  # HA-S-11; quirks 17 to 24
     detects_silent_master: bool  # HA-S-12; classic counts its own reports as signs of life
@@ -26,8 +27,8 @@ class Profile:
     clears_tail: bool  # HA-ST-7, HA-ST-10; quirk 35
 
 
-CLASSIC: Final = Profile("classic", False, False, False, False, False, False, False, False)
-HARDENED: Final = Profile("hardened", True, True, True, True, True, True, True, True)
+CLASSIC: Final = Profile("classic", False, False, False, False, False, False, False, False, False)
+HARDENED: Final = Profile("hardened", True, True, True, True, True, True, True, True, True)
 PROFILES: Final = {profile.name: profile for profile in (CLASSIC, HARDENED)}
 
 

@@ -13,12 +13,13 @@ import click
 
 from rocketmq_ha.impl.cli.known_quirks import parse_version, quirks_of
 from rocketmq_ha.impl.cli.look import MasterLook, StoreLook, look_at_master, look_at_store
+from rocketmq_ha.impl.cli.master_option import master_option, parse_master, settle_option
 from rocketmq_ha.impl.cli.replication import Stop
 from rocketmq_ha.impl.cli.tls_options import client_tls, tls_client_options
 from rocketmq_ha.impl.errors import ConfigInvalid, PeerViolation, StoreCorrupt
 from rocketmq_ha.impl.net.address import parse_address
 from rocketmq_ha.impl.net.broker_info import BrokerInfo, NotTold, ask_broker
-from rocketmq_ha.impl.net.feed import SETTLE_S, FeedEnded, MasterFeed, Stopped, TlsRefused, Unreachable
+from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, Stopped, TlsRefused, Unreachable
 from rocketmq_ha.impl.net.status_socket import NotRunning, ask
 from rocketmq_ha.impl.net.tls import ClientTls, TlsBroken
 from rocketmq_ha.impl.store.reader import LogReader
@@ -26,7 +27,8 @@ from rocketmq_ha.spec.constants import HA_HOUSEKEEPING_INTERVAL_MS, HA_SEND_HEAR
 
 _CLOCK_S: Final = 5.0
 ANEW: Final = (
-    "stop the slave, move its store aside, start it anew; it gets the master's last file, or copy the store from the master"
+    "stop the slave, move its store aside, start it anew; it gets the master's last file, a slave of ours with --from min all "
+    "that the master has"
 )
 
 
@@ -77,7 +79,7 @@ class Findings:
 
 
 @click.command()
-@click.option("--master", "address", required=True, metavar="HOST:PORT", help="The HA address that the slave should follow.")
+@master_option("The HA address that the slave should follow.")
 @tls_client_options
 @click.option(
     "--broker",
@@ -96,9 +98,7 @@ class Findings:
     metavar="SECONDS",
     help="How long to read from the master; longer than its heartbeat interval, 5 s by default.",
 )
-@click.option(
-    "--settle", type=click.FloatRange(min=0), default=SETTLE_S, show_default=True, metavar="SECONDS", help="As of tail."
-)
+@settle_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object at the end, instead of lines.")
 @click.pass_context
 def doctor(
@@ -126,10 +126,8 @@ def doctor(
 
     Exit status: 0 nothing is wrong; 1 there are findings, an unreachable master among them; 2 it could not look.
     """
-    host, port = parse_address(address)
-    if port == 0:
-        raise ConfigInvalid(f"address {address!r}: expected the port of a master, not 0")
-    tls = client_tls(host, tls_cert, tls_key, tls_ca, tls_name)
+    master_address = parse_master(address)
+    tls = client_tls(master_address[0], tls_cert, tls_key, tls_ca, tls_name)
     broker_address = parse_address(broker) if broker else None
     findings, stopped = Findings(as_json), Stop()
     with ExitStack() as stack:
@@ -138,7 +136,7 @@ def doctor(
             looked = _examine_store(store, address, findings, stack)
         info = _examine_broker(broker_address, findings) if broker_address else None
         try:
-            master = _examine_master((host, port), looked, patience, settle, findings, stopped, tls)
+            master = _examine_master(master_address, looked, patience, settle, findings, stopped, tls)
         except Stopped:
             ctx.exit(2)
         if master is not None and looked is not None:
@@ -298,7 +296,9 @@ def _compare(master: MasterLook, store: StoreLook, info: BrokerInfo | None, find
     told_size = _number(info.config.get("mappedFileSizeCommitLog")) if info else None
     if not store.has_files:
         if master.last_file:
-            findings.note("history", f"a new slave will not get what is before {master.last_file:,} (quirk 8)")
+            findings.note(
+                "history", f"a new slave will not get what is before {master.last_file:,} (quirk 8), but ours with --from min"
+            )
         return
     if (told_size or store.file_size) != store.file_size or master.last_file % store.file_size:
         theirs = f"files of {told_size:,} bytes" if told_size else f"its last file starts at {master.last_file:,}"
@@ -312,7 +312,10 @@ def _compare(master: MasterLook, store: StoreLook, info: BrokerInfo | None, find
     if store.end == 0:
         if master.last_file:
             text = f"the store has a file and no message, and the master starts at {master.last_file:,}"
-            findings.finding("phantom", text + ": a RocketMQ slave writes that at 0, and then refuses all (quirk 17)", ANEW)
+            text += (
+                ": a RocketMQ slave writes that at 0, and then refuses all (quirk 17); ours, hardened, takes it for a new store"
+            )
+            findings.finding("phantom", text, ANEW)
         return
     if master.is_end and store.end > master.end:
         text = f"the slave ends at {store.end:,}, {store.end - master.end:,} bytes ahead of the master"

@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.net.address import format_address, parse_address
+from rocketmq_ha.impl.net.figures import KINDS
 
 PUBLISH_EVERY_S: Final = 1.0
 
@@ -38,10 +39,11 @@ _COUNTERS: Final = {
 _OF_CONNECTIONS: Final = {
     "ack_offset": ("ack_offset_bytes", "The offset that a slave has acknowledged."),
     "sent_offset": ("sent_offset_bytes", "The offset behind the last byte that its socket has taken."),
-    "lag_bytes": ("lag_bytes", "What it has not acknowledged, in bytes."),
-    "lag_ms": ("lag_seconds", "How long there have been bytes that it has not acknowledged."),
+    "reported_offset": ("reported_offset_bytes", "The offset that it has reported last; a reader repeats one."),
+    "lag_bytes": ("lag_bytes", "What a slave has not acknowledged, in bytes."),
+    "lag_ms": ("lag_seconds", "How long there have been bytes that a slave has not acknowledged."),
     "silent_ms": ("silent_seconds", "Since it was heard."),
-    "acks_per_second": ("acked_bytes_per_second", "Growth of its acknowledgements, over ten seconds."),
+    "acks_per_second": ("acked_bytes_per_second", "Growth of a slave's acknowledgements, over ten seconds."),
 }
 
 
@@ -98,6 +100,11 @@ class Metrics(Collector):
         for field, (name, text) in _COUNTERS.items():
             if field in snapshot:
                 yield CounterMetricFamily(f"rocketmq_ha_{name}", text, value=snapshot[field])
+        if snapshot["role"] == "master":
+            kinds = GaugeMetricFamily("rocketmq_ha_connections", "Connections, by what they are.", labels=["kind"])
+            for kind in KINDS:
+                kinds.add_metric([kind], sum(conn["kind"] == kind for conn in snapshot["connections"]))
+            yield kinds
         for field, (name, text) in _OF_CONNECTIONS.items():
             family = GaugeMetricFamily(f"rocketmq_ha_connection_{name}", text, labels=["peer"])
             for conn in snapshot.get("connections", ()):

@@ -13,7 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rocketmq_ha.impl.cli.config_file import config_option
+from rocketmq_ha.impl.cli.fresh import FreshStore, from_option
 from rocketmq_ha.impl.cli.limit_options import limit_options, limits_from
+from rocketmq_ha.impl.cli.master_option import master_option, parse_master, settle_option
 from rocketmq_ha.impl.cli.settings import master_settings, slave_settings
 from rocketmq_ha.impl.cli.telling import listening_metrics, metrics_option, telling
 from rocketmq_ha.impl.cli.tls_options import client_tls, tls_client_options, tls_listener, tls_server_options
@@ -279,8 +281,10 @@ def _put(
 
 @click.command()
 @_store
-@click.option("--master", "address", required=True, metavar="HOST:PORT", help="The master's HA address.")
+@master_option("The master's HA address.")
 @tls_client_options
+@from_option
+@settle_option
 @_file_size
 @_profile
 @click.option(
@@ -306,6 +310,8 @@ def slave(
     tls_key: Path | None,
     tls_ca: Path | None,
     tls_name: str | None,
+    start: str | int | None,
+    settle: float,
     file_size: int | None,
     profile: str,
     ack: str,
@@ -315,17 +321,15 @@ def slave(
 ) -> None:
     """Replicate a master's commit log, and go on until stopped.
 
-    A new store begins at the start of the master's last file, as in RocketMQ. The connection is opened again, with growing
-    pauses,
-    whenever it ends.
+    A new store begins at the start of the master's last file, as in RocketMQ, or where --from says. That option may stay: a
+    store that has a log goes on where it ends. The connection is opened again, with growing pauses, whenever it ends.
     """
-    host, port = parse_address(address)
-    if port == 0:
-        raise ConfigInvalid(f"address {address!r}: expected the port of a master, not 0")
+    host, port = parse_master(address)
     tls = client_tls(host, tls_cert, tls_key, tls_ca, tls_name, profile)
     stopped = Stop()
     with (
         listening_metrics(metrics_address) as metrics,
+        FreshStore(store, start, settle) as fresh,
         CommitLog.open(store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail) as log,
     ):
         settings = Settings(mapped_file_size=log.file_size, **settings_by_name)
@@ -340,6 +344,7 @@ def slave(
                     teller.turn()
                     return stopped()
 
+                fresh.prepare(log, (host, port), turn, tls)
                 follower.run(turn)
         finally:
             log.flush()

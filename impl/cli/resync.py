@@ -21,7 +21,7 @@ def resync(store: Path) -> None:
     For a slave that cannot go on from its master: its log is not the master's, is ahead of it, or ends at what the master has
     deleted. DIR is the root of its store. It is renamed as a whole, on the same file system, and nothing in it is changed or
     deleted; remove it when you need it no more. It is refused while a process has the store open. Started again, the slave
-    makes a new store, which begins at the start of its master's last file, as in RocketMQ.
+    makes a new store, which begins at the start of its master's last file, as in RocketMQ, or where its --from says.
 
     \b
     The last line on stdout has key=value:

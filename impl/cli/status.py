@@ -18,9 +18,12 @@ def status(store: Path, as_json: bool) -> None:
     """Show how the running master or slave of a store stands.
 
     DIR is the store that the process serves. It answers over a socket there, which only its user may open: role, offsets, and
-    of a master each connection with its lag, in bytes and in time: how long there have been bytes that the slave has not
-    acknowledged, to a tenth of a second. A slave is not told where its master's log ends, so its lag is in the status of the
-    master.
+    of a master each connection. A slave is one that has acknowledged something that it was sent. A reader, as tail or a health
+    probe, has been heard since and acknowledges nothing of it. A new one may be either: a slave, say, that has come back to a
+    log which has not grown.
+
+    A slave has a lag, in bytes and in time: how long there have been bytes that it has not acknowledged, to a tenth of a
+    second. It is not told where its master's log ends, so its lag is in the status of the master.
 
     Exit status 2, with one line, if no process serves the store.
     """
@@ -51,6 +54,7 @@ def _print(snapshot: dict[str, Any]) -> None:
     console.print()
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("peer", no_wrap=True)
+    table.add_column("kind", no_wrap=True)
     table.add_column("state", no_wrap=True)
     for name in ("acknowledged", "sent", "lag", "lag time", "acks", "heard", "connected"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -58,7 +62,7 @@ def _print(snapshot: dict[str, Any]) -> None:
         table.add_column("certificate", no_wrap=True)
     for conn in snapshot["connections"]:
         cells = (
-            *(conn["peer"], conn["state"], _number(conn["ack_offset"]), _number(conn["sent_offset"])),
+            *(conn["peer"], conn["kind"], conn["state"], _number(conn["ack_offset"]), _number(conn["sent_offset"])),
             *(_size(conn["lag_bytes"]), _duration(conn["lag_ms"]), _rate(conn["acks_per_second"])),
             *(_ago(conn["silent_ms"]), _duration(conn["connected_ms"])),
             *([conn["certificate"] or "-"] if snapshot["tls_listen"] else []),

@@ -17,14 +17,15 @@ import click
 
 from rocketmq_ha.impl.cli.cursor import Position, read_cursor, write_cursor
 from rocketmq_ha.impl.cli.feed_line import BODIES, feed_line
+from rocketmq_ha.impl.cli.master_option import master_option, parse_master, settle_option
 from rocketmq_ha.impl.cli.outlet import Outlet
 from rocketmq_ha.impl.cli.replication import Stop
+from rocketmq_ha.impl.cli.start_option import start_at
 from rocketmq_ha.impl.cli.tls_options import client_tls, tls_client_options
 from rocketmq_ha.impl.errors import ConfigInvalid, MessageMalformed, RocketmqHaError
 from rocketmq_ha.impl.ha.feed import NotARecord, Records
-from rocketmq_ha.impl.net.address import parse_address
 from rocketmq_ha.impl.net.client import FIRST_BACK_OFF_S, LAST_BACK_OFF_S
-from rocketmq_ha.impl.net.feed import SETTLE_S, FeedEnded, MasterFeed, OutOfRange, Stopped, Unreachable, find_min, open_feed
+from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, OutOfRange, Stopped, Unreachable, find_min, open_feed
 from rocketmq_ha.impl.net.tls import ClientTls
 from rocketmq_ha.impl.wire.message import decode
 from rocketmq_ha.spec.constants import HA_SEND_HEARTBEAT_INTERVAL_MS, MAPPED_FILE_SIZE_COMMIT_LOG
@@ -59,26 +60,16 @@ class Wanted:
     tls: ClientTls | None
 
 
-def _parse_start(_ctx: click.Context, _option: click.Parameter, text: str) -> str | int:
-    if text in ("last", "min", "end"):
-        return text
-    if not (text.isascii() and text.isdigit() and int(text) < 1 << 63):
-        raise click.BadParameter(f"{text!r}: expected last, min, end or a commit-log offset")
-    return int(text)
-
-
 @click.command()
-@click.option(
-    "--master", "address", required=True, metavar="HOST:PORT", help="The master's HA address, 10912 by default there."
-)
+@master_option("The master's HA address, 10912 by default there.")
 @tls_client_options
 @click.option(
     "--from",
     "start",
     default="last",
     show_default=True,
+    type=start_at("last", "min", "end"),
     metavar="WHERE",
-    callback=_parse_start,
     help="Where to begin if the cursor does not say: the start of the master's last file (last), its first byte (min), what "
     "comes from now on (end), or the offset at which a message starts.",
 )
@@ -101,14 +92,7 @@ def _parse_start(_ctx: click.Context, _option: click.Parameter, text: str) -> st
     help="text: as UTF-8, else base64; json: as a JSON value where it is one, else as text; base64: always; raw: base64 of the "
     "stored bytes, not decompressed; none: its size alone.",
 )
-@click.option(
-    "--settle",
-    type=click.FloatRange(min=0),
-    default=SETTLE_S,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long no put may still wait for a slave (syncFlushTimeout, slaveTimeout), before an older offset is reported.",
-)
+@settle_option
 @click.option(
     "--heartbeat",
     type=click.IntRange(min=1),
@@ -162,12 +146,10 @@ def tail(
         rocketmq-ha tail --master broker-a:10912 --from end
         rocketmq-ha tail --master broker-a:10912 --cursor feed.cursor --topic orders --body json | consume
     """
-    host, port = parse_address(address)
-    if port == 0:
-        raise ConfigInvalid(f"address {address!r}: expected the port of a master, not 0")
+    master = parse_master(address)
     topic_set = frozenset(topics)
-    tls = client_tls(host, tls_cert, tls_key, tls_ca, tls_name)
-    wanted = Wanted((host, port), start, cursor, limit, topic_set, body, stop_at_end, settle, heartbeat, file_size, tls)
+    tls = client_tls(master[0], tls_cert, tls_key, tls_ca, tls_name)
+    wanted = Wanted(master, start, cursor, limit, topic_set, body, stop_at_end, settle, heartbeat, file_size, tls)
     if cursor is not None and not cursor.parent.is_dir():
         raise ConfigInvalid(f"{cursor}: its directory does not exist")
     sys.stdout.flush()

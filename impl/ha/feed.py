@@ -41,6 +41,7 @@ class Pieces:
     def __init__(self, peer: str) -> None:
         self.peer = peer
         self.next_offset: int | None = None  # of the next byte of the log; None before the first header
+        self.first_body_size: int | None = None  # of the first frame that is no heartbeat
         self._header = bytearray()
         self._left = 0  # bytes of the current body that are still to come
 
@@ -79,6 +80,8 @@ class Pieces:
         if self.next_offset not in (None, offset):
             raise PeerViolation("HA-S-4", self.peer, f"a frame at offset {offset}", f"offset {self.next_offset}")
         self.next_offset = offset
+        if self.first_body_size is None and body_size:
+            self.first_body_size = body_size
         return int(body_size)
 
 

@@ -8,7 +8,8 @@ shows that it is the same machine: HA-S-9 "the unparsed bytes are copied to the 
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from rocketmq_ha.impl.errors import AppendFailed, AppendRefused, PeerViolation
+from rocketmq_ha.impl.errors import AppendFailed, AppendRefused, OutOfStep, PeerViolation
+from rocketmq_ha.impl.ha.overlap import Overlap, find_overlap, first_difference
 from rocketmq_ha.impl.store.layout import file_name
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.spec.profile import Profile, Settings
@@ -25,7 +26,12 @@ class AppendableLog(Protocol):
     def file_size(self) -> int: ...
 
     @property
+    def min_offset(self) -> int: ...
+
+    @property
     def max_offset(self) -> int: ...
+
+    def data_at(self, offset: int, limit: int) -> memoryview | None: ...
 
     def append_data(self, offset: int, buffers: Sequence[memoryview]) -> None: ...
 
@@ -36,6 +42,7 @@ class SlaveClient:
     __slots__ = (
         "_buffer",
         "_end",
+        "_last_record",
         "_log",
         "_profile",
         "_settings",
@@ -45,8 +52,10 @@ class SlaveClient:
         "connected",
         "current_reported_offset",
         "deaf",
+        "heartbeats",
         "last_read_timestamp",
         "last_write_timestamp",
+        "overlap",
         "peer",
     )
 
@@ -58,6 +67,9 @@ class SlaveClient:
         self.current_reported_offset = 0
         self.last_write_timestamp = self.last_read_timestamp = 0
         self.close_reason = ""  # why the last connection ended
+        self.overlap: Overlap | None = None  # while it is compared: HA-S-62
+        self.heartbeats = 0  # in a row, while it is
+        self._last_record = 0  # where the last one began, when the log was last looked at
         self._resize(min(RECV_SIZE, settings.slave_read_buffer_size))
         self._start = self._end = 0  # the unparsed bytes are _buffer[_start:_end]
 
@@ -68,13 +80,20 @@ class SlaveClient:
     # --- Life --------------------------------------------------------------------------------------------------------
 
     def on_connect(self, now_ms: int) -> bytes | None:
-        """Start at the max offset. HA-S-1 "sets current_reported_offset to its max offset and last_write_timestamp to now".
+        """Start at the max offset; hardened starts where its last record does.
 
         Returns: the report to write at once, HA-S-3 "MUST report at once on connecting", or None in classic.
+        Spec: HA-S-1 "sets current_reported_offset to its max offset and last_write_timestamp to now"; HA-S-61 "the start of its
+        last whole record".
         """
         self.connected = True
         self.close_reason = ""
         self.current_reported_offset = self._log.max_offset
+        self.heartbeats = 0
+        if self._profile.checks_overlap and (overlap := find_overlap(self._log, self._last_record)) is not None:
+            self._last_record = overlap.record
+            self.current_reported_offset = overlap.position
+            self.overlap = overlap if overlap.position < overlap.end else None
         self.last_write_timestamp = self.last_read_timestamp = now_ms
         return REPORT.pack(self.current_reported_offset) if self._profile.reports_on_connect else None
 
@@ -107,10 +126,15 @@ class SlaveClient:
         """Append whole frames. HA-S-31 "MUST take all whole frames out of its buffer, in order".
 
         Returns: a report to write before the next call (classic, HA-S-6), or None when no whole frame is left.
-        Raises: PeerViolation; the frames before the broken one are appended, and the connection is to be closed.
+        Raises: PeerViolation; the frames before the broken one are appended, and the connection is to be closed. OutOfStep; so
+        it is, and nothing has been appended.
         Spec: HA-S-4 "the slave MUST close the connection if its max offset is not 0 and differs from the frame's offset";
         HA-S-5 "A body is appended only when all of it is there"; HA-W-8 "from where the stream is split".
         """
+        if self.overlap is not None:
+            self._compare(self.overlap)
+            if self.overlap is not None:
+                return None
         log, profile = self._log, self._profile
         max_offset = log.max_offset
         bodies: list[memoryview] = []  # whole frames of one file, which follow the log's end and are not appended yet
@@ -149,6 +173,40 @@ class SlaveClient:
             if bodies:
                 self._append(log.max_offset, bodies)
         return None
+
+    def _compare(self, overlap: Overlap) -> None:
+        """Take whole frames until the overlap has been compared; what the last one holds beyond it is appended.
+
+        Raises: as dispatch.
+        Spec: HA-S-62 "MUST compare the bytes that it is sent before its max offset with its own", "MUST close the connection,
+        and stop with an error"; HA-S-63 "is not where it stands MUST close the connection".
+        """
+        while overlap.position < overlap.end and self._end - self._start >= HEADER.size:
+            offset, body_size = HEADER.unpack_from(self._buffer, self._start)
+            if offset != overlap.position:
+                raise PeerViolation("HA-S-63", self.peer, f"a frame at offset {offset}", f"offset {overlap.position}")
+            self._check_frame(offset, body_size, overlap.end)
+            body_start = self._start + HEADER.size
+            if self._end < body_start + body_size:
+                return
+            self._start = body_start + body_size
+            self.heartbeats = 0 if body_size else self.heartbeats + 1
+            body = self._view[body_start : self._start]
+            held = min(body_size, overlap.end - offset)
+            if held and (at := first_difference(self._log, overlap, body)) is not None:
+                mine = self._log.data_at(at, 1)
+                assert mine is not None
+                raise OutOfStep(
+                    self.peer,
+                    f"diverged: the log is another from commit-log offset {at} on, or before",
+                    f"byte 0x{body[at - offset]:02x}",
+                    f"0x{mine[0]:02x}, as this store has it",
+                )
+            overlap.position += held
+            if held < body_size:
+                self._append(overlap.end, [body[held:]])
+        if overlap.position == overlap.end:
+            self.overlap = None
 
     def _append(self, offset: int, frames: list[memoryview]) -> None:
         """Append the bodies of frames. Hardened's check leaves nothing that could be refused.
@@ -191,8 +249,9 @@ class SlaveClient:
 
         Spec: HA-S-6 "if that is greater than current_reported_offset", after each frame; HA-S-7 "When the socket holds no more
         bytes", which the link knows. HA-S-28 "MUST NOT report for any reason but these": connecting, growth here, time below.
+        HA-S-62 "reports how far it has compared".
         """
-        max_offset = self._log.max_offset
+        max_offset = self._log.max_offset if self.overlap is None else self.overlap.position
         if max_offset <= self.current_reported_offset:
             return None
         self.current_reported_offset = max_offset
@@ -226,6 +285,7 @@ class SlaveClient:
         self.close_reason = reason
         self._start = self._end = 0
         self.deaf = False
+        self.overlap = None
 
     @property
     def unparsed(self) -> bytes:

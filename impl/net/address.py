@@ -1,6 +1,10 @@
-"""HOST:PORT as people write it."""
+"""HOST:PORT as people write it, and how long a connection to there may take."""
+
+from typing import Final
 
 from rocketmq_ha.impl.errors import ConfigInvalid
+
+CONNECT_TIMEOUT_S: Final = 5.0  # HA-S-22 "not succeeded after 5 s MUST be given up"
 
 
 def parse_address(text: str) -> tuple[str, int]:

@@ -8,9 +8,11 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from rocketmq_ha.impl.errors import PeerViolation
+from rocketmq_ha.impl.errors import OutOfStep, PeerViolation
+from rocketmq_ha.impl.ha.overlap import Overlap
 from rocketmq_ha.impl.ha.slave import SlaveClient
-from rocketmq_ha.impl.net.address import format_address
+from rocketmq_ha.impl.net.address import CONNECT_TIMEOUT_S, format_address
+from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, Stopped, Unreachable
 from rocketmq_ha.impl.net.link import SlaveLink, Socket
 from rocketmq_ha.impl.net.peer_log import PeerLog
 from rocketmq_ha.impl.net.server import TICK_MS, clock_ms
@@ -18,9 +20,10 @@ from rocketmq_ha.impl.net.tls import ClientTls, TlsSocket
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.spec.profile import Profile, Settings
 
-CONNECT_TIMEOUT_S: Final = 5.0  # HA-S-22 "not succeeded after 5 s MUST be given up"
 FIRST_BACK_OFF_S: Final = 0.05
 LAST_BACK_OFF_S: Final = 5.0
+HEARTBEATS: Final = 2  # in a row, where there should be data: HA-S-64
+REFUSALS: Final = 5
 FRAME_DEADLINE_MS: Final = 60_000  # the largest frame at 70 kB a second; one of 32 KiB at 550 bytes a second
 
 log = logging.getLogger(__name__)
@@ -60,9 +63,14 @@ class Follower:
         self.connects = self.failed_connects = 0
         self.last_close_reason = ""  # of the last connection that has ended
         self.master_subject = ""  # of the master's certificate, on the last connection with TLS
+        self._refusals = 0  # connections in a row that the master has ended without a byte, while it was to show the overlap
+        self._last_file: int | None = None  # of the master, asked for after many of them
 
     def run(self, stopped: Callable[[], bool]) -> None:
-        """Follow until `stopped()`, which is asked at least every 100 ms while connected. Raises: what the log raises."""
+        """Follow until `stopped()`, which is asked at least every 100 ms while connected.
+
+        Raises: OutOfStep, where no connection can help any more; what the log raises.
+        """
         while not stopped():
             try:
                 sock = socket.create_connection(self._address, CONNECT_TIMEOUT_S)
@@ -122,6 +130,7 @@ class Follower:
         poll = select.poll()
         poll.register(sock, select.POLLIN)
         wait: Callable[[int], object] = end.wait if isinstance(end, TlsSocket) else poll.poll
+        compared = self.client.overlap
         while self.client.connected and not stopped():
             ready = wait(TICK_MS)
             now_ms = clock_ms()
@@ -129,12 +138,53 @@ class Follower:
                 self._say(logging.ERROR, "closed the connection: %s", violation)
             if self.client.connected:
                 link.on_tick(now_ms)
+            if compared is not None and self.client.overlap is compared and self.client.heartbeats >= HEARTBEATS:
+                self.client.heartbeats = 0
+                if (last_file := self._ask_for_last_file(stopped)) is not None:
+                    raise self._out_of_range(compared, last_file)
             self._peers.look(now_ms)
+        if link.out_of_step is not None:
+            raise link.out_of_step
+        if compared is not None and link.received == 0 and self.client.close_reason == "end_of_stream":
+            self._count_refusal(compared, stopped)
+        else:
+            self._refusals, self._last_file = 0, None
         if violation:
             self._back_off_s = LAST_BACK_OFF_S
         elif self._log.max_offset > start_offset or time.monotonic() - since_s > LAST_BACK_OFF_S:
             self._back_off_s = FIRST_BACK_OFF_S  # it brought something; one that only talks does not (HA-S-25)
         link.close("shutdown")
+
+    def _count_refusal(self, compared: Overlap, stopped: Callable[[], bool]) -> None:
+        """After many, ask the master for something else; what comes to nothing before and after an answer is refused.
+
+        A master that is just starting, or what stands before it, closes connections too. Raises: OutOfStep.
+        """
+        self._refusals += 1
+        if self._last_file is not None:
+            raise self._out_of_range(compared, self._last_file)
+        if self._refusals >= REFUSALS:
+            self._last_file = self._ask_for_last_file(stopped)
+
+    def _ask_for_last_file(self, stopped: Callable[[], bool]) -> int | None:
+        """Where the master's last file begins, by a report of 0 on a connection of its own; None where it does not say."""
+        try:
+            with MasterFeed(self._address, 0, tls=self._tls) as feed:
+                return feed.first(stopped)[0]
+        except (FeedEnded, PeerViolation, Unreachable, Stopped):
+            return None
+
+    def _out_of_range(self, compared: Overlap, last_file: int) -> OutOfStep:
+        """HA-S-64 "MUST stop with an error that says where its last record and the master's last file begin"."""
+        is_ahead = compared.record >= last_file
+        return OutOfStep(
+            self.client.peer,
+            "ahead: the master's log ends before this store's"
+            if is_ahead
+            else "out of range: the master has deleted that file",
+            f"no data at commit-log offset {compared.position}, and a last file that begins at {last_file}",
+            f"the last message of this store, which begins at {compared.record}",
+        )
 
     def _wait(self, stopped: Callable[[], bool]) -> None:
         """Back off, doubling, so that many slaves do not come back as one.

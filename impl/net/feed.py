@@ -24,8 +24,7 @@ from typing import Final
 
 from rocketmq_ha.impl.errors import PeerViolation, RocketmqHaError
 from rocketmq_ha.impl.ha.feed import Piece, Pieces
-from rocketmq_ha.impl.net.address import format_address
-from rocketmq_ha.impl.net.client import CONNECT_TIMEOUT_S
+from rocketmq_ha.impl.net.address import CONNECT_TIMEOUT_S, format_address
 from rocketmq_ha.impl.net.tls import ClientTls, TlsSocket
 from rocketmq_ha.impl.wire.frame import REPORT
 from rocketmq_ha.spec.constants import (
@@ -127,6 +126,11 @@ class MasterFeed:
     def next_offset(self) -> int | None:
         """Of the next byte of the log; None before the first frame."""
         return self._pieces.next_offset
+
+    @property
+    def first_body_size(self) -> int | None:
+        """Of the first frame that is no heartbeat; None before it."""
+        return self._pieces.first_body_size
 
     def read(self) -> list[Piece]:
         """What one read gives; the pieces hold until the next. Raises: FeedEnded, PeerViolation."""
@@ -244,7 +248,7 @@ def open_feed(
         raise
     feed.close()
     if is_fresh:
-        _settle(feed.peer, last_file, settle_s, stopped)
+        settle(feed.peer, last_file, settle_s, stopped)
     return open_old(address, max(1, target if overlap is None else overlap), stopped, heartbeat_ms=heartbeat_ms, tls=tls)
 
 
@@ -336,7 +340,8 @@ def settle_before(data: memoryview) -> bool:
     return stored_ms > time.time_ns() // 1_000_000 - _FRESH_MS
 
 
-def _settle(peer: str, last_file: int, settle_s: float, stopped: Callable[[], bool]) -> None:
+def settle(peer: str, last_file: int, settle_s: float, stopped: Callable[[], bool]) -> None:
+    """Wait until no put can wait any more for an offset before the master's last file. Raises: Stopped."""
     if settle_s > 0:
         log.info(
             "%s: has just begun file %d; waiting %g s, for no put may take a report of ours for its own",

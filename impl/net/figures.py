@@ -18,11 +18,18 @@ from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.server import Master, clock_ms
 from rocketmq_ha.impl.store.commit_log import CommitLog
 
-FORMAT: Final = 1  # of a snapshot; raised when a name or a meaning changes
+FORMAT: Final = 2  # of a snapshot; raised when a name or a meaning changes
 SAMPLE_MS: Final = 100
 _RATE_WINDOW_MS: Final = 10_000
 _RATE_SAMPLE_MS: Final = 1_000
 _REMEMBERED: Final = 6_000  # samples of growth: ten minutes, if it never rests
+
+# What a connection of a master is, in either profile: HA-G-5 has only the first count, classic all of them.
+SLAVE: Final = "slave"  # it has acknowledged something that it was sent
+READER: Final = "reader"  # it has been heard since it was sent something, and acknowledges nothing of it: tail, doctor, a probe
+NEW: Final = "new"  # sent nothing so far that it could have acknowledged, or not heard since: either of them
+NOT_REPORTED: Final = "not reported"  # it has said nothing yet
+KINDS: Final = (SLAVE, READER, NEW, NOT_REPORTED)
 
 Snapshot = dict[str, Any]
 
@@ -128,8 +135,11 @@ class MasterFigures(Figures):
         super().__init__(master.service.log, profile)
         self._master = master
         self._rates: dict[MasterConnection, Rate] = {}  # how the acknowledgements grow, from where the transfer began
+        self._sent_ms: dict[MasterConnection, int] = {}  # since when each is known to have been sent something
 
     def _sample(self, now_ms: int) -> None:
+        sent = [conn for conn in self._master.service.connections if conn.sent_offset > conn.start_offset]
+        self._sent_ms = {conn: self._sent_ms.get(conn, now_ms) for conn in sent}
         self._rates = {conn: self._rate_of(conn) for conn in self._master.service.connections if conn.start_offset != -1}
         for conn, rate in self._rates.items():
             rate.sample(_acknowledged(conn), now_ms)
@@ -150,25 +160,32 @@ class MasterFigures(Figures):
         }
 
     def _connection(self, conn: MasterConnection, now_ms: int) -> Snapshot:
-        fields: Snapshot = {
+        kind = self._kind(conn)
+        has_reported, is_slave = kind != NOT_REPORTED, kind == SLAVE
+        return {
             "peer": conn.peer,
             "certificate": self._master.subjects.get(conn),
-            "state": _state(conn, self.log.max_offset),
+            "kind": kind,
+            "state": _state(conn, kind, self.log.max_offset),
             "connected_ms": now_ms - conn.connected_timestamp,
             "silent_ms": now_ms - conn.last_read_timestamp,
+            "request_offset": conn.slave_request_offset if has_reported else None,
+            "reported_offset": conn.slave_ack_offset if has_reported else None,
+            "sent_offset": conn.sent_offset if has_reported else None,
+            "ack_offset": conn.slave_ack_offset if is_slave else None,
+            "lag_bytes": self.log.max_offset - conn.slave_ack_offset if is_slave else None,
+            "lag_ms": self._growth.lag_ms(conn.slave_ack_offset, now_ms) if is_slave else None,
+            "acks_per_second": self._rate_of(conn).per_second(_acknowledged(conn), now_ms) if is_slave else None,
         }
+
+    def _kind(self, conn: MasterConnection) -> str:
+        """What a connection is, as far as can be seen: KINDS says it."""
         if conn.start_offset == -1:
-            return fields | dict.fromkeys(
-                ("request_offset", "ack_offset", "sent_offset", "lag_bytes", "lag_ms", "acks_per_second")
-            )
-        return fields | {
-            "request_offset": conn.slave_request_offset,
-            "ack_offset": conn.slave_ack_offset,
-            "sent_offset": conn.sent_offset,
-            "lag_bytes": self.log.max_offset - conn.slave_ack_offset,
-            "lag_ms": self._growth.lag_ms(conn.slave_ack_offset, now_ms),
-            "acks_per_second": self._rate_of(conn).per_second(_acknowledged(conn), now_ms),
-        }
+            return NOT_REPORTED
+        if conn.slave_ack_offset > conn.start_offset:
+            return SLAVE
+        sent_ms = self._sent_ms.get(conn)
+        return NEW if sent_ms is None or conn.last_read_timestamp <= sent_ms else READER
 
 
 def _format(address: tuple[str, int] | None) -> str | None:
@@ -180,13 +197,15 @@ def _acknowledged(conn: MasterConnection) -> int:
     return max(conn.slave_ack_offset, conn.start_offset)
 
 
-def _state(conn: MasterConnection, max_offset: int) -> str:
-    """In one word. `blocked`: its socket takes no more. `streaming`: there is something to send, or to acknowledge."""
+def _state(conn: MasterConnection, kind: str, max_offset: int) -> str:
+    """In a word or two. `blocked`: its socket takes no more. `streaming`: there is something to send, or to acknowledge."""
     if conn.slave_request_offset == -1:
         return "awaiting report"
     if not conn.last_write_over:
         return "blocked"
-    return "in sync" if conn.slave_ack_offset == max_offset else "streaming"
+    if kind == SLAVE:
+        return "in sync" if conn.slave_ack_offset == max_offset else "streaming"
+    return "all sent" if conn.sent_offset == max_offset else "sending"
 
 
 class SlaveFigures(Figures):

@@ -8,7 +8,7 @@ Nothing else writes to the socket: HA-W-7 "nothing but reports from the slave an
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
-from rocketmq_ha.impl.errors import PeerViolation
+from rocketmq_ha.impl.errors import OutOfStep, PeerViolation
 from rocketmq_ha.impl.ha.master import MasterConnection
 from rocketmq_ha.impl.ha.service import HAService
 from rocketmq_ha.impl.ha.slave import SlaveClient
@@ -141,7 +141,8 @@ class SlaveLink:
     ) -> None:
         self.sock, self.client, self._frame_deadline_ms = sock, client, frame_deadline_ms
         self._before_report, self._ends_short = before_report, ends_short
-        self._received = 0  # bytes
+        self.received = 0  # bytes
+        self.out_of_step: OutOfStep | None = None  # why the slave can go on with no connection (HA-S-62)
         self._frame_since_ms: int | None = None  # since when a frame is there in part, and no other has become whole
 
     def on_connect(self, now_ms: int) -> None:
@@ -149,11 +150,11 @@ class SlaveLink:
 
     def on_readable(self, now_ms: int) -> PeerViolation | None:
         """Read until the socket would block; append; report. HA-S-7 "and at the latest after 4 MiB"."""
-        dispatched = self._received - self.client.unparsed_size
+        dispatched = self.received - self.client.unparsed_size
         violation = self._read(now_ms)
         if self.client.unparsed_size == 0:
             self._frame_since_ms = None
-        elif self._frame_since_ms is None or self._received - self.client.unparsed_size > dispatched:
+        elif self._frame_since_ms is None or self.received - self.client.unparsed_size > dispatched:
             self._frame_since_ms = now_ms
         return violation
 
@@ -175,14 +176,18 @@ class SlaveLink:
                 return None
             client.on_received(nbytes, now_ms)
             moved += nbytes
-            self._received += nbytes
+            self.received += nbytes
             try:
                 while report := client.dispatch():
                     if not self._write(report, now_ms):
                         return None
             except PeerViolation as violation:
-                self.close("offset" if violation.clause == "HA-S-4" else "frame")
+                self.close("offset" if violation.clause in ("HA-S-4", "HA-S-63") else "frame")
                 return violation
+            except OutOfStep as error:
+                self.out_of_step = error
+                self.close("diverged")
+                return None
             if client.stalled:  # HA-S-14
                 self.close("stalled")
                 return None

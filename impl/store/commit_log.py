@@ -22,6 +22,9 @@ from rocketmq_ha.impl.store.opening import Knowledge, Opened, nothing_known, ope
 from rocketmq_ha.impl.wire.message import Message, decode, read_header
 from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, END_FILE_MIN_BLANK_SIZE
 
+# HA-S-82 "the byte 0x00, the first of a record's size": a record is smaller than 16 MiB.
+FIRST_BYTE: Final = b"\0"
+
 
 class CommitLog(LogWriter):
     """A store's log, open for appending by this process alone. Make one with `open`."""
@@ -111,6 +114,24 @@ class CommitLog(LogWriter):
             else:
                 yield offset, size, decode(data)
             offset += size
+
+    def begin_at(self, base: int) -> None:
+        """Have a log that holds no byte begin at the start of a file, so that its max offset says so.
+
+        Where the process ends before a whole record has come, the next opening takes the file away again (HA-ST-7); without
+        `clear_tail` it stays, and may give way to another here.
+
+        Spec: HA-S-81 "MUST make that file, empty, and nothing else"; HA-S-82 "A log that is to begin at offset 0 MUST hold one
+        byte".
+        Raises: OSError; StoreClosed. Then the log holds no byte, as before.
+        """
+        assert base >= 0 == base % self.file_size, base
+        with self._put_lock:
+            assert self.max_offset == self.min_offset, "a log with bytes in it"
+            if self.queue.files and self.min_offset != base:
+                self.queue.remove_all()
+                self._last = self._mapping = None
+        self.append_data(base, [] if base else [FIRST_BYTE])
 
     def delete_before(self, offset: int) -> int:
         """Remove the files that lie wholly before an offset, never the last one; the min offset moves. HA-ST-13.

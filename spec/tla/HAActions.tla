@@ -68,14 +68,14 @@ Delete ==
 
 (* ------------------------------------------------- reports ------------------------------------------------------------------ *)
 
-\* HA-S-1 "sets current_reported_offset to its max offset"; HA-S-3 "MUST report at once on connecting" in hardened; HA-S-19
-\* "MUST NOT hold more than one connection".
+\* HA-S-1 "sets current_reported_offset to its max offset", or HA-S-61 to the start of its last whole record; HA-S-3 "MUST report
+\* at once on connecting" in hardened; HA-S-19 "MUST NOT hold more than one connection".
 Connect(s) ==
     /\ slave[s].slot = 0
     /\ \E k \in Slots :
         /\ conn[s][k] = NONE /\ \A j \in Slots : j < k => conn[s][j] # NONE
-        /\ conn' = [conn EXCEPT ![s][k] = Connection(IF AtOnce THEN <<MaxOffset(s)>> ELSE <<>>)]
-        /\ slave' = [slave EXCEPT ![s].slot = k, ![s].reported = MaxOffset(s)]
+        /\ conn' = [conn EXCEPT ![s][k] = Connection(IF AtOnce THEN <<FirstReport(slave[s])>> ELSE <<>>)]
+        /\ slave' = [slave EXCEPT ![s].slot = k, ![s].reported = FirstReport(slave[s])]
     /\ UNCHANGED <<log, flushed, min, epoch, push2, waiting, used>>
 
 \* A report more in flight.  Where there is no room it takes the place of the last one, which has not arrived (HA-M-2).
@@ -161,12 +161,15 @@ Heartbeat(s, k) ==
        IN  conn' = [conn EXCEPT ![s][k] = [Started(c, n) EXCEPT !.next = n, !.frames = Append(@, [offset |-> n, units |-> <<>>])]]
     /\ UNCHANGED <<log, flushed, min, epoch, push2, waiting, slave, used>>
 
-\* HA-S-4 "its max offset is not 0 and differs from the frame's offset".  HA-S-11 "on an empty log, whose offset is negative or
-\* not the start of a file" (hardened).
+\* While it holds a connection, what a slave reports is where its next unit belongs: its max offset, or, in hardened, as far as
+\* its last unit has been compared with the master's.  HA-S-4 "its max offset is not 0 and differs from the frame's offset"; HA-S-63
+\* the same of what is compared; HA-S-11 "on an empty log, whose offset is negative or not the start of a file" (hardened); HA-S-62
+\* "Where one differs it MUST close the connection".
 Refuses(v, f) ==
     LET m == MaxOf(v) IN
-    \/ m # 0 /\ m # f.offset
+    \/ m # 0 /\ v.reported # f.offset
     \/ IgnoresHeartbeats /\ m = 0 /\ f.offset % FileSize # 0
+    \/ \E i \in 1..Len(f.units) : f.offset + i <= m /\ f.units[i] # v.units[f.offset + i - v.base]
 
 \* HA-ST-6 "on a store without files they open the file that holds their offset, from its start".  HA-S-10 "A heartbeat is
 \* appended too, with length 0" (classic, quirk 17).
@@ -175,8 +178,13 @@ BaseAfter(v, f) ==
     ELSE IF IgnoresHeartbeats /\ f.units = <<>> THEN -1
     ELSE FileStart(f.offset)
 
-\* HA-S-5: append.  Units go to the end of the slave's log, whatever the frame's offset.
-Appended(v, f) == [v EXCEPT !.base = BaseAfter(v, f), !.units = @ \o f.units]
+\* HA-S-5: append.  The units that the slave does not have yet go to the end of its log; on a log without units all do, whatever the
+\* frame's offset.
+Appended(v, f) ==
+    LET m == MaxOf(v)
+        held == IF m = 0 THEN 0 ELSE Least(m - f.offset, Len(f.units))
+        after == [v EXCEPT !.base = BaseAfter(v, f), !.units = @ \o SubSeq(f.units, held + 1, Len(f.units))]
+    IN  [after EXCEPT !.reported = IF held < m - f.offset THEN f.offset + held ELSE MaxOf(after)]
 
 \* What becomes of a slave by a run of frames, up to the first one that it refuses.
 RECURSIVE Dispatch(_, _)
@@ -194,13 +202,13 @@ RecvFrame(s) ==
        LET c == conn[s][k]
            rest == SubSeq(c.frames, n + 1, Len(c.frames))
            d == Dispatch(slave[s], SubSeq(c.frames, 1, n))
-           m == MaxOf(d.slave)
-           isNew == m > d.slave.reported
+           m == d.slave.reported
+           isNew == m > slave[s].reported
        IN  /\ n = 1 \/ Coalesces
            /\ IF d.refused
               THEN /\ CloseAtMaster(s, k)
-                   /\ slave' = [slave EXCEPT ![s] = [d.slave EXCEPT !.slot = 0]]
-              ELSE /\ slave' = [slave EXCEPT ![s] = [d.slave EXCEPT !.reported = IF isNew THEN m ELSE @]]
+                   /\ slave' = [slave EXCEPT ![s] = [d.slave EXCEPT !.slot = 0, !.reported = slave[s].reported]]
+              ELSE /\ slave' = [slave EXCEPT ![s] = d.slave]
                    /\ conn' = [conn EXCEPT ![s][k] = LET taken == [c EXCEPT !.frames = rest]
                                                      IN  IF isNew THEN Reporting(taken, m) ELSE taken]
                    /\ UNCHANGED push2

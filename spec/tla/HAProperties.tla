@@ -78,13 +78,24 @@ RequestIsServable ==
     [][\A s \in Slaves, k \in Slots : Kept(s, k) /\ conn[s][k].req = -1 =>
           LET r == conn'[s][k].req IN r \in {-1, 0} \/ (min <= r /\ r <= mmax)]_vars
 
-\* Quirk 9, its first half: HA-M-11.  A slave that is ahead of its master is not served as if it were level.
-AheadIsNotServed == \A s \in Slaves : Live(s) # 0 /\ conn[s][Live(s)].req # -1 => MaxOffset(s) <= mmax
+\* A slave that is served, and takes all that it holds for its master's: in hardened, once the overlap has been compared (HA-S-62).
+IsServed(s) == Live(s) # 0 /\ conn[s][Live(s)].req # -1 /\ slave[s].reported = MaxOffset(s)
 
-\* Quirks 17 and 18: HA-S-11, HA-ST-7.  Units land at the offset of their frame: no gap, no overlap.
+\* Quirk 9, its first half: HA-M-11, HA-S-61.  A slave that is ahead of its master is not served as if it were level.
+AheadIsNotServed == \A s \in Slaves : IsServed(s) => MaxOffset(s) <= mmax
+
+\* Quirk 9, its second half: HA-S-62.  Once the master has grown past a slave that was ahead, no offset tells: bytes are compared.
+DivergedIsNotServed ==
+    \A s \in Slaves : IsServed(s) =>
+        \A i \in 1..Len(slave[s].units) : LET o == slave[s].base + i IN o <= mmax => slave[s].units[i] = log[o]
+
+\* Quirks 17 and 18: HA-S-11, HA-ST-7.  Units land at the offset of their frame: no gap, and no unit twice.
 FrameLandsAtItsOffset ==
     [][\A s \in Slaves : Len(slave'[s].units) > Len(slave[s].units) =>
-          conn[s][Live(s)].frames[1].offset = slave'[s].base + Len(slave[s].units)]_vars
+          LET f == conn[s][Live(s)].frames[1]
+              end == slave'[s].base + Len(slave[s].units)
+          IN  /\ slave'[s].base <= f.offset /\ f.offset <= end
+              /\ \A i \in 1..Len(f.units) : f.units[i] = slave'[s].units[f.offset + i - slave'[s].base]]_vars
 
 \* Quirk 17: HA-ST-7.  A slave without a whole unit has no files.
 NoEmptyFile == \A s \in Slaves : slave[s].base # -1 => slave[s].units # <<>>
@@ -103,12 +114,6 @@ SlaveHoldsPrefix ==
 
 \* A master that lost its unflushed tail is behind its slave; nothing truncates the slave.  In hardened AheadIsNotServed.
 SlaveNotAhead == \A s \in Slaves : MaxOffset(s) <= mmax
-
-\* Quirk 9, its second half.  Once the master has grown past a slave that was ahead, no offset tells: to find it, bytes must be
-\* compared, and offsets are all that the protocol has.
-DivergedIsNotServed ==
-    \A s \in Slaves : Live(s) # 0 /\ conn[s][Live(s)].req # -1 =>
-        \A i \in 1..Len(slave[s].units) : LET o == slave[s].base + i IN o <= mmax => slave[s].units[i] = log[o]
 
 \* The same for a sync put: at PUT_OK some slave holds the very unit.
 PutOkIsHeld ==

@@ -17,6 +17,7 @@ CONSTANTS
     AtOnce,            \* hardened: a slave reports on connecting                    HA-S-3
     IgnoresHeartbeats, \* hardened: heartbeats change nothing, frames are checked    HA-S-11, HA-ST-7
     Coalesces,         \* hardened: one report behind all the frames of a read       HA-S-7
+    Overlaps,          \* hardened: a slave first asks for its last unit, to compare HA-S-61
     NONE               \* a model value: no connection
 
 Slots == {1, 2}
@@ -85,6 +86,9 @@ mmax == Len(log)                           \* the master's max offset
 \* The slave's max offset.  HA-ST-6 "Replicated bytes are appended at the max offset".
 MaxOf(v) == IF v.base = -1 THEN 0 ELSE v.base + Len(v.units)
 MaxOffset(s) == MaxOf(slave[s])
+
+\* What a slave reports on connecting.  HA-S-1 "its max offset" (classic); HA-S-61 "the start of its last whole record" (hardened).
+FirstReport(v) == IF Overlaps /\ v.units # <<>> THEN MaxOf(v) - 1 ELSE MaxOf(v)
 
 Open == {p \in Slaves \X Slots : conn[p[1]][p[2]] # NONE}
 At(p) == conn[p[1]][p[2]]

@@ -1,6 +1,7 @@
-"""What the claims about clauses are made on: both worlds in lock-step, or a master and a slave over sockets."""
+"""What claims about clauses are made on: both worlds in lock-step, a master and a slave over sockets, and one with limits."""
 
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,13 +14,20 @@ import pytest
 
 from rocketmq_ha.fuzz import lockstep
 from rocketmq_ha.fuzz.lockstep import Lockstep
+from rocketmq_ha.impl.cli.replication import MASTER_READ_BUFFER_SIZE
+from rocketmq_ha.impl.net import server as server_module
 from rocketmq_ha.impl.net.client import Follower
+from rocketmq_ha.impl.net.limits import Limits
 from rocketmq_ha.impl.net.server import Master, listen
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.reference.cluster import Cluster, Link
 from rocketmq_ha.reference.events import DeliverFrames, DeliverReports, Event
 from rocketmq_ha.spec.event_log import VERDICT_OK
-from rocketmq_ha.spec.profile import Profile, Settings
+from rocketmq_ha.spec.profile import HARDENED, Profile, Settings
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # of limits_kit.py: these tests are in no package
+
+from limits_kit import MIB, Clock, Serve
 
 FILE_SIZE = 1000
 ALL = 1 << 18
@@ -144,3 +152,32 @@ def wait_for(condition: Callable[[], object], turn: Callable[[], object]) -> Non
 def net(tmp_path: Path) -> Iterator[Net]:
     with ExitStack() as resources:
         yield Net(tmp_path, resources)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(server_module, "clock_ms", clock)
+    return clock
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Serves a log of zeros; what the limits do not say is without limit."""
+    opened: list[tuple[Master, CommitLog]] = []
+
+    def start(limits: Limits, size: int = 0, send_buffer: int | None = None) -> Master:
+        log = CommitLog.open(tmp_path / "m", file_size=4 * MIB)
+        if size:
+            log.append_data(0, [memoryview(bytes(size))])
+        listener = listen("127.0.0.1", 0)
+        if send_buffer:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
+        settings = Settings(4 * MIB, master_read_buffer_size=MASTER_READ_BUFFER_SIZE)
+        opened.append((Master(log, listener, settings, HARDENED, limits), log))
+        return opened[-1][0]
+
+    yield start
+    for master, log in opened:
+        master.close()
+        log.close()

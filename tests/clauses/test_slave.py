@@ -239,7 +239,8 @@ def test_a_slave_whose_disk_is_full_stops_and_says_where(
 ) -> None:
     """HA-S-34 "MUST stop with an error that names the file and the offset": before its first file, in it, and behind it."""
     listener = net.listener()
-    frames = HEADER.pack(at, 10) + bytes(10) + HEADER.pack(at + 10, 20) + bytes(20)
+    overlap = HEADER.pack(1, at - 1) + bytes(at - 1) if at else b""  # HA-S-61: what it has is compared first
+    frames = overlap + HEADER.pack(at, 10) + bytes(10) + HEADER.pack(at + 10, 20) + bytes(20)
 
     def serve() -> None:
         peer, _ = listener.accept()

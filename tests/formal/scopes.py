@@ -24,7 +24,7 @@ NUMBERS: Final = {
     "report_window": "ReportWindow",
 }
 WINDOW: Final = 1  # of a scope that does not say
-SWITCHES: Final = ("Checks", "Forgets", "AtOnce", "IgnoresHeartbeats", "Coalesces")
+SWITCHES: Final = ("Checks", "Forgets", "AtOnce", "IgnoresHeartbeats", "Coalesces", "Overlaps")
 QUIRKS: Final = {"1", "2", "3", "7", "8", "9", "17"}  # of spec/violations.md: those that show without bytes
 IS_ON: Final = {"classic": False, "hardened": True}
 

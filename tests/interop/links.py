@@ -45,9 +45,9 @@ def log_of(store: Path) -> Log:
     return Log(FILE_SIZE, base, data[: end - base])
 
 
-def start_slave(nodes: ExitStack, tmp_path: Path, store: Path, master: str) -> Node:
+def start_slave(nodes: ExitStack, tmp_path: Path, store: Path, master: str, *more: str) -> Node:
     follow = ("slave", "--store", str(store), "--master", master, "--file-size", str(FILE_SIZE))
-    node = Node(tmp_path / "our-slave.log", *follow)
+    node = Node(tmp_path / "our-slave.log", *follow, *more)
     nodes.callback(node.stop)
     return node
 

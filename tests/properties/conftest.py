@@ -1,4 +1,4 @@
-"""Fixtures of the tests of analysis: one Spark session, and a builder of synthetic event logs.
+"""Fixtures of the tests of analysis: one Spark session, and a builder of synthetic event logs. And processes of a test.
 
 The builder is test data, not a model: four small machines with known transitions, walked at random. Its logs have the
 shape of the real ones (spec/event_log.py) and nothing else of them.
@@ -8,7 +8,9 @@ shape of the real ones (spec/event_log.py) and nothing else of them.
 
 import json
 import random
+import sys
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -18,6 +20,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from rocketmq_ha.spec.event_log import EVENT_COLUMNS, RUN_COLUMNS, SCHEMA_VERSION
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # of node_kit.py: these tests are in no package
 
 if TYPE_CHECKING:  # the tests beside those of analysis do not wait for Spark's import
     from pyspark.sql import SparkSession
@@ -185,3 +189,10 @@ def spark() -> "Iterator[SparkSession]":
     session = spark_session("rocketmq-ha tests", master="local[2]", shuffle_partitions=2, fast_start=True)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def nodes() -> Iterator[ExitStack]:
+    """Processes of a test; stopped at its end, the last first."""
+    with ExitStack() as stack:
+        yield stack

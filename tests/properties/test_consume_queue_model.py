@@ -364,6 +364,64 @@ def test_entries_that_stand_for_nothing_are_no_message_that_ends_at_2_gib() -> N
     assert (placed, consume_queue.entry_at(after, 2)) == (Placed.APPENDED, entry)
 
 
+def with_holes(queue: ConsumeQueue, holes: Sequence[int], entry: bytes = bytes(20)) -> ConsumeQueue:
+    """The queue with other bytes in the place of some entries."""
+    image = bytearray(queue.mapped_file_queue.data)
+    for index in holes:
+        image[index * 20 : index * 20 + 20] = entry
+    return replace(queue, mapped_file_queue=replace(queue.mapped_file_queue, data=bytes(image)))
+
+
+def test_a_hole_among_expired_messages_is_not_the_end_of_a_queue_after_the_next_clean_stop() -> None:
+    """HA-ST-33 "An entry that stands for nothing". D12 of the crash campaign: entries that nobody vouched for are lost."""
+    log = Log(1000, 2000)  # the messages of the queue have expired, all
+    torn = with_holes(put_all(0, 11, HARDENED), (1, 2, 5))
+    kept = consume_queue.cut(torn, log, 2000, HARDENED)
+    assert consume_queue.max_offset_in_queue(kept) == 11, "for their numbers"
+    entry = Entry(2000, 100, 11)
+
+    def after_a_clean_stop(queue: ConsumeQueue) -> ConsumeQueue:
+        queue, placed = consume_queue.put_message_position_info(queue, entry, 11, HARDENED)
+        assert placed is Placed.APPENDED
+        return consume_queue.recover(loaded(queue), HARDENED)
+
+    found = after_a_clean_stop(consume_queue.blank_holes(kept))
+    assert consume_queue.max_offset_in_queue(found) == 12
+    assert consume_queue.entry_at(found, 11) == entry
+    left = list(consume_queue.entries(found.mapped_file_queue.data))
+    assert [index for index, each in enumerate(left) if each == PRE_BLANK] == [1, 2, 5]
+    assert consume_queue.max_offset_in_queue(after_a_clean_stop(kept)) == 5, "a hole in the last three files is the end"
+
+
+no_entries = st.one_of(
+    st.builds(Entry, st.integers(-(1 << 63), -1), st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-5, 5)),
+    st.builds(Entry, st.integers(0, 1 << 40), st.integers(-(1 << 31), 0), st.integers(-5, 5)),
+)
+
+
+@UNHURRIED
+@given(st.integers(0, 5), st.integers(1, 12), st.data())
+def test_what_is_no_entry_is_made_to_stand_for_nothing_and_nothing_else_is_changed(
+    first: int, count: int, data: st.DataObject
+) -> None:
+    """HA-ST-33 "An entry that stands for nothing": whatever the bytes are, and how often it is done."""
+    queue = put_all(first, count, HARDENED)
+    before = list(consume_queue.entries(queue.mapped_file_queue.data))
+    holes = data.draw(st.sets(st.integers(0, len(before) - 1)))
+    torn = queue
+    for index in sorted(holes):
+        torn = with_holes(torn, (index,), consume_queue.encode(data.draw(no_entries)))
+    blanked = consume_queue.blank_holes(torn)
+    expected = [PRE_BLANK if index in holes else entry for index, entry in enumerate(before)]
+    assert list(consume_queue.entries(blanked.mapped_file_queue.data)) == expected
+    assert consume_queue.blank_holes(blanked) == blanked
+    assert replace(blanked, mapped_file_queue=queue.mapped_file_queue) == queue
+    recovered = consume_queue.recover(loaded(blanked), HARDENED)
+    assert consume_queue.max_offset_in_queue(recovered) == first + count
+    if not holes:
+        assert blanked == queue
+
+
 @UNHURRIED
 @given(messages.filter(lambda told: any(each[:2] == ("A", 0) for each in told)), st.data())
 def test_hardened_keeps_what_is_true_of_a_queue_whose_last_entries_are_torn(

@@ -13,24 +13,24 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import node_kit
 import pytest
 from click.testing import CliRunner
+from node_kit import PATIENCE_S
 
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.cli import logs, main
 from rocketmq_ha.impl.cli.doctor import Findings, _tell_end
 from rocketmq_ha.impl.cli.known_quirks import parse_version, quirks_of
 from rocketmq_ha.impl.cli.look import MasterLook
-from rocketmq_ha.impl.net.server import Master, listen
 from rocketmq_ha.impl.net.status_socket import SOCKET_NAME
 from rocketmq_ha.impl.store import reader as reader_module
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.wire.frame import HEADER
 from rocketmq_ha.impl.wire.message import Message, encode
-from rocketmq_ha.spec.profile import PROFILES, Settings
+from rocketmq_ha.spec.profile import PROFILES
 
 FILE_SIZE = 4096
-PATIENCE_S = 20
 
 
 @pytest.fixture(autouse=True)
@@ -54,26 +54,9 @@ def fill(store: Path, start: int, stop: int, file_size: int = FILE_SIZE) -> Path
 
 @contextmanager
 def serving(store: Path, profile: str = "hardened", on_report: Callable[[int], None] = lambda _: None) -> Iterator[str]:
-    """A master of this process, in a thread of its own, with heartbeats ten times a second."""
-    settings = Settings(FILE_SIZE, ha_send_heartbeat_interval_ms=100, master_read_buffer_size=4096)
-    stopped = threading.Event()
-    with CommitLog.open(store, file_size=FILE_SIZE) as log:
-        master = Master(log, listen("127.0.0.1", 0), settings, PROFILES[profile])
-
-        def run() -> None:
-            while not stopped.is_set():
-                master.poll(10)
-                for conn in master.service.connections:
-                    on_report(conn.slave_ack_offset)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        try:
-            yield f"127.0.0.1:{master.address[1]}"
-        finally:
-            stopped.set()
-            thread.join(PATIENCE_S)
-            master.close()
+    """Gives the address of a master in a thread of its own."""
+    with node_kit.serving(store, FILE_SIZE, profile, on_report) as master:
+        yield f"127.0.0.1:{master.address[1]}"
 
 
 def scripted_peer(answer: Callable[[bytes], bytes], hold_s: float = 0, ask_size: int = 8, times: int = 1) -> str:

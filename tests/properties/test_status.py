@@ -11,13 +11,15 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import node_kit
 import pytest
 from click.testing import CliRunner, Result
+from node_kit import PATIENCE_S, follow, wait_for
 from prometheus_client.parser import text_string_to_metric_families
 
 from rocketmq_ha.fuzz.processes import Node
@@ -29,37 +31,13 @@ from rocketmq_ha.impl.net.status_socket import SOCKET_NAME, NotRunning, StatusSo
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.wire.frame import REPORT
 from rocketmq_ha.impl.wire.message import Message
-from rocketmq_ha.spec.profile import HARDENED, Settings
+from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
 
 FILE_SIZE = 1 << 20
-PATIENCE_S = 20
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.02)
-
-
-@pytest.fixture
-def nodes() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
 
 
 def serve(nodes: ExitStack, store: Path, *more: str) -> tuple[Node, str]:
-    serving = ("master", "--store", str(store), "--listen", "127.0.0.1:0", "--file-size", str(FILE_SIZE))
-    node = Node(store.parent / f"{store.name}.log", *serving, *more)
-    nodes.callback(node.stop)
-    return node, node.line("listening")
-
-
-def follow(nodes: ExitStack, store: Path, address: str, *more: str) -> Node:
-    node = Node(store.parent / f"{store.name}.log", "slave", "--store", str(store), "--master", address, *more)
-    nodes.callback(node.stop)
-    wait_for((store / SOCKET_NAME).exists)
-    return node
+    return node_kit.serve(nodes, store, *more, file_size=FILE_SIZE)
 
 
 def status(*arguments: object) -> Result:
@@ -124,6 +102,40 @@ def test_a_slave_that_had_it_all_before_the_first_sample_still_has_a_rate(tmp_pa
         assert slave["connected_ms"] >= 2
 
 
+@pytest.mark.parametrize("profile", [CLASSIC, HARDENED], ids=lambda profile: profile.name)
+def test_a_connection_that_acknowledges_nothing_is_no_slave_and_has_no_lag(tmp_path: Path, profile: Profile) -> None:
+    """A reader repeats its start, whatever it is sent. HA-G-5."""
+    with CommitLog.open(tmp_path, file_size=FILE_SIZE) as log, ExitStack() as stack:
+        master = Master(log, listen("127.0.0.1", 0), Settings(FILE_SIZE), profile)
+        stack.callback(master.close)
+        master.put(Message("T", b"before"), wait=False)
+        figures = MasterFigures(master, profile.name)
+        before = log.max_offset
+        sock = stack.enter_context(socket.create_connection(master.address))
+
+        def told() -> dict[str, Any]:
+            figures._next_sample_ms = 0
+            figures.sample()
+            return next(iter(figures.snapshot()["connections"]), {})
+
+        lags = ("ack_offset", "lag_bytes", "lag_ms", "acks_per_second")
+        poll_until(master, lambda: told().get("kind") == "not reported")
+        assert told()["reported_offset"] is None
+        sock.sendall(REPORT.pack(before))
+        poll_until(master, lambda: told()["kind"] == "new")
+        assert (told()["state"], told()["reported_offset"], [told()[name] for name in lags]) == ("all sent", before, [None] * 4)
+        master.put(Message("T", b"behind"), wait=False)
+        poll_until(master, lambda: told()["sent_offset"] == log.max_offset)
+        assert told()["kind"] == "new"  # a slave would need a moment
+        time.sleep(0.002)  # of the clock
+        sock.sendall(REPORT.pack(before))
+        poll_until(master, lambda: told()["kind"] == "reader")
+        assert (told()["state"], told()["reported_offset"], [told()[name] for name in lags]) == ("all sent", before, [None] * 4)
+        sock.sendall(REPORT.pack(log.max_offset))
+        poll_until(master, lambda: told()["kind"] == "slave")
+        assert (told()["state"], told()["ack_offset"], told()["lag_bytes"]) == ("in sync", log.max_offset, 0)
+
+
 def poll_until(master: Master, condition: Callable[[], object]) -> None:
     until = time.monotonic() + PATIENCE_S
     while not condition():
@@ -154,6 +166,7 @@ def test_master_and_slave_tell_how_they_stand(tmp_path: Path, nodes: ExitStack) 
     assert end > 500_000
     assert (master["role"], master["listen"], master["slaves"], master["push2_slave_max_offset"]) == ("master", address, 1, end)
     replica, probe = master["connections"]
+    assert (replica["kind"], probe["kind"]) == ("slave", "not reported")
     assert (replica["state"], replica["ack_offset"], replica["lag_bytes"], replica["lag_ms"]) == ("in sync", end, 0, 0)
     assert replica["acks_per_second"] > 0
     assert (probe["state"], probe["ack_offset"], probe["lag_bytes"]) == ("awaiting report", None, None)
@@ -161,8 +174,8 @@ def test_master_and_slave_tell_how_they_stand(tmp_path: Path, nodes: ExitStack) 
     assert (slave["max_offset"], slave["reported_offset"], slave["connects"]) == (end, end, 1)
     lines = [line.split() for line in table.stdout.splitlines()]
     assert lines[0] == ["role", "master,", "profile", "hardened"]
-    assert ["peer", "state", "acknowledged", "sent", "lag", "lag", "time", "acks", "heard", "connected"] in lines
-    assert any(line[1:5] == ["in", "sync", f"{end:,}", f"{end:,}"] for line in lines)
+    assert ["peer", "kind", "state", "acknowledged", "sent", "lag", "lag", "time", "acks", "heard", "connected"] in lines
+    assert any(line[1:6] == ["slave", "in", "sync", f"{end:,}", f"{end:,}"] for line in lines)
     assert "state    connected for" in status(b).stdout
 
 
@@ -270,10 +283,14 @@ def test_clients_that_do_not_read_are_given_up_and_bounded(tmp_path: Path, monke
 
 
 def scrape(address: str) -> dict[tuple[str, str], float]:
-    """(name, peer) -> value."""
+    """(name, peer or kind) -> value."""
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as answer:
         families = text_string_to_metric_families(answer.read().decode())
-    return {(sample.name, sample.labels.get("peer", "")): sample.value for family in families for sample in family.samples}
+    return {
+        (sample.name, sample.labels.get("peer", sample.labels.get("kind", ""))): sample.value
+        for family in families
+        for sample in family.samples
+    }
 
 
 def test_metrics_are_the_figures_of_the_status(tmp_path: Path, nodes: ExitStack) -> None:
@@ -294,7 +311,8 @@ def test_metrics_are_the_figures_of_the_status(tmp_path: Path, nodes: ExitStack)
     assert found["rocketmq_ha_max_offset_bytes", ""] == found["rocketmq_ha_connection_ack_offset_bytes", peer] == end
     assert found["rocketmq_ha_connection_lag_bytes", peer] == found["rocketmq_ha_connection_lag_seconds", peer] == 0
     assert 0 <= found["rocketmq_ha_connection_silent_seconds", peer] < 20
-    assert found["rocketmq_ha_slaves", ""] == 1
+    assert found["rocketmq_ha_slaves", ""] == found["rocketmq_ha_connections", "slave"] == 1
+    assert found["rocketmq_ha_connections", "reader"] == found["rocketmq_ha_connections", "not reported"] == 0
     theirs = scrape(slave_at)
     assert theirs["rocketmq_ha_connected", ""] == theirs["rocketmq_ha_connects_total", ""] == 1
     node.stop()

@@ -11,15 +11,16 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
+import node_kit
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from node_kit import PATIENCE_S, wait_for
 
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.fuzz.proxy import CuttingProxy, PlannedCut
@@ -38,7 +39,6 @@ from rocketmq_ha.impl.wire.message import Message, encode
 from rocketmq_ha.spec.profile import HARDENED, Settings
 
 FILE_SIZE = 64 * 1024
-PATIENCE_S = 30
 # The puts of these masters that wait do so for no more than moments; the default of ten seconds is for brokers.
 QUICK = ("--settle", "0")
 
@@ -65,24 +65,8 @@ def run(*arguments: object) -> tuple[int, list[dict[str, Any]], str]:
     return Tail(*arguments).end()
 
 
-def wait_for(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.02)
-
-
-@pytest.fixture
-def nodes() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
-
-
 def serve(nodes: ExitStack, store: Path, *more: str, port: str = "0") -> tuple[Node, str]:
-    serving = ("master", "--store", str(store), "--listen", f"127.0.0.1:{port}", "--file-size", str(FILE_SIZE), "--sync", "0")
-    node = Node(store.parent / "master.log", *serving, *more)
-    nodes.callback(node.stop)
-    return node, node.line("listening")
+    return node_kit.serve(nodes, store, "--sync", "0", *more, file_size=FILE_SIZE, port=port)
 
 
 def offsets(lines: list[dict[str, Any]]) -> list[int]:

@@ -213,6 +213,29 @@ def test_the_commands_replicate_tail_and_look_over_tls_alone(certs: Certificates
         assert compare(a, b).difference is None
 
 
+def test_a_new_slave_begins_where_it_is_told_over_tls_alone(certs: Certificates, tmp_path: Path, nodes: ExitStack) -> None:
+    """HA-S-70 on every connection of a slave: those that look for the first file, and those that compare after a restart."""
+    ours, theirs = tmp_path / "m", tmp_path / "s"
+    listening = ("--listen", "none", "--tls-listen", "127.0.0.1:0", *options(certs.master))
+    put = ("--put", 300, "--sync", 0, "--size", 10_000, "--file-size", FILE_SIZE)
+    master = start(nodes, tmp_path / "master.log", "master", "--store", ours, *listening, *put)
+    address = master.line("tls_listening")
+    assert master.line("put")
+    end = status(ours)["max_offset"]
+    assert end > 2 * int(FILE_SIZE)
+    follow = ("--store", theirs, "--master", address, "--file-size", FILE_SIZE, "--from", "min", "--settle", 0)
+    for _ in range(2):
+        slave = Node(tmp_path / "slave.log", "slave", *map(str, follow), *options(certs.slave))
+        try:
+            wait_for((theirs / "rocketmq-ha.sock").exists)
+            wait_for(lambda: status(theirs)["max_offset"] == end and status(theirs)["state"] == "connected")
+        finally:
+            ended = slave.stop()
+        assert ended == 0
+    with LogReader(ours) as a, LogReader(theirs) as b:
+        assert (b.min_offset, compare(a, b).difference) == (0, None)
+
+
 def test_both_ports_are_told_of_and_taken_from_a_file(certs: Certificates, tmp_path: Path, nodes: ExitStack) -> None:
     """The configuration file takes the options by itself."""
     files = certs.master

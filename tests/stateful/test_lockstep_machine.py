@@ -61,6 +61,7 @@ faults = st.one_of(
     st.builds(lambda room: lambda slave, _: Clog(slave, room), st.integers(0, 20)),
     st.just(lambda slave, _: RestartSlave(slave)),
     st.builds(lambda clean: lambda *_: RestartMaster(clean), st.booleans()),
+    st.builds(lambda lost: lambda *_: RestartMaster(clean=False, lost=lost), st.integers(1, 3)),
 )
 
 

@@ -103,7 +103,7 @@ def parse_event(words: list[str]) -> Event:
         case "restart-slave":
             return RestartSlave(number[0])
         case "restart-master":
-            return RestartMaster("clean" in words)
+            return RestartMaster("clean" in words, int(options.get("lost", 0)))
     raise AssertionError(f"no such step: {' '.join(words)}")
 
 

@@ -1,0 +1,59 @@
+"""A master whose limits are tried: a clock that a test moves, and the peers that it meets."""
+
+import select
+import socket
+import time
+from collections.abc import Callable
+
+from rocketmq_ha.impl.net.link import MasterLink
+from rocketmq_ha.impl.net.server import Master
+
+MIB = 1024 * 1024
+PATIENCE_S = 20
+
+Serve = Callable[..., Master]  # (limits, size of its log, send buffer); a fixture of conftest.py
+
+
+class Clock:
+    """The master's clock, which stands still unless it is moved."""
+
+    def __init__(self) -> None:
+        self.ms = 1_000_000
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+def connect(master: Master, host: str = "127.0.0.1", receive_buffer: int | None = None) -> socket.socket:
+    sock = socket.socket()
+    if receive_buffer:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    sock.bind((host, 0))
+    sock.settimeout(PATIENCE_S)
+    sock.connect(master.address)
+    return sock
+
+
+def polled(master: Master, times: int = 5) -> None:
+    for _ in range(times):
+        master.poll(5)
+
+
+def until_blocked(master: Master, link: MasterLink) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while link.blocked_since_ms is None or select.select([], [link.sock], [], 0.02)[1]:  # what it took may be on its way
+        assert time.monotonic() < until, f"waited in vain: {link.conn.sent_offset} of {master.service.log.max_offset} sent"
+        master.poll(5)
+
+
+def is_closed(sock: socket.socket) -> bool:
+    """Whether the master has closed; bytes that it has sent before are skipped."""
+    sock.setblocking(False)
+    try:
+        while sock.recv(1 << 16):
+            pass
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        pass
+    return True

@@ -1,0 +1,64 @@
+"""Masters and slaves for the tests of this folder: as processes, and as a thread of this one."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from rocketmq_ha.fuzz.processes import Node
+from rocketmq_ha.impl.net.server import Master, listen
+from rocketmq_ha.impl.net.status_socket import SOCKET_NAME
+from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.spec.profile import PROFILES, Settings
+
+PATIENCE_S = 30
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.02)
+
+
+def serve(nodes: ExitStack, store: Path, *more: str, file_size: int, port: str = "0") -> tuple[Node, str]:
+    """A master process. Returns: it, and where it listens."""
+    serving = ("master", "--store", str(store), "--listen", f"127.0.0.1:{port}", "--file-size", str(file_size))
+    node = Node(store.parent / f"{store.name}.log", *serving, *more)
+    nodes.callback(node.stop)
+    return node, node.line("listening")
+
+
+def follow(nodes: ExitStack, store: Path, address: str, *more: str) -> Node:
+    """A slave process, which can be asked for its status."""
+    node = Node(store.parent / f"{store.name}.log", "slave", "--store", str(store), "--master", address, *more)
+    nodes.callback(node.stop)
+    wait_for((store / SOCKET_NAME).exists)
+    return node
+
+
+@contextmanager
+def serving(
+    store: Path, file_size: int, profile: str = "hardened", on_report: Callable[[int], None] = lambda _: None
+) -> Iterator[Master]:
+    """A master in a thread of its own, with heartbeats ten times a second."""
+    settings = Settings(file_size, ha_send_heartbeat_interval_ms=100, master_read_buffer_size=4096)
+    stopped = threading.Event()
+    with CommitLog.open(store, file_size=file_size) as log:
+        master = Master(log, listen("127.0.0.1", 0), settings, PROFILES[profile])
+
+        def run() -> None:
+            while not stopped.is_set():
+                master.poll(10)
+                for conn in master.service.connections:
+                    on_report(conn.slave_ack_offset)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield master
+        finally:
+            stopped.set()
+            thread.join(PATIENCE_S)
+            master.close()

@@ -1,0 +1,223 @@
+"""The overlap: model and implementation see the same one, and over sockets it tells one history from another."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from rocketmq_ha.impl.errors import OutOfStep, PeerViolation
+from rocketmq_ha.impl.ha.overlap import find_overlap, first_difference
+from rocketmq_ha.impl.ha.slave import SlaveClient
+from rocketmq_ha.impl.net.client import Follower
+from rocketmq_ha.impl.net.server import Master, listen
+from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.wire.message import Message
+from rocketmq_ha.reference import overlap, slave, store, wire
+from rocketmq_ha.reference.message import Record
+from rocketmq_ha.reference.slave import Slave
+from rocketmq_ha.reference.store import Log
+from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
+
+FILE_SIZE = 1024
+SETTINGS = Settings(
+    FILE_SIZE, ha_send_heartbeat_interval_ms=50, ha_housekeeping_interval_ms=20_000, master_read_buffer_size=4096
+)
+PATIENCE_S = 30
+BOTH = pytest.mark.parametrize("profile", [CLASSIC, HARDENED], ids=lambda profile: f"{profile.name}-master")
+
+
+# --- The two agree -----------------------------------------------------------------------------------------------------------
+
+
+class View:
+    """A log of the model, as the implementation looks at one."""
+
+    def __init__(self, log: Log) -> None:
+        self._log, self.file_size = log, log.file_size
+
+    @property
+    def min_offset(self) -> int:
+        return store.min_offset(self._log)
+
+    @property
+    def max_offset(self) -> int:
+        return store.max_offset(self._log)
+
+    def data_at(self, offset: int, limit: int) -> memoryview | None:
+        return memoryview(store.data_at(self._log, offset, limit)) or None
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> Log:
+    """Records, or any bytes; cut anywhere, from any file on."""
+    log = Log(draw(st.sampled_from((128, 256))), draw(st.sampled_from((0, 256, 1024))))
+    for body in draw(st.lists(st.binary(max_size=28), max_size=6)):
+        log = store.append_record(log, Record(b"t", body))[0]
+    data = log.data + draw(st.just(b"") | st.binary(max_size=200) | st.just(store.blank(40)))
+    return Log(log.file_size, log.base, data[: draw(st.integers(0, len(data)))] if draw(st.booleans()) else data)
+
+
+@given(log=logs(), near=st.integers(0, 4))
+@example(log=Log(128, 0, b""), near=0)
+@example(log=Log(128, 256, b"\0"), near=0)
+@example(log=Log(128, 0, bytes(300)), near=0)
+@example(log=store.append_record(Log(128, 0), Record(b"t", b""))[0], near=0)
+def test_model_and_implementation_begin_at_the_same_place(log: Log, near: int) -> None:
+    """HA-S-61 "to the start of its last whole record, or of its log where it has none, or to 1 where that is 0"."""
+    found = find_overlap(View(log))
+    assert (store.max_offset(log) if found is None else found.position) == overlap.first_report(log)
+    if found is not None:
+        # Whoever remembers where a record was, finds the same.
+        shorter = find_overlap(View(Log(log.file_size, log.base, log.data[: len(log.data) * near // 4])))
+        assert find_overlap(View(log), shorter.record if shorter else 0) == found
+
+
+@given(log=logs(), changes=st.lists(st.tuples(st.integers(0, 1 << 12), st.integers(1, 255)), max_size=3), sizes=st.data())
+def test_model_and_implementation_find_the_same_difference(
+    log: Log, changes: list[tuple[int, int]], sizes: st.DataObject
+) -> None:
+    """HA-S-62 "the padding behind a BLANK apart (HA-ST-17)"."""
+    found = find_overlap(View(log))
+    if found is None:
+        return
+    master = bytearray(log.data[found.position - store.min_offset(log) :])
+    for at, change in changes:
+        if master:
+            master[at % len(master)] ^= change
+    while found.position < found.end:
+        rest_of_file = log.file_size - found.position % log.file_size
+        size = min(sizes.draw(st.integers(1, 200)), rest_of_file, found.end - found.position)
+        start = found.position - (found.end - len(master))  # what the master has begins where the overlap does
+        body = bytes(master[start : start + size])
+        at_byte = first_difference(View(log), found, memoryview(body))
+        assert (at_byte is not None) == overlap.differs(log, found.position, body)
+        if at_byte is not None:
+            assert found.position <= at_byte < found.position + size
+            assert at_byte not in found.padding
+            return
+        found.position += size
+
+
+# --- Over sockets ------------------------------------------------------------------------------------------------------------
+
+
+def message(index: int, history: str = "one") -> Message:
+    return Message("topic", f"{history} {index}".encode().ljust(60), queue_id=0, store_timestamp=index)
+
+
+def filled(path: Path, *histories: tuple[str, int]) -> bytes:
+    """A store with so many messages of each history. Returns: its log."""
+    with CommitLog.open(path, file_size=FILE_SIZE) as log:
+        for history, count in histories:
+            for index in range(count):
+                log.append(message(index, history))
+        log.flush()
+    return log_of(path)
+
+
+def log_of(path: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in sorted((path / "commitlog").iterdir()))
+
+
+@contextmanager
+def served(path: Path, profile: Profile, delete_before: int = 0) -> Iterator[Master]:
+    """A master in a thread of its own."""
+    stopped = threading.Event()
+    with CommitLog.open(path, file_size=FILE_SIZE) as log:
+        log.delete_before(delete_before)
+        master = Master(log, listen("127.0.0.1", 0), SETTINGS, profile)
+
+        def run() -> None:
+            while not stopped.is_set():
+                master.poll(20)
+
+        thread = threading.Thread(target=run, name="master")
+        thread.start()
+        try:
+            yield master
+        finally:
+            stopped.set()
+            thread.join(PATIENCE_S)
+            master.close()
+
+
+def follow(path: Path, master: Master, until_offset: int | None = None) -> int:
+    """A hardened slave, until its log has an offset, or it stops by itself. Returns: its max offset."""
+    give_up = time.monotonic() + PATIENCE_S
+    with CommitLog.open(path, file_size=FILE_SIZE) as log:
+        follower = Follower(log, *master.address, SETTINGS, HARDENED)
+        follower.run(lambda: time.monotonic() > give_up or (until_offset is not None and log.max_offset >= until_offset))
+        return log.max_offset
+
+
+@BOTH
+def test_a_slave_goes_on_where_its_last_record_is_its_masters(profile: Profile, tmp_path: Path) -> None:
+    """HA-S-62 "until they have all come it reports how far it has compared, and appends nothing"."""
+    filled(tmp_path / "s", ("one", 15))
+    log = filled(tmp_path / "m", ("one", 40))
+    with served(tmp_path / "m", profile) as master:
+        end = master.service.log.max_offset
+        assert follow(tmp_path / "s", master, end) == end
+    assert log_of(tmp_path / "s") == log
+
+
+@BOTH
+def test_a_slave_of_another_history_stops_and_keeps_its_log(profile: Profile, tmp_path: Path) -> None:
+    """HA-S-62 "Where one differs it MUST close the connection, and stop with an error that names the offset" (quirk 9)."""
+    before = filled(tmp_path / "s", ("one", 4), ("two", 1))
+    filled(tmp_path / "m", ("one", 30))
+    with served(tmp_path / "m", profile) as master, pytest.raises(OutOfStep) as caught:
+        follow(tmp_path / "s", master)
+    record = len(before.rstrip(b"\0")) // 5  # five of one size
+    offset = next(at for at in range(4 * record, 5 * record) if before[at] != log_of(tmp_path / "m")[at])
+    assert f"diverged: the log is another from commit-log offset {offset} on" in str(caught.value)
+    assert "rocketmq-ha resync" in str(caught.value)
+    assert log_of(tmp_path / "s") == before
+
+
+@BOTH
+def test_a_slave_that_is_ahead_stops(profile: Profile, tmp_path: Path) -> None:
+    """HA-S-64 "two heartbeats with nothing between them, or if it closes five connections in a row" (quirk 9)."""
+    before = filled(tmp_path / "s", ("one", 9))
+    filled(tmp_path / "m", ("one", 4))
+    with (
+        served(tmp_path / "m", profile) as master,
+        pytest.raises(OutOfStep, match=r"ahead: .*last file that begins at 0") as caught,
+    ):
+        follow(tmp_path / "s", master)
+    assert "rocketmq-ha resync" in str(caught.value)
+    assert log_of(tmp_path / "s") == before
+
+
+@BOTH
+def test_a_slave_whose_file_is_deleted_stops(profile: Profile, tmp_path: Path) -> None:
+    """HA-S-64 "says where its last record and the master's last file begin" (quirk 7)."""
+    filled(tmp_path / "s", ("one", 3))
+    filled(tmp_path / "m", ("one", 40))
+    with (
+        served(tmp_path / "m", profile, delete_before=2 * FILE_SIZE) as master,
+        pytest.raises(OutOfStep, match=r"out of range: .*last file that begins at [1-9]"),
+    ):
+        follow(tmp_path / "s", master)
+
+
+def test_a_frame_that_is_not_where_the_comparison_stands_closes(tmp_path: Path) -> None:
+    """HA-S-63 "a frame whose offset is not where it stands MUST close the connection": the model, and the implementation."""
+    log = store.append_record(Log(FILE_SIZE, 0), Record(b"t", b"body"))[0]
+    frame = wire.pack_header(store.max_offset(log), 1) + b"x"  # where a slave that compares nothing would take it
+    node = slave.on_connect(Slave(log), 8, 0, HARDENED).state
+    assert slave.on_readable(node, frame, 8, 0, SETTINGS, HARDENED).clauses[-2:] == ("HA-S-63", "HA-S-13")
+
+    with CommitLog.open(tmp_path, file_size=FILE_SIZE) as real:
+        real.append_data(0, [log.data])
+        client = SlaveClient("master", real, SETTINGS, HARDENED)
+        client.on_connect(0)
+        client.recv_buffer()[: len(frame)] = frame
+        client.on_received(len(frame), 0)
+        with pytest.raises(PeerViolation, match="HA-S-63"):
+            client.dispatch()
