@@ -89,6 +89,13 @@ class StoreClosed(RocketmqHaError):
     """The store was closed, or has met an error after which it takes no more messages."""
 
 
+class RoleRefuses(RocketmqHaError):
+    """A put came to a broker whose role takes none. HA-R-5."""
+
+    def __init__(self, where: object, role: str) -> None:
+        super().__init__(f"{where}: a put: found the role {role}, expected ASYNC_MASTER or SYNC_MASTER")
+
+
 class StoreLocked(RocketmqHaError):
     """Another process owns the store."""
 

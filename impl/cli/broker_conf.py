@@ -24,6 +24,7 @@ _SAME: Final = {
     "syncFlushTimeout": "sync_flush_timeout",
 }
 _ROLES: Final = {"ASYNC_MASTER": "master", "SYNC_MASTER": "master", "SLAVE": "slave"}
+_FLUSHES: Final = {"ASYNC_FLUSH": "async", "SYNC_FLUSH": "sync"}
 _LOOKED_AT: Final = frozenset({*_SAME, "brokerRole", "brokerIP2", "listenPort", "haListenPort", "storePathCommitLog"})
 
 
@@ -49,8 +50,17 @@ def options_of(file: Path, text: str, command: str) -> tuple[dict[str, tuple[str
         raise ConfigInvalid(f"{file}: storePathCommitLog={commit_log}: expected {expected}, in storePathRootDir")
     if command == "master":
         options["listen"] = "haListenPort", format_address(found.get("brokerIP2") or _HOST, _ha_port(file, found))
-        options["sync"] = "brokerRole", "1" if role == "SYNC_MASTER" else "0"
-    return options, sorted(found.keys() - _LOOKED_AT)
+        options["role"] = "brokerRole", role
+        options["flush"] = "flushDiskType", _flush(file, found)
+    return options, sorted(found.keys() - _LOOKED_AT - {theirs for theirs, _ in options.values()})
+
+
+def _flush(file: Path, found: Mapping[str, str]) -> str:
+    """Raises: ConfigInvalid."""
+    name = found.get("flushDiskType", "ASYNC_FLUSH")
+    if name not in _FLUSHES:
+        raise ConfigInvalid(f"{file}: flushDiskType={name}: expected {' or '.join(_FLUSHES)}")
+    return _FLUSHES[name]
 
 
 def _ha_port(file: Path, found: Mapping[str, str]) -> int:

@@ -3,7 +3,7 @@
 import random
 import signal
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -16,16 +16,17 @@ from rocketmq_ha.impl.cli.config_file import config_option
 from rocketmq_ha.impl.cli.fresh import FreshStore, from_option
 from rocketmq_ha.impl.cli.limit_options import limit_options, limits_from
 from rocketmq_ha.impl.cli.master_option import master_option, parse_master, settle_option
+from rocketmq_ha.impl.cli.roles import end_all, master_role, putting, role_options, without_wait
 from rocketmq_ha.impl.cli.settings import master_settings, slave_settings
 from rocketmq_ha.impl.cli.telling import listening_metrics, metrics_option, telling
 from rocketmq_ha.impl.cli.tls_options import client_tls, tls_client_options, tls_listener, tls_server_options
 from rocketmq_ha.impl.errors import ConfigInvalid
-from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest
 from rocketmq_ha.impl.ha.master import MasterConnection
+from rocketmq_ha.impl.ha.puts import Puts, WaitingPut
 from rocketmq_ha.impl.net.address import format_address, parse_address
 from rocketmq_ha.impl.net.client import FRAME_DEADLINE_MS, Follower
 from rocketmq_ha.impl.net.figures import MasterFigures, SlaveFigures
-from rocketmq_ha.impl.net.server import Master
+from rocketmq_ha.impl.net.server import Master, clock_ms
 from rocketmq_ha.impl.net.server import listen as open_listener
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.store.results import PutMessageStatus
@@ -93,7 +94,7 @@ class Stop:
     default=64,
     show_default=True,
     metavar="K",
-    help="Puts that may wait for a slave at a time.",
+    help="Puts that may wait at a time.",
 )
 @click.option(
     "--sync",
@@ -101,7 +102,7 @@ class Stop:
     default=1.0,
     show_default=True,
     metavar="SHARE",
-    help="The share of the puts that wait for a slave (SYNC_MASTER); the others do not (ASYNC_MASTER).",
+    help="The share of the messages that --put lets wait; the others say WAIT=false, and wait for no slave and no disk.",
 )
 @click.option(
     "--await-slaves",
@@ -112,6 +113,7 @@ class Stop:
     help="Put only while N slaves are connected, as a producer would that tries again later; where they have acknowledged "
     "nothing yet, a message that does not wait goes first.",
 )
+@role_options
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the bodies that --put makes.")
 @limit_options
 @metrics_option
@@ -131,6 +133,8 @@ def master(
     in_flight: int,
     sync: float,
     await_slaves: int,
+    role: str,
+    flush: str,
     seed: int,
     allow: tuple[str, ...],
     max_connections: int | None,
@@ -161,6 +165,7 @@ def master(
         write_stall_deadline,
         max_transfer_rate,
     )
+    broker_role = master_role(role)
     if listen == "none" and tls_listen is None:
         raise ConfigInvalid("--listen none: expected --tls-listen with it, or nobody can connect")
     listener = None if listen == "none" else open_listener(*parse_address(listen))
@@ -174,7 +179,10 @@ def master(
         settings = Settings(mapped_file_size=log.file_size, master_read_buffer_size=MASTER_READ_BUFFER_SIZE, **settings_by_name)
         server = Master(log, listener, settings, PROFILES[profile], limits, tls)
         try:
-            with telling(store, MasterFigures(server, profile), metrics) as teller:
+            with (
+                putting(server, log, broker_role, flush) as puts,
+                telling(store, MasterFigures(server, profile), metrics) as teller,
+            ):
                 if server.plain_address:
                     click.echo(f"listening={format_address(*server.plain_address)}")
                 if server.tls_address:
@@ -188,24 +196,30 @@ def master(
 
                 if count:
                     started = time.monotonic()
-                    statuses = _put(server, turn, messages(count, size, seed), count, in_flight, sync, await_slaves)
+                    produced = messages(count, size, seed, sync)
+                    statuses, waiting = _put(server, puts, turn, produced, count, in_flight, await_slaves)
                     seconds = time.monotonic() - started
+                    if waiting:  # we were told to stop
+                        statuses.update(end_all(server, puts, waiting))
                     counts = " ".join(f"{status.value}={statuses[status]}" for status in PutMessageStatus if statuses[status])
                     done = sum(statuses.values())
                     click.echo(f"put={done} seconds={seconds:.1f} per_second={done / seconds:.0f} {counts}")
-                while not turn():
+                while not (stopped() or turn()):
                     server.poll(POLL_MS)
         finally:
             server.close()
             log.flush()
 
 
-def messages(count: int, size: int, seed: int) -> Iterator[Message]:
-    """`count` messages with bodies of `size` bytes, the same for the same seed but for their timestamps."""
+def messages(count: int, size: int, seed: int, sync: float = 1.0) -> Iterator[Message]:
+    """`count` messages with bodies of `size` bytes, the same for the same seed but for their timestamps.
+
+    Args:  sync: the share of those that let their puts wait.
+    """
     rng = random.Random(seed)
     for index in range(count):
         now_ms = time.time_ns() // 1_000_000
-        yield Message(
+        message = Message(
             topic="rocketmq-ha",
             body=rng.randbytes(size),
             queue_id=index % 4,
@@ -213,20 +227,21 @@ def messages(count: int, size: int, seed: int) -> Iterator[Message]:
             born_timestamp=now_ms,
             store_timestamp=now_ms,
         )
+        yield message if int((index + 1) * sync) > int(index * sync) else without_wait(message)
 
 
 def _put(
     server: Master,
+    puts: Puts,
     stopped: Callable[[], bool],
     produced: Iterator[Message],
     count: int,
     in_flight: int,
-    sync: float,
     await_slaves: int,
-) -> Counter[PutMessageStatus]:
-    """Put all messages, never more than `in_flight` waiting. Returns: how they ended."""
+) -> tuple[Counter[PutMessageStatus], deque[WaitingPut]]:
+    """Put all messages, never more than `in_flight` waiting. Returns: how they ended; those that a stop has left."""
     statuses: Counter[PutMessageStatus] = Counter()
-    waiting: list[GroupCommitRequest] = []
+    waiting: deque[WaitingPut] = deque()
     asked: list[MasterConnection] = []  # whom a message was put for that did not wait, so that they could acknowledge one
     progress = Progress(
         TextColumn("put"),
@@ -238,34 +253,42 @@ def _put(
         disable=not Console(stderr=True).is_terminal,
     )
 
+    def poll(timeout_ms: int) -> None:
+        server.poll(timeout_ms)
+        puts.on_turn(clock_ms())
+
     def collect() -> None:
-        server.poll(0 if len(waiting) < in_flight else POLL_MS)
-        done = [request for request in waiting if request.status is not None]
-        statuses.update(request.status for request in done if request.status is not None)
-        waiting[:] = [request for request in waiting if request.status is None]
+        poll(0 if len(waiting) < in_flight else POLL_MS)
+        while waiting and (status := waiting[0].status) is not None:
+            statuses[status] += 1
+            waiting.popleft()
+        if len(waiting) >= in_flight:  # most puts end in order; where one that waits keeps others back, all are looked at
+            statuses.update(put.status for put in waiting if put.status is not None)
+            still = [put for put in waiting if put.status is None]
+            waiting.clear()
+            waiting.extend(still)
 
     turn = min(max(in_flight // 2, 1), PUTS_A_TURN)  # so that a slave is busy with one half while the other is put
     with progress:
         task = progress.add_task("put", total=count)
         for index, message in enumerate(produced):
             while server.service.count_connected() < await_slaves and not stopped():
-                server.poll(POLL_MS)
+                poll(POLL_MS)
             # HA-G-5 "from its first acknowledgement on": a slave that was sent nothing yet can have acknowledged nothing. Once
             # for each company of connections a message does not wait, and they have some time to acknowledge it.
             lacking = server.service.count_slaves() < await_slaves and server.service.connections != asked
-            wait = int((index + 1) * sync) > int(index * sync) and not lacking
-            request = server.put(message, wait=wait)
+            put = puts.put(without_wait(message) if lacking else message, clock_ms())
             if lacking:
                 asked = list(server.service.connections)
                 until = time.monotonic() + FIRST_ACK_S
                 while time.monotonic() < until and not stopped() and server.service.connections == asked:
                     if server.service.count_slaves() >= await_slaves:
                         break
-                    server.poll(POLL_MS)
-            if request.status is not None:
-                statuses[request.status] += 1
+                    poll(POLL_MS)
+            if (status := put.status) is not None:
+                statuses[status] += 1
             else:
-                waiting.append(request)
+                waiting.append(put)
             while len(waiting) >= in_flight and not stopped():
                 collect()
             if index % turn == 0:
@@ -276,7 +299,7 @@ def _put(
                 break
         while waiting and not stopped():
             collect()
-    return statuses
+    return statuses, waiting
 
 
 @click.command()

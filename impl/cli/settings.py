@@ -30,7 +30,11 @@ _MASTER: Final = _SHARED | {
         _BYTES,
         "A put does not wait while all slaves are further behind: SLAVE_NOT_AVAILABLE.",
     ),
-    "sync_flush_timeout_ms": ("--sync-flush-timeout", _MILLISECONDS, "A put waits for a slave no longer than so."),
+    "sync_flush_timeout_ms": (
+        "--sync-flush-timeout",
+        _MILLISECONDS,
+        "A put waits for a slave, or for the disk, no longer than so.",
+    ),
 }
 
 Command = Callable[..., None]

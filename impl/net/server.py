@@ -19,6 +19,7 @@ from rocketmq_ha.impl.net.limits import LOOPBACK, Door, Limits, fit_descriptors,
 from rocketmq_ha.impl.net.link import MasterLink, Socket
 from rocketmq_ha.impl.net.peer_log import PeerLog
 from rocketmq_ha.impl.net.tls import ServerTls, TlsSocket
+from rocketmq_ha.impl.net.waker import Waker
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.profile import Profile, Settings
@@ -106,6 +107,10 @@ class Master:
         self._offered = 0  # the end of the log that all links have been offered
         self._throttled = False  # some link waits for its allowance
 
+    def wake_by(self, waker: Waker) -> None:
+        """Let another thread end the wait of `poll`, whose caller then looks at what it waits for."""
+        self._selector.register(waker, selectors.EVENT_READ, waker)
+
     @property
     def address(self) -> tuple[str, int]:
         """Where it listens, without TLS if anywhere so; the port that was taken, if 0 was asked for."""
@@ -138,6 +143,9 @@ class Master:
         now_ms = clock_ms()
         self._handshakes = 0
         for key, events in ready:
+            if isinstance(key.data, Waker):
+                key.data.on_readable()
+                continue
             assert isinstance(key.fileobj, socket.socket)
             if key.data is None:
                 self._accept(key.fileobj, now_ms)

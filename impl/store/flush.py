@@ -9,6 +9,7 @@ quirk 36.
 import logging
 import threading
 import time
+from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final, Protocol
 
@@ -106,9 +107,10 @@ class GroupCommitService:
     interpreter, which has room for one: a third more CPU time at 64 waiters. Nor does it help to linger for more to come.
     """
 
-    def __init__(self, log: Flushable) -> None:
+    def __init__(self, log: Flushable, on_ended: Callable[[], None] | None = None) -> None:
+        """on_ended: called by the thread each time it has ended requests, for whoever does not wait at their gate."""
         self.error: OSError | RocketmqHaError | None = None  # of the last flush, if it failed
-        self._log = log
+        self._log, self._on_ended = log, on_ended
         self._requests: SimpleQueue[GroupCommitRequest | None] = SimpleQueue()  # None ends the thread
         self._guard = threading.Lock()  # of which gate belongs to which requests
         self._gate = _shut_gate()  # of all requests that are in the queue
@@ -144,6 +146,8 @@ class GroupCommitService:
                 is_flushed = request.next_offset <= flushed_offset
                 request.status = PutMessageStatus.PUT_OK if is_flushed else PutMessageStatus.FLUSH_DISK_TIMEOUT
             gate.release()
+            if self._on_ended is not None:
+                self._on_ended()
 
     def _flush(self, next_offset: int) -> int:
         """Flush what is before an offset. HA-ST-28.  Returns: the flushed offset, which is before it where all tries failed."""

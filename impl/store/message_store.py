@@ -24,7 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from rocketmq_ha.impl.errors import MessageMalformed, StoreClosed, StoreFull
+from rocketmq_ha.impl.errors import MessageMalformed, RoleRefuses, StoreClosed, StoreFull
 from rocketmq_ha.impl.store.allocate import AllocateService
 from rocketmq_ha.impl.store.checkpoint import StoreCheckpoint, mark_running, mark_stopped, was_aborted
 from rocketmq_ha.impl.store.commit_log import CommitLog
@@ -56,10 +56,12 @@ from rocketmq_ha.impl.wire.batch import MessageBatch
 from rocketmq_ha.impl.wire.message import Message, decode, read_header
 from rocketmq_ha.impl.wire.parts import UNUSUAL_FLAGS, USUAL_MAGIC
 from rocketmq_ha.spec.constants import SYS_FLAG_STORE_HOST_V6
+from rocketmq_ha.spec.role import BrokerRole
 
 __all__ = ["MessageStore", "PendingPut", "StoreOptions"]
 
 _OK: Final = PutMessageStatus.PUT_OK
+_NO_SLAVE: Final = PutMessageStatus.SLAVE_NOT_AVAILABLE
 _new_result: Final = tuple.__new__
 
 
@@ -85,6 +87,9 @@ class MessageStore:
         self._flush = FlushRealTimeService(log_flush)
         self._group_commit = GroupCommitService(log_flush) if options.sync_flush else None
         self._topics = TopicNotes(store_dir, log, self.queues)
+        # HA-G-3 "when there is no slave": none is asked here. A master that serves slaves puts through ha/puts.py.
+        self._slave_status = _NO_SLAVE if options.role is BrokerRole.SYNC_MASTER else _OK
+        self._ends_at_once = not options.sync_flush and self._slave_status is _OK and options.role is not BrokerRole.SLAVE
         self._housekeeping = Housekeeping((self._flush_derived, self._topics.write, self._watch_space, self._delete_expired))
         self._is_thorough, self._is_expiry_due = Every(THOROUGH_INTERVAL_S), Every(EXPIRY_INTERVAL_S)
 
@@ -124,13 +129,15 @@ class MessageStore:
         The store gives it its store timestamp, store host, queue offset and physical offset. `WAIT=false` among its
         properties lets it not wait.
 
-        Returns: where it went, and PUT_OK or FLUSH_DISK_TIMEOUT; it is stored in both cases.
+        Returns: where it went, and PUT_OK or FLUSH_DISK_TIMEOUT, or of a SYNC_MASTER SLAVE_NOT_AVAILABLE, since no slave is
+        asked here; it is stored in all cases.
         Spec: HA-ST-26 "MUST NOT end with PUT_OK before the disk has its message".
-        Raises: MessageIllegal, StoreFull, StoreClosed, OSError: then it is not stored (results.status_of has the status).
+        Raises: MessageIllegal, StoreFull, StoreClosed, RoleRefuses, OSError: then it is not stored, and results.status_of has
+        the status.
         """
         if message.sys_flag & UNUSUAL_FLAGS or message.magic != USUAL_MAGIC or self._store_host is None:
             message = self._with_store_host(message)
-        if self._group_commit is None:
+        if self._ends_at_once:
             append = self.log.append(message, time.time_ns() // 1_000_000, self._store_host)
             if self.log.queue_count != self._topics.known:
                 self._topics.note()
@@ -147,11 +154,12 @@ class MessageStore:
         if self._store_host is None:
             messages = [self._with_store_host(one) for one in _each(messages)]
         with self._gate:
+            self._check_role()
             append = self.log.append_batch(messages, time.time_ns() // 1_000_000, self._store_host)
             first = messages.properties_strings[0] if isinstance(messages, MessageBatch) else messages[0].properties_string
             if self.log.queue_count != self._topics.known:
                 self._topics.note()
-            pending = self._wait_for_disk(append, first)
+            pending = self._wait(append, first)
         return pending.result()
 
     def submit(self, message: Message) -> PendingPut:
@@ -159,10 +167,11 @@ class MessageStore:
         if message.sys_flag & UNUSUAL_FLAGS or message.magic != USUAL_MAGIC or self._store_host is None:
             message = self._with_store_host(message)
         with self._gate:
+            self._check_role()
             append = self.log.append(message, time.time_ns() // 1_000_000, self._store_host)
             if self.log.queue_count != self._topics.known:
                 self._topics.note()
-            return self._wait_for_disk(append, message.properties_string)
+            return self._wait(append, message.properties_string)
 
     def append_data(self, offset: int, buffers: Sequence[bytes | memoryview]) -> None:
         """Append what a master has sent, at the end. HA-ST-36 "MUST dispatch the records that it has appended".
@@ -172,12 +181,19 @@ class MessageStore:
         self.log.append_data(offset, buffers)
         self.dispatcher.wakeup()
 
-    def _wait_for_disk(self, append: AppendResult, properties_string: str) -> PendingPut:
+    def _check_role(self) -> None:
+        """HA-R-5 "A slave MUST refuse puts, with SERVICE_NOT_AVAILABLE", status_of's word for it. Raises: RoleRefuses."""
+        if self.options.role is BrokerRole.SLAVE:
+            raise RoleRefuses(self.store_dir, self.options.role.value)
+
+    def _wait(self, append: AppendResult, properties_string: str) -> PendingPut:
         group_commit = self._group_commit
-        if group_commit is None or not waits_for_store(properties_string):
+        if not waits_for_store(properties_string):
             return PendingPut(append, None, 0)
+        if group_commit is None:
+            return PendingPut(append, None, 0, self._slave_status)
         timeout_at = time.monotonic() + self.options.sync_flush_timeout_ms / 1000
-        return PendingPut(append, group_commit.put_request(append.next_offset), timeout_at)
+        return PendingPut(append, group_commit.put_request(append.next_offset), timeout_at, self._slave_status)
 
     def _with_store_host(self, message: Message) -> Message:
         """The message with the store's host, and the bit that says of which family that is."""
@@ -334,7 +350,9 @@ class MessageStore:
             self._allocator.watch(self.log.queue.files[-1])
         self.dispatcher.start()
         self._allocator.start()
-        (self._group_commit or self._flush).start()
+        self._flush.start()  # with synchronous flush too: nobody waits for what says WAIT=false
+        if self._group_commit is not None:
+            self._group_commit.start()
         self._housekeeping.start()
 
     # --- Chores ------------------------------------------------------------------------------------------------------

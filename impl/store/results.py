@@ -10,7 +10,7 @@ import errno
 from enum import Enum
 from typing import NamedTuple
 
-from rocketmq_ha.impl.errors import MessageIllegal, StoreClosed, StoreFull
+from rocketmq_ha.impl.errors import MessageIllegal, RoleRefuses, StoreClosed, StoreFull
 
 
 class PutMessageStatus(Enum):
@@ -67,6 +67,15 @@ class PutMessageResult(NamedTuple):
         return self.status is PutMessageStatus.PUT_OK
 
 
+def outcome(disk: PutMessageStatus, slave: PutMessageStatus) -> PutMessageStatus:
+    """What the producer hears of its two waits.
+
+    Spec: HA-G-41 "MUST end with the outcome of its wait for a slave if that is not PUT_OK, and else with that of its wait for
+    the disk".
+    """
+    return disk if slave is PutMessageStatus.PUT_OK else slave
+
+
 def status_of(error: BaseException) -> PutMessageStatus:
     """RocketMQ's word for an error of a put that stored nothing."""
     match error:
@@ -74,7 +83,7 @@ def status_of(error: BaseException) -> PutMessageStatus:
             return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
         case MessageIllegal():
             return PutMessageStatus.MESSAGE_ILLEGAL
-        case StoreFull() | StoreClosed() | OSError(errno=errno.EROFS):
+        case StoreFull() | StoreClosed() | RoleRefuses() | OSError(errno=errno.EROFS):
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
         case OSError():
             return PutMessageStatus.CREATE_MAPPED_FILE_FAILED

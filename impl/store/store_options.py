@@ -6,6 +6,7 @@ from rocketmq_ha.impl.errors import ConfigInvalid, MessageIllegal
 from rocketmq_ha.impl.store.index_file import Geometry
 from rocketmq_ha.impl.wire.message import Host, Message, encode
 from rocketmq_ha.spec.constants import SYNC_FLUSH_TIMEOUT_MS, SYS_FLAG_STORE_HOST_V6
+from rocketmq_ha.spec.role import BrokerRole
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,8 @@ class StoreOptions:
     file_size: int | None = None  # bytes of a commit-log file; None: that of the files there are, or 1 GiB
     queue_file_size: int | None = None  # bytes of a consume-queue file; None: as above, or 6,000,000
     index_geometry: Geometry | None = None
+    # HA-R-1 "one of three roles: ASYNC_MASTER, SYNC_MASTER or SLAVE". A SLAVE's store takes replicated bytes alone.
+    role: BrokerRole = BrokerRole.ASYNC_MASTER
     sync_flush: bool = False  # whether a put waits for the disk (SYNC_FLUSH); else it does not (ASYNC_FLUSH)
     sync_flush_timeout_ms: int = SYNC_FLUSH_TIMEOUT_MS
     store_host: Host = ("127.0.0.1", 10911)  # what messages carry as the host that stored them

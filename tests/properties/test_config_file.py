@@ -53,6 +53,8 @@ WORDS = {
     "ack": '"flushed"',
     "allow": '["10.0.0.0/8", "::1/128"]',
     "sync": "0.5",
+    "role": '"ASYNC_MASTER"',
+    "flush": '"sync"',
     "max_transfer_rate": "4096",
 }
 
@@ -160,18 +162,18 @@ def test_a_slave_takes_what_a_broker_conf_says(tmp_path: Path, caplog: pytest.Lo
 
 
 @pytest.mark.parametrize(
-    ("lines", "listen", "sync"),
+    ("lines", "listen", "role", "flush"),
     (
-        ("", "127.0.0.1:10912", 0.0),
-        ("brokerRole=SYNC_MASTER\nlistenPort=20911", "127.0.0.1:20912", 1.0),
-        ("haListenPort=0\nlistenPort=20911", "127.0.0.1:20912", 0.0),
-        ("haListenPort=7000\nlistenPort=20911\nbrokerIP2=10.0.0.7", "10.0.0.7:7000", 0.0),
-        ("brokerIP2=::1\nhaMasterAddress=10.0.0.1:1", "[::1]:10912", 0.0),
+        ("", "127.0.0.1:10912", "ASYNC_MASTER", "async"),
+        ("brokerRole=SYNC_MASTER\nlistenPort=20911", "127.0.0.1:20912", "SYNC_MASTER", "async"),
+        ("haListenPort=0\nlistenPort=20911\nflushDiskType=SYNC_FLUSH", "127.0.0.1:20912", "ASYNC_MASTER", "sync"),
+        ("haListenPort=7000\nlistenPort=20911\nbrokerIP2=10.0.0.7", "10.0.0.7:7000", "ASYNC_MASTER", "async"),
+        ("brokerIP2=::1\nhaMasterAddress=10.0.0.1:1\nflushDiskType=ASYNC_FLUSH", "[::1]:10912", "ASYNC_MASTER", "async"),
     ),
 )
-def test_a_master_takes_what_a_broker_conf_says(tmp_path: Path, lines: str, listen: str, sync: float) -> None:
+def test_a_master_takes_what_a_broker_conf_says(tmp_path: Path, lines: str, listen: str, role: str, flush: str) -> None:
     found = options("master", "--config", written(tmp_path, f"storePathRootDir=s\n{lines}\n", "broker.properties"))
-    assert (found["listen"], found["sync"], found["store"]) == (listen, sync, Path("s"))
+    assert (found["listen"], found["role"], found["flush"], found["store"]) == (listen, role, flush, Path("s"))
 
 
 @pytest.mark.parametrize(
@@ -184,6 +186,7 @@ def test_a_master_takes_what_a_broker_conf_says(tmp_path: Path, lines: str, list
             "storePathCommitLog=/b/log: expected /a/commitlog, in storePathRootDir",
         ),
         ("listenPort=port", "listenPort=port: expected a port"),
+        ("flushDiskType=SOMETIMES", "flushDiskType=SOMETIMES: expected ASYNC_FLUSH or SYNC_FLUSH"),
         ("haListenPort=65536", "haListenPort=65536: expected a port"),
         (
             "storePathRootDir=/a\nmappedFileSizeCommitLog=1G",
@@ -202,7 +205,8 @@ def test_what_a_broker_conf_cannot_mean_is_one_line(tmp_path: Path, lines: str, 
 
 def test_the_examples_are_read() -> None:
     assert options("slave", "--config", EXAMPLES / "slave.toml")["address"] == "127.0.0.1:10912"
-    assert options("master", "--config", EXAMPLES / "slave.toml")["listen"] == "127.0.0.1:10912"
+    served = options("master", "--config", EXAMPLES / "slave.toml")
+    assert (served["listen"], served["role"], served["flush"]) == ("127.0.0.1:10912", "ASYNC_MASTER", "async")
 
 
 def test_the_unit_calls_what_there_is() -> None:
