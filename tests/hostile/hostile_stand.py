@@ -153,6 +153,8 @@ class Stand:
         self.master.node.check()
         self.master.node._process.terminate()
         told = self.master.node.line("put")
+        # A second signal would kill it while its interpreter ends, which has put the first handlers back by then.
+        self.master.node._process.wait(PATIENCE_S)
         statuses = {"master": self.master.node.stop(), "slave": self.slave.node.stop()}
         if any(statuses.values()):
             raise Unexpected(f"exit statuses {statuses}, expected 0")
