@@ -15,11 +15,13 @@ from rocketmq_ha.impl.cli.known_quirks import parse_version, quirks_of
 from rocketmq_ha.impl.cli.look import MasterLook, StoreLook, look_at_master, look_at_store
 from rocketmq_ha.impl.cli.master_option import master_option, parse_master, settle_option
 from rocketmq_ha.impl.cli.replication import Stop
+from rocketmq_ha.impl.cli.tls_options import client_tls, tls_client_options
 from rocketmq_ha.impl.errors import ConfigInvalid, PeerViolation, StoreCorrupt
 from rocketmq_ha.impl.net.address import parse_address
 from rocketmq_ha.impl.net.broker_info import BrokerInfo, NotTold, ask_broker
-from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, Stopped, Unreachable
+from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, Stopped, TlsRefused, Unreachable
 from rocketmq_ha.impl.net.status_socket import NotRunning, ask
+from rocketmq_ha.impl.net.tls import ClientTls, TlsBroken
 from rocketmq_ha.impl.store.reader import LogReader
 from rocketmq_ha.spec.constants import HA_HOUSEKEEPING_INTERVAL_MS, HA_SEND_HEARTBEAT_INTERVAL_MS
 
@@ -27,6 +29,12 @@ _CLOCK_S: Final = 5.0
 ANEW: Final = (
     "stop the slave, move its store aside, start it anew; it gets the master's last file, a slave of ours with --from min all "
     "that the master has"
+)
+
+
+_TLS_ADVICE: Final = (
+    "each end's certificate must be in date and signed by the other's --tls-ca, the master's have the name that is asked for "
+    "(--tls-name), and the port be that of --tls-listen"
 )
 
 
@@ -72,6 +80,7 @@ class Findings:
 
 @click.command()
 @master_option("The HA address that the slave should follow.")
+@tls_client_options
 @click.option(
     "--broker",
     "broker",
@@ -93,7 +102,17 @@ class Findings:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object at the end, instead of lines.")
 @click.pass_context
 def doctor(
-    ctx: click.Context, address: str, broker: str | None, store: Path | None, patience: float, settle: float, as_json: bool
+    ctx: click.Context,
+    address: str,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_ca: Path | None,
+    tls_name: str | None,
+    broker: str | None,
+    store: Path | None,
+    patience: float,
+    settle: float,
+    as_json: bool,
 ) -> None:
     """Answer why a slave does not sync, by looking from outside.
 
@@ -108,6 +127,7 @@ def doctor(
     Exit status: 0 nothing is wrong; 1 there are findings, an unreachable master among them; 2 it could not look.
     """
     master_address = parse_master(address)
+    tls = client_tls(master_address[0], tls_cert, tls_key, tls_ca, tls_name)
     broker_address = parse_address(broker) if broker else None
     findings, stopped = Findings(as_json), Stop()
     with ExitStack() as stack:
@@ -116,7 +136,7 @@ def doctor(
             looked = _examine_store(store, address, findings, stack)
         info = _examine_broker(broker_address, findings) if broker_address else None
         try:
-            master = _examine_master(master_address, looked, patience, settle, findings, stopped)
+            master = _examine_master(master_address, looked, patience, settle, findings, stopped, tls)
         except Stopped:
             ctx.exit(2)
         if master is not None and looked is not None:
@@ -194,12 +214,21 @@ def _examine_process(store: Path, address: str, findings: Findings) -> None:
 
 
 def _examine_master(
-    address: tuple[str, int], store: StoreLook | None, patience_s: float, settle_s: float, findings: Findings, stopped: Stop
+    address: tuple[str, int],
+    store: StoreLook | None,
+    patience_s: float,
+    settle_s: float,
+    findings: Findings,
+    stopped: Stop,
+    tls: ClientTls | None,
 ) -> MasterLook | None:
     began = time.monotonic()
     port_advice = "the HA port is the broker's listenPort + 1, or haListenPort: 10912 by default"
     try:
-        feed = MasterFeed(address, 0)
+        feed = MasterFeed(address, 0, tls=tls)
+    except TlsRefused as error:
+        findings.finding("tls", str(error), _TLS_ADVICE)
+        return None
     except Unreachable as error:
         advice = "is the master up, the address right (brokerIP2), and no firewall between? " + port_advice
         findings.finding("reachable", str(error), advice)
@@ -207,7 +236,10 @@ def _examine_master(
     findings.ok("reachable", f"{feed.peer} takes connections, in {(time.monotonic() - began) * 1000:.1f} ms")
     with feed:
         try:
-            found = look_at_master(feed, store, patience_s, settle_s, stopped)
+            found = look_at_master(feed, store, patience_s, settle_s, stopped, tls)
+        except TlsBroken as error:  # the master takes its time to say what it thinks of our certificate (TLS 1.3)
+            findings.finding("tls", str(error), _TLS_ADVICE)
+            return None
         except PeerViolation as error:
             findings.finding("protocol", f"it does not talk HA: {error}", f"{port_advice}; this is another service")
             return None

@@ -19,6 +19,7 @@ from rocketmq_ha.impl.errors import PeerViolation, RocketmqHaError
 from rocketmq_ha.impl.net.client import FIRST_BACK_OFF_S, LAST_BACK_OFF_S
 from rocketmq_ha.impl.net.feed import FeedEnded, Stopped, Unreachable
 from rocketmq_ha.impl.net.fresh import FreshStart, Start
+from rocketmq_ha.impl.net.tls import ClientTls
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.spec.constants import COMMIT_LOG_DIR, LOCK_FILE
 
@@ -52,7 +53,9 @@ class FreshStore:
             with contextlib.suppress(OSError):  # somebody has put something there
                 self._store.rmdir()
 
-    def prepare(self, commit_log: CommitLog, address: tuple[str, int], stopped: Callable[[], bool]) -> None:
+    def prepare(
+        self, commit_log: CommitLog, address: tuple[str, int], stopped: Callable[[], bool], tls: ClientTls | None = None
+    ) -> None:
         """Have the log begin where it was told, if it holds no byte; return when that is done, or when told to stop.
 
         A master that cannot be reached is tried again, as a slave does.
@@ -69,7 +72,7 @@ class FreshStore:
             return
         if start == "last":
             return
-        search = FreshStart(address, commit_log.file_size, stopped, self._settle_s)
+        search = FreshStart(address, commit_log.file_size, stopped, self._settle_s, tls)
         try:
             base = self._find(search, start, stopped)
             if base is None:

@@ -8,6 +8,7 @@ from typing import Final
 from rocketmq_ha.impl.errors import MessageMalformed, StoreCorrupt
 from rocketmq_ha.impl.ha.feed import NotARecord, Records
 from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, OutOfRange, open_old, settle_before, wait_readable
+from rocketmq_ha.impl.net.tls import ClientTls
 from rocketmq_ha.impl.store.reader import LogReader
 from rocketmq_ha.impl.wire.message import decode
 
@@ -70,7 +71,12 @@ class MasterLook:
 
 
 def look_at_master(
-    feed: MasterFeed, store: StoreLook | None, patience_s: float, settle_s: float, stopped: Callable[[], bool]
+    feed: MasterFeed,
+    store: StoreLook | None,
+    patience_s: float,
+    settle_s: float,
+    stopped: Callable[[], bool],
+    tls: ClientTls | None = None,
 ) -> MasterLook:
     """Read what comes for a report of 0 to its end, or for some seconds, and hold it against the store.
 
@@ -87,7 +93,7 @@ def look_at_master(
             time.sleep(settle_s)
         found.connections += 1
         try:
-            old = open_old(feed.address, store.overlap, stopped)
+            old = open_old(feed.address, store.overlap, stopped, tls=tls)
         except OutOfRange as error:
             found.out_of_range = error
         except FeedEnded as error:

@@ -34,7 +34,7 @@ _GAUGES: Final = {
     "silent_ms": ("silent_seconds", "Since the master was heard."),
 }
 _COUNTERS: Final = {
-    "refused_connections": ("refused_connections", "Connections that were closed as they were accepted."),
+    "refused_connections": ("refused_connections", "Connections that were not let in."),
     "connects": ("connects", "Connections to the master that came about."),
     "failed_connects": ("failed_connects", "Connections to the master that did not."),
 }

@@ -5,6 +5,7 @@ import signal
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -18,6 +19,8 @@ from rocketmq_ha.impl.cli.master_option import master_option, parse_master, sett
 from rocketmq_ha.impl.cli.roles import end_all, master_role, putting, role_options, without_wait
 from rocketmq_ha.impl.cli.settings import master_settings, slave_settings
 from rocketmq_ha.impl.cli.telling import listening_metrics, metrics_option, telling
+from rocketmq_ha.impl.cli.tls_options import client_tls, tls_client_options, tls_listener, tls_server_options
+from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.ha.master import MasterConnection
 from rocketmq_ha.impl.ha.puts import Puts, WaitingPut
 from rocketmq_ha.impl.ha.settings import check_replicas
@@ -74,7 +77,14 @@ class Stop:
 @click.command()
 @_store
 # HA-M-14 "a port of its own, ha_listen_port, 10912 by default".
-@click.option("--listen", default="127.0.0.1:10912", show_default=True, metavar="HOST:PORT", help="Where slaves connect.")
+@click.option(
+    "--listen",
+    default="127.0.0.1:10912",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where slaves connect; none: with TLS alone.",
+)
+@tls_server_options
 @_file_size
 @_profile
 @click.option("--put", "count", type=click.IntRange(min=0), metavar="N", help="Put N messages, then go on serving.")
@@ -113,6 +123,10 @@ class Stop:
 def master(
     store: Path,
     listen: str,
+    tls_listen: str | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_ca: Path | None,
     file_size: int | None,
     profile: str,
     count: int | None,
@@ -140,6 +154,7 @@ def master(
 
     \b
         listening=127.0.0.1:10912
+        tls_listening=127.0.0.1:10922
         put=20000 seconds=4.1 per_second=4878 PUT_OK=20000
     """
     check_replicas(settings_by_name["replicas"], PROFILES[profile])  # before any store is touched
@@ -153,21 +168,27 @@ def master(
         max_transfer_rate,
     )
     broker_role = master_role(role)
-    listener = open_listener(*parse_address(listen))
+    if listen == "none" and tls_listen is None:
+        raise ConfigInvalid("--listen none: expected --tls-listen with it, or nobody can connect")
+    listener = None if listen == "none" else open_listener(*parse_address(listen))
     stopped = Stop()
     with (
-        listener,
+        listener or nullcontext(),
+        tls_listener(tls_listen, tls_cert, tls_key, tls_ca, profile) as tls,
         listening_metrics(metrics_address) as metrics,
         CommitLog.open(store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail) as log,
     ):
         settings = Settings(mapped_file_size=log.file_size, master_read_buffer_size=MASTER_READ_BUFFER_SIZE, **settings_by_name)
-        server = Master(log, listener, settings, PROFILES[profile], limits)
+        server = Master(log, listener, settings, PROFILES[profile], limits, tls)
         try:
             with (
                 putting(server, log, broker_role, flush) as puts,
                 telling(store, MasterFigures(server, profile), metrics) as teller,
             ):
-                click.echo(f"listening={format_address(*server.address)}")
+                if server.plain_address:
+                    click.echo(f"listening={format_address(*server.plain_address)}")
+                if server.tls_address:
+                    click.echo(f"tls_listening={format_address(*server.tls_address)}")
                 if metrics is not None:
                     click.echo(f"metrics={metrics.address}")
 
@@ -286,6 +307,7 @@ def _put(
 @click.command()
 @_store
 @master_option("The master's HA address.")
+@tls_client_options
 @from_option
 @settle_option
 @_file_size
@@ -316,6 +338,10 @@ def _put(
 def slave(
     store: Path,
     address: str,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_ca: Path | None,
+    tls_name: str | None,
     start: str | int | None,
     settle: float,
     file_size: int | None,
@@ -334,6 +360,7 @@ def slave(
     host, port = parse_master(address)
     if source_address:
         check_own_address(source_address)
+    tls = client_tls(host, tls_cert, tls_key, tls_ca, tls_name, profile)
     stopped = Stop()
     with (
         listening_metrics(metrics_address) as metrics,
@@ -346,6 +373,7 @@ def slave(
             *(log, host, port, settings, PROFILES[profile], deadline_ms),
             flushes=ack == "flushed",
             source_address=source_address,
+            tls=tls,
         )
         try:
             with telling(store, SlaveFigures(follower, log, profile), metrics) as teller:
@@ -356,7 +384,7 @@ def slave(
                     teller.turn()
                     return stopped()
 
-                fresh.prepare(log, (host, port), turn)
+                fresh.prepare(log, (host, port), turn, tls)
                 follower.run(turn)
         finally:
             log.flush()

@@ -58,11 +58,14 @@ def _print(snapshot: dict[str, Any]) -> None:
     table.add_column("state", no_wrap=True)
     for name in ("acknowledged", "sent", "lag", "lag time", "acks", "heard", "connected"):
         table.add_column(name, justify="right", no_wrap=True)
+    if snapshot["tls_listen"]:
+        table.add_column("certificate", no_wrap=True)
     for conn in snapshot["connections"]:
         cells = (
             *(conn["peer"], conn["kind"], conn["state"], _number(conn["ack_offset"]), _number(conn["sent_offset"])),
             *(_size(conn["lag_bytes"]), _duration(conn["lag_ms"]), _rate(conn["acks_per_second"])),
             *(_ago(conn["silent_ms"]), _duration(conn["connected_ms"])),
+            *([conn["certificate"] or "-"] if snapshot["tls_listen"] else []),
         )
         table.add_row(*map(Text, cells))
     console.print(table)
@@ -83,9 +86,11 @@ def _lines(snapshot: dict[str, Any]) -> list[tuple[str, str]]:
         waiting = snapshot["waiting_puts"]
         acked = _number(snapshot["push2_slave_max_offset"])
         refused = snapshot["refused_connections"]
+        tls = f"{snapshot['tls_listen']} (TLS)" if snapshot["tls_listen"] else None
+        listens = ", ".join(filter(None, (snapshot["listen"], tls)))
         return [
             *lines,
-            ("listens", snapshot["listen"] + (f", {refused:,} connections refused" if refused else "")),
+            ("listens", listens + (f", {refused:,} connections refused" if refused else "")),
             ("slaves", f"{snapshot['slaves']}, which have acknowledged up to {acked}; {waiting} puts wait"),
             ("replicas", f"{snapshot['replicas_counted']} count, a put that waits needs {snapshot['replicas_needed']}"),
         ]
@@ -97,7 +102,7 @@ def _lines(snapshot: dict[str, Any]) -> list[tuple[str, str]]:
     tries = f"{snapshot['connects']} connections, {snapshot['failed_connects']} failed tries"
     return [
         *lines,
-        ("master", snapshot["master"]),
+        ("master", snapshot["master"] + (f", {snapshot['certificate']}" if snapshot["certificate"] else "")),
         ("state", state),
         ("so far", tries + (f"; the last one that ended: {ended}" if ended else "")),
     ]

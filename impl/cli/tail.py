@@ -21,10 +21,12 @@ from rocketmq_ha.impl.cli.master_option import master_option, parse_master, sett
 from rocketmq_ha.impl.cli.outlet import Outlet
 from rocketmq_ha.impl.cli.replication import Stop
 from rocketmq_ha.impl.cli.start_option import start_at
+from rocketmq_ha.impl.cli.tls_options import client_tls, tls_client_options
 from rocketmq_ha.impl.errors import ConfigInvalid, MessageMalformed, RocketmqHaError
 from rocketmq_ha.impl.ha.feed import NotARecord, Records
 from rocketmq_ha.impl.net.client import FIRST_BACK_OFF_S, LAST_BACK_OFF_S
 from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, OutOfRange, Stopped, Unreachable, find_min, open_feed
+from rocketmq_ha.impl.net.tls import ClientTls
 from rocketmq_ha.impl.wire.message import decode
 from rocketmq_ha.spec.constants import HA_SEND_HEARTBEAT_INTERVAL_MS, MAPPED_FILE_SIZE_COMMIT_LOG
 
@@ -55,10 +57,12 @@ class Wanted:
     settle_s: float
     heartbeat_ms: int
     file_size: int
+    tls: ClientTls | None
 
 
 @click.command()
 @master_option("The master's HA address, 10912 by default there.")
+@tls_client_options
 @click.option(
     "--from",
     "start",
@@ -116,6 +120,10 @@ def tail(
     settle: float,
     heartbeat: int,
     file_size: int,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_ca: Path | None,
+    tls_name: str | None,
 ) -> None:
     """Follow a live master and print its messages as JSON lines.
 
@@ -140,7 +148,8 @@ def tail(
     """
     master = parse_master(address)
     topic_set = frozenset(topics)
-    wanted = Wanted(master, start, cursor, limit, topic_set, body, stop_at_end, settle, heartbeat, file_size)
+    tls = client_tls(master[0], tls_cert, tls_key, tls_ca, tls_name)
+    wanted = Wanted(master, start, cursor, limit, topic_set, body, stop_at_end, settle, heartbeat, file_size, tls)
     if cursor is not None and not cursor.parent.is_dir():
         raise ConfigInvalid(f"{cursor}: its directory does not exist")
     sys.stdout.flush()
@@ -187,7 +196,7 @@ class Tail:
     def _open(self, stopped: Callable[[], bool]) -> MasterFeed:
         wanted, position = self._wanted, self._position
         if position is None and wanted.start == "min":
-            feed = find_min(wanted.address, wanted.file_size, stopped, heartbeat_ms=wanted.heartbeat_ms)
+            feed = find_min(wanted.address, wanted.file_size, stopped, heartbeat_ms=wanted.heartbeat_ms, tls=wanted.tls)
         else:
             next_offset, overlap = (None, None) if position is None else (position.next_offset, position.last_offset)
             try:
@@ -198,6 +207,7 @@ class Tail:
                     overlap=overlap if overlap != -1 else None,
                     settle_s=wanted.settle_s,
                     heartbeat_ms=wanted.heartbeat_ms,
+                    tls=wanted.tls,
                 )
             except OutOfRange as error:
                 raise LogChanged(

@@ -13,9 +13,10 @@ from rocketmq_ha.impl.ha.overlap import Overlap
 from rocketmq_ha.impl.ha.slave import SlaveClient
 from rocketmq_ha.impl.net.address import CONNECT_TIMEOUT_S, format_address
 from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, Stopped, Unreachable
-from rocketmq_ha.impl.net.link import SlaveLink
+from rocketmq_ha.impl.net.link import SlaveLink, Socket
 from rocketmq_ha.impl.net.peer_log import PeerLog
 from rocketmq_ha.impl.net.server import TICK_MS, clock_ms
+from rocketmq_ha.impl.net.tls import ClientTls, TlsSocket
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.spec.profile import Profile, Settings
 
@@ -45,12 +46,14 @@ class Follower:
         *,
         flushes: bool = False,
         source_address: str = "",
+        tls: ClientTls | None = None,
     ) -> None:
         """frame_deadline_ms: how long a frame may take; the profile's, if none is given: classic waits for ever.
-        flushes: acknowledge only what is on the disk (HA-S-60).
+        flushes: acknowledge only what is on the disk (HA-S-60). tls: what to prove, and whom to trust (HA-S-70).
         source_address: the address of ours to connect from, as which a master may count us (HA-G-31); the system's choice, if
         none is given.
         """
+        self._tls = tls
         self._before_report = commit_log.flush if flushes else None
         self.client = SlaveClient(format_address(host, port), commit_log, settings, profile)
         self._log = commit_log
@@ -63,6 +66,7 @@ class Follower:
         self._back_off_s = FIRST_BACK_OFF_S
         self.connects = self.failed_connects = 0
         self.last_close_reason = ""  # of the last connection that has ended
+        self.master_subject = ""  # of the master's certificate, on the last connection with TLS
         self._refusals = 0  # connections in a row that the master has ended without a byte, while it was to show the overlap
         self._last_file: int | None = None  # of the master, asked for after many of them
 
@@ -79,9 +83,12 @@ class Follower:
                 self._say(logging.INFO, "%s: cannot connect: %s", self.client.peer, error.strerror or error)
                 self._wait(stopped)
                 continue
-            self.connects += 1
             with sock:
-                self._follow(sock, stopped)
+                end = sock if self._tls is None else self._shake_hands(sock, self._tls, stopped)
+                if end is None:
+                    continue
+                self.connects += 1
+                self._follow(sock, end, stopped)
             self.last_close_reason = self.client.close_reason
             if not stopped():
                 self._say(logging.WARNING, "%s: connection closed: %s", self.client.peer, self.client.close_reason)
@@ -90,8 +97,26 @@ class Follower:
     def _say(self, level: int, text: str, *arguments: object) -> None:
         self._peers.write(clock_ms(), level, text, *arguments)
 
-    def _follow(self, sock: socket.socket, stopped: Callable[[], bool]) -> None:
-        """Follow until the connection ends. Lingering is off unless it is asked for.
+    def _shake_hands(self, sock: socket.socket, tls: ClientTls, stopped: Callable[[], bool]) -> TlsSocket | None:
+        """TLS on a connected socket. Returns: None where that fails; then a back-off has passed. HA-S-70, HA-S-71."""
+        try:
+            end = tls.open(sock, self.client.peer, stopped)
+        except PeerViolation as violation:
+            self._say(logging.ERROR, "cannot connect: %s", violation)
+            self._back_off_s = LAST_BACK_OFF_S
+        except OSError as error:
+            self._say(logging.WARNING, "%s: cannot connect: %s", self.client.peer, error.strerror or error)
+        else:
+            if end is not None:
+                self.master_subject = end.subject
+                self._say(logging.INFO, "%s: %s, certificate %s", self.client.peer, end.version, end.subject)
+            return end
+        self.failed_connects += 1
+        self._wait(stopped)
+        return None
+
+    def _follow(self, sock: socket.socket, end: Socket, stopped: Callable[[], bool]) -> None:
+        """Follow until the connection ends. Lingering is off unless it is asked for. end: the socket, or TLS on it.
 
         Spec: HA-S-20 "MUST be non-blocking once connected, with TCP_NODELAY set and without lingering on close"; HA-S-35 "MUST
         look at the time at least once a second".
@@ -101,16 +126,17 @@ class Follower:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError:  # some systems refuse it to a socket whose peer is gone: the first read tells
             pass
-        link = SlaveLink(sock, self.client, self._frame_deadline_ms, self._before_report, ends_short=True)
+        link = SlaveLink(end, self.client, self._frame_deadline_ms, self._before_report, ends_short=True)
         link.on_connect(clock_ms())
         start_offset, since_s = self.client.current_reported_offset, time.monotonic()
         self._say(logging.INFO, "%s: connected at offset %d", self.client.peer, start_offset)
         violation: PeerViolation | None = None
         poll = select.poll()
         poll.register(sock, select.POLLIN)
+        wait: Callable[[int], object] = end.wait if isinstance(end, TlsSocket) else poll.poll
         compared = self.client.overlap
         while self.client.connected and not stopped():
-            ready = poll.poll(TICK_MS)
+            ready = wait(TICK_MS)
             now_ms = clock_ms()
             if ready and (violation := link.on_readable(now_ms)):
                 self._say(logging.ERROR, "closed the connection: %s", violation)
@@ -147,7 +173,7 @@ class Follower:
     def _ask_for_last_file(self, stopped: Callable[[], bool]) -> int | None:
         """Where the master's last file begins, by a report of 0 on a connection of its own; None where it does not say."""
         try:
-            with MasterFeed(self._address, 0) as feed:
+            with MasterFeed(self._address, 0, tls=self._tls, source_address=self._source_address) as feed:
                 return feed.first(stopped)[0]
         except (FeedEnded, PeerViolation, Unreachable, Stopped):
             return None

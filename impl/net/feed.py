@@ -22,9 +22,10 @@ from itertools import count
 from types import TracebackType
 from typing import Final
 
-from rocketmq_ha.impl.errors import RocketmqHaError
+from rocketmq_ha.impl.errors import PeerViolation, RocketmqHaError
 from rocketmq_ha.impl.ha.feed import Piece, Pieces
 from rocketmq_ha.impl.net.address import CONNECT_TIMEOUT_S, format_address
+from rocketmq_ha.impl.net.tls import ClientTls, TlsSocket
 from rocketmq_ha.impl.wire.frame import REPORT
 from rocketmq_ha.spec.constants import (
     HA_HOUSEKEEPING_INTERVAL_MS,
@@ -47,6 +48,10 @@ log = logging.getLogger(__name__)
 
 class Unreachable(RocketmqHaError):
     """No connection to the master came about."""
+
+
+class TlsRefused(Unreachable):
+    """A connection came about, and no TLS on it: one end does not trust the other, or there is none."""
 
 
 class FeedEnded(RocketmqHaError):
@@ -75,8 +80,10 @@ class MasterFeed:
         *,
         heartbeat_ms: int = HA_SEND_HEARTBEAT_INTERVAL_MS,
         housekeeping_ms: int = HA_HOUSEKEEPING_INTERVAL_MS,
+        tls: ClientTls | None = None,
+        source_address: tuple[str, int] | None = None,
     ) -> None:
-        """Connect, and report. Raises: Unreachable."""
+        """Connect, and report. source_address: of ours, as `socket.create_connection` has it. Raises: Unreachable."""
         self.peer = format_address(*address)
         self.address = address
         self.report = report
@@ -87,12 +94,15 @@ class MasterFeed:
         self._ready: deque[Piece] = deque()  # read ahead by `first`
         self._heartbeat_ms, self._housekeeping_ms = heartbeat_ms, housekeeping_ms
         try:
-            self._sock = socket.create_connection(address, CONNECT_TIMEOUT_S)
+            self._sock = socket.create_connection(address, CONNECT_TIMEOUT_S, source_address)
         except OSError as error:
             raise Unreachable(f"{self.peer}: cannot connect: {error.strerror or error}") from error
+        self._end: socket.socket | TlsSocket = self._sock
         try:
             self._sock.setblocking(False)
             self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls is not None:
+                self._end = self._shake_hands(tls)
             self.connected_s = time.monotonic()
             self.last_read_ms = self._last_report_ms = _now_ms()
             self._write_report()
@@ -106,7 +116,12 @@ class MasterFeed:
     @property
     def has_ready(self) -> bool:
         """Whether `read` gives something without a look at the socket."""
-        return bool(self._ready)
+        return bool(self._ready) or self.has_buffered
+
+    @property
+    def has_buffered(self) -> bool:
+        """Whether TLS holds something to read that the socket does not show."""
+        return isinstance(self._end, TlsSocket) and self._end.has_buffered
 
     @property
     def next_offset(self) -> int | None:
@@ -125,7 +140,7 @@ class MasterFeed:
             self._ready.clear()
             return ready
         try:
-            nbytes = self._sock.recv_into(self._buffer)
+            nbytes = self._end.recv_into(self._buffer)
         except BlockingIOError:
             return []
         except OSError as error:
@@ -185,9 +200,20 @@ class MasterFeed:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
+    def _shake_hands(self, tls: ClientTls) -> TlsSocket:
+        """Raises: TlsRefused. A master that does not trust us says so only to the first read (TLS 1.3): PeerViolation there."""
+        try:
+            end = tls.open(self._sock, self.peer)
+        except PeerViolation as error:
+            raise TlsRefused(str(error)) from error
+        except OSError as error:
+            raise TlsRefused(f"{self.peer}: {error.strerror or error}") from error
+        assert end is not None  # nobody has told it to stop
+        return end
+
     def _write_report(self) -> None:
         try:
-            if self._sock.send(REPORT.pack(self.report)) != REPORT.size:
+            if self._end.send(REPORT.pack(self.report)) != REPORT.size:
                 raise FeedEnded(f"{self.peer}: a report was cut")  # the next byte would no longer be one's first
         except BlockingIOError:
             pass  # the master has not read the ones before; that it must be alive is its own concern
@@ -203,6 +229,7 @@ def open_feed(
     overlap: int | None = None,
     settle_s: float = SETTLE_S,
     heartbeat_ms: int = HA_SEND_HEARTBEAT_INTERVAL_MS,
+    tls: ClientTls | None = None,
 ) -> MasterFeed:
     """A connection whose pieces begin at an offset or before it; but for offset 0 in an old file, where they begin at 1.
 
@@ -211,7 +238,7 @@ def open_feed(
     Raises: Unreachable, FeedEnded, PeerViolation; OutOfRange where the master has deleted the offset; Stopped.
     An offset beyond the master's end shows only as it is read on.
     """
-    feed = MasterFeed(address, 0, heartbeat_ms=heartbeat_ms)
+    feed = MasterFeed(address, 0, heartbeat_ms=heartbeat_ms, tls=tls)
     try:
         last_file, data = feed.first(stopped)
         if target is None or target >= last_file:
@@ -223,7 +250,7 @@ def open_feed(
     feed.close()
     if is_fresh:
         settle(feed.peer, last_file, settle_s, stopped)
-    return open_old(address, max(1, target if overlap is None else overlap), stopped, heartbeat_ms=heartbeat_ms)
+    return open_old(address, max(1, target if overlap is None else overlap), stopped, heartbeat_ms=heartbeat_ms, tls=tls)
 
 
 def find_min(
@@ -232,6 +259,7 @@ def find_min(
     stopped: Callable[[], bool],
     *,
     heartbeat_ms: int = HA_SEND_HEARTBEAT_INTERVAL_MS,
+    tls: ClientTls | None = None,
 ) -> MasterFeed:
     """A connection that begins at the master's first byte; or at its second, offset 1, for 0 would mean its last file.
 
@@ -239,14 +267,14 @@ def find_min(
     some seconds: a classic master answers with a heartbeat only.
     Raises: as open_feed; OutOfRange where the start of the last file is no multiple of the size.
     """
-    feed = open_feed(address, None, stopped, heartbeat_ms=heartbeat_ms)
+    feed = open_feed(address, None, stopped, heartbeat_ms=heartbeat_ms, tls=tls)
     last_file = feed.first_offset
     if last_file == 0:
         return feed
     feed.close()
     assert last_file is not None
     try:
-        return open_old(address, 1, stopped, heartbeat_ms=heartbeat_ms)
+        return open_old(address, 1, stopped, heartbeat_ms=heartbeat_ms, tls=tls)
     except OutOfRange:
         log.info("%s: file 0 is gone; looking for the first one", feed.peer)
     if last_file % file_size:
@@ -255,21 +283,26 @@ def find_min(
     while there - gone > 1:
         middle = (gone + there) // 2
         try:
-            open_old(address, middle * file_size, stopped, heartbeat_ms=heartbeat_ms).close()
+            open_old(address, middle * file_size, stopped, heartbeat_ms=heartbeat_ms, tls=tls).close()
             there = middle
         except OutOfRange:
             gone = middle
     if there * file_size == last_file:  # which is asked for by 0 alone, and may have no byte yet
-        return open_feed(address, None, stopped, heartbeat_ms=heartbeat_ms)
-    return open_old(address, there * file_size, stopped, heartbeat_ms=heartbeat_ms)
+        return open_feed(address, None, stopped, heartbeat_ms=heartbeat_ms, tls=tls)
+    return open_old(address, there * file_size, stopped, heartbeat_ms=heartbeat_ms, tls=tls)
 
 
 def open_old(
-    address: tuple[str, int], target: int, stopped: Callable[[], bool], *, heartbeat_ms: int = HA_SEND_HEARTBEAT_INTERVAL_MS
+    address: tuple[str, int],
+    target: int,
+    stopped: Callable[[], bool],
+    *,
+    heartbeat_ms: int = HA_SEND_HEARTBEAT_INTERVAL_MS,
+    tls: ClientTls | None = None,
 ) -> MasterFeed:
     """A connection that begins at an offset before the master's last file. Raises: as open_feed."""
     for refusals in count(1):
-        feed = MasterFeed(address, target, heartbeat_ms=heartbeat_ms)
+        feed = MasterFeed(address, target, heartbeat_ms=heartbeat_ms, tls=tls)
         try:
             data = feed.first_data(stopped)
             break
@@ -291,6 +324,8 @@ def open_old(
 
 def wait_readable(feed: MasterFeed, timeout_ms: int) -> bool:
     """Wait until there is something to read."""
+    if feed.has_buffered:
+        return True
     poll = select.poll()
     poll.register(feed, select.POLLIN)
     return bool(poll.poll(timeout_ms))

@@ -150,7 +150,8 @@ class MasterFigures(Figures):
     def _more(self, now_ms: int) -> Snapshot:
         service = self._master.service
         return {
-            "listen": format_address(*self._master.address),
+            "listen": _format(self._master.plain_address),
+            "tls_listen": _format(self._master.tls_address),
             "slaves": service.count_slaves(),
             "replicas_needed": service.replicas,
             "replicas_counted": service.count_replicas(),
@@ -166,6 +167,7 @@ class MasterFigures(Figures):
         return {
             "peer": conn.peer,
             "replica": conn.replica,
+            "certificate": self._master.subjects.get(conn),
             "kind": kind,
             "state": _state(conn, kind, self.log.max_offset),
             "connected_ms": now_ms - conn.connected_timestamp,
@@ -187,6 +189,10 @@ class MasterFigures(Figures):
             return SLAVE
         sent_ms = self._sent_ms.get(conn)
         return NEW if sent_ms is None or conn.last_read_timestamp <= sent_ms else READER
+
+
+def _format(address: tuple[str, int] | None) -> str | None:
+    return address and format_address(*address)
 
 
 def _acknowledged(conn: MasterConnection) -> int:
@@ -226,6 +232,7 @@ class SlaveFigures(Figures):
         connected = client.connected
         return {
             "master": client.peer,
+            "certificate": self._follower.master_subject or None,
             "state": "connected" if connected else "disconnected",
             "connected_ms": now_ms - self._since_ms if connected and self._since_ms is not None else None,
             "silent_ms": now_ms - client.last_read_timestamp if connected else None,

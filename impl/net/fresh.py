@@ -29,6 +29,7 @@ from rocketmq_ha.impl.net.feed import (
     settle_before,
     wait_readable,
 )
+from rocketmq_ha.impl.net.tls import ClientTls
 from rocketmq_ha.impl.store.commit_log import FIRST_BYTE
 from rocketmq_ha.impl.wire.message import decode
 
@@ -47,9 +48,15 @@ class FreshStart:
     """One search, by connections one after the other, each of which is closed."""
 
     def __init__(
-        self, address: tuple[str, int], file_size: int, stopped: Callable[[], bool], settle_s: float = SETTLE_S
+        self,
+        address: tuple[str, int],
+        file_size: int,
+        stopped: Callable[[], bool],
+        settle_s: float = SETTLE_S,
+        tls: ClientTls | None = None,
     ) -> None:
         """file_size: bytes, of the slave's files. stopped: is asked ten times a second."""
+        self._tls = tls
         self._address, self._file_size, self._stopped, self._settle_s = address, file_size, stopped, settle_s
 
     def find(self, start: Start) -> int:
@@ -63,7 +70,7 @@ class FreshStart:
         size = self._file_size
         offset = start if isinstance(start, int) else None
         base = None if offset is None else offset - offset % size
-        with MasterFeed(self._address, 0) as feed:
+        with MasterFeed(self._address, 0, tls=self._tls) as feed:
             last_file, _ = feed.first(self._stopped)
             if last_file % size:
                 raise self._wrong_size(f"its last file begins at {last_file}, no multiple of it")
@@ -83,7 +90,7 @@ class FreshStart:
 
     def _find_first(self) -> int:
         try:
-            feed = find_min(self._address, self._file_size, self._stopped)
+            feed = find_min(self._address, self._file_size, self._stopped, tls=self._tls)
         except OutOfRange as error:
             raise FeedEnded(f"{error}, any more") from error
         with feed:
@@ -138,11 +145,11 @@ class FreshStart:
         Raises: OutOfRange, twice found.
         """
         try:
-            return open_old(self._address, offset, self._stopped)
+            return open_old(self._address, offset, self._stopped, tls=self._tls)
         except OutOfRange:
-            with MasterFeed(self._address, 0) as feed:
+            with MasterFeed(self._address, 0, tls=self._tls) as feed:
                 feed.first(self._stopped)
-            return open_old(self._address, offset, self._stopped)
+            return open_old(self._address, offset, self._stopped, tls=self._tls)
 
     def _wrong_size(self, found: str) -> NoSuchStart:
         peer, size = format_address(*self._address), self._file_size

@@ -22,10 +22,11 @@ MAX_SEND: Final = MAX_FRAMES * (HA_TRANSFER_BATCH_SIZE + HEADER.size)  # bytes o
 MAX_REPORTS_TURN: Final = 16 * 1024  # bytes: 2,048 reports, of which the last counts
 # Bytes in one read, from which on more are likely to have come while they were appended: a report is better put off then.
 BULK: Final = 64 * 1024
+_TLS_CLAUSES: Final = frozenset({"HA-M-70", "HA-S-70"})  # what a TLS socket raises of itself (tls.py)
 
 
 class Socket(Protocol):
-    """A connected, non-blocking stream socket."""
+    """A connected, non-blocking stream socket. One with TLS (tls.py) raises PeerViolation too, of recv_into."""
 
     def recv_into(self, buffer: memoryview, /) -> int: ...
 
@@ -78,7 +79,7 @@ class MasterLink:
         except BlockingIOError:
             return None
         except PeerViolation as violation:
-            self.close("report")
+            self.close("tls" if violation.clause in _TLS_CLAUSES else "report")
             return violation
         except OSError:
             pass  # reset by the peer: HA-M-13 "An end of stream or an error of the socket closes the connection"
@@ -179,6 +180,9 @@ class SlaveLink:
                 nbytes = self.sock.recv_into(buffer)
             except BlockingIOError:
                 break
+            except PeerViolation as violation:
+                self.close("tls")
+                return violation
             except OSError:
                 nbytes = 0  # reset by the peer: an end of stream like another
             if nbytes == 0:

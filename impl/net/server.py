@@ -1,21 +1,25 @@
 """The master: one selectors loop for the listener and all slaves, driven by the thread that puts."""
 
+import contextlib
 import errno
 import logging
 import selectors
 import socket
 import time
+from functools import partial
 from typing import Final
 
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest
+from rocketmq_ha.impl.ha.master import MasterConnection
 from rocketmq_ha.impl.ha.service import HAService
 from rocketmq_ha.impl.ha.settings import check_settings
 from rocketmq_ha.impl.net.address import format_address
 from rocketmq_ha.impl.net.allowance import Allowance
 from rocketmq_ha.impl.net.limits import LOOPBACK, Door, Limits, fit_descriptors, limits_of
-from rocketmq_ha.impl.net.link import MAX_TURN, MasterLink
+from rocketmq_ha.impl.net.link import MAX_TURN, MasterLink, Socket
 from rocketmq_ha.impl.net.peer_log import PeerLog
+from rocketmq_ha.impl.net.tls import ServerTls, TlsSocket
 from rocketmq_ha.impl.net.waker import Waker
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.wire.message import Message
@@ -29,6 +33,7 @@ BULK_TURN: Final = (
 )  # bytes a turn for all together that are behind; the last call may go beyond it, by MAX_SEND at most
 SHARE: Final = 256 * 1024  # bytes of it for one of them, if there are several; here, too, the last call may go beyond it
 BACKLOG: Final = 1024  # connects that wait for an accept; the system may allow fewer
+HANDSHAKES_TURN: Final = 4  # each may cost a millisecond or two
 NO_DESCRIPTORS_MS: Final = 100
 _NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -68,31 +73,40 @@ class Master:
     def __init__(
         self,
         commit_log: CommitLog,
-        listener: socket.socket,
+        listener: socket.socket | None,
         settings: Settings,
         profile: Profile,
         limits: Limits | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
-        """Serve on `listener`, which becomes the master's own. limits: the profile's, if none are given.
+        """Serve on `listener`, which becomes the master's own, and on that of `tls`. limits: the profile's, if none are given.
 
         Raises: ConfigInvalid.
+        Spec: HA-M-70 "MUST listen there too", or there alone.
         """
         check_settings(settings, profile)
         self.service = HAService(commit_log, settings, profile)
-        self._listener = listener
-        self._listener.setblocking(False)  # HA-M-15 "The listening socket MUST be non-blocking"
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._listeners = [sock for sock in (listener, tls.listener if tls else None) if sock is not None]
+        self._listener, self._tls_side = listener, tls
+        for sock in self._listeners:
+            sock.setblocking(False)  # HA-M-15 "The listening socket MUST be non-blocking"
+            self._selector.register(sock, selectors.EVENT_READ)
+        self._tls: dict[socket.socket, TlsSocket] = {}  # those of the links that have it
+        self._buffered: dict[socket.socket, MasterLink] = {}  # what there is to read of them, their sockets do not show
+        self._handshakes = 0  # that were gone on with in this turn
+        self.subjects: dict[MasterConnection, str] = {}  # whom a peer has proven to be (HA-M-74)
         self._links: dict[socket.socket, MasterLink] = {}  # HA-M-21 "any number of slaves at once"
         self._reported: dict[socket.socket, MasterLink] = {}  # those of them that have something to be sent
         self._hosts: dict[socket.socket, str] = {}
         self.limits: Final = fit_descriptors(limits or limits_of(profile))
         self.door: Final = Door(self.limits)
-        if self.limits.allow == LOOPBACK and not self.door.admits(self.address[0]):
-            log.warning(
-                "listening on %s, and only loopback addresses may connect: --allow NETWORK says who else may",
-                format_address(*self.address),
-            )
+        for address in filter(None, (self.plain_address, self.tls_address)):
+            if self.limits.allow == LOOPBACK and not self.door.admits(address[0]):
+                log.warning(
+                    "listening on %s, and only loopback addresses may connect: --allow NETWORK says who else may",
+                    format_address(*address),
+                )
         self._peers = PeerLog(log)
         self._next_tick_ms = 0
         self._accepts_again_ms: int | None = None  # while there are no descriptors
@@ -107,9 +121,16 @@ class Master:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens; the port that was taken, if 0 was asked for."""
-        host, port = self._listener.getsockname()[:2]
-        return host, port
+        """Where it listens, without TLS if anywhere so; the port that was taken, if 0 was asked for."""
+        return _address_of(self._listeners[0])
+
+    @property
+    def plain_address(self) -> tuple[str, int] | None:
+        return _address_of(self._listener) if self._listener else None
+
+    @property
+    def tls_address(self) -> tuple[str, int] | None:
+        return _address_of(self._tls_side.listener) if self._tls_side else None
 
     def put(self, message: Message, *, wait: bool) -> GroupCommitRequest:
         """Append a message; `poll` sends it, and ends the request if it waits."""
@@ -124,20 +145,25 @@ class Master:
         self._bulk_left = BULK_TURN
         if self._unsent or self._throttled or self.service.log.max_offset != self._offered:
             self._transfer_all(clock_ms())
+        if self._buffered:
+            self._read_buffered(clock_ms())
         timeout_ms = min(timeout_ms, THROTTLED_MS if self._throttled else TICK_MS)
-        ready = self._selector.select(0 if self._unsent else timeout_ms / 1000)
+        ready = self._selector.select(0 if self._unsent or self._buffered else timeout_ms / 1000)
         now_ms = clock_ms()
         is_due = False
+        self._handshakes = 0
         for key, events in ready:
-            if key.fileobj is self._listener:
-                self._accept(now_ms)
-                continue
             if isinstance(key.data, Waker):
                 key.data.on_readable()
                 continue
             assert isinstance(key.fileobj, socket.socket)
+            if key.data is None:
+                self._accept(key.fileobj, now_ms)
+                continue
             sock, link = key.fileobj, key.data
-            if events & selectors.EVENT_READ:
+            if self._tls and sock in self._tls:
+                self._serve_tls(sock, link, events, now_ms)
+            elif events & selectors.EVENT_READ:
                 self._read(sock, link, now_ms)
             if events & selectors.EVENT_WRITE:
                 link.is_full = False
@@ -189,16 +215,19 @@ class Master:
         self._throttled |= link.is_throttled
         if link.conn.close_reason:
             self._drop(sock, link, now_ms)
-        elif link.is_full != link.is_watched:  # for writability only while the socket is full: an idle one is always writable
-            link.is_watched = link.is_full
-            events = selectors.EVENT_READ | selectors.EVENT_WRITE if link.is_full else selectors.EVENT_READ
-            self._selector.modify(sock, events, link)
+        else:
+            self._watch(sock, link)
 
-    def _accept(self, now_ms: int) -> None:
-        """Let in who may come in. HA-M-54 "MUST accept no more than 16 connections"."""
-        for _ in range(ACCEPTS_TURN):
+    def _accept(self, listener: socket.socket, now_ms: int) -> None:
+        """Let in who may come in. HA-M-54 "MUST accept no more than 16 connections".
+
+        Spec: HA-M-75 "MUST hold on both ports together": there is one door.
+        """
+        if self._accepts_again_ms is not None:  # it was the other listener's turn before
+            return
+        for _ in range(ACCEPTS_TURN // len(self._listeners)):
             try:
-                sock, address = self._listener.accept()
+                sock, address = listener.accept()
             except OSError as error:  # nobody is there, the peer has gone again, or there are no descriptors left
                 if error.errno in _NO_ROOM:
                     self._pause_accepting(now_ms, error)
@@ -219,7 +248,12 @@ class Master:
                 continue
             rate = self.limits.max_transfer_rate
             allowance = None if rate is None else Allowance(rate, now_ms)
-            link = MasterLink(sock, self.service.accept(peer, now_ms, replica=host), self.service, allowance, ends_short=True)
+            end: Socket = sock
+            conn = self.service.accept(peer, now_ms, replica=host)
+            if self._tls_side and listener is self._tls_side.listener:
+                end = self._tls[sock] = self._tls_side.wrap(sock, peer)
+                end.on_established = partial(self._know, conn)
+            link = MasterLink(end, conn, self.service, allowance, ends_short=True)
             self._links[sock] = link
             self._hosts[sock] = host
             self._selector.register(sock, selectors.EVENT_READ, link)
@@ -227,7 +261,8 @@ class Master:
 
     def _pause_accepting(self, now_ms: int, error: OSError) -> None:
         """HA-M-58 "MUST NOT ask its listening socket again before 100 ms have passed": it stays readable all the while."""
-        self._selector.unregister(self._listener)
+        for listener in self._listeners:
+            self._selector.unregister(listener)
         self._accepts_again_ms = now_ms + NO_DESCRIPTORS_MS
         self._peers.write(now_ms, logging.WARNING, "cannot accept: %s", error.strerror)
 
@@ -238,6 +273,35 @@ class Master:
             self._drop(sock, link, now_ms)
         elif link.conn.slave_request_offset != -1:
             self._reported[sock] = link
+
+    def _serve_tls(self, sock: socket.socket, link: MasterLink, events: int, now_ms: int) -> None:
+        """Read of a link with TLS, or write what its socket has left, or go on with its handshake.
+
+        Spec: HA-M-73 "MUST go on with no more than 4 handshakes", and the others' sockets are still readable in the next turn.
+        """
+        tls = self._tls[sock]
+        if not tls.is_established:
+            if self._handshakes == HANDSHAKES_TURN:
+                return
+            self._handshakes += 1
+        if events & selectors.EVENT_WRITE:
+            with contextlib.suppress(OSError):  # the read will tell
+                tls.flush()
+        if events & selectors.EVENT_READ:
+            self._read(sock, link, now_ms)
+        if link.conn.close_reason:
+            self.door.refused["tls"] += link.conn.close_reason == "tls"
+            return
+        if tls.has_buffered:
+            self._buffered[sock] = link
+        self._watch(sock, link)
+
+    def _read_buffered(self, now_ms: int) -> None:
+        """What OpenSSL holds for a link, its socket does not show."""
+        links, self._buffered = self._buffered, {}
+        for sock, link in links.items():
+            if sock in self._tls:
+                self._serve_tls(sock, link, selectors.EVENT_READ, now_ms)
 
     def _tick(self, now_ms: int) -> None:
         """Look at what time brings: waiting puts, silence, deadlines, descriptors."""
@@ -253,11 +317,12 @@ class Master:
             self._drop(sock, link, now_ms)
         if self._accepts_again_ms is not None and now_ms >= self._accepts_again_ms:
             self._accepts_again_ms = None
-            self._selector.register(self._listener, selectors.EVENT_READ)
+            for listener in self._listeners:
+                self._selector.register(listener, selectors.EVENT_READ)
         self._peers.look(now_ms)
 
     def _overdue(self, link: MasterLink, now_ms: int) -> str | None:
-        """The deadline that a connection has missed, if any.
+        """The deadline that a connection has missed, if any. HA-M-72 "is part of report_deadline".
 
         Spec: HA-M-52 "report_deadline after its accept MUST be closed"; HA-M-53 "taken no byte of a pending frame for more
         than write_stall_deadline MUST be closed".
@@ -272,12 +337,32 @@ class Master:
             return "write_stall"
         return None
 
+    def _watch(self, sock: socket.socket, link: MasterLink) -> None:
+        """Ask for writability only while the socket is full: an idle one is always writable."""
+        is_full = link.is_full or (bool(self._tls) and (tls := self._tls.get(sock)) is not None and tls.wants_write)
+        if is_full != link.is_watched:
+            link.is_watched = is_full
+            events = selectors.EVENT_READ | selectors.EVENT_WRITE if is_full else selectors.EVENT_READ
+            self._selector.modify(sock, events, link)
+
+    def _know(self, conn: MasterConnection, tls: TlsSocket) -> None:
+        """A handshake is done, and nothing has been read behind it: the certificate's subject is whom acknowledgements are of.
+
+        Spec: HA-G-31; HA-M-74 "MUST NOT be known before the handshake is done".
+        """
+        self.subjects[conn] = conn.replica = tls.subject
+        self._peers.write(clock_ms(), logging.INFO, "%s: %s, certificate %s", conn.peer, tls.version, tls.subject)
+
     def _drop(self, sock: socket.socket, link: MasterLink, now_ms: int) -> None:
         """HA-M-36 "take the connection off the list, close its socket"."""
         self._peers.write(now_ms, logging.INFO, "%s: disconnected: %s", link.conn.peer, link.conn.close_reason)
         self._selector.unregister(sock)
         del self._links[sock]
         self._reported.pop(sock, None)
+        if sock in self._tls:
+            del self._tls[sock]
+            self._buffered.pop(sock, None)
+            self.subjects.pop(link.conn, None)
         self.door.leaves(self._hosts.pop(sock))
         link.close(link.conn.close_reason)
 
@@ -289,4 +374,10 @@ class Master:
         self._links.clear()
         self._reported.clear()
         self._selector.close()
-        self._listener.close()
+        for listener in self._listeners:
+            listener.close()
+
+
+def _address_of(listener: socket.socket) -> tuple[str, int]:
+    host, port = listener.getsockname()[:2]
+    return host, port

@@ -18,7 +18,7 @@ from hostile_stand import (
     PATIENCE_S,
     REPORT_DEADLINE_S,
     WRITE_STALL_DEADLINE_S,
-    End,
+    Stand,
     Unexpected,
 )
 
@@ -33,17 +33,24 @@ NO_LINGER: Final = struct.pack("ii", 1, 0)
 class Port:
     """The master's port, as one hostile address sees it."""
 
-    def __init__(self, address: tuple[str, int], host: str, master: End) -> None:
-        self._address, self.host, self.master = address, host, master
+    def __init__(self, stand: Stand, host: str) -> None:
+        self._address, self.tls_address = stand.address, stand.tls_address
+        self.host, self.master, self.certs = host, stand.master, stand.certs
         self.connections = 0  # that were open at a time, at most
+        self.uses_tls = False
 
-    def connect(self, host: str = "", receive_buffer: int = 0) -> socket.socket:
+    def connect_tls(self, receive_buffer: int = 0) -> socket.socket:
+        """To the port of TLS; nothing of TLS is said yet."""
+        self.uses_tls = True
+        return self.connect("", receive_buffer, self.tls_address)
+
+    def connect(self, host: str = "", receive_buffer: int = 0, address: tuple[str, int] | None = None) -> socket.socket:
         sock = socket.socket()
         if receive_buffer:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         sock.settimeout(PATIENCE_S)
         sock.bind((host or self.host, 0))
-        sock.connect(self._address)
+        sock.connect(address or self._address)
         self.connections = max(self.connections, 1)
         return sock
 

@@ -5,6 +5,7 @@ slave's log grows, in how the puts end, in the anonymous memory of the two (RssA
 """
 
 import hashlib
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +19,10 @@ from rocketmq_ha.impl.net.address import parse_address
 from rocketmq_ha.impl.net.status_socket import NotRunning, ask
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.wire.message import Message
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tls"))  # a plain module, in no package
+
+from certificates import Certificates, options
 
 FILE_SIZE: Final = 64 * 1024 * 1024
 PATIENCE_S: Final = 30.0
@@ -117,9 +122,13 @@ class Stand:
         put = ("--put", str(10**9), "--size", "100", "--in-flight", "16", "--sync", "1", "--await-slaves", "1")
         caps = ("--max-connections", str(MAX_CONNECTIONS), "--max-connections-per-address", str(MAX_CONNECTIONS_PER_ADDRESS))
         deadlines = ("--report-deadline", str(REPORT_DEADLINE_S), "--write-stall-deadline", str(WRITE_STALL_DEADLINE_S))
-        self.master = End(store, Node(directory / "master.log", "master", *serve, *put, *caps, *deadlines))
+        (directory / "certificates").mkdir()
+        self.certs = Certificates(directory / "certificates")
+        tls = ("--tls-listen", "127.0.0.1:0", *options(self.certs.master))
+        self.master = End(store, Node(directory / "master.log", "master", *serve, *put, *caps, *deadlines, *tls))
         try:
             self.address = parse_address(self.master.node.line("listening"))
+            self.tls_address = parse_address(self.master.node.line("tls_listening"))
         except BaseException:
             self.master.node.kill()
             raise
@@ -144,6 +153,8 @@ class Stand:
         self.master.node.check()
         self.master.node._process.terminate()
         told = self.master.node.line("put")
+        # A second signal would kill it while its interpreter ends, which has put the first handlers back by then.
+        self.master.node._process.wait(PATIENCE_S)
         statuses = {"master": self.master.node.stop(), "slave": self.slave.node.stop()}
         if any(statuses.values()):
             raise Unexpected(f"exit statuses {statuses}, expected 0")

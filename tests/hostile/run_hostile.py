@@ -29,6 +29,7 @@ from typing import Final
 
 import hostile_masters
 import hostile_slaves
+import hostile_tls  # noqa: F401  (its inputs are hostile_slaves')
 from hostile_masters import Front, HostileMaster
 from hostile_slaves import Port
 from hostile_stand import MAX_CONNECTIONS, End, Stand, Unexpected, Watch, rate, start_slave, wait_for
@@ -43,6 +44,7 @@ RATE_S: Final = 0.6
 SLACK_KIB: Final = 6 * 1024  # an interpreter's own arenas come and go
 SLAVE_BUFFER_KIB: Final = 5 * 1024  # the largest read buffer, and its copy while it grows
 EACH_KIB: Final = 64  # HA-M-55
+OPENSSL_KIB: Final = 160  # HA-M-75
 LINES_EACH: Final = 31  # in a window of 10 s: HA-M-57, and the line that counts the others
 SLAVES_AT_A_TIME: Final = 6
 
@@ -72,7 +74,7 @@ class Row:
 def against_master(stand: Stand, name: str, number: int) -> Row:
     """One input of hostile_slaves, while the honest slave replicates."""
     row, master = Row(name, "master"), stand.master
-    port = Port(stand.address, f"127.0.{1 + number // 250}.{1 + number % 250}", master)
+    port = Port(stand, f"127.0.{1 + number // 250}.{1 + number % 250}")
     wait_for(lambda: len(master.ask()["connections"]) == 1, "connections of the input before are left")
     row.rate_before = rate(stand.slave, RATE_S)
     connects = stand.slave.ask()["connects"]
@@ -84,7 +86,8 @@ def against_master(stand: Stand, name: str, number: int) -> Row:
             row.seconds = time.monotonic() - begun_s
             row.rate_with = (end - begun) / row.seconds
         row.rss_before_kib, row.rss_peak_kib, row.rss_after_kib = watch.before_kib, watch.peak_kib, master.rss_kib()
-        row.rss_bound_kib = watch.before_kib + SLACK_KIB + EACH_KIB * min(port.connections, MAX_CONNECTIONS)
+        each_kib = EACH_KIB + OPENSSL_KIB * port.uses_tls
+        row.rss_bound_kib = watch.before_kib + SLACK_KIB + each_kib * min(port.connections, MAX_CONNECTIONS)
         wait_for(lambda: stand.slave.offset > end, "the honest log grows no more")
         row.offset, row.sha256 = stand.same()
         if end <= begun:

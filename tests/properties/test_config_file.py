@@ -45,6 +45,11 @@ WORDS = {
     "metrics": '"h:2"',
     "listen": '"h:3"',
     "bind": '"127.0.0.1"',
+    "tls_listen": '"h:4"',
+    "tls_cert": '"cert.pem"',
+    "tls_key": '"own.key"',
+    "tls_ca": '"ca.pem"',
+    "tls_name": '"broker-a"',
     "profile": '"classic"',
     "ack": '"flushed"',
     "allow": '["10.0.0.0/8", "::1/128"]',
@@ -71,6 +76,7 @@ def test_every_option_is_a_key(tmp_path: Path) -> None:
                 file = written(tmp_path, f"[{name}]\n{needed}\n{key} = {value}\n")
                 (given,) = tomllib.loads(f"x = {value}").values()
                 found = options(name, "--config", file)[str(option.name)]
+                found = str(found) if isinstance(found, Path) else found
                 assert (list(found) if option.multiple else found) == given, key
 
 

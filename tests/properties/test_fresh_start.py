@@ -20,6 +20,7 @@ from rocketmq_ha.impl.errors import PeerViolation
 from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, OutOfRange, Stopped, Unreachable
 from rocketmq_ha.impl.net.fresh import FreshStart, NoSuchStart, _primes_of
 from rocketmq_ha.impl.net.server import Master
+from rocketmq_ha.impl.net.tls import ClientTls
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.store.reader import LogReader
 from rocketmq_ha.impl.store.verify import compare
@@ -297,7 +298,7 @@ def test_a_master_that_was_away_for_a_moment_is_asked_again(monkeypatch: pytest.
 
         found = fresh.find_min
 
-        def away_for_a_moment(*_: object) -> object:
+        def away_for_a_moment(*_: object, **__: object) -> object:
             feed = fresh.open_old(master.address, 3 * FILE_SIZE, lambda: False)
             monkeypatch.setattr(fresh, "find_min", found)
             return feed
@@ -318,11 +319,13 @@ def test_what_a_master_does_not_send_once_it_is_asked_for_again(
 
         there, asked = fresh.open_old, set[int]()
 
-        def not_the_first_time(address: tuple[str, int], offset: int, stopped: Callable[[], bool]) -> MasterFeed:
+        def not_the_first_time(
+            address: tuple[str, int], offset: int, stopped: Callable[[], bool], tls: ClientTls | None
+        ) -> MasterFeed:
             if offset not in asked:
                 asked.add(offset)
                 raise OutOfRange("peer", offset, "it closes")
-            return there(address, offset, stopped)
+            return there(address, offset, stopped, tls=tls)
 
         monkeypatch.setattr(fresh, "open_old", not_the_first_time)
         assert find(master, start) == (0 if start == "min" else start)

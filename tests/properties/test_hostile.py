@@ -22,6 +22,9 @@ SLAVES = (
     "twenty readers that read nothing",
     "half-closed within a report",
     "a stranger",
+    "TLS: no certificate",
+    "TLS: half a hello, and silence",
+    "TLS: a record that nobody has encrypted",
 )
 MASTERS = (
     "body size 2^31 - 1 (quirk 22)",
