@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tls"))  # a plain 
 from certificates import Certificates, options
 
 FILE_SIZE: Final = 64 * 1024 * 1024
+IN_FLIGHT: Final = 16  # puts that may wait at a time
 PATIENCE_S: Final = 30.0
 # Short, so that many inputs fit in minutes; and caps that a flood reaches.
 REPORT_DEADLINE_S: Final = 1.5
@@ -119,7 +120,7 @@ class Stand:
             while log.max_offset < prefilled:
                 log.append(Message("hostile", body))
         serve = ("--store", str(store), "--listen", "127.0.0.1:0", "--allow", ALLOWED)
-        put = ("--put", str(10**9), "--size", "100", "--in-flight", "16", "--sync", "1", "--await-slaves", "1")
+        put = ("--put", str(10**9), "--size", "100", "--in-flight", str(IN_FLIGHT), "--sync", "1", "--await-slaves", "1")
         caps = ("--max-connections", str(MAX_CONNECTIONS), "--max-connections-per-address", str(MAX_CONNECTIONS_PER_ADDRESS))
         deadlines = ("--report-deadline", str(REPORT_DEADLINE_S), "--write-stall-deadline", str(WRITE_STALL_DEADLINE_S))
         (directory / "certificates").mkdir()
