@@ -28,9 +28,8 @@ from rocketmq_ha.spec.profile import Profile, Settings
 TICK_MS: Final = 100  # how often deadlines and silence are looked at
 THROTTLED_MS: Final = 10  # how often, while a connection waits for its allowance
 ACCEPTS_TURN: Final = 16  # so that a flood of connects leaves time for those that are there
-BULK_TURN: Final = (
-    1024 * 1024
-)  # bytes a turn for all together that are behind; the last call may go beyond it, by MAX_SEND at most
+# Bytes a turn for all together that are behind; the last call may go beyond it, by MAX_SEND at most.
+BULK_TURN: Final = 1024 * 1024
 SHARE: Final = 256 * 1024  # bytes of it for one of them, if there are several; here, too, the last call may go beyond it
 BACKLOG: Final = 1024  # connects that wait for an accept; the system may allow fewer
 HANDSHAKES_TURN: Final = 4  # each may cost a millisecond or two
