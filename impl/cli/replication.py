@@ -172,7 +172,7 @@ def master(
         try:
             with (
                 putting(server, log, broker_role, flush) as puts,
-                telling(store, MasterFigures(server, profile), metrics) as teller,
+                telling(store, MasterFigures(server, profile, broker_role), metrics) as teller,
             ):
                 if server.plain_address:
                     click.echo(f"listening={format_address(*server.plain_address)}")

@@ -72,7 +72,7 @@ def _print(snapshot: dict[str, Any]) -> None:
 
 
 def _lines(snapshot: dict[str, Any]) -> list[tuple[str, str]]:
-    role = f"{snapshot['role']}, profile {snapshot['profile']}"
+    role = f"{snapshot['broker_role']}, profile {snapshot['profile']}"
     process = f"pid {snapshot['pid']}, up {_duration(snapshot['uptime_s'] * 1000)}, version {snapshot['version']}"
     unflushed = snapshot["max_offset"] - snapshot["flushed_offset"]
     log = f"{_number(snapshot['min_offset'])} to {_number(snapshot['max_offset'])}, files of {_size(snapshot['file_size'])}"
@@ -98,6 +98,7 @@ def _lines(snapshot: dict[str, Any]) -> list[tuple[str, str]]:
     if state == "connected":
         since, heard = _duration(snapshot["connected_ms"]), _ago(snapshot["silent_ms"])
         state = f"connected for {since}, heard {heard}, reported {_number(snapshot['reported_offset'])}"
+        state += ", comparing its last message with the master's" if snapshot["comparing"] else ""
     ended = snapshot["last_close_reason"]
     tries = f"{snapshot['connects']} connections, {snapshot['failed_connects']} failed tries"
     return [

@@ -17,6 +17,7 @@ from rocketmq_ha.impl.net.address import format_address
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.server import Master, clock_ms
 from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.spec.role import BrokerRole
 
 FORMAT: Final = 2  # of a snapshot; raised when a name or a meaning changes
 SAMPLE_MS: Final = 100
@@ -131,9 +132,9 @@ class MasterFigures(Figures):
 
     role = "master"
 
-    def __init__(self, master: Master, profile: str) -> None:
+    def __init__(self, master: Master, profile: str, broker_role: BrokerRole = BrokerRole.SYNC_MASTER) -> None:
         super().__init__(master.service.log, profile)
-        self._master = master
+        self._master, self._broker_role = master, broker_role
         self._rates: dict[MasterConnection, Rate] = {}  # how the acknowledgements grow, from where the transfer began
         self._sent_ms: dict[MasterConnection, int] = {}  # since when each is known to have been sent something
 
@@ -150,6 +151,7 @@ class MasterFigures(Figures):
     def _more(self, now_ms: int) -> Snapshot:
         service = self._master.service
         return {
+            "broker_role": self._broker_role.value,
             "listen": _format(self._master.plain_address),
             "tls_listen": _format(self._master.tls_address),
             "slaves": service.count_slaves(),
@@ -231,12 +233,14 @@ class SlaveFigures(Figures):
         client = self._follower.client
         connected = client.connected
         return {
+            "broker_role": BrokerRole.SLAVE.value,
             "master": client.peer,
             "certificate": self._follower.master_subject or None,
             "state": "connected" if connected else "disconnected",
             "connected_ms": now_ms - self._since_ms if connected and self._since_ms is not None else None,
             "silent_ms": now_ms - client.last_read_timestamp if connected else None,
             "reported_offset": client.current_reported_offset if connected else None,
+            "comparing": client.overlap is not None,  # its last message with the master's (HA-S-62)
             "unparsed_bytes": len(client.unparsed) if connected else None,
             "last_close_reason": self._follower.last_close_reason,
             "connects": self._follower.connects,

@@ -171,9 +171,10 @@ def test_master_and_slave_tell_how_they_stand(tmp_path: Path, nodes: ExitStack) 
     assert replica["acks_per_second"] > 0
     assert (probe["state"], probe["ack_offset"], probe["lag_bytes"]) == ("awaiting report", None, None)
     assert (slave["role"], slave["master"], slave["state"]) == ("slave", address, "connected")
+    assert (slave["broker_role"], slave["comparing"]) == ("SLAVE", False)
     assert (slave["max_offset"], slave["reported_offset"], slave["connects"]) == (end, end, 1)
     lines = [line.split() for line in table.stdout.splitlines()]
-    assert lines[0] == ["role", "master,", "profile", "hardened"]
+    assert lines[0] == ["role", "SYNC_MASTER,", "profile", "hardened"]
     assert ["peer", "kind", "state", "acknowledged", "sent", "lag", "lag", "time", "acks", "heard", "connected"] in lines
     assert any(line[1:6] == ["slave", "in", "sync", f"{end:,}", f"{end:,}"] for line in lines)
     assert "state    connected for" in status(b).stdout
