@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from rocketmq_ha.impl.errors import AppendFailed, AppendRefused, OutOfStep, PeerViolation
-from rocketmq_ha.impl.ha.overlap import Overlap, find_overlap, first_difference
+from rocketmq_ha.impl.ha.overlap import Overlap, ReadableLog, find_overlap, first_difference
 from rocketmq_ha.impl.store.layout import file_name
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.spec.profile import Profile, Settings
@@ -19,19 +19,8 @@ _GREATEST_OFFSET: Final = 0x7FFFFFFFFFFFFFFF
 _LARGEST_ARRAY: Final = 0x7FFFFFFF - HEADER.size  # body sizes beyond overflow where RocketMQ adds the header to them
 
 
-class AppendableLog(Protocol):
-    """What the slave needs of a commit log."""
-
-    @property
-    def file_size(self) -> int: ...
-
-    @property
-    def min_offset(self) -> int: ...
-
-    @property
-    def max_offset(self) -> int: ...
-
-    def data_at(self, offset: int, limit: int) -> memoryview | None: ...
+class AppendableLog(ReadableLog, Protocol):
+    """What the slave needs of a commit log: to append, and to compare the end of it."""
 
     def append_data(self, offset: int, buffers: Sequence[memoryview]) -> None: ...
 

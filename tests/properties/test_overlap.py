@@ -1,5 +1,6 @@
 """The overlap: model and implementation see the same one, and over sockets it tells one history from another."""
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from rocketmq_ha.impl.errors import OutOfStep, PeerViolation
 from rocketmq_ha.impl.ha.overlap import find_overlap, first_difference
 from rocketmq_ha.impl.ha.slave import SlaveClient
-from rocketmq_ha.impl.net.client import Follower
+from rocketmq_ha.impl.net.client import REFUSALS, Follower
 from rocketmq_ha.impl.net.server import Master, listen
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.wire.message import Message
@@ -101,6 +102,22 @@ def test_model_and_implementation_find_the_same_difference(
             assert at_byte not in found.padding
             return
         found.position += size
+
+
+@pytest.mark.parametrize("at", range(92, 128))
+@pytest.mark.parametrize("behind", [b"", b"more"], ids=["at the end", "with a part of a record in the next file"])
+def test_padding_may_differ_and_the_blank_before_it_may_not(at: int, behind: bytes) -> None:
+    """HA-S-62 "the padding behind a BLANK apart": behind a record of 92 bytes, 36 that have 28 of padding."""
+    whole = store.append_record(Log(128, 128), Record(b"t", b""))[0]
+    assert len(whole.data) == 92
+    log = Log(128, 128, whole.data + store.blank(36) + behind)
+    found = find_overlap(View(log))
+    assert found is not None
+    master = bytearray(log.data[:128])
+    master[at] ^= 1
+    is_padding = at >= 92 + 8
+    assert overlap.differs(log, 128, bytes(master)) is not is_padding
+    assert first_difference(View(log), found, memoryview(master)) == (None if is_padding else 128 + at)
 
 
 # --- Over sockets ------------------------------------------------------------------------------------------------------------
@@ -192,6 +209,38 @@ def test_a_slave_that_is_ahead_stops(profile: Profile, tmp_path: Path) -> None:
         follow(tmp_path / "s", master)
     assert "rocketmq-ha resync" in str(caught.value)
     assert log_of(tmp_path / "s") == before
+
+
+def test_a_master_that_only_begins_by_closing_does_not_stop_a_slave(tmp_path: Path) -> None:
+    """HA-S-64 "then answers a report of 0, and closes the next one too": five closes alone prove nothing."""
+    filled(tmp_path / "s", ("one", 15))
+    filled(tmp_path / "m", ("one", 40))
+    listener = listen("127.0.0.1", 0)
+    stopped = threading.Event()
+    with CommitLog.open(tmp_path / "m", file_size=FILE_SIZE) as log:
+
+        def run() -> None:
+            for _ in range(REFUSALS):
+                sock, _ = listener.accept()
+                while len(sock.recv(8, socket.MSG_WAITALL)) < 8:
+                    pass
+                sock.close()
+            master = Master(log, listener, SETTINGS, HARDENED)
+            while not stopped.is_set():
+                master.poll(20)
+            master.close()
+
+        thread = threading.Thread(target=run, name="master")
+        thread.start()
+        try:
+            with CommitLog.open(tmp_path / "s", file_size=FILE_SIZE) as replica:
+                follower = Follower(replica, *listener.getsockname(), SETTINGS, HARDENED)
+                give_up = time.monotonic() + PATIENCE_S
+                follower.run(lambda: replica.max_offset == log.max_offset or time.monotonic() > give_up)
+                assert replica.max_offset == log.max_offset
+        finally:
+            stopped.set()
+            thread.join(PATIENCE_S)
 
 
 @BOTH
