@@ -2,6 +2,8 @@
 
 Frame: length i32 (without itself) | serializeType i8, header length u24 | header, JSON | body. Codes 26 (configuration, as
 lines of name=value) and 28 (runtime figures, as JSON: {"table": {name: value}}).
+
+Spec: HA-MD-20 "A JSON header MUST have `code`, `language`, `version`, `opaque`, `flag` and `serializeTypeCurrentRPC`".
 """
 
 import json
@@ -47,7 +49,15 @@ def ask_broker(address: tuple[str, int], timeout_s: float = 5.0) -> BrokerInfo:
 
 def _request(sock: socket.socket, peer: str, code: int, deadline: float) -> bytes:
     """Ask, and give the body of the answer."""
-    fields = {"code": code, "language": "OTHER", "version": _VERSION, "opaque": code, "flag": 0, "extFields": {}}
+    fields = {
+        "code": code,
+        "language": "OTHER",
+        "version": _VERSION,
+        "opaque": code,
+        "flag": 0,
+        "extFields": {},
+        "serializeTypeCurrentRPC": "JSON",  # Java clients send it; rocketmq-rust answers only then
+    }
     header = json.dumps(fields).encode()
     sock.settimeout(max(0.001, deadline - time.monotonic()))
     sock.sendall((4 + len(header)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header)

@@ -23,6 +23,7 @@ from rocketmq_ha.impl.cli import logs, main
 from rocketmq_ha.impl.cli.doctor import Findings, _tell_end
 from rocketmq_ha.impl.cli.known_quirks import parse_version, quirks_of
 from rocketmq_ha.impl.cli.look import MasterLook
+from rocketmq_ha.impl.net.broker_info import NotTold, ask_broker
 from rocketmq_ha.impl.net.status_socket import SOCKET_NAME
 from rocketmq_ha.impl.store import reader as reader_module
 from rocketmq_ha.impl.store.commit_log import CommitLog
@@ -31,6 +32,7 @@ from rocketmq_ha.impl.wire.message import Message, encode
 from rocketmq_ha.spec.profile import PROFILES
 
 FILE_SIZE = 4096
+VECTORS = Path(__file__).parents[2] / "spec" / "vectors"
 
 
 @pytest.fixture(autouse=True)
@@ -326,19 +328,51 @@ def test_the_slave_is_asked_itself(tmp_path: Path) -> None:
 # --- The broker ------------------------------------------------------------------------------------------------------
 
 
+# HA-MD-20 "A JSON header MUST have `code`, `language`, `version`, `opaque`, `flag` and `serializeTypeCurrentRPC`".
+HEADER_FIELDS = ("code", "language", "version", "opaque", "flag", "serializeTypeCurrentRPC")
+
+
 def scripted_broker(version: str, config: str, code: int = 0) -> str:
-    """Answers requests 28 and 26 as a broker does."""
+    """Answers requests 28 and 26 as a broker does, if the header has each field that it must have."""
 
     def answer(asked: bytes) -> bytes:
         if not asked:  # it has heard enough
             return b""
         header = json.loads(asked[8:])
+        if any(name not in header for name in HEADER_FIELDS):
+            return b""
         table = {"brokerVersionDesc": version, "commitLogMinOffset": "0", "commitLogMaxOffset": "12345"}
         body = json.dumps({"table": table}).encode() if header["code"] == 28 else config.encode()
         told = json.dumps({"code": code, "flag": 1, "opaque": header["opaque"], "remark": "no"}).encode()
         return (4 + len(told) + len(body)).to_bytes(4, "big") + len(told).to_bytes(4, "big") + told + body
 
     return scripted_peer(answer, ask_size=4096, times=2)
+
+
+def test_a_request_to_a_broker_has_the_fields_that_java_clients_send() -> None:
+    """In each header that was recorded between RocketMQ's own clients and brokers these fields stand."""
+    for release in ("4.9.8", "5.3.3"):
+        transcripts = json.loads((VECTORS / f"rocketmq-{release}" / "transcripts.json").read_text(encoding="utf-8"))
+        headers = [row[side] for row in transcripts for side in ("request_header", "response_header") if row[side]]
+        assert all(set(HEADER_FIELDS) <= set(header) for header in headers)
+        assert {header["serializeTypeCurrentRPC"] for header in headers} == {"JSON"}
+
+
+def test_the_bytes_of_a_request_to_a_broker() -> None:
+    asked: list[bytes] = []
+
+    def keep(request: bytes) -> bytes:
+        asked.append(request)
+        return b""
+
+    host, port = scripted_peer(keep, ask_size=4096).split(":")
+    with pytest.raises(NotTold, match="closes the connection"):
+        ask_broker((host, int(port)))
+    header = (
+        b'{"code": 28, "language": "OTHER", "version": 399, "opaque": 28, "flag": 0, "extFields": {}, '
+        b'"serializeTypeCurrentRPC": "JSON"}'
+    )
+    assert asked == [(4 + len(header)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header]
 
 
 def test_a_broker_tells_its_version_and_what_is_known_of_it(tmp_path: Path) -> None:
