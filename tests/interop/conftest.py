@@ -27,7 +27,7 @@ from servers import Servers  # noqa: E402
 
 ROOT: Final = HERE.parents[1]
 BUILD: Final = ROOT / "build" / "interop"
-SOURCES: Final = HERE / "golden" / "src" / "main" / "java"
+SOURCES: Final = HERE / "golden" / "src" / "main" / "java" / "interop"
 VIOLATIONS: Final = os.environ.get("VIOLATIONS", "") not in ("", "0")
 RESULTS: Final = Results(ROOT / "build" / ("violations.json" if VIOLATIONS else "interop.json"))
 TIMEOUT_S: Final = 1500  # of a test on a machine that does much else

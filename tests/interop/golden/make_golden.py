@@ -34,13 +34,12 @@ LIMIT = 3 << 20
 KEPT = ("commitlog/*", "consumequeue/*/*/*", "index/*", "checkpoint", "config/*.json")
 
 
-def fetch_jars(build: Path, release: str, properties: list[str]) -> str:
-    """Compile our clients, copy the jars, and return the class path."""
+def fetch_jars(build: Path, release: str, properties: list[str], *goals: str) -> None:
+    """Copy the jars of a release to `build`/lib, and do Maven's other `goals`."""
     shutil.rmtree(build / "lib", ignore_errors=True)  # or the jars of two versions would stand side by side
-    goals = ["compile", "dependency:copy-dependencies"]
     given = ["-P", release, f"-Dgolden.build={build}", *(f"-D{text}" for text in properties)]
-    subprocess.run(["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), *given, *goals], check=True, timeout=900)
-    return f"{build / 'classes'}:{build / 'lib'}/*"
+    command = ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), *given, *goals, "dependency:copy-dependencies"]
+    subprocess.run(command, check=True, timeout=900)
 
 
 def jars(lib: Path) -> dict[str, dict[str, str]]:
@@ -195,7 +194,7 @@ def refuse_traces(vectors: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--release", choices=("4.9.8", "5.3.3"), default="4.9.8")
+    parser.add_argument("--release", choices=("4.9.8", "5.3.3", "5.4.0"), default="4.9.8")
     parser.add_argument("--build", type=Path, help="emptied of earlier runs (build/golden-RELEASE)")
     parser.add_argument("--vectors", type=Path, help="where to (spec/vectors/rocketmq-RELEASE)")
     parser.add_argument("--port-base", type=int, default=21000, help="ports up to base + 500 are used, on loopback")
@@ -208,7 +207,9 @@ def main() -> None:
     vectors: Path = args.vectors or ROOT / f"spec/vectors/rocketmq-{args.release}"
     ports = Ports(args.port_base)
     refuse_busy_ports(ports)
-    classpath = fetch_jars(build / "maven", args.release, args.properties)
+    maven = build / "maven"
+    fetch_jars(maven, args.release, args.properties, "compile")
+    classpath = f"{maven / 'classes'}:{maven / 'lib'}/*"
     work = build / "run"
     shutil.rmtree(work, ignore_errors=True)
     cluster = Cluster(work, classpath)
