@@ -4,6 +4,7 @@ import signal
 import time
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -134,7 +135,7 @@ def master(
     write_stall_deadline: float | None,
     max_transfer_rate: int | None,
     metrics_address: str | None,
-    **settings_by_name: int,
+    **settings_by_name: Any,
 ) -> None:
     """Serve a commit log to slaves.
 
@@ -248,7 +249,7 @@ def slave(
     source_address: str,
     frame_deadline: float | None,
     metrics_address: str | None,
-    **settings_by_name: int,
+    **settings_by_name: Any,
 ) -> None:
     """Replicate a master's commit log, and go on until stopped.
 

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Final
 
 from rocketmq_ha.impl.errors import StoreClosed
+from rocketmq_ha.impl.store.layout import check_file_size
 from rocketmq_ha.impl.store.log_writer import LogWriter
 from rocketmq_ha.impl.store.mapped_file import MappedFile
 from rocketmq_ha.impl.store.mapped_file_queue import Creator
@@ -132,6 +133,30 @@ class CommitLog(LogWriter):
                 self.queue.remove_all()
                 self._last = self._mapping = None
         self.append_data(base, [] if base else [FIRST_BYTE])
+
+    def adopt_file_size(self, file_size: int) -> None:
+        """Go on with files of another size, in a log that has one file at most. That file becomes shorter.
+
+        At every moment the store on the disk is one that opens, with the one size or the other; an opening without a size takes
+        that of the file. Not for a log whose files are made ahead (allocate.py). Another process that reads the store meanwhile
+        meets a file that changes its length once.
+
+        Args:  file_size: bytes. The log's first offset is a multiple of it. Where there is a file, it is at most that file's
+               size, and no less than the log's bytes.
+        Raises: ConfigInvalid for a size that no file can have; OSError; StoreClosed. The log's bytes stay as they are.
+        Spec: HA-S-91 "MUST make its one file as long as the master's are".
+        """
+        check_file_size(file_size)
+        with self._put_lock:
+            if self._refusal is not None:
+                raise self._refusal()
+            assert self.min_offset % file_size == 0, (self.min_offset, file_size)
+            try:
+                self.queue.adopt_file_size(file_size)
+            finally:
+                self.file_size = self.queue.file_size
+                if self.queue.files:
+                    self._take(self.queue.files[0])
 
     def delete_before(self, offset: int) -> int:
         """Remove the files that lie wholly before an offset, never the last one; the min offset moves. HA-ST-13.

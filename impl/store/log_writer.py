@@ -61,7 +61,7 @@ class LogWriter:
 
     def __init__(self, queue: MappedFileQueue, queue_offsets: dict[tuple[int, bytes], int]) -> None:
         self.queue: Final = queue
-        self.file_size: Final = queue.file_size
+        self.file_size = queue.file_size
         self._put_lock = threading.Lock()
         self._queue_ends = {key: QueueEnd(key[0], next_offset) for key, next_offset in queue_offsets.items()}
         self.queue_count = len(self._queue_ends)  # grows when a message of a new queue comes

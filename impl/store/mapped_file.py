@@ -230,6 +230,20 @@ class MappedFile:
         self.wrote_position = position
         self.flushed_position = min(self.flushed_position, position)
 
+    def cut(self, size: int) -> "MappedFile":
+        """Make the file on the disk shorter, to a length that holds all that is written.
+
+        Returns: the same file at its new length; this object is closed. Views of it that others hold stay valid. `sync` brings
+        the length to the disk.
+        Raises: OSError; then the file is as it was.
+        """
+        assert self.wrote_position <= size <= self.size
+        os.ftruncate(self._open(), size)
+        shorter = MappedFile(self.path, self.base, size, writable=self._writable, wrote_position=self.wrote_position)
+        shorter.flushed_position, shorter._sync_failed = self.flushed_position, self._sync_failed
+        self.close()
+        return shorter
+
     def flush(self, least_pages: int = 0) -> None:
         """Force what was written to the disk. HA-ST-28 "MUST advance only over bytes that a successful sync has covered" (quirk
         36).

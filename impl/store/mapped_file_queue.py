@@ -32,7 +32,7 @@ class MappedFileQueue:
 
     def __init__(self, directory: Path, file_size: int, *, writable: bool, create: Creator = MappedFile.create) -> None:
         self.directory: Final = directory
-        self.file_size: Final = file_size
+        self.file_size = file_size  # changed by `adopt_file_size` alone
         bases, self._leftovers = list_files(directory, file_size)
         self._files = tuple(self._mapped(base, writable) for base in bases)
         self._writable, self._create = writable, create
@@ -141,6 +141,23 @@ class MappedFileQueue:
                 if clear and last.clear(last.wrote_position):
                     last.sync()
             self._unflushed_files = min(self._unflushed_files, max(0, len(self._files) - 1))
+
+    def adopt_file_size(self, file_size: int) -> None:
+        """Go on with files of another size. Where there is a file, it is the only one; it is cut to this size, on the disk too.
+
+        The length of a file changes at once, so that whoever ends this process leaves a file of the one size or the other.
+
+        Args:  file_size: bytes; at most the size of the file that there is, and at least what is written in it.
+        Raises: OSError. The file may have either size then, and so has this queue.
+        """
+        assert self._writable and len(self._files) <= 1
+        with self._flush_guard:
+            if self._files:
+                self._files = (self._files[0].cut(file_size),)
+            self.file_size = file_size
+            if self._files:
+                # What is written next must not come to the disk before the length does: it would not fit the longer file.
+                self._files[0].sync()
 
     def remove_all(self) -> None:
         """Remove every file, from the last on."""
