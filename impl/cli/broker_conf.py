@@ -22,6 +22,9 @@ _SAME: Final = {
     "haTransferBatchSize": "ha_transfer_batch_size",
     "haSlaveFallbehindMax": "ha_slave_fallbehind_max",
     "syncFlushTimeout": "sync_flush_timeout",
+    "flushIntervalCommitLog": "flush_interval_commit_log",
+    "flushCommitLogLeastPages": "flush_commit_log_least_pages",
+    "flushCommitLogThoroughInterval": "flush_commit_log_thorough_interval",
 }
 _ROLES: Final = {"ASYNC_MASTER": "master", "SYNC_MASTER": "master", "SLAVE": "slave"}
 _FLUSHES: Final = {"ASYNC_FLUSH": "async", "SYNC_FLUSH": "sync"}

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from rocketmq_ha.impl.cli.config_file import config_option
+from rocketmq_ha.impl.cli.flush_options import FlushIntervals, flush_options, flushing
 from rocketmq_ha.impl.cli.fresh import FreshStore, from_option
 from rocketmq_ha.impl.cli.limit_options import limit_options, limits_from
 from rocketmq_ha.impl.cli.master_option import master_option, parse_master, settle_option
@@ -106,6 +107,7 @@ class Stop:
     "nothing yet, a message that does not wait goes first.",
 )
 @role_options
+@flush_options
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the bodies that --put makes.")
 @limit_options
 @metrics_option
@@ -127,6 +129,7 @@ def master(
     await_slaves: int,
     role: str,
     flush: str,
+    flush_intervals: FlushIntervals,
     seed: int,
     allow: tuple[str, ...],
     max_connections: int | None,
@@ -172,7 +175,7 @@ def master(
         server = Master(log, listener, settings, PROFILES[profile], limits, tls)
         try:
             with (
-                putting(server, log, broker_role, flush) as puts,
+                putting(server, log, broker_role, flush, flush_intervals) as puts,
                 telling(store, MasterFigures(server, profile, broker_role), metrics) as teller,
             ):
                 if server.plain_address:
@@ -231,6 +234,7 @@ def master(
     metavar="SECONDS",
     help=f"Close a connection on which a frame takes longer. [default: {FRAME_DEADLINE_MS // 1000}; classic: none]",
 )
+@flush_options
 @metrics_option
 @slave_settings
 @config_option
@@ -246,6 +250,7 @@ def slave(
     file_size: int | None,
     profile: str,
     ack: str,
+    flush_intervals: FlushIntervals,
     source_address: str,
     frame_deadline: float | None,
     metrics_address: str | None,
@@ -275,12 +280,16 @@ def slave(
             tls=tls,
         )
         try:
-            with telling(store, SlaveFigures(follower, log, profile), metrics) as teller:
+            with (
+                flushing(log, flush_intervals) as flush,
+                telling(store, SlaveFigures(follower, log, profile), metrics) as teller,
+            ):
                 if metrics is not None:
                     click.echo(f"metrics={metrics.address}")
 
                 def turn() -> bool:
                     teller.turn()
+                    flush.check()
                     return stopped()
 
                 fresh.prepare(log, (host, port), turn, tls)

@@ -7,12 +7,13 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from rocketmq_ha.impl.cli.flush_options import FlushIntervals, flushing
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.ha.puts import Puts, WaitingPut
 from rocketmq_ha.impl.net.server import Master, clock_ms
 from rocketmq_ha.impl.net.waker import Waker
 from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.flush import FlushRealTimeService, GroupCommitService
+from rocketmq_ha.impl.store.flush import GroupCommitService
 from rocketmq_ha.impl.store.results import PutMessageStatus
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.impl.wire.properties import format_properties
@@ -57,7 +58,7 @@ def master_role(name: str) -> BrokerRole:
 
 
 @contextmanager
-def putting(server: Master, log: CommitLog, role: BrokerRole, flush: str) -> Iterator[Puts]:
+def putting(server: Master, log: CommitLog, role: BrokerRole, flush: str, intervals: FlushIntervals) -> Iterator[Puts]:
     """The puts of a master, and the threads that flush for them. At the end no put waits for the disk any more.
 
     With synchronous flush the log is flushed at intervals too: HA-G-40 "and only then" leaves messages for which nobody waits.
@@ -65,16 +66,14 @@ def putting(server: Master, log: CommitLog, role: BrokerRole, flush: str) -> Ite
     waker = Waker()
     server.wake_by(waker)
     group_commit = GroupCommitService(log, waker.wake) if flush == "sync" else None
-    at_intervals = FlushRealTimeService(log)
     puts = Puts(server.service, role, group_commit)
-    at_intervals.start()
     if group_commit is not None:
         group_commit.start()
     try:
-        yield puts
+        with flushing(log, intervals):
+            yield puts
     finally:
         puts.shutdown(clock_ms())
-        at_intervals.shutdown()
         waker.close()
 
 

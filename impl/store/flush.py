@@ -2,8 +2,8 @@
 
 Both keep what the log knows, its flushed offset, and nothing more; a sync that fails is reported and moves nothing.
 
-Spec: HA-ST-25 to HA-ST-28.  Source: article 003 sections 2 and 2.1; 4.9.8 CommitLog.FlushRealTimeService, GroupCommitService;
-quirk 36.
+Spec: HA-ST-25 to HA-ST-28, HA-ST-60, HA-ST-61.
+Source: article 003 sections 2 and 2.1; 4.9.8 CommitLog.FlushRealTimeService, GroupCommitService; quirk 36.
 """
 
 import logging
@@ -39,6 +39,7 @@ class FlushRealTimeService:
     """Asynchronous flush. HA-ST-25 "a put MUST NOT wait for the disk: a thread of its own flushes at intervals".
 
     Every `interval_s`, where `least_pages` have something new; every `thorough_interval_s`, whatever there is.
+    HA-ST-60 "MUST be flushed by a thread of its own".
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class FlushRealTimeService:
         thorough_interval_s: float = FLUSH_THOROUGH_INTERVAL_S,
     ) -> None:
         self.error: OSError | RocketmqHaError | None = None  # of the last flush, if it failed
+        self.first_error: OSError | RocketmqHaError | None = None  # stays, whatever becomes of the next flush
         self._log, self._interval_s, self._least_pages = log, interval_s, least_pages
         self._thorough_interval_s = thorough_interval_s
         self._stop = threading.Event()
@@ -57,6 +59,14 @@ class FlushRealTimeService:
 
     def start(self) -> None:
         self._thread.start()
+
+    def check(self) -> None:
+        """Raise the error of the first flush that failed, if any did.
+
+        Spec: HA-ST-61 "MUST stop with an error that names the file".
+        """
+        if self.first_error is not None:
+            raise self.first_error
 
     def shutdown(self) -> None:
         """End the thread. What was not flushed is the owner's to flush."""
@@ -74,6 +84,7 @@ class FlushRealTimeService:
                 if self.error is None:
                     logger.error("flush failed, and is tried again: flushed to %d: %s", self._log.flushed_offset, error)
                 self.error = error
+                self.first_error = self.first_error or error
             else:
                 self.error = None
                 if is_thorough:

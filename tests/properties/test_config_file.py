@@ -147,6 +147,9 @@ mappedFileSizeCommitLog=1048576
 haSendHeartbeatInterval=1000
 haHousekeepingInterval=4000
 haTransferBatchSize=65536
+flushIntervalCommitLog=200
+flushCommitLogLeastPages=8
+flushCommitLogThoroughInterval=5000
 """
 
 
@@ -157,6 +160,8 @@ def test_a_slave_takes_what_a_broker_conf_says(tmp_path: Path, caplog: pytest.Lo
         found = options("slave", "--config", written(tmp_path, BROKER_CONF, "broker.conf"))
     assert (found["store"], found["address"], found["file_size"]) == (Path("/data/rocketmq"), "10.0.0.5:10912", 1 << 20)
     assert (found["ha_send_heartbeat_interval_ms"], found["ha_housekeeping_interval_ms"]) == (1000, 4000)
+    flushes = ("flush_interval_commit_log", "flush_commit_log_least_pages", "flush_commit_log_thorough_interval")
+    assert tuple(found[name] for name in flushes) == (200, 8, 5000)
     logger.removeHandler(caplog.handler)
     line = caplog.messages[-1]
     assert line.endswith("means nothing here: brokerClusterName, brokerId, brokerName, haTransferBatchSize")

@@ -1,4 +1,4 @@
-"""From the page cache to the disk: who waits, for what, and what a failure leaves. HA-ST-24 to HA-ST-28."""
+"""From the page cache to the disk: who waits, for what, and what a failure leaves. HA-ST-24 to HA-ST-28, HA-ST-60, HA-ST-61."""
 
 import contextlib
 import errno
@@ -8,10 +8,16 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from node_kit import follow, serve, serving, wait_for
 
+from rocketmq_ha.impl.cli import main
+from rocketmq_ha.impl.net.address import format_address
+from rocketmq_ha.impl.net.status_socket import ask
 from rocketmq_ha.impl.store import mapped_file
 from rocketmq_ha.impl.store.checkpoint import StoreCheckpoint, mark_running, mark_stopped, was_aborted
 from rocketmq_ha.impl.store.flush import FlushRealTimeService, GroupCommitService
@@ -375,3 +381,48 @@ def test_the_checkpoint_says_no_more_than_what_was_flushed(tmp_path: Path, monke
             store.flush()
         assert (store.checkpoint.physic_msg_timestamp, store.checkpoint.logics_msg_timestamp) == times
         monkeypatch.undo()
+
+
+# --- The commands ----------------------------------------------------------------------------------------------------
+
+
+def test_master_and_slave_flush_while_they_run(tmp_path: Path, nodes: ExitStack) -> None:
+    """HA-ST-60 "A log, a slave's as well as a master's, MUST be flushed by a thread of its own"."""
+    often = ("--flush-interval-commit-log", "50", "--flush-commit-log-least-pages", "1")
+    master, address = serve(nodes, tmp_path / "m", "--put", "40", "--role", "ASYNC_MASTER", *often, file_size=1 << 20)
+    master.line("put")
+    follow(nodes, tmp_path / "s", address, "--file-size", str(1 << 20), *often)
+    for store in (tmp_path / "m", tmp_path / "s"):
+        wait_for(lambda store=store: ask(store)["max_offset"] > 40_000)
+        wait_for(lambda store=store: ask(store)["flushed_offset"] > 40_000)
+
+
+def test_few_pages_wait_for_the_thorough_flush(tmp_path: Path, nodes: ExitStack) -> None:
+    """HA-ST-60 "and every `flush_commit_log_thorough_interval`, 10 s by default, whatever is new"."""
+    with serving(tmp_path / "m", 1 << 20) as master:
+        master.service.log.append(MESSAGE)
+        address = format_address(*master.address)
+        rarely = ("--flush-interval-commit-log", "20", "--flush-commit-log-least-pages", "100")
+        size = ("--file-size", str(1 << 20))
+        follow(nodes, tmp_path / "late", address, *size, *rarely)
+        follow(nodes, tmp_path / "soon", address, *size, *rarely, "--flush-commit-log-thorough-interval", "100")
+        wait_for(lambda: ask(tmp_path / "late")["max_offset"])
+        wait_for(lambda: ask(tmp_path / "soon")["flushed_offset"])
+        assert ask(tmp_path / "late")["flushed_offset"] == 0
+
+
+def test_a_slave_whose_flush_fails_stops_with_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HA-ST-61 "MUST stop with an error that names the file"."""
+
+    def fail(_: int) -> None:
+        raise eio()
+
+    with serving(tmp_path / "m", 1 << 16) as master:
+        master.service.log.append(MESSAGE)
+        monkeypatch.setattr(mapped_file, "_sync_data", fail)
+        often = ("--flush-interval-commit-log", "20", "--flush-commit-log-least-pages", "0")
+        arguments = ("slave", "--store", tmp_path / "s", "--master", format_address(*master.address), *often)
+        result = CliRunner().invoke(main, [*map(str, arguments), "--file-size", str(1 << 16)])
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1] == f"rocketmq-ha: {tmp_path}/s/commitlog/{0:020d}: Input/output error"
+    assert "Traceback" not in result.stderr

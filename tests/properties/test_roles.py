@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from rocketmq_ha.impl.cli import main
+from rocketmq_ha.impl.cli.flush_options import FlushIntervals
 from rocketmq_ha.impl.cli.roles import end_all, putting, without_wait
 from rocketmq_ha.impl.errors import RoleRefuses
 from rocketmq_ha.impl.ha.puts import Puts
@@ -104,7 +105,7 @@ def held_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple
         log = stack.enter_context(CommitLog.open(tmp_path / "s", file_size=FILE_SIZE))
         master = Master(log, listen("127.0.0.1", 0), Settings(FILE_SIZE), HARDENED)
         stack.callback(master.close)
-        puts = stack.enter_context(putting(master, log, BrokerRole.ASYNC_MASTER, "sync"))
+        puts = stack.enter_context(putting(master, log, BrokerRole.ASYNC_MASTER, "sync", FlushIntervals()))
         stack.callback(may_sync.set)
         yield master, log, puts, may_sync
 
