@@ -4,21 +4,24 @@ import random
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from rocketmq_ha.impl.cli.await_option import Attendance
 from rocketmq_ha.impl.cli.roles import without_wait
-from rocketmq_ha.impl.ha.master import MasterConnection
 from rocketmq_ha.impl.ha.puts import Puts, WaitingPut
 from rocketmq_ha.impl.net.server import Master, clock_ms
+from rocketmq_ha.impl.store.pending_put import waits_for_store
 from rocketmq_ha.impl.store.results import PutMessageStatus
 from rocketmq_ha.impl.wire.message import Message
+from rocketmq_ha.spec.role import BrokerRole
 
 POLL_MS: Final = 50
 PUTS_A_TURN: Final = 64  # at most, between two turns of the loop
-FIRST_ACK_S: Final = 10  # which a slave has for the first acknowledgement of its connection, before puts go on without it
+UNWAITED_KEY: Final = "unwaited"  # of a message that is there to be acknowledged, and is none of those to put
 
 
 def messages(count: int, size: int, seed: int, sync: float = 1.0) -> Iterator[Message]:
@@ -28,16 +31,35 @@ def messages(count: int, size: int, seed: int, sync: float = 1.0) -> Iterator[Me
     """
     rng = random.Random(seed)
     for index in range(count):
-        now_ms = time.time_ns() // 1_000_000
-        message = Message(
-            topic="rocketmq-ha",
-            body=rng.randbytes(size),
-            queue_id=index % 4,
-            properties_string=f"KEYS\x01{index}",
-            born_timestamp=now_ms,
-            store_timestamp=now_ms,
-        )
-        yield message if int((index + 1) * sync) > int(index * sync) else without_wait(message)
+        waits = int((index + 1) * sync) > int(index * sync)
+        yield _message(rng.randbytes(size), index % 4, str(index), wait=waits)
+
+
+def _message(body: bytes, queue_id: int, key: str, *, wait: bool) -> Message:
+    now_ms = time.time_ns() // 1_000_000
+    message = Message(
+        topic="rocketmq-ha",
+        body=body,
+        queue_id=queue_id,
+        properties_string=f"KEYS\x01{key}",
+        born_timestamp=now_ms,
+        store_timestamp=now_ms,
+    )
+    return message if wait else without_wait(message)
+
+
+@dataclass(slots=True)
+class PutCounts:
+    """How the messages of `--put` have ended, and how many more were put so that a slave could acknowledge something."""
+
+    statuses: Counter[PutMessageStatus] = field(default_factory=Counter)
+    unwaited: int = 0
+
+    def line(self, seconds: float) -> str:
+        counts = " ".join(f"{status.value}={self.statuses[status]}" for status in PutMessageStatus if self.statuses[status])
+        done = sum(self.statuses.values())
+        unwaited = f" unwaited={self.unwaited}" if self.unwaited else ""
+        return f"put={done}{unwaited} seconds={seconds:.1f} per_second={done / seconds:.0f} {counts}"
 
 
 def put_all(
@@ -47,12 +69,17 @@ def put_all(
     produced: Iterator[Message],
     count: int,
     in_flight: int,
-    await_slaves: int,
-) -> tuple[Counter[PutMessageStatus], deque[WaitingPut]]:
+    await_slaves: int = 0,
+    await_replicas: int = 0,
+) -> tuple[PutCounts, deque[WaitingPut]]:
     """Put all messages, never more than `in_flight` waiting. Returns: how they ended; those that a stop has left."""
-    statuses: Counter[PutMessageStatus] = Counter()
+    counts = PutCounts()
+    statuses = counts.statuses
     waiting: deque[WaitingPut] = deque()
-    asked: list[MasterConnection] = []  # whom a message was put for that did not wait, so that they could acknowledge one
+    is_sync_master = puts.role is BrokerRole.SYNC_MASTER
+    attendance = Attendance(
+        server.service, await_slaves, await_replicas, lambda: puts.put(_message(b"", 0, UNWAITED_KEY, wait=False), clock_ms())
+    )
     progress = Progress(
         TextColumn("put"),
         BarColumn(),
@@ -82,19 +109,12 @@ def put_all(
     with progress:
         task = progress.add_task("put", total=count)
         for index, message in enumerate(produced):
-            while server.service.count_connected() < await_slaves and not stopped():
-                poll(POLL_MS)
-            # HA-G-5 "from its first acknowledgement on": a slave that was sent nothing yet can have acknowledged nothing. Once
-            # for each company of connections a message does not wait, and they have some time to acknowledge it.
-            lacking = server.service.count_slaves() < await_slaves and server.service.connections != asked
-            put = puts.put(without_wait(message) if lacking else message, clock_ms())
-            if lacking:
-                asked = list(server.service.connections)
-                until = time.monotonic() + FIRST_ACK_S
-                while time.monotonic() < until and not stopped() and server.service.connections == asked:
-                    if server.service.count_slaves() >= await_slaves:
-                        break
-                    poll(POLL_MS)
+            if await_slaves or await_replicas:
+                waits = is_sync_master and waits_for_store(message.properties_string)
+                attendance.wait(lambda: poll(POLL_MS), stopped, for_slave=waits)
+                if stopped():
+                    break
+            put = puts.put(message, clock_ms())
             if (status := put.status) is not None:
                 statuses[status] += 1
             else:
@@ -109,4 +129,5 @@ def put_all(
                 break
         while waiting and not stopped():
             collect()
-    return statuses, waiting
+    counts.unwaited = attendance.unwaited
+    return counts, waiting

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from rocketmq_ha.impl.cli.await_option import await_options
 from rocketmq_ha.impl.cli.config_file import config_option
 from rocketmq_ha.impl.cli.flush_options import FlushIntervals, flush_options, flushing
 from rocketmq_ha.impl.cli.fresh import FreshStore, from_option
@@ -26,7 +27,6 @@ from rocketmq_ha.impl.net.figures import MasterFigures, SlaveFigures
 from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.net.server import listen as open_listener
 from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.results import PutMessageStatus
 from rocketmq_ha.spec.profile import PROFILES, Settings
 
 # RocketMQ reads reports into 1 MiB a slave. They are 8 bytes each, and all but the last of a read are skipped.
@@ -97,15 +97,7 @@ class Stop:
     metavar="SHARE",
     help="The share of the messages that --put lets wait; the others say WAIT=false, and wait for no slave and no disk.",
 )
-@click.option(
-    "--await-slaves",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Put only while N slaves are connected, as a producer would that tries again later; where they have acknowledged "
-    "nothing yet, a message that does not wait goes first.",
-)
+@await_options
 @role_options
 @flush_options
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the bodies that --put makes.")
@@ -127,6 +119,7 @@ def master(
     in_flight: int,
     sync: float,
     await_slaves: int,
+    await_replicas: int,
     role: str,
     flush: str,
     flush_intervals: FlushIntervals,
@@ -192,13 +185,11 @@ def master(
                 if count:
                     started = time.monotonic()
                     produced = messages(count, size, seed, sync)
-                    statuses, waiting = put_all(server, puts, turn, produced, count, in_flight, await_slaves)
+                    counts, waiting = put_all(server, puts, turn, produced, count, in_flight, await_slaves, await_replicas)
                     seconds = time.monotonic() - started
                     if waiting:  # we were told to stop
-                        statuses.update(end_all(server, puts, waiting))
-                    counts = " ".join(f"{status.value}={statuses[status]}" for status in PutMessageStatus if statuses[status])
-                    done = sum(statuses.values())
-                    click.echo(f"put={done} seconds={seconds:.1f} per_second={done / seconds:.0f} {counts}")
+                        counts.statuses.update(end_all(server, puts, waiting))
+                    click.echo(counts.line(seconds))
                 while not (stopped() or turn()):
                     server.poll(POLL_MS)
         finally:
