@@ -175,6 +175,7 @@ def _progress(total: int) -> Iterator[Say]:
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
         number = count(1)
+        console.print("report: starting Spark, which takes some seconds", soft_wrap=True)
         yield lambda title: console.print(f"report: {next(number)}/{total} {title}", soft_wrap=True, markup=False)
         return
     columns = (

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from rocketmq_ha.fuzz import faults, hunt, replay, schedule
 from rocketmq_ha.fuzz.errors import FuzzError
-from rocketmq_ha.fuzz.progress import run_progress
+from rocketmq_ha.fuzz.progress import STARTING_SPARK, run_progress
 from rocketmq_ha.spec.event_log import VERDICT_OK
 
 HUNT_SECONDS = 60.0
@@ -38,8 +38,10 @@ def run(runs: int, seed: int, out: Path, master: str) -> None:
     from rocketmq_ha.analysis.session import spark_session
     from rocketmq_ha.fuzz import campaign
 
+    click.echo(STARTING_SPARK, err=True)
+    spark = spark_session("rocketmq-ha fuzz", master=master)
     with run_progress("schedules", runs) as progress:
-        result = campaign.run(spark_session("rocketmq-ha fuzz", master=master), runs, seed, out, progress)
+        result = campaign.run(spark, runs, seed, out, progress)
     for row in result.failed[:5]:
         click.echo(f"{row['verdict']}: {row['signature']}: rocketmq-ha fuzz replay {row['run_id']}", err=True)
     operations, steps = (sum(row[name] for row in result.rows) for name in ("n_ops", "n_steps"))

@@ -20,7 +20,7 @@ from rich.console import Console
 from rocketmq_ha.fuzz import campaign, golden, pictures
 from rocketmq_ha.fuzz.errors import FuzzError
 from rocketmq_ha.fuzz.processes import Node
-from rocketmq_ha.fuzz.progress import run_progress
+from rocketmq_ha.fuzz.progress import STARTING_SPARK, run_progress
 from rocketmq_ha.fuzz.proxy import CuttingProxy, PlannedCut
 from rocketmq_ha.impl.net.address import parse_address
 from rocketmq_ha.impl.store.reader import LogReader
@@ -32,6 +32,7 @@ IN_FLIGHT: Final = 64
 CATCH_UP_SECONDS: Final = 60.0
 POLL_S: Final = 0.1
 CAMPAIGN_SEED: Final = 1
+ESTIMATE: Final = "This takes about a minute on two processors: a replication, a campaign on Spark, its report."
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +66,13 @@ def demo(out: Path, messages: int, runs: int) -> None:
     out.mkdir(parents=True)
     (out / "demo").touch()
 
+    console.print(ESTIMATE)
     console.print("1. A master on RocketMQ's own store, an empty slave, cuts and a kill", style="bold")
     replication = replicate(out, messages, console)
     console.print("2. A lock-step fuzz campaign on Spark", style="bold")
     from rocketmq_ha.analysis.session import spark_session
 
+    console.print(f"   {STARTING_SPARK}")
     spark = spark_session("rocketmq-ha demo", fast_start=True)
     log = out / "fuzz"
     with run_progress("schedules", runs) as progress:

@@ -16,6 +16,7 @@ from typing import Final
 
 import rocketmq_ha.impl
 from rocketmq_ha.fuzz.errors import FuzzError
+from rocketmq_ha.impl.cli.commands import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,9 @@ def find(name: str) -> Fault:
     for fault in FAULTS:
         if fault.name == name:
             return fault
-    raise FuzzError(f"fault {name!r}: expected one of {', '.join(fault.name for fault in FAULTS)}")
+    names = [fault.name for fault in FAULTS]
+    near = did_you_mean(name, names)
+    raise FuzzError(f"fault {name!r}: there is none of that name.{near or ' Expected one of ' + ', '.join(names)}")
 
 
 def plant(fault: Fault, directory: Path) -> Path:

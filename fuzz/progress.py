@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 LINE_EVERY_S: Final = 5.0
+STARTING_SPARK: Final = "starting Spark, which takes some seconds"
 
 
 @contextmanager

@@ -17,6 +17,7 @@ reason; an exception without a reason, or for what is cited.
 """
 
 import argparse
+import os
 import re
 import sys
 import tomllib
@@ -259,7 +260,11 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return 1
     if not options.check:
-        sys.stdout.writelines(f"{line}\n" for line in table(coverage))
+        try:
+            sys.stdout.writelines(f"{line}\n" for line in table(coverage))
+            sys.stdout.flush()
+        except BrokenPipeError:  # the reader, `head` say, has what it wanted; what is buffered still must go somewhere
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.stderr.writelines(f"{error}\n" for error in coverage.errors)
     return 1 if coverage.errors else 0
 

@@ -8,6 +8,7 @@ command which is slow to import, or broken, or whose extras are not installed, c
 # ruff: noqa: ARG002  (click calls these methods with arguments that they need not look at)
 
 import ast
+import difflib
 import errno
 import importlib
 import importlib.util
@@ -15,7 +16,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
 from types import FrameType
@@ -30,6 +31,8 @@ EXIT_BAD_INPUT: Final = 2
 EXIT_INTERRUPTED: Final = 128 + signal.SIGINT
 EXIT_TERMINATED: Final = 128 + signal.SIGTERM
 EXIT_BROKEN_PIPE: Final = 128 + signal.SIGPIPE
+
+_EXTRA: Final = "; pip install 'rocketmq-ha[fuzz]'"
 
 # What a user, a disk or a network can cause. Any other OSError (a bad descriptor, say) is our bug and shows itself.
 _USERS_ERRORS: Final = frozenset(
@@ -56,6 +59,12 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.targets())
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, and name the nearest one where there is none: click knows only commands that are loaded."""
+        if args[0] not in self.targets() and not args[0].startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {args[0]!r}.{did_you_mean(args[0], self.targets())}")
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         target = self._own.get(cmd_name) or self.targets().get(cmd_name)
@@ -111,9 +120,23 @@ class LazyGroup(click.Group):
                 raise
             where = f"{error.filename}: " if error.filename is not None else ""
             _fail(f"{name}: {where}{error.strerror or error}")
+        except ModuleNotFoundError as error:  # a command imports a large package only when it is called
+            if (missing := (error.name or "rocketmq_ha").partition(".")[0]) == "rocketmq_ha":
+                raise
+            _fail(f"{name}: the package {missing} is not installed{_EXTRA}")
         finally:
             if in_main_thread:
                 signal.signal(signal.SIGTERM, previous)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question that names what is known and looks like the name; empty where nothing does.
+
+    >>> did_you_mean("statis", ["status", "slave"])
+    " Did you mean 'status'?"
+    """
+    near = difflib.get_close_matches(name, known, 3)
+    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
@@ -148,7 +171,7 @@ def _load(name: str, target: str) -> click.Command:
         command = getattr(importlib.import_module(module), function)
     except ImportError as error:
         missing = error.name or module
-        extra = "; pip install 'rocketmq-ha[fuzz]'" if not missing.startswith("rocketmq_ha") else ""
+        extra = _EXTRA if not missing.startswith("rocketmq_ha") else ""
         raise click.ClickException(f"the command {name} cannot be loaded: {error}{extra}") from error
     assert isinstance(command, click.Command), target
     return command

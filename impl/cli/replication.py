@@ -20,7 +20,7 @@ from rocketmq_ha.impl.cli.settings import master_settings, slave_settings
 from rocketmq_ha.impl.cli.telling import listening_metrics, metrics_option, telling
 from rocketmq_ha.impl.cli.tls_options import client_tls, tls_client_options, tls_listener, tls_server_options
 from rocketmq_ha.impl.errors import ConfigInvalid
-from rocketmq_ha.impl.ha.settings import check_replicas
+from rocketmq_ha.impl.ha.settings import check_batch_size, check_replicas
 from rocketmq_ha.impl.net.address import check_own_address, format_address, parse_address
 from rocketmq_ha.impl.net.client import FRAME_DEADLINE_MS, Follower
 from rocketmq_ha.impl.net.figures import MasterFigures, SlaveFigures
@@ -144,6 +144,7 @@ def master(
         put=20000 seconds=4.1 per_second=4878 PUT_OK=20000
     """
     check_replicas(settings_by_name["replicas"], PROFILES[profile])  # before any store is touched
+    check_batch_size(settings_by_name["ha_transfer_batch_size"])
     limits = limits_from(
         PROFILES[profile],
         allow,

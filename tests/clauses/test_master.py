@@ -37,11 +37,15 @@ def message(size: int = 8) -> Message:
 # --- Settings --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [0, -1])
-def test_a_batch_of_no_byte_is_refused_before_the_master_starts(net: Any, size: int) -> None:
-    """HA-M-38 "A ha_transfer_batch_size below 1 MUST be refused before the master starts"."""
-    with pytest.raises(ConfigInvalid, match=f"batch size {size}"):
+@pytest.mark.parametrize("size", [0, -1, 4_194_293])
+def test_a_batch_that_no_link_can_carry_is_refused_before_the_master_starts(net: Any, size: int) -> None:
+    """HA-M-38 "A ha_transfer_batch_size below 1, or above the read buffer of a slave less the 12 bytes of a header"."""
+    with pytest.raises(ConfigInvalid, match=rf"^batch size {size} \(--ha-transfer-batch-size\): expected 1 to 4194292 bytes"):
         net.serve(HARDENED, Settings(FILE_SIZE, ha_transfer_batch_size=size))
+
+
+def test_the_largest_batch_that_a_slave_takes_is_served(net: Any) -> None:
+    net.serve(HARDENED, Settings(FILE_SIZE, ha_transfer_batch_size=4_194_292))
 
 
 @pytest.mark.parametrize(("heartbeat_ms", "warns"), [(5_000, False), (18_999, False), (19_000, True), (20_000, True)])
