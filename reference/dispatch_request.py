@@ -21,6 +21,9 @@ PROPERTY_TAGS = "TAGS"
 PROPERTY_DELAY_TIME_LEVEL = "DELAY"
 PROPERTY_UNIQ_KEY = "UNIQ_KEY"
 KEY_SEPARATOR = " "
+# HA-ST-47 "MUST all be of one of these sets": what a release puts besides, or in other words.
+PLAIN_KEYS, TAG_KEYS, TYPED_KEYS = "plain", "tags", "typed"
+TAG_TYPE, UNIQUE_TYPE = "T", "U"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 MESSAGE_DELAY_LEVEL = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 TRANSACTION_MASK = 0x3 << 2
@@ -40,7 +43,7 @@ class DispatchRequest:
     tags_code: int
     store_timestamp: int
     consume_queue_offset: int
-    keys: tuple[str, ...]  # the unique key first, if there is one
+    keys: tuple[str, ...]  # that the index takes, the unique key first, if there is one
     sys_flag: int
 
 
@@ -90,6 +93,20 @@ def tags_code(
     return java_string.hash_code(properties.get(PROPERTY_TAGS, ""))
 
 
+def index_keys(properties: Mapping[str, str], key_set: str = PLAIN_KEYS) -> tuple[str, ...]:
+    """The keys of a message, in the order in which a release of that set puts them; the topic comes before each.
+
+    >>> properties = {"UNIQ_KEY": "u", "KEYS": "a b", "TAGS": "t"}
+    >>> [index_keys(properties, key_set) for key_set in (PLAIN_KEYS, TAG_KEYS, TYPED_KEYS)]
+    [('u', 'a', 'b'), ('u', 'a', 'b', 'T#t'), ('U#u', 'a', 'b', 'T#t')]
+    """
+    unique, tags = properties.get(PROPERTY_UNIQ_KEY, ""), properties.get(PROPERTY_TAGS, "")
+    if unique and key_set == TYPED_KEYS:
+        unique = f"{UNIQUE_TYPE}#{unique}"
+    typed_tags = f"{TAG_TYPE}#{tags}" if tags and key_set != PLAIN_KEYS else ""
+    return tuple(key for key in (unique, *properties.get(PROPERTY_KEYS, "").split(KEY_SEPARATOR), typed_tags) if key)
+
+
 def is_queued(sys_flag: int) -> bool:
     """HA-ST-34 "Prepared and rolled-back messages of a transaction MUST NOT be in any consume queue"."""
     return sys_flag & TRANSACTION_MASK not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
@@ -119,9 +136,11 @@ def record_at(log: Log, offset: int) -> tuple[Record, int] | None:
 
 
 def check_message_and_return_size(
-    log: Log, offset: int, message_delay_level: str = MESSAGE_DELAY_LEVEL
+    log: Log, offset: int, message_delay_level: str = MESSAGE_DELAY_LEVEL, key_set: str = PLAIN_KEYS
 ) -> DispatchRequest | Blank | None:
     """What stands at `offset`: a message, the end of a file, or nothing that could be read yet.
+
+    Its keys are those of a set of HA-ST-47.
 
     A BLANK is known by the magic in its first 8 bytes; its padding need not have come.
     """
@@ -133,7 +152,6 @@ def check_message_and_return_size(
         return None
     record, size = found
     topic, properties = java_string.text(record.topic), parse_properties(record.properties)
-    keys = [properties.get(PROPERTY_UNIQ_KEY, ""), *properties.get(PROPERTY_KEYS, "").split(KEY_SEPARATOR)]
     return DispatchRequest(
         topic,
         record.queue_id,
@@ -142,7 +160,7 @@ def check_message_and_return_size(
         tags_code(topic, properties, record.store_timestamp, message_delay_level),
         record.store_timestamp,
         record.queue_offset,
-        tuple(key for key in keys if key),
+        index_keys(properties, key_set),
         record.sys_flag,
     )
 

@@ -61,6 +61,9 @@ def verify(ctx: click.Context, store: Path, other: Path | None) -> None:
     queue and each key of the index must be that of its message; those that are missing are counted, and are no error,
     for a broker makes them again from the log. Two logs are compared byte by byte over the offsets that both have.
 
+    Releases put different keys into the index: keys_as names those that put these, "," between one and its successor and "/"
+    between those that do the same with these messages, or any, or none.
+
     The last line on stdout is a summary of key=value. Exit status 1 if the logs differ, or have no offset in common; 2,
     and one line that names file and offset, if a record, an entry or a key is wrong.
     """
@@ -115,6 +118,7 @@ def _derived_line(found: DerivedSummary) -> str:
     values = (
         *(("queues", found.queues), ("entries", found.queue_entries), ("entries_missing", found.queue_entries_missing)),
         *(("index_files", found.index_files), ("keys", found.index_keys), ("keys_missing", found.index_keys_missing)),
+        ("keys_as", found.index_keys_as),
     )
     return " ".join(f"{name}={value}" for name, value in values)
 

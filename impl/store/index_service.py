@@ -87,7 +87,7 @@ class IndexService:
                 continue
             name, topic_hash = self._topic_hashes.get(topic) or self._topic_hash(topic)
             place = (name, topic_hash, offset, timestamp)
-            words = _words(keys, uniq_key)
+            words = words_of(keys, uniq_key)
             if offset == end:  # put already, all of it or what there was room for
                 del words[: self._count_last(offset)]
             for word in words:
@@ -279,15 +279,8 @@ class IndexService:
         return sorted(islice(self.offsets(topic, key, begin, end, classic=True), min(max_num, MAX_MSGS_NUM_BATCH)))
 
 
-def keys_of(request: DispatchRequest) -> list[str]:
-    """What the index knows a message by: `topic#key` for each of its keys, in the order in which they are put."""
-    if request.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
-        return []
-    topic = java_text(request.topic)
-    return [f"{topic}#{word}" for word in _words(request.keys, request.uniq_key)]
-
-
-def _words(keys: str, uniq_key: str | None) -> list[str]:
+def words_of(keys: str, uniq_key: str | None) -> list[str]:
+    """The keys of a message: the unique key, and each word of the property KEYS, in the order in which they are put."""
     words = [word for word in keys.split(" ") if word] if " " in keys else [keys] if keys else []
     if uniq_key:
         words.insert(0, uniq_key)

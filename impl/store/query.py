@@ -7,9 +7,11 @@ Spec: HA-ST-44 "A query MUST find messages by key within a span of store times".
 Source: 4.9.8 DefaultMessageStore.queryMessage.
 """
 
+import heapq
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from rocketmq_ha.impl.store.index_keys import UNIQUE_TYPE
 from rocketmq_ha.impl.store.index_service import IndexService
 from rocketmq_ha.impl.wire.message import TRANSACTION_MASK, TRANSACTION_ROLLBACK, Message
 
@@ -46,7 +48,7 @@ def query(
         found[0]: found for found in unindexed if has_key(found[2], topic, key) and begin <= found[2].store_timestamp <= end
     }
     chosen = sorted(read)[-max_num:]
-    for offset in index.offsets(topic, key, begin - _SECOND_MS + 1, end) if index is not None else ():
+    for offset in _offsets(index, topic, key, begin - _SECOND_MS + 1, end) if index is not None else ():
         if len(chosen) >= max_num:
             break
         found = message_at(offset) if offset not in read else None  # an index can name a message twice
@@ -54,3 +56,12 @@ def query(
             read[offset] = found
             chosen.append(offset)
     return [read[offset] for offset in sorted(chosen)]
+
+
+def _offsets(index: IndexService, topic: str, key: str, begin: int, end: int) -> Iterable[int]:
+    """Newest first: under the key, and where some releases put it if it is a unique key.
+
+    Spec: HA-ST-48 "A query for a key MUST find it under `topic#key` and, as a unique key, under `topic#U#key`".
+    """
+    answers = (index.offsets(topic, each, begin, end) for each in (key, f"{UNIQUE_TYPE}{key}"))
+    return heapq.merge(*answers, reverse=True)

@@ -4,11 +4,9 @@ What is wrong raises: an entry that is not that of its message, a key of no mess
 only missing is counted: a dispatch that is behind its log, or that was lost, is mended by dispatching again. A live writer
 goes on meanwhile, so entries and keys beyond the log's end at the start of the check are left alone.
 
-Spec: HA-ST-29 to HA-ST-34, HA-ST-38 to HA-ST-42.
+Spec: HA-ST-29 to HA-ST-34, HA-ST-38; the index: verify_index.py.
 """
 
-from array import array
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -17,12 +15,12 @@ from rocketmq_ha.impl.errors import StoreCorrupt
 from rocketmq_ha.impl.store.consume_queue import ConsumeQueue
 from rocketmq_ha.impl.store.consume_queue_table import ConsumeQueueTable, Key
 from rocketmq_ha.impl.store.delay import SCHEDULE_TOPIC, DelayLevels
-from rocketmq_ha.impl.store.dispatch_request import DispatchRequest, Read, RequestMaker, read_requests
-from rocketmq_ha.impl.store.index_file import IndexFile
-from rocketmq_ha.impl.store.index_service import IndexService, keys_of
-from rocketmq_ha.impl.store.java_hash import index_key_hash
+from rocketmq_ha.impl.store.dispatch_request import DispatchRequest, Read, RequestMaker, read_handed
+from rocketmq_ha.impl.store.index_service import IndexService
 from rocketmq_ha.impl.store.queue_entry import ENTRY_SIZE
 from rocketmq_ha.impl.store.reader import LogReader
+from rocketmq_ha.impl.store.verify_index import IndexCheck
+from rocketmq_ha.impl.wire.batch import HandedFields
 from rocketmq_ha.impl.wire.message import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 
 _BATCH: Final = 1024
@@ -40,6 +38,7 @@ class DerivedSummary:
     index_files: int
     index_keys: int  # that were checked
     index_keys_missing: int  # of messages behind the first one in the index
+    index_keys_as: str  # the releases that put such keys, in the order of the log; see index_keys.py
 
 
 def verify_derived(reader: LogReader, progress: Progress | None = None) -> DerivedSummary:
@@ -52,35 +51,33 @@ def verify_derived(reader: LogReader, progress: Progress | None = None) -> Deriv
     try:
         table.recover(reader.min_offset, reader.max_offset)
         queues = _QueueCheck(table)
-        keys = _IndexCheck(index, reader)
-        for requests in log_requests(reader):
+        keys = IndexCheck(index, reader)
+        for requests, properties in log_requests(reader):
             queues.check(requests)
-            keys.check(requests)
+            keys.check(requests, properties)
             if progress is not None:
                 progress(requests[-1].commit_log_offset + requests[-1].size)
         queues.finish(reader.max_offset)
         keys.finish()
-        return DerivedSummary(
-            *(len(list(table)), queues.checked, queues.missing),
-            *(len(index.files), keys.checked, keys.missing),
-        )
+        counts = (len(list(table)), queues.checked, queues.missing, len(index.files), keys.checked, keys.missing)
+        return DerivedSummary(*counts, keys.releases)
     finally:
         table.close()
         index.close()
 
 
-def log_requests(reader: LogReader) -> Iterator[list[DispatchRequest]]:
-    """What a dispatch of the log, which was walked, would be told, in batches."""
+def log_requests(reader: LogReader) -> Iterator[tuple[list[DispatchRequest], list[bytes]]]:
+    """What a dispatch of the log, which was walked, would be told, and the properties of each message, in batches."""
     make = RequestMaker(DelayLevels.parse())
     offset = reader.min_offset
     while offset < reader.max_offset:
         file = reader.files[(offset - reader.min_offset) // reader.file_size]
         position = offset - file.base
-        requests: list[DispatchRequest] = []
+        handed: list[HandedFields] = []
         view = file.view(position, file.size)
-        reached, why = read_requests(view, offset, file.size - position, reader.max_offset, _BATCH, make, requests)
-        if requests:
-            yield requests
+        reached, why = read_handed(view, offset, file.size - position, reader.max_offset, _BATCH, handed)
+        if handed:
+            yield [make(*each) for each in handed], [each[4] for each in handed]
         if reached == offset:
             raise StoreCorrupt(file.path, offset, f"bytes that are {why.value}", "a record, as a moment ago")
         offset = reached
@@ -133,64 +130,3 @@ class _QueueCheck:
 
 def _file_of(queue: ConsumeQueue, queue_offset: int) -> str:
     return f"{queue.directory}, byte {queue_offset * ENTRY_SIZE} of the queue"
-
-
-class _IndexCheck:
-    """Holds the keys in the index, which stand in the order of the log, against those of the messages that come."""
-
-    def __init__(self, index: IndexService, reader: LogReader) -> None:
-        self.checked = self.missing = 0
-        self._reader = reader
-        self._entries = _groups(index.files)
-        self._next = self._advance(reader.min_offset)
-        self._began = False
-
-    def check(self, requests: list[DispatchRequest]) -> None:
-        for request in requests:
-            hashes = [index_key_hash(text) for text in keys_of(request)]
-            if self._next is not None and self._next[1] < request.commit_log_offset:
-                self._refuse(*self._next)
-            if self._next is None or self._next[1] > request.commit_log_offset:
-                self.missing += len(hashes) if self._began else 0
-                continue
-            self._began = True
-            file, offset, found = self._next
-            if set(found) - set(hashes):
-                self._refuse(file, offset, found)
-            self.checked += len(found)
-            self.missing += sum((Counter(hashes) - Counter(found)).values())
-            self._next = self._advance(offset + 1)
-
-    def finish(self) -> None:
-        if self._next is not None and self._next[1] < self._reader.max_offset:
-            self._refuse(*self._next)
-
-    def _advance(self, offset: int) -> tuple[IndexFile, int, list[int]] | None:
-        """The keys of the next message at or behind an offset. A dispatch that was repeated leaves earlier ones again."""
-        return next((group for group in self._entries if group[1] >= offset), None)
-
-    def _refuse(self, file: IndexFile, offset: int, found: list[int]) -> None:
-        raise StoreCorrupt(file.path, offset, f"keys of hashes {found}", "the hashes of a message's keys")
-
-
-def _groups(files: tuple[IndexFile, ...]) -> Iterator[tuple[IndexFile, int, list[int]]]:
-    """(the file in which it ends, commit-log offset, hashes) of each message, from all files.
-
-    Raises: StoreCorrupt where an entry does not point to the one before it in its slot.
-    """
-    last: tuple[IndexFile, int, list[int]] | None = None
-    for file in files:
-        slots = array("i", bytes(4 * file.geometry.hash_slot_num))
-        for number, (key_hash, offset, _, previous) in enumerate(file.entries(), start=1):
-            slot = key_hash % file.geometry.hash_slot_num
-            if slots[slot] != previous:
-                raise StoreCorrupt(file.path, offset, f"entry {number} points to {previous}", f"{slots[slot]}, as its slot did")
-            slots[slot] = number
-            if last is not None and last[1] == offset:
-                last[2].append(key_hash)
-            else:
-                if last is not None:
-                    yield last
-                last = (file, offset, [key_hash])
-    if last is not None:
-        yield last

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from golden_kit import RELEASES, VECTORS, has_keys_of_tags
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,7 +31,6 @@ from rocketmq_ha.impl.wire.message import Message, encode
 from rocketmq_ha.impl.wire.properties import parse_properties
 from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2
 
-VECTORS = Path(__file__).parents[2] / "spec" / "vectors"
 FILE_SIZE = 1024
 LEVELS = DelayLevels.parse()
 
@@ -378,7 +378,7 @@ def test_a_lone_record_is_dispatched_without_being_asked_for() -> None:
 # --- What RocketMQ made of its own log -------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=["4.9.8", "5.3.3"])
+@pytest.fixture(scope="module", params=RELEASES)
 def vectors(request: pytest.FixtureRequest) -> Path:
     """What a release wrote, and what it said of that."""
     return VECTORS / f"rocketmq-{request.param}"
@@ -411,7 +411,7 @@ def files_of(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()}
 
 
-def test_queues_and_index_of_rocketmqs_log_are_rocketmqs_byte_for_byte(golden: Path, tmp_path: Path) -> None:
+def test_queues_and_index_of_rocketmqs_log_are_rocketmqs_byte_for_byte(golden: Path, vectors: Path, tmp_path: Path) -> None:
     """HA-ST-29 to HA-ST-34, HA-ST-39 to HA-ST-43; of index files all but the name, which is the time of their making."""
     table = ConsumeQueueTable(tmp_path, 6000, writable=True)
     index = IndexService(tmp_path, Geometry(1000, 4000), writable=True)
@@ -423,7 +423,8 @@ def test_queues_and_index_of_rocketmqs_log_are_rocketmqs_byte_for_byte(golden: P
     ours, theirs = files_of(tmp_path / "consumequeue"), files_of(golden / "consumequeue")
     assert len(theirs) == 24
     assert ours == theirs
-    assert list(files_of(tmp_path / "index").values()) == list(files_of(golden / "index").values())
+    if not has_keys_of_tags(vectors):  # else test_index_keys.py has the model make it
+        assert list(files_of(tmp_path / "index").values()) == list(files_of(golden / "index").values())
 
 
 def test_queues_and_index_of_rocketmq_answer_as_rocketmq_did(golden: Path, vectors: Path) -> None:
@@ -466,13 +467,14 @@ def test_verify_holds_queues_and_index_against_the_log(golden: Path, vectors: Pa
             found = verify_derived(reader)
         return found.queue_entries, found.queue_entries_missing, found.index_keys, found.index_keys_missing
 
-    assert check() == (messages, 0, 5417, 0)
+    keys = 7324 if has_keys_of_tags(vectors) else 5417
+    assert check() == (messages, 0, keys, 0)
     entry_file = store / "consumequeue" / "GoldenEvents" / "0" / f"{0:020d}"
     index_file = min((store / "index").iterdir())
     for path, position, error in (
         (entry_file, 20 * 7 + 7, "entry 7 is"),  # the last byte of an offset
         (entry_file, 20 * 7 + 19, "entry 7 is"),  # and of a tags code
-        (index_file, 40 + 4000 + 20 * 9 + 3, "keys of hashes"),
+        (index_file, 40 + 4000 + 20 * 9 + 3, "keys of hashes|entry 9 points to"),  # the other hash may have another slot
         (index_file, 40 + 4000 + 20 * 900 + 19, "entry 900 points to"),
     ):
         whole = path.read_bytes()
@@ -482,7 +484,7 @@ def test_verify_holds_queues_and_index_against_the_log(golden: Path, vectors: Pa
         path.write_bytes(whole)
     max(entry_file.parent.iterdir()).unlink()
     max((store / "index").iterdir()).unlink()
-    assert check() == (messages - 252, 252, 3999, 1418)
+    assert check() == (messages - 252, 252, 3999, keys - 3999)
 
 
 # --- Topics ----------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from typing import Any
 import node_kit
 import pytest
 from click.testing import CliRunner
+from golden_kit import RELEASES, VECTORS
 from node_kit import PATIENCE_S
 
 from rocketmq_ha.fuzz.processes import Node
@@ -32,7 +33,6 @@ from rocketmq_ha.impl.wire.message import Message, encode
 from rocketmq_ha.spec.profile import PROFILES
 
 FILE_SIZE = 4096
-VECTORS = Path(__file__).parents[2] / "spec" / "vectors"
 
 
 @pytest.fixture(autouse=True)
@@ -351,7 +351,7 @@ def scripted_broker(version: str, config: str, code: int = 0) -> str:
 
 def test_a_request_to_a_broker_has_the_fields_that_java_clients_send() -> None:
     """In each header that was recorded between RocketMQ's own clients and brokers these fields stand."""
-    for release in ("4.9.8", "5.3.3"):
+    for release in RELEASES:
         transcripts = json.loads((VECTORS / f"rocketmq-{release}" / "transcripts.json").read_text(encoding="utf-8"))
         headers = [row[side] for row in transcripts for side in ("request_header", "response_header") if row[side]]
         assert all(set(HEADER_FIELDS) <= set(header) for header in headers)

@@ -6,9 +6,9 @@ import tarfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from ipaddress import ip_address
-from pathlib import Path
 
 import pytest
+from golden_kit import RELEASES, VECTORS
 from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -25,7 +25,6 @@ from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec import constants
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, PROFILES, Profile, Settings
 
-VECTORS = Path(__file__).parents[2] / "spec" / "vectors"
 FILE_SIZE = 300
 UNHURRIED = hypothesis_settings(deadline=None)  # on a busy machine any example may take long
 ROOM = 1 << 20  # a socket that never blocks
@@ -403,7 +402,7 @@ def test_a_flipped_bit_is_whole_to_both_or_to_neither(told: Message, data: st.Da
     assert (found and found[0]) == expected
 
 
-@pytest.fixture(scope="module", params=["4.9.8", "5.3.3"])
+@pytest.fixture(scope="module", params=RELEASES)
 def golden_log(request: pytest.FixtureRequest) -> Log:
     """The commit log that a release of Apache RocketMQ wrote."""
     with tarfile.open(VECTORS / f"rocketmq-{request.param}" / "store.tar.xz") as archive:
