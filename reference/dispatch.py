@@ -3,7 +3,7 @@
     commit log   | record | record | BLANK    | record | rec..
                           ^ reput_from_offset          ^ here it waits, for the rest of the record
 
-Spec: HA-ST-35 "MUST be dispatched to queues and index in the order of the log", HA-ST-36 "A slave MUST dispatch the records
+Spec: HA-ST-35 "MUST be dispatched to queues and index in the order of the log", HA-ST-36 "MUST dispatch the records
 that it has appended": what is here knows of no role, but for one thing that classic does on a master.
 """
 
@@ -82,7 +82,7 @@ def do_reput(
 ) -> Dispatched:
     """Dispatch what the log has from `reput_from_offset` on, `most` messages at most; it goes on from where it stopped.
 
-    Spec: HA-ST-36 "A slave MUST dispatch the records": up to the last whole one. There it waits, as a frame may end anywhere in
+    Spec: HA-ST-36 "MUST dispatch the records": up to the last whole one. There it waits, as a frame may end anywhere in
     a record. A classic *master* that meets bytes which it cannot read goes on behind all that the file has by now: whatever
     comes in between reaches no queue (observed in 4.9.8). Hardened waits in either role, and before a queue offset that no log
     would have.

@@ -77,6 +77,28 @@ def stop(state: Store) -> Store:
     return replace(state, abort=state.dispatched.reput_from_offset < max_offset(state.log))
 
 
+def start_bare(state: Store) -> Store:
+    """A process begins to append to the log alone: HA-ST-51 "MUST first lower the checkpoint's second time to the least of its
+    three", so that the next recovery begins where queues and index can both be made again.
+    """
+    told = state.checkpoint
+    least = min(told.physic_msg_timestamp, told.logics_msg_timestamp, told.index_msg_timestamp)
+    return replace(state, checkpoint=replace(told, logics_msg_timestamp=least), abort=True)
+
+
+def stop_bare(state: Store, before: Store) -> Store:
+    """Its clean stop: HA-ST-50 "MUST leave `abort` behind, and a store to which nothing was appended as it was".
+
+    Args:  before: the store when it was opened.
+    """
+    if state.log == before.log:
+        return before
+    flushed_where = max_offset(state.log)
+    physic = checkpoints.last_store_timestamp(state.log, flushed_where) or state.checkpoint.physic_msg_timestamp
+    checkpoint = replace(state.checkpoint, physic_msg_timestamp=physic)
+    return replace(state, flushed_where=flushed_where, checkpoint=checkpoint)
+
+
 # --- Where to begin --------------------------------------------------------------------------------------------------
 
 

@@ -24,7 +24,8 @@ def recover(store: Path, dry_run: bool) -> None:
 
     \b
     The last line on stdout has key=value:
-        stop            clean, or unclean where a file `abort` tells that the last stop was none
+        stop            clean, or unclean where there is a file `abort`: the last stop was not clean, or the log was appended to
+                        without its queues and index, as `master` and `slave` do
         looked_from     the offset from which records were looked at
         max_offset      where the log ends
         cut             bytes beyond that

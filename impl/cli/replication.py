@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from rocketmq_ha.impl.cli.await_option import await_options
+from rocketmq_ha.impl.cli.bare_log import bare_log
 from rocketmq_ha.impl.cli.config_file import config_option
 from rocketmq_ha.impl.cli.flush_options import FlushIntervals, flush_options, flushing
 from rocketmq_ha.impl.cli.fresh import FreshStore, from_option
@@ -26,7 +27,6 @@ from rocketmq_ha.impl.net.client import FRAME_DEADLINE_MS, Follower
 from rocketmq_ha.impl.net.figures import MasterFigures, SlaveFigures
 from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.net.server import listen as open_listener
-from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.spec.profile import PROFILES, Settings
 
 # RocketMQ reads reports into 1 MiB a slave. They are 8 bytes each, and all but the last of a read are skipped.
@@ -163,7 +163,7 @@ def master(
         listener or nullcontext(),
         tls_listener(tls_listen, tls_cert, tls_key, tls_ca, profile) as tls,
         listening_metrics(metrics_address) as metrics,
-        CommitLog.open(store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail) as log,
+        bare_log(store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail) as log,
     ):
         settings = Settings(mapped_file_size=log.file_size, master_read_buffer_size=MASTER_READ_BUFFER_SIZE, **settings_by_name)
         server = Master(log, listener, settings, PROFILES[profile], limits, tls)
@@ -261,7 +261,7 @@ def slave(
     with (
         listening_metrics(metrics_address) as metrics,
         FreshStore(store, start, settle) as fresh,
-        CommitLog.open(store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail) as log,
+        bare_log(store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail) as log,
     ):
         settings = Settings(mapped_file_size=log.file_size, **settings_by_name)
         deadline_ms = None if frame_deadline is None else max(1, round(frame_deadline * 1000))

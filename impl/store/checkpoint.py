@@ -53,6 +53,11 @@ class StoreCheckpoint:
         return max(0, min(self.physic_msg_timestamp, self.logics_msg_timestamp) - SAFETY_MS)
 
     @property
+    def least_timestamp(self) -> int:
+        """What was stored before it is in the log, in the consume queues and in index files that are full."""
+        return min(self.physic_msg_timestamp, self.logics_msg_timestamp, self.index_msg_timestamp)
+
+    @property
     def flushed_before_ms(self) -> int:
         """What was stored before this time was on the disk, whatever clocks and timers did: HA-ST-20 "stored later than 3 s
         before the checkpoint's first time" may be missing.

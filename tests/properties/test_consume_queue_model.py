@@ -125,7 +125,7 @@ def test_messages_of_a_transaction_that_is_not_committed_are_in_no_queue(sys_fla
 def test_dispatch_in_any_portions_over_a_log_that_grows_by_any_bytes_gives_the_same(
     told: list[tuple[str, int, int]], profile: Profile, data: st.DataObject
 ) -> None:
-    """HA-ST-36 "A slave MUST dispatch the records that it has appended": up to the last whole one, and no byte sooner.
+    """HA-ST-36 "MUST dispatch the records that it has appended": up to the last whole one, and no byte sooner.
 
     HA-ST-35 "MUST be dispatched to queues and index in the order of the log".
     """

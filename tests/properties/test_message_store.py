@@ -418,7 +418,7 @@ def test_a_damaged_message_is_not_served_as_one(path: Path) -> None:
 
 
 def test_replicated_records_are_dispatched_too(tmp_path: Path) -> None:
-    """HA-ST-36 "A slave MUST dispatch the records that it has appended, as a master does": an incomplete one waits."""
+    """HA-ST-36 "MUST dispatch the records that it has appended, as a master does": an incomplete one waits."""
     with MessageStore.open(tmp_path / "a", OPTIONS) as master, MessageStore.open(tmp_path / "b", OPTIONS) as slave:
         for index in range(300):
             master.put(Message("t", b"%d" % index * 100, queue_id=index % 2, properties_string=f"KEYS\x01{index}"))

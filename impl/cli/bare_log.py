@@ -1,0 +1,59 @@
+"""The log of `master` and `slave`, to which they append without keeping consume queues and index.
+
+Whoever opens the store next, a broker of RocketMQ or our MessageStore, must make them from the log. Most releases do that only
+where the last stop was not clean, so `abort` stays behind, and the checkpoint says from where on they must look.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rocketmq_ha.impl.errors import MessageMalformed
+from rocketmq_ha.impl.ha.overlap import find_overlap
+from rocketmq_ha.impl.store.checkpoint import CHECKPOINT_FILE, StoreCheckpoint, mark_running, mark_stopped, was_aborted
+from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.wire.message import decode
+
+
+@contextmanager
+def bare_log(store_dir: Path, *, file_size: int | None, clear_tail: bool) -> Iterator[CommitLog]:
+    """Open a store's log for appending, and flush and close it at the end.
+
+    Spec: HA-ST-50 "MUST leave `abort` behind, and a store to which nothing was appended as it was"; HA-ST-51 "MUST first
+    lower the checkpoint's second time to the least of its three".
+    Raises: as CommitLog.open; then nothing has changed.
+    """
+    with CommitLog.open(store_dir, file_size=file_size, clear_tail=clear_tail) as log:
+        was_clean, began_at = not was_aborted(store_dir), log.max_offset
+        has_checkpoint = (store_dir / CHECKPOINT_FILE).exists()
+        checkpoint = StoreCheckpoint(store_dir)
+        logics_msg_timestamp = checkpoint.logics_msg_timestamp
+        if has_checkpoint:
+            checkpoint.logics_msg_timestamp = checkpoint.least_timestamp
+            checkpoint.flush()
+        mark_running(store_dir)
+        try:
+            yield log
+        finally:
+            log.flush()
+            if log.max_offset in (began_at, log.min_offset):  # nothing was appended
+                if has_checkpoint:
+                    checkpoint.logics_msg_timestamp = logics_msg_timestamp
+                    checkpoint.flush()
+                if was_clean:
+                    mark_stopped(store_dir)
+            else:
+                checkpoint.physic_msg_timestamp = max(checkpoint.physic_msg_timestamp, _last_stored_ms(log))
+                checkpoint.flush()
+
+
+def _last_stored_ms(log: CommitLog) -> int:
+    """The store timestamp of the last whole record; 0 where there is none."""
+    overlap = find_overlap(log, log.recovery.last_offset or 0)
+    data = None if overlap is None else log.data_at(overlap.record, log.file_size)
+    if data is None:
+        return 0
+    try:
+        return decode(data).store_timestamp
+    except MessageMalformed:  # a slave takes what its master sends; the next opening looks at it
+        return 0

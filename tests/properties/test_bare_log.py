@@ -1,0 +1,150 @@
+"""What `master` and `slave` leave behind, which append to a log without dispatching: whoever opens the store next has all.
+
+HA-ST-50, HA-ST-51.
+"""
+
+import shutil
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from node_kit import follow, serve, wait_for
+
+from rocketmq_ha.impl.cli.bare_log import bare_log
+from rocketmq_ha.impl.store.checkpoint import StoreCheckpoint
+from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.index_file import Geometry
+from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
+from rocketmq_ha.impl.store.reader import LogReader
+from rocketmq_ha.impl.store.recovery_plan import plan_recovery
+from rocketmq_ha.impl.store.verify import verify
+from rocketmq_ha.impl.store.verify_derived import verify_derived
+from rocketmq_ha.impl.wire.message import Message
+
+FILE_SIZE = 4096
+OPTIONS = StoreOptions(file_size=FILE_SIZE, queue_file_size=200, index_geometry=Geometry(5, 12))
+
+
+def put(store: MessageStore | CommitLog, numbers: range) -> None:
+    """Messages of one topic and three queues, each with a key of its own."""
+    for number in numbers:
+        message = Message("t", b"%d" % number * 40, queue_id=number % 3, properties_string=f"KEYS\x01key-{number}")
+        if isinstance(store, MessageStore):
+            store.put(message)
+        else:
+            store.append(message, 1_700_000_000_000 + number * 1000)
+
+
+def copy_log(source: Path, target: CommitLog) -> None:
+    """Append what a log has beyond another's end, as a slave does."""
+    with CommitLog.open(source) as log:
+        while (data := log.data_at(target.max_offset, 1000)) is not None:
+            target.append_data(target.max_offset, [data])
+
+
+def end_of(store: Path) -> int:
+    """The max offset of a store, beside its writer; 0 where it has no file yet."""
+    if not any((store / "commitlog").glob("0*")):
+        return 0
+    with LogReader(store) as reader:
+        reader.walk()
+        return reader.max_offset
+
+
+def files_of(store: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(store)): path.read_bytes() for path in store.rglob("*") if path.is_file()}
+
+
+def check_all_is_served(store_dir: Path, count: int) -> None:
+    """Every message through its queue, at its queue offset, and through the index; the stop is clean then."""
+    with MessageStore.open(store_dir, OPTIONS) as store:
+        for queue_id in range(3):
+            served, index = [], 0
+            while (found := store.get("t", queue_id, index)).records:
+                served += found.messages()
+                index = found.next_begin_offset
+            assert [message.queue_offset for message in served] == list(range(len(range(queue_id, count, 3))))
+            assert [message.body for message in served] == [b"%d" % number * 40 for number in range(queue_id, count, 3)]
+        for number in range(count):
+            assert len(store.query("t", f"key-{number}")) == 1
+    assert not (store_dir / "abort").exists()
+    with LogReader(store_dir) as reader:
+        verify(reader)
+        found = verify_derived(reader)
+    assert (found.queue_entries, found.queue_entries_missing, found.index_keys_missing) == (count, 0, 0)
+
+
+@pytest.mark.parametrize("before", [0, 40])
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_store_that_was_appended_to_without_dispatching_serves_all(tmp_path: Path, before: int, is_killed: bool) -> None:
+    """HA-ST-50 "MUST leave `abort` behind", HA-ST-51 "lower the checkpoint's second time to the least of its three".
+
+    On a new store, and on one that a dispatching store wrote before and stopped cleanly, with index files that were full.
+    """
+    source, store = tmp_path / "source", tmp_path / "store"
+    with MessageStore.open(source, OPTIONS) as master:
+        put(master, range(before))
+    if before:
+        shutil.copytree(source, store)
+        checkpoint = StoreCheckpoint(store)
+        assert checkpoint.index_msg_timestamp > 0
+        checkpoint.index_msg_timestamp -= 5000  # as if the last index file that was full had ended then
+        checkpoint.flush()
+    with MessageStore.open(source, OPTIONS) as master:
+        put(master, range(before, 100))
+    with ExitStack() as stack:
+        log = stack.enter_context(bare_log(store, file_size=FILE_SIZE, clear_tail=True))
+        assert (store / "abort").exists()
+        told = StoreCheckpoint(store)
+        assert told.logics_msg_timestamp <= told.index_msg_timestamp
+        copy_log(source, log)
+        left = shutil.copytree(store, tmp_path / "killed") if is_killed else store  # a kill leaves the page cache
+    assert (left / "abort").exists()
+    assert not plan_recovery(left).is_clean
+    if not is_killed:
+        assert StoreCheckpoint(left).physic_msg_timestamp == StoreCheckpoint(source).physic_msg_timestamp
+    check_all_is_served(left, 100)
+
+
+def test_a_store_to_which_nothing_was_appended_stays_as_it_was(tmp_path: Path) -> None:
+    """HA-ST-50 "a store to which nothing was appended as it was": with `abort` or without."""
+    with MessageStore.open(tmp_path, OPTIONS) as store:
+        put(store, range(40))
+    for _ in range(2):
+        before = files_of(tmp_path)
+        with bare_log(tmp_path, file_size=None, clear_tail=True) as log:
+            assert (tmp_path / "abort").exists()
+            assert log.max_offset > 0
+        assert files_of(tmp_path) == before
+        (tmp_path / "abort").touch()  # for the second time
+    with bare_log(tmp_path / "new", file_size=FILE_SIZE, clear_tail=True) as log:
+        log.begin_at(FILE_SIZE)
+    assert not (tmp_path / "new/abort").exists()
+
+
+def test_an_error_while_nothing_was_appended_leaves_no_abort(tmp_path: Path) -> None:
+    """HA-ST-50 "as it was": a slave that is refused, for example."""
+    with pytest.raises(ZeroDivisionError), bare_log(tmp_path / "s", file_size=FILE_SIZE, clear_tail=True):
+        raise ZeroDivisionError
+    assert not (tmp_path / "s/abort").exists()
+    with pytest.raises(ZeroDivisionError), bare_log(tmp_path / "s", file_size=FILE_SIZE, clear_tail=True) as log:
+        put(log, range(3))
+        raise ZeroDivisionError
+    assert (tmp_path / "s/abort").exists()
+    check_all_is_served(tmp_path / "s", 3)
+
+
+def test_a_master_and_a_slave_leave_abort(tmp_path: Path) -> None:
+    """HA-ST-50 "MUST leave `abort` behind": as processes, after a clean stop of the master and a kill of the slave."""
+    with ExitStack() as nodes:
+        master, address = serve(nodes, tmp_path / "m", "--put", "50", "--size", "100", "--sync", "0", file_size=1 << 16)
+        master.line("put")
+        slave = follow(nodes, tmp_path / "s", address, "--file-size", str(1 << 16))
+        wait_for(lambda: end_of(tmp_path / "s") == end_of(tmp_path / "m") > 0)
+        slave.kill()
+        assert master.stop() == 0
+    for name in ("m", "s"):
+        assert (tmp_path / name / "abort").exists()
+        with MessageStore.open(tmp_path / name) as store:
+            assert sum(len(store.get("rocketmq-ha", queue_id, 0).records) for queue_id in range(4)) == 50
+        assert not (tmp_path / name / "abort").exists()
