@@ -6,16 +6,14 @@ import tempfile
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from rocketmq_ha.fuzz import faults, hunt, replay, schedule
 from rocketmq_ha.fuzz.errors import FuzzError
 from rocketmq_ha.fuzz.progress import STARTING_SPARK, run_progress
+from rocketmq_ha.impl.cli.table import console_for, print_pairs
 from rocketmq_ha.spec.event_log import VERDICT_OK
 
 HUNT_SECONDS = 60.0
-REPLAY_WIDTH = 150  # columns of a table that goes to a file
 
 
 @click.group()
@@ -60,10 +58,7 @@ def replay_command(seed: int, fault_name: str | None) -> None:
     if fault_name:
         with tempfile.TemporaryDirectory(prefix="rocketmq-ha-") as directory:
             sys.exit(faults.run_with(faults.find(fault_name), Path(directory), ["replay", str(seed)]))
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=REPLAY_WIDTH)
-    sys.exit(0 if replay.show(schedule.draw(seed), console).verdict == VERDICT_OK else 1)
+    sys.exit(0 if replay.show(schedule.draw(seed), console_for()).verdict == VERDICT_OK else 1)
 
 
 @fuzz.command(name="hunt")
@@ -75,8 +70,7 @@ def hunt_command(seed: int, seconds: float) -> None:
     if found is None:
         click.echo(f"no failure in {seconds:.0f} s", err=True)
         sys.exit(1)
-    console = Console() if Console().is_terminal else Console(width=REPLAY_WIDTH)
-    replay.show(found.outcome.schedule, console)
+    replay.show(found.outcome.schedule, console_for())
     click.echo(f"found={found.outcome.schedule.seed} runs={found.runs} seconds={found.seconds:.1f}")
 
 
@@ -88,10 +82,7 @@ def demo_bug(name: str | None) -> None:
     Exit status 0 if the fault was found.
     """
     if name is None:
-        table = Table("fault", "what it does", box=None, pad_edge=False)
-        for fault in faults.FAULTS:
-            table.add_row(fault.name, fault.story)
-        Console(width=None if Console().is_terminal else REPLAY_WIDTH).print(table)
+        print_pairs(console_for(), ((fault.name, fault.story) for fault in faults.FAULTS))
         return
     fault = faults.find(name)
     click.echo(f"{fault.name}: {fault.story}\nplanted in a copy of {fault.file}; looking for it")

@@ -2,13 +2,12 @@
 
 from collections import Counter
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from rocketmq_ha.fuzz import lockstep
 from rocketmq_ha.fuzz.lockstep import Lockstep, StepOutcome
 from rocketmq_ha.fuzz.schedule import START_MS, Schedule, fault_of
+from rocketmq_ha.impl.cli.table import Column, print_table
 from rocketmq_ha.reference import master, slave, store
 from rocketmq_ha.reference.cluster import Cluster
 from rocketmq_ha.reference.events import (
@@ -42,22 +41,19 @@ Every column shows the reference model after the event; the implementation agree
 
 def show(schedule: Schedule, console: Console) -> StepOutcome:
     """Run a schedule and print its table. Returns: the last step, which is the failing one if there is one."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in ("op", "ms"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("event", no_wrap=True, max_width=40, overflow="ellipsis")
-    table.add_column("master", no_wrap=True)
+    columns = [Column("op", is_number=True), Column("ms", is_number=True), Column("event"), Column("master")]
     for index in range(schedule.slaves):
-        table.add_column(f"s{index}", no_wrap=True)
-        table.add_column(f"link of s{index}", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
+        columns += [Column(f"s{index}"), Column(f"link of s{index}")]
+    columns.append(Column("verdict"))
+    rows: list[list[str]] = []
+    styles: list[str] = []
     with lockstep.scratch_directory() as directory:
         worlds = Lockstep(schedule.slaves, schedule.settings, schedule.profile, directory)
         try:
             for event in schedule.events:
                 outcome = worlds.apply(event)
-                style = "bold red" if outcome.verdict != VERDICT_OK else "" if outcome.transitions else "dim"
-                table.add_row(*_row(outcome, worlds.reference.cluster), style=style)
+                styles.append("bold red" if outcome.verdict != VERDICT_OK else "" if outcome.transitions else "dim")
+                rows.append(_row(outcome, worlds.reference.cluster))
                 if outcome.verdict != VERDICT_OK:
                     break
         finally:
@@ -68,7 +64,7 @@ def show(schedule: Schedule, console: Console) -> StepOutcome:
         f"{schedule.settings.master_read_buffer_size} and {schedule.settings.slave_read_buffer_size} bytes"
     )
     console.print(LEGEND, style="dim", highlight=False)
-    console.print(table)
+    print_table(console, columns, rows, styles)
     if outcome.verdict == VERDICT_OK:
         console.print(f"{outcome.op_index + 1} operations, both sides agree after every one")
     else:

@@ -19,6 +19,7 @@ reason; an exception without a reason, or for what is cited.
 import argparse
 import os
 import re
+import shutil
 import sys
 import tomllib
 from collections import defaultdict
@@ -227,23 +228,34 @@ def quoted_share(coverage: Coverage, ids: Iterable[str]) -> str:
     return f"{quoted / words:.0%}" if words else "-"
 
 
-def table(coverage: Coverage) -> Iterator[str]:
-    """Clause -> TLA+ -> model -> implementation -> tests, and the totals of the chapters."""
+def table(coverage: Coverage, room: int | None = None) -> Iterator[str]:
+    """Clause -> TLA+ -> model -> implementation -> tests, and the totals of the chapters.
+
+    Args:  room: columns of the terminal. Where the table of places needs more, each place has a line of its own.
+    """
     columns = (TLA, *COLUMNS)
     rows: list[tuple[str, ...]] = [("clause", *columns)]
     rows += [(clause_id, *(cell(coverage, clause_id, column) for column in columns)) for clause_id in coverage.clauses]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    yield from ("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    if room is None or sum(widths) + 2 * len(columns) <= room:
+        yield from ("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    else:
+        for clause_id, *places in rows[1:]:
+            yield clause_id
+            yield from (f"  {column:<5}  {place}" for column, place in zip(columns, places, strict=True))
     yield ""
-    head = ("chapter", "clauses", *columns, "exceptions", "todo", "words cited")
-    yield "  ".join(f"{title:>10}" for title in head)
+    head: tuple[str, ...] = ("chapter", "clauses", *columns, "exceptions", "todo", "words cited")
+    if room is not None and 12 * len(head) > room:
+        head = tuple(title.removesuffix("eptions").removesuffix(" cited") for title in head)
+    least = 10 if room is None or 12 * len(head) <= room else 5
+    yield "  ".join(f"{title:>{least}}" for title in head)
     for chapter in ("", *dict.fromkeys(clause_id.rpartition("-")[0] for clause_id in coverage.clauses)):
         ids = [clause_id for clause_id in coverage.clauses if clause_id.startswith(f"{chapter}-" if chapter else "")]
         kinds = [{e.kind for column in COLUMNS if (e := coverage.exempt.get((clause_id, column)))} for clause_id in ids]
         counts = [len(ids), *(sum((clause_id, column) in coverage.cited for clause_id in ids) for column in columns)]
         counts += [sum("exception" in kind for kind in kinds), sum("todo" in kind for kind in kinds)]
         values = (chapter or "all", *counts, quoted_share(coverage, ids))
-        yield "  ".join(f"{value:>{max(10, len(title))}}" for value, title in zip(values, head, strict=True))
+        yield "  ".join(f"{value:>{max(least, len(title))}}" for value, title in zip(values, head, strict=True))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -261,7 +273,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     if not options.check:
         try:
-            sys.stdout.writelines(f"{line}\n" for line in table(coverage))
+            room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+            sys.stdout.writelines(f"{line}\n" for line in table(coverage, room))
             sys.stdout.flush()
         except BrokenPipeError:  # the reader, `head` say, has what it wanted; what is buffered still must go somewhere
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -5,12 +5,17 @@ import zlib
 from datetime import UTC, datetime
 from typing import Final
 
-from rich.text import Text
-
+from rocketmq_ha.impl.cli.table import Column
 from rocketmq_ha.impl.wire.message import COMPRESSION_TYPE_MASK, COMPRESSION_TYPES, Message
 from rocketmq_ha.spec.constants import SYS_FLAG_COMPRESSED
 
 _PREVIEW_SIZE: Final = 64  # bytes of the body, decompressed
+
+MESSAGE_COLUMNS: Final = (
+    *(Column(name, is_number=True) for name in ("offset", "size", "queue", "index")),
+    *(Column(name) for name in ("topic", "stored (UTC)", "tags", "keys")),
+    Column("body", least=16),
+)
 
 
 def message_fields(offset: int, size: int, message: Message) -> dict[str, object]:
@@ -37,10 +42,10 @@ def message_fields(offset: int, size: int, message: Message) -> dict[str, object
     }
 
 
-def message_row(offset: int, size: int, message: Message) -> list[Text]:
-    """The cells of a row: offset, size, queue, index, topic, stored, tags, keys, body. As Text: no markup is obeyed."""
+def message_row(offset: int, size: int, message: Message) -> list[str]:
+    """The cells of a row, as MESSAGE_COLUMNS names them."""
     properties = message.properties
-    cells = (
+    return [
         str(offset),
         str(size),
         str(message.queue_id),
@@ -50,8 +55,7 @@ def message_row(offset: int, size: int, message: Message) -> list[Text]:
         _printable(properties.get("TAGS", "")),
         _printable(properties.get("KEYS", "")),
         preview(message),
-    )
-    return [Text(cell) for cell in cells]
+    ]
 
 
 def preview(message: Message) -> str:

@@ -10,7 +10,7 @@ import click
 
 from rocketmq_ha.impl.cli.present import message_fields
 from rocketmq_ha.impl.cli.progress import byte_progress
-from rocketmq_ha.impl.cli.store import STORE, print_table
+from rocketmq_ha.impl.cli.store import STORE, print_messages
 from rocketmq_ha.impl.store.index_service import IndexService
 from rocketmq_ha.impl.store.query import FOREVER, Found, query
 from rocketmq_ha.impl.store.reader import LogReader
@@ -80,7 +80,7 @@ def query_command(
         for offset, size, message in found:
             click.echo(json.dumps(message_fields(offset, size, message)))
     elif found:
-        print_table(iter(found))
+        print_messages(iter(found))
     if not found:
         click.echo(f"{store}: no message of topic {topic!r} with key {key!r} in that time", err=True)
         ctx.exit(1)

@@ -2,13 +2,15 @@
 
 import json
 import math
-import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rocketmq_ha.impl.net.status_socket import ask
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @click.command()
@@ -31,35 +33,27 @@ def status(store: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(snapshot))
         return
-    _print(snapshot)
+    from rocketmq_ha.impl.cli.table import console_for
+
+    show(snapshot, console_for())
 
 
-def _print(snapshot: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def show(snapshot: dict[str, Any], console: "Console") -> None:
+    """Print a snapshot for people."""
+    from rocketmq_ha.impl.cli.table import Column, print_pairs, print_table
 
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 10_000, soft_wrap=True, highlight=False)
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(no_wrap=True)
-    for name, value in _lines(snapshot):
-        table.add_row(Text(name), Text(value))
-    console.print(table)
+    print_pairs(console, _lines(snapshot))
     if snapshot["role"] != "master":
         return
     if not snapshot["connections"]:
         console.print("\nno connections")
         return
     console.print()
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("peer", no_wrap=True)
-    table.add_column("kind", no_wrap=True)
-    table.add_column("state", no_wrap=True)
-    for name in ("acknowledged", "sent", "lag", "lag time", "acks", "heard", "connected"):
-        table.add_column(name, justify="right", no_wrap=True)
+    numbers = ("acknowledged", "sent", "lag", "lag time", "acks", "heard", "connected")
+    columns = [*map(Column, ("peer", "kind", "state")), *(Column(name, is_number=True) for name in numbers)]
     if snapshot["tls_listen"]:
-        table.add_column("certificate", no_wrap=True)
+        columns.append(Column("certificate"))
+    rows = []
     for conn in snapshot["connections"]:
         cells = (
             *(conn["peer"], conn["kind"], conn["state"], _number(conn["ack_offset"]), _number(conn["sent_offset"])),
@@ -67,8 +61,8 @@ def _print(snapshot: dict[str, Any]) -> None:
             *(_ago(conn["silent_ms"]), _duration(conn["connected_ms"])),
             *([conn["certificate"] or "-"] if snapshot["tls_listen"] else []),
         )
-        table.add_row(*map(Text, cells))
-    console.print(table)
+        rows.append(cells)
+    print_table(console, columns, rows)
 
 
 def _lines(snapshot: dict[str, Any]) -> list[tuple[str, str]]:

@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Final
 
 import click
 
-from rocketmq_ha.impl.cli.present import message_fields, message_row
+from rocketmq_ha.impl.cli.present import MESSAGE_COLUMNS, message_fields, message_row
 from rocketmq_ha.impl.cli.progress import byte_progress
 from rocketmq_ha.impl.store.reader import LogReader
 from rocketmq_ha.impl.store.verify import Summary, compare
@@ -42,7 +41,7 @@ def inspect(store: Path, as_json: bool, start: int, limit: int | None) -> None:
             for offset, size, message in islice(records, limit):
                 click.echo(json.dumps(message_fields(offset, size, message)))
         else:
-            print_table(islice(records, limit))
+            print_messages(islice(records, limit))
         if limit is not None and (following := next(records, None)) is not None:
             click.echo(f"more messages follow: --from {following[0]}, --limit N, or --json", err=True)
         elif reader.tail_size:
@@ -132,20 +131,13 @@ def _summary_line(found: Summary) -> str:
     return " ".join(f"{name}={value}" for name, value in values)
 
 
-def print_table(records: Iterator[tuple[int, int, Message]]) -> None:
+def print_messages(records: Iterator[tuple[int, int, Message]]) -> None:
     """Print what there is, also when the walk ends in an error, which then goes on its way."""
-    from rich.console import Console
-    from rich.table import Table
+    from rocketmq_ha.impl.cli.table import console_for, print_table
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("offset", "size", "queue", "index"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("topic", "stored (UTC)", "tags", "keys", "body"):
-        table.add_column(name, no_wrap=True, overflow="ellipsis")
+    rows: list[list[str]] = []
     try:
         for offset, size, message in records:
-            table.add_row(*message_row(offset, size, message))
+            rows.append(message_row(offset, size, message))
     finally:
-        # A pipe has no width: nothing is cut off there.
-        console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 10_000, soft_wrap=True)
-        console.print(table)
+        print_table(console_for(), MESSAGE_COLUMNS, rows)

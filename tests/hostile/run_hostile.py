@@ -34,9 +34,9 @@ from hostile_masters import Front, HostileMaster
 from hostile_slaves import Port
 from hostile_stand import IN_FLIGHT, MAX_CONNECTIONS, End, Stand, Unexpected, Watch, rate, start_slave, wait_for
 from rich.console import Console
-from rich.table import Table
 
 from rocketmq_ha.fuzz.errors import FuzzError
+from rocketmq_ha.impl.cli.table import Column, console_for, print_table
 from rocketmq_ha.impl.store.reader import LogReader
 from rocketmq_ha.impl.store.verify import verify
 
@@ -235,27 +235,25 @@ def run(words: list[str], directory: Path, console: Console) -> list[Row]:
     return rows
 
 
-def table(rows: list[Row]) -> Table:
-    made = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("against", "input"):
-        made.add_column(name, no_wrap=True)
-    for name in ("s", "kB/s alone", "kB/s with", "ratio", "MiB", "peak", "after"):
-        made.add_column(name, justify="right", no_wrap=True)
-    made.add_column("log", no_wrap=True)
-    made.add_column("verdict", no_wrap=True)
-    for row in rows:
-        made.add_row(
-            row.against,
-            row.name,
-            f"{row.seconds:.1f}",
-            f"{row.rate_before / 1000:.0f}",
-            f"{row.rate_with / 1000:.0f}",
-            f"{row.ratio:.2f}",
-            *(f"{kib / 1024:.1f}" for kib in (row.rss_before_kib, row.rss_peak_kib, row.rss_after_kib)),
-            row.sha256[:12],
-            f"[red]{row.problem}[/]" if row.problem else "ok",
-        )
-    return made
+COLUMNS: Final = (
+    *map(Column, ("against", "input")),
+    *(Column(name, is_number=True) for name in ("s", "kB/s alone", "kB/s with", "ratio", "MiB", "peak", "after")),
+    *map(Column, ("log", "verdict")),
+)
+
+
+def cells(row: Row) -> list[str]:
+    return [
+        row.against,
+        row.name,
+        f"{row.seconds:.1f}",
+        f"{row.rate_before / 1000:.0f}",
+        f"{row.rate_with / 1000:.0f}",
+        f"{row.ratio:.2f}",
+        *(f"{kib / 1024:.1f}" for kib in (row.rss_before_kib, row.rss_peak_kib, row.rss_after_kib)),
+        row.sha256[:12],
+        row.problem or "ok",
+    ]
 
 
 def main() -> int:
@@ -264,13 +262,13 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("build/hostile.json"))
     parser.add_argument("--scratch", type=Path, help="where the stores are made; some hundred MB")
     arguments = parser.parse_args()
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 10_000)
+    console = console_for()
     begun_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="rocketmq-ha-hostile.", dir=arguments.scratch) as scratch:
         for name in ("slaves", "masters"):
             (Path(scratch) / name).mkdir()
         rows = run(arguments.words, Path(scratch), console)
-    console.print(table(rows))
+    print_table(console, COLUMNS, map(cells, rows), ["red" if row.problem else "" for row in rows])
     failed = [row for row in rows if row.problem]
     seconds = time.monotonic() - begun_s
     verdict = "FAIL" if failed or not rows else "PASS"

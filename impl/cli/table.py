@@ -1,0 +1,115 @@
+"""Tables that fit the terminal without cutting a number: where the columns have no room, each row becomes some lines.
+
+Only a column of text that says so may be shortened, and only down to a width at which it still tells something. Where that is
+not enough, a row is `name value` pairs, as many on a line as there is room for. A pipe has no width: there a table is a table.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import IO, Final
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+_GAP: Final = 2  # spaces between columns, and before the lines of a row but the first
+_UNLIMITED: Final = 10_000  # columns of a pipe
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """least: the width to which a column of text may be shortened; None: its values always stand whole."""
+
+    name: str
+    is_number: bool = False
+    least: int | None = None
+
+
+def console_for(file: IO[str] | None = None) -> Console:
+    """A console as wide as the terminal. A pipe has no width, so nothing is shortened there."""
+    file = file or sys.stdout
+    return Console(file=file, width=None if file.isatty() else _UNLIMITED, highlight=False, soft_wrap=True)
+
+
+def print_table(
+    console: Console, columns: Sequence[Column], rows: Iterable[Sequence[str]], styles: Iterable[str] | None = None
+) -> None:
+    """Print rows of cells, as a table or, where that is too wide, as lines.
+
+    Args:  styles: of the rows, one each.
+    """
+    cells = [tuple(row) for row in rows]
+    row_styles = list(styles) if styles is not None else [""] * len(cells)
+    widths = [max(cell_len(column.name), *(cell_len(row[at]) for row in cells), 0) for at, column in enumerate(columns)]
+    room = console.width - _GAP * (len(columns) - 1)
+    least = [width if column.least is None else min(width, column.least) for column, width in zip(columns, widths, strict=True)]
+    if sum(least) <= room:
+        _as_table(console, columns, cells, row_styles, _shared(widths, least, room))
+    else:
+        for row, style in zip(cells, row_styles, strict=True):
+            for line in _as_lines(columns, row, console.width):
+                console.print(line, style=Style.parse(style), soft_wrap=True)
+
+
+def print_pairs(console: Console, pairs: Iterable[tuple[str, str]]) -> None:
+    """Print names and their values, one below the other; a value that is too long goes on below itself, between words."""
+    pairs = list(pairs)
+    indent = max(cell_len(name) for name, _ in pairs) + _GAP
+    for name, value in pairs:
+        lines = _wrapped(value.split(" "), max(1, console.width - indent), " ")
+        for number, line in enumerate(lines):
+            shown = Text(name.ljust(indent) if number == 0 else " " * indent, "bold")
+            console.print(shown.append(line, Style.null()), soft_wrap=True)
+
+
+def _shared(widths: list[int], least: list[int], room: int) -> list[int]:
+    """Take what is missing from the columns that may be shortened, the widest first."""
+    widths = list(widths)
+    missing = sum(widths) - room
+    while missing > 0:
+        at = max((at for at in range(len(widths)) if widths[at] > least[at]), key=lambda at: widths[at])
+        widths[at] -= 1
+        missing -= 1
+    return widths
+
+
+def _as_table(
+    console: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]], styles: Sequence[str], widths: Sequence[int]
+) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column, width in zip(columns, widths, strict=True):
+        table.add_column(
+            Text(column.name), justify="right" if column.is_number else "left", no_wrap=True, overflow="ellipsis", width=width
+        )
+    for row, style in zip(rows, styles, strict=True):
+        table.add_row(*map(Text, row), style=style)
+    console.print(table)
+
+
+def _as_lines(columns: Sequence[Column], row: Sequence[str], width: int) -> list[Text]:
+    """A row as pairs. The first value is what the row is about, and stands without its name."""
+    pairs = [(column.name, value, column.least is not None) for column, value in zip(columns, row, strict=True) if value]
+    texts = []
+    for number, (name, value, may_cut) in enumerate(pairs):
+        shown = value if number == 0 else f"{name} {value}"
+        if may_cut and cell_len(shown) > width - _GAP:
+            cut = Text(shown)
+            cut.truncate(max(1, width - _GAP), overflow="ellipsis")
+            shown = cut.plain
+        texts.append(shown)
+    lines = _wrapped(texts, width - _GAP, " " * _GAP)
+    return [Text(line if number == 0 else " " * _GAP + line) for number, line in enumerate(lines)]
+
+
+def _wrapped(parts: Iterable[str], width: int, gap: str) -> list[str]:
+    """Lines of whole parts; one that is wider than a line has a line of its own, which the terminal wraps."""
+    lines: list[str] = []
+    for part in parts:
+        if lines and cell_len(lines[-1]) + len(gap) + cell_len(part) <= width:
+            lines[-1] += gap + part
+        else:
+            lines.append(part)
+    return lines
