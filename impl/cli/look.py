@@ -8,6 +8,7 @@ from typing import Final
 from rocketmq_ha.impl.errors import MessageMalformed, StoreCorrupt
 from rocketmq_ha.impl.ha.feed import NotARecord, Records
 from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, OutOfRange, open_old, settle_before, wait_readable
+from rocketmq_ha.impl.net.pause import Deadline
 from rocketmq_ha.impl.net.tls import ClientTls
 from rocketmq_ha.impl.store.reader import LogReader
 from rocketmq_ha.impl.wire.message import decode
@@ -113,8 +114,9 @@ def _read(
     stopped: Callable[[], bool],
 ) -> None:
     began = quiet_since = time.monotonic()
+    deadline = Deadline(patience_s)
     try:
-        while not stopped() and not found.is_end and time.monotonic() - began < patience_s:
+        while not stopped() and not found.is_end and not deadline.has_passed():
             if not feed.has_ready and not wait_readable(feed, _TURN_MS):
                 feed.tick()
                 continue
@@ -165,8 +167,8 @@ def _compare_old(feed: MasterFeed, store: StoreLook, found: MasterLook, stopped:
 
 
 def _pieces(feed: MasterFeed, stopped: Callable[[], bool]) -> Iterator[tuple[int, memoryview]]:
-    until = time.monotonic() + _TURN_MS / 100
-    while not stopped() and time.monotonic() < until:
+    deadline = Deadline(_TURN_MS / 100)
+    while not stopped() and not deadline.has_passed():
         if feed.has_ready or wait_readable(feed, _TURN_MS):
             yield from feed.read()
         feed.tick()

@@ -92,7 +92,7 @@ def put_all(
 
     def poll(timeout_ms: int) -> None:
         server.poll(timeout_ms)
-        puts.on_turn(clock_ms())
+        puts.on_turn(clock_ms(), server.expired_ms)
 
     def collect() -> None:
         poll(0 if len(waiting) < in_flight else POLL_MS)

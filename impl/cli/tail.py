@@ -249,9 +249,10 @@ class Tail:
         while not self._done and not stopped():
             self._wait_for(feed, outlet)
             outlet.write()
+            feed.tick(is_reading=not outlet.is_full)
             if not outlet.is_full:
+                now = time.monotonic()  # HA-T-20: what had come by now is read before anything is drawn from silence
                 pieces = feed.read()
-                now = time.monotonic()
                 for offset, data in pieces:
                     if not data:
                         heartbeat_at = now if heartbeat_at is None else heartbeat_at
@@ -272,9 +273,8 @@ class Tail:
                 if self._is_skipping and (heartbeat_at or now - quiet_since > _PAUSE_S) and self._position is not None:
                     self._is_skipping = False
                     outlet.put(b"", self._position)
-                if heartbeat_at is not None and now - heartbeat_at > _END_S:
+                if heartbeat_at is not None and now - heartbeat_at > _END_S and feed.may_expire:
                     self._at_end(feed, start)
-            feed.tick(is_reading=not outlet.is_full)
             if time.monotonic() - self._saved_at > _SAVE_EVERY_S:
                 self._save()
 

@@ -92,9 +92,10 @@ class Puts:
         self._flushing.append(put)
         return put
 
-    def on_turn(self, now_ms: int) -> None:
+    def on_turn(self, now_ms: int, expired_ms: int | None = None) -> None:
         """Take over what the thread that flushes has said, and end those that have waited for it too long.
 
+        expired_ms: the time by which a wait may be over, if that is not now: a loop that was paused keeps it back.
         Spec: HA-G-44 "with PUT_OK when a sync has covered the message", "or more than sync_flush_timeout has passed since the
         put". That thread ends requests in the order of the log, so the first that must wait ends the search.
         """
@@ -103,7 +104,7 @@ class Puts:
             put = flushing[0]
             status = put.flush.status
             if status is None:
-                if now_ms <= put.deadline_ms:
+                if (now_ms if expired_ms is None else expired_ms) <= put.deadline_ms:
                     return
                 status = _TIMEOUT
             flushing.popleft()

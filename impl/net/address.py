@@ -2,9 +2,11 @@
 
 import ipaddress
 import socket
+import time
 from typing import Final
 
 from rocketmq_ha.impl.errors import ConfigInvalid
+from rocketmq_ha.impl.net.pause import PAUSE_MS
 
 CONNECT_TIMEOUT_S: Final = 5.0  # HA-S-22 "not succeeded after 5 s MUST be given up"
 
@@ -25,6 +27,22 @@ def parse_address(text: str) -> tuple[str, int]:
     if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise ConfigInvalid(f"address {text!r}: expected HOST:PORT with a port of 0 to 65535, as 127.0.0.1:10912")
     return host, int(port)
+
+
+def connect(
+    address: tuple[str, int], source_address: tuple[str, int] | None = None, timeout_s: float = CONNECT_TIMEOUT_S
+) -> socket.socket:
+    """A TCP connection. One more try follows a pause of this process, which looks like a peer that does not answer.
+
+    source_address: of ours, as `socket.create_connection` has it. Raises: OSError.
+    """
+    began_s = time.monotonic()
+    try:
+        return socket.create_connection(address, timeout_s, source_address)
+    except TimeoutError:
+        if time.monotonic() - began_s <= timeout_s + PAUSE_MS / 1000:
+            raise
+    return socket.create_connection(address, timeout_s, source_address)
 
 
 def check_own_address(text: str) -> None:

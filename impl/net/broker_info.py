@@ -8,14 +8,15 @@ Spec: HA-MD-20 "A JSON header MUST have `code`, `language`, `version`, `opaque`,
 
 import json
 import socket
-import time
 from typing import Any, Final, NamedTuple
 
 from rocketmq_ha.impl.errors import RocketmqHaError
-from rocketmq_ha.impl.net.address import format_address
+from rocketmq_ha.impl.net.address import connect, format_address
+from rocketmq_ha.impl.net.pause import Deadline
 
 GET_BROKER_CONFIG: Final = 26
 GET_BROKER_RUNTIME_INFO: Final = 28
+_TURN_S: Final = 0.1  # how often the time is looked at
 _LARGEST_FRAME: Final = 16 * 1024 * 1024
 _VERSION: Final = 399  # of a client; a broker only notes it
 
@@ -35,8 +36,9 @@ def ask_broker(address: tuple[str, int], timeout_s: float = 5.0) -> BrokerInfo:
     """Both answers. Raises: NotTold where there is no first one."""
     peer = format_address(*address)
     try:
-        with socket.create_connection(address, timeout_s) as sock:
-            deadline = time.monotonic() + timeout_s
+        with connect(address, timeout_s=timeout_s) as sock:
+            sock.settimeout(_TURN_S)
+            deadline = Deadline(timeout_s)
             runtime = _table(peer, _request(sock, peer, GET_BROKER_RUNTIME_INFO, deadline))
             try:
                 config = _properties(_request(sock, peer, GET_BROKER_CONFIG, deadline))
@@ -47,7 +49,7 @@ def ask_broker(address: tuple[str, int], timeout_s: float = 5.0) -> BrokerInfo:
     return BrokerInfo(runtime, config)
 
 
-def _request(sock: socket.socket, peer: str, code: int, deadline: float) -> bytes:
+def _request(sock: socket.socket, peer: str, code: int, deadline: Deadline) -> bytes:
     """Ask, and give the body of the answer."""
     fields = {
         "code": code,
@@ -59,7 +61,6 @@ def _request(sock: socket.socket, peer: str, code: int, deadline: float) -> byte
         "serializeTypeCurrentRPC": "JSON",  # Java clients send it; rocketmq-rust answers only then
     }
     header = json.dumps(fields).encode()
-    sock.settimeout(max(0.001, deadline - time.monotonic()))
     sock.sendall((4 + len(header)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header)
     size = int.from_bytes(_exactly(sock, peer, 4, deadline), "big")
     if not 4 <= size <= _LARGEST_FRAME:
@@ -76,11 +77,15 @@ def _request(sock: socket.socket, peer: str, code: int, deadline: float) -> byte
     return frame[4 + header_size :]
 
 
-def _exactly(sock: socket.socket, peer: str, size: int, deadline: float) -> bytes:
+def _exactly(sock: socket.socket, peer: str, size: int, deadline: Deadline) -> bytes:
     data = bytearray()
     while len(data) < size:
-        sock.settimeout(max(0.001, deadline - time.monotonic()))
-        part = sock.recv(min(size - len(data), 1 << 16))
+        if deadline.has_passed():
+            raise NotTold(f"{peer}: does not answer")
+        try:
+            part = sock.recv(min(size - len(data), 1 << 16))
+        except TimeoutError:
+            continue
         if not part:
             raise NotTold(f"{peer}: closes the connection instead of an answer")
         data += part

@@ -11,9 +11,10 @@ from typing import Final
 from rocketmq_ha.impl.errors import OutOfStep, PeerViolation
 from rocketmq_ha.impl.ha.overlap import Overlap
 from rocketmq_ha.impl.ha.slave import SlaveClient
-from rocketmq_ha.impl.net.address import CONNECT_TIMEOUT_S, format_address
+from rocketmq_ha.impl.net.address import CONNECT_TIMEOUT_S, connect, format_address
 from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, Stopped, Unreachable
 from rocketmq_ha.impl.net.link import SlaveLink, Socket
+from rocketmq_ha.impl.net.pause import Pauses
 from rocketmq_ha.impl.net.peer_log import PeerLog
 from rocketmq_ha.impl.net.server import TICK_MS, clock_ms
 from rocketmq_ha.impl.net.tls import ClientTls, TlsSocket
@@ -76,7 +77,7 @@ class Follower:
         """
         while not stopped():
             try:
-                sock = socket.create_connection(self._address, CONNECT_TIMEOUT_S, self._source_address)
+                sock = connect(self._address, self._source_address, CONNECT_TIMEOUT_S)
             except OSError as error:
                 self.failed_connects += 1
                 self._say(logging.INFO, "%s: cannot connect: %s", self.client.peer, error.strerror or error)
@@ -134,13 +135,16 @@ class Follower:
         poll.register(sock, select.POLLIN)
         wait: Callable[[int], object] = end.wait if isinstance(end, TlsSocket) else poll.poll
         compared = self.client.overlap
+        pauses = Pauses()
         while self.client.connected and not stopped():
             ready = wait(TICK_MS)
             now_ms = clock_ms()
+            if not ready:  # HA-T-20 "between reading the clock and letting anything expire"
+                ready = wait(0)
             if ready and (violation := link.on_readable(now_ms)):
                 self._say(logging.ERROR, "closed the connection: %s", violation)
             if self.client.connected:
-                link.on_tick(now_ms)
+                link.on_tick(now_ms, may_expire=pauses.may_expire(now_ms))
             if compared is not None and self.client.overlap is compared and self.client.heartbeats >= HEARTBEATS:
                 self.client.heartbeats = 0
                 if (last_file := self._ask_for_last_file(stopped)) is not None:

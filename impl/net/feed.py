@@ -24,7 +24,8 @@ from typing import Final
 
 from rocketmq_ha.impl.errors import PeerViolation, RocketmqHaError
 from rocketmq_ha.impl.ha.feed import Piece, Pieces
-from rocketmq_ha.impl.net.address import CONNECT_TIMEOUT_S, format_address
+from rocketmq_ha.impl.net.address import connect, format_address
+from rocketmq_ha.impl.net.pause import Deadline, Pauses, now_ms
 from rocketmq_ha.impl.net.tls import ClientTls, TlsSocket
 from rocketmq_ha.impl.wire.frame import REPORT
 from rocketmq_ha.spec.constants import (
@@ -94,7 +95,7 @@ class MasterFeed:
         self._ready: deque[Piece] = deque()  # read ahead by `first`
         self._heartbeat_ms, self._housekeeping_ms = heartbeat_ms, housekeeping_ms
         try:
-            self._sock = socket.create_connection(address, CONNECT_TIMEOUT_S, source_address)
+            self._sock = connect(address, source_address)
         except OSError as error:
             raise Unreachable(f"{self.peer}: cannot connect: {error.strerror or error}") from error
         self._end: socket.socket | TlsSocket = self._sock
@@ -104,7 +105,9 @@ class MasterFeed:
             if tls is not None:
                 self._end = self._shake_hands(tls)
             self.connected_s = time.monotonic()
-            self.last_read_ms = self._last_report_ms = _now_ms()
+            self.last_read_ms = self._last_report_ms = now_ms()
+            self._pauses = Pauses()
+            self.may_expire = True  # no pause of ours explains that nothing has come (pause.py); as of the last tick
             self._write_report()
         except BaseException:
             self._sock.close()
@@ -147,7 +150,7 @@ class MasterFeed:
             raise FeedEnded(f"{self.peer}: connection lost: {error.strerror or error}") from error
         if not nbytes:
             raise FeedEnded(f"{self.peer}: the master has closed the connection")
-        self.last_read_ms = _now_ms()
+        self.last_read_ms = now_ms()
         pieces = list(self._pieces.take(self._buffer[:nbytes]))
         if pieces and self.first_offset is None:
             self.first_offset = pieces[0][0]
@@ -156,22 +159,24 @@ class MasterFeed:
 
     def tick(self, *, is_reading: bool = True) -> None:
         """Repeat the report when it is due. Raises: FeedEnded for a master that is silent while we read."""
-        now_ms = _now_ms()
+        now = now_ms()
+        self.may_expire = self._pauses.may_expire(now)
         if not is_reading:
-            self.last_read_ms = now_ms
-        if now_ms - self.last_read_ms > self._housekeeping_ms:
-            raise FeedEnded(f"{self.peer}: the master has been silent for {(now_ms - self.last_read_ms) / 1000:.0f} s")
-        if now_ms - self._last_report_ms > self._heartbeat_ms:
-            self._last_report_ms = now_ms
+            self.last_read_ms = now
+        is_silent = now - self.last_read_ms > self._housekeeping_ms and self.may_expire
+        if is_silent and not wait_readable(self, 0):  # HA-T-20 "between reading the clock and letting anything expire"
+            raise FeedEnded(f"{self.peer}: the master has been silent for {(now - self.last_read_ms) / 1000:.0f} s")
+        if now - self._last_report_ms > self._heartbeat_ms:
+            self._last_report_ms = now
             self._write_report()
 
     def first(self, stopped: Callable[[], bool], patience_s: float | None = None) -> Piece:
         """Wait for the first piece, and keep it for `read`. Raises: FeedEnded, PeerViolation, Stopped."""
-        until = time.monotonic() + (self._housekeeping_ms / 1000 if patience_s is None else patience_s)
+        deadline = Deadline(self._housekeeping_ms / 1000 if patience_s is None else patience_s)
         while not self._ready:
             if stopped():
                 raise Stopped
-            if time.monotonic() > until:
+            if deadline.has_passed():
                 raise FeedEnded(f"{self.peer}: connected, but the master sends nothing")
             if wait_readable(self, _TURN_MS):
                 self._ready.extend(self.read())
@@ -181,8 +186,8 @@ class MasterFeed:
     def first_data(self, stopped: Callable[[], bool], patience_s: float | None = None) -> Piece | None:
         """Wait for the first bytes of the log, and keep them; None where a heartbeat comes and none behind it."""
         self.first(stopped, patience_s)
-        until = time.monotonic() + _DATA_AFTER_HEARTBEAT_S
-        while (found := next((piece for piece in self._ready if piece[1]), None)) is None and time.monotonic() < until:
+        deadline = Deadline(_DATA_AFTER_HEARTBEAT_S)
+        while (found := next((piece for piece in self._ready if piece[1]), None)) is None and not deadline.has_passed():
             if stopped():
                 raise Stopped
             if wait_readable(self, _TURN_MS):
@@ -355,7 +360,3 @@ def settle(peer: str, last_file: int, settle_s: float, stopped: Callable[[], boo
         if stopped():
             raise Stopped
         time.sleep(min(left_s, _TURN_MS / 1000))
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

@@ -210,12 +210,13 @@ class SlaveLink:
         self._write(client.report_plus(), now_ms)
         return None
 
-    def on_tick(self, now_ms: int) -> None:
+    def on_tick(self, now_ms: int, *, may_expire: bool = True) -> None:
         """Report what is due; then HA-S-12 "the slave MUST close the connection" of a master that is silent.
 
+        may_expire: false right after a pause (pause.py); what has come by now_ms has been read in any case.
         Spec: HA-S-50 "not whole after frame_deadline MUST end the connection": who sends a byte now and then is not silent.
         """
-        if not self._write(self.client.report_due(now_ms), now_ms):
+        if not self._write(self.client.report_due(now_ms), now_ms) or not may_expire:
             return
         deadline_ms, since_ms = self._frame_deadline_ms, self._frame_since_ms
         if self.client.is_master_silent(now_ms):

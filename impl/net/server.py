@@ -18,6 +18,7 @@ from rocketmq_ha.impl.net.address import format_address
 from rocketmq_ha.impl.net.allowance import Allowance
 from rocketmq_ha.impl.net.limits import LOOPBACK, Door, Limits, fit_descriptors, limits_of
 from rocketmq_ha.impl.net.link import MAX_TURN, MasterLink, Socket
+from rocketmq_ha.impl.net.pause import Pauses
 from rocketmq_ha.impl.net.peer_log import PeerLog
 from rocketmq_ha.impl.net.tls import ServerTls, TlsSocket
 from rocketmq_ha.impl.net.waker import Waker
@@ -41,6 +42,8 @@ _WHY: Final = {
     "report_deadline": "no report within --report-deadline",
     "write_stall": "it has taken nothing of what it is sent for more than --write-stall-deadline",
 }
+
+_Ready = list[tuple[selectors.SelectorKey, int]]  # what a look at the sockets gives
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +111,8 @@ class Master:
                 )
         self._peers = PeerLog(log)
         self._next_tick_ms = 0
+        self._pauses = Pauses()
+        self.expired_ms = 0  # the time by which the loop has let things expire the last time
         self._accepts_again_ms: int | None = None  # while there are no descriptors
         self._unsent = False  # some link has more to write than its turn allowed
         self._offered = 0  # the end of the log that all links have been offered
@@ -149,8 +154,18 @@ class Master:
         timeout_ms = min(timeout_ms, THROTTLED_MS if self._throttled else TICK_MS)
         ready = self._selector.select(0 if self._unsent or self._buffered else timeout_ms / 1000)
         now_ms = clock_ms()
-        is_due = False
         self._handshakes = 0
+        if self._serve(ready, now_ms):
+            self._transfer_all(now_ms)
+        if now_ms >= self._next_tick_ms:
+            self._next_tick_ms = now_ms + TICK_MS
+            self._look_again(ready, now_ms)
+            self._transfer_all(now_ms, at_tick=True)
+            self._tick(now_ms)
+
+    def _serve(self, ready: _Ready, now_ms: int) -> bool:
+        """Do what the sockets are ready for. Returns: whether some link has something to write."""
+        is_due = False
         for key, events in ready:
             if isinstance(key.data, Waker):
                 key.data.on_readable()
@@ -167,12 +182,18 @@ class Master:
             if events & selectors.EVENT_WRITE:
                 link.is_full = False
             is_due |= not (link.conn.has_all or link.is_full) and sock in self._reported
-        if is_due:
-            self._transfer_all(now_ms)
-        if now_ms >= self._next_tick_ms:
-            self._next_tick_ms = now_ms + TICK_MS
-            self._tick(now_ms)
-            self._transfer_all(now_ms, at_tick=True)
+        return is_due
+
+    def _look_again(self, served: _Ready, now_ms: int) -> None:
+        """Read of those links that have not been read since the clock was, and nobody is accepted: a turn keeps its bounds.
+
+        A wait that a stop of the process interrupts ends with nothing, whatever has come meanwhile.
+        Spec: HA-T-20 "MUST look at what has come between reading the clock and letting anything expire".
+        """
+        fds = {key.fd for key, _ in served}
+        self._serve(
+            [found for found in self._selector.select(0) if found[0].data is not None and found[0].fd not in fds], now_ms
+        )
 
     def _transfer_all(self, now_ms: int, *, at_tick: bool = False) -> None:
         """Let all links write that have something to write and a socket that may take it.
@@ -303,7 +324,18 @@ class Master:
                 self._serve_tls(sock, link, selectors.EVENT_READ, now_ms)
 
     def _tick(self, now_ms: int) -> None:
-        """Look at what time brings: waiting puts, silence, deadlines, descriptors."""
+        """Look at what time brings: waiting puts, silence, deadlines, descriptors. The sockets have been looked at since."""
+        if self._pauses.may_expire(now_ms):
+            self._expire(now_ms)
+        if self._accepts_again_ms is not None and now_ms >= self._accepts_again_ms:
+            self._accepts_again_ms = None
+            for listener in self._listeners:
+                self._selector.register(listener, selectors.EVENT_READ)
+        self._peers.look(now_ms)
+
+    def _expire(self, now_ms: int) -> None:
+        """End the puts that have waited for too long, and close who has been silent, or taken nothing, for too long."""
+        self.expired_ms = now_ms
         silent = set(self.service.on_tick(now_ms))
         for sock, link in list(self._links.items()):
             if link.conn in silent:
@@ -314,11 +346,6 @@ class Master:
                 continue
             self._peers.write(now_ms, logging.WARNING, "%s: closed: %s", link.conn.peer, _WHY[link.conn.close_reason])
             self._drop(sock, link, now_ms)
-        if self._accepts_again_ms is not None and now_ms >= self._accepts_again_ms:
-            self._accepts_again_ms = None
-            for listener in self._listeners:
-                self._selector.register(listener, selectors.EVENT_READ)
-        self._peers.look(now_ms)
 
     def _overdue(self, link: MasterLink, now_ms: int) -> str | None:
         """The deadline that a connection has missed, if any. HA-M-72 "is part of report_deadline".

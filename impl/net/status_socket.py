@@ -17,16 +17,18 @@ import socket
 import stat
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 from rocketmq_ha.impl.errors import ConfigInvalid, RocketmqHaError
+from rocketmq_ha.impl.net.pause import Deadline
 
 SOCKET_NAME: Final = "rocketmq-ha.sock"
 _LONGEST_ADDRESS: Final = 107
 _CLIENTS: Final = 8
 _GIVE_UP_S: Final = 5.0
+_TURN_S: Final = 0.1  # how often who asks looks at the time
 _ANSWER_S: Final = 10.0  # a slave that is connecting looks at its socket every 5 s
 
 log = logging.getLogger(__name__)
@@ -106,13 +108,14 @@ class StatusSocket:
 
 def _send(client: socket.socket, answer: memoryview, until: float) -> tuple[socket.socket, memoryview, float] | None:
     """Send what goes. Returns: what is left, if anything is."""
+    now = time.monotonic()  # before the look at the socket (HA-T-20)
     try:
         answer = answer[client.send(answer) :]
     except BlockingIOError:
         pass
     except OSError:
         answer = answer[:0]
-    if len(answer) and time.monotonic() < until:
+    if len(answer) and now < until:
         return client, answer, until
     client.close()
     return None
@@ -124,10 +127,11 @@ def ask(store_dir: Path, timeout_s: float = _ANSWER_S) -> dict[str, Any]:
         raise ConfigInvalid(f"{store_dir}: no such directory, expected the root of a store")
     answer = bytearray()
     with _address(store_dir) as address, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-        client.settimeout(timeout_s)
+        client.settimeout(_TURN_S)
+        deadline = Deadline(timeout_s)
         try:
             client.connect(address)
-            while data := client.recv(1 << 16):
+            while data := _receive(client, deadline):
                 answer += data
         except FileNotFoundError:
             raise NotRunning(f"{store_dir}: no process serves it: there is no {SOCKET_NAME} in it") from None
@@ -145,6 +149,14 @@ def ask(store_dir: Path, timeout_s: float = _ANSWER_S) -> dict[str, Any]:
     except (ValueError, AssertionError):
         raise NotRunning(f"{store_dir}: its process ended in the middle of its answer") from None
     return found
+
+
+def _receive(client: socket.socket, deadline: Deadline) -> bytes:
+    """What comes next. Raises: TimeoutError; what a socket raises."""
+    while not deadline.has_passed():
+        with suppress(TimeoutError):
+            return client.recv(1 << 16)
+    raise TimeoutError
 
 
 @contextmanager

@@ -14,11 +14,11 @@ import logging
 import select
 import socket
 import ssl
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, cast
 
 from rocketmq_ha.impl.errors import ConfigInvalid, PeerViolation
+from rocketmq_ha.impl.net.pause import Deadline
 from rocketmq_ha.impl.net.tls_files import TlsFiles, client_context, server_context, subject_of
 
 PIECE: Final = 16 * 1024  # bytes of data, one record: encrypted before the socket is asked whether it takes them
@@ -337,11 +337,11 @@ class ClientTls:
         """
         sock.setblocking(False)
         tls = TlsSocket(sock, peer, self._context, self._scratch, self._name)
-        until = time.monotonic() + HANDSHAKE_TIMEOUT_S
+        deadline = Deadline(HANDSHAKE_TIMEOUT_S)
         while not tls.handshake():
             if tls.has_ended:
                 raise ConnectionError("closed in the handshake, no TLS: is it the port of --tls-listen?")
-            if time.monotonic() > until:
+            if deadline.has_passed():
                 raise TimeoutError(f"no TLS within {HANDSHAKE_TIMEOUT_S:g} s: is it the port of --tls-listen?")
             if stopped():
                 return None

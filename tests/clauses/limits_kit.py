@@ -39,6 +39,16 @@ def polled(master: Master, times: int = 5) -> None:
         master.poll(5)
 
 
+def passing(clock: Clock, ms: int, *masters: Master) -> None:
+    """Let time pass while the masters run: in steps that are no pause (HA-T-21)."""
+    while ms > 0:
+        step = min(ms, 500)
+        clock.ms += step
+        ms -= step
+        for master in masters:
+            master.poll(0)
+
+
 def until_blocked(master: Master, link: MasterLink) -> None:
     until = time.monotonic() + PATIENCE_S
     while link.blocked_since_ms is None or select.select([], [link.sock], [], 0.02)[1]:  # what it took may be on its way
