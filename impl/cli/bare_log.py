@@ -12,18 +12,23 @@ from rocketmq_ha.impl.errors import MessageMalformed
 from rocketmq_ha.impl.ha.overlap import find_overlap
 from rocketmq_ha.impl.store.checkpoint import CHECKPOINT_FILE, StoreCheckpoint, mark_running, mark_stopped, was_aborted
 from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.mapped_file import MappedFile
+from rocketmq_ha.impl.store.mapped_file_queue import Creator
 from rocketmq_ha.impl.wire.message import decode
 
 
 @contextmanager
-def bare_log(store_dir: Path, *, file_size: int | None, clear_tail: bool) -> Iterator[CommitLog]:
+def bare_log(
+    store_dir: Path, *, file_size: int | None, clear_tail: bool, create: Creator = MappedFile.create
+) -> Iterator[CommitLog]:
     """Open a store's log for appending, and flush and close it at the end.
 
+    Args:  create: makes its new files.
     Spec: HA-ST-50 "MUST leave `abort` behind, and a store to which nothing was appended as it was"; HA-ST-51 "MUST first
     lower the checkpoint's second time to the least of its three".
     Raises: as CommitLog.open; then nothing has changed.
     """
-    with CommitLog.open(store_dir, file_size=file_size, clear_tail=clear_tail) as log:
+    with CommitLog.open(store_dir, file_size=file_size, clear_tail=clear_tail, create=create) as log:
         was_clean, began_at = not was_aborted(store_dir), log.max_offset
         has_checkpoint = (store_dir / CHECKPOINT_FILE).exists()
         checkpoint = StoreCheckpoint(store_dir)

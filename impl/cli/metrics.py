@@ -34,6 +34,8 @@ _GAUGES: Final = {
     "silent_ms": ("silent_seconds", "Since the master was heard."),
 }
 _COUNTERS: Final = {
+    "deleted_files": ("deleted_files", "Files of the commit log that retention has deleted."),
+    "deleted_bytes": ("deleted_bytes", "Their bytes."),
     "refused_connections": ("refused_connections", "Connections that were not let in."),
     "connects": ("connects", "Connections to the master that came about."),
     "failed_connects": ("failed_connects", "Connections to the master that did not."),
@@ -99,6 +101,8 @@ class Metrics(Collector):
         for field, (name, text) in _GAUGES.items():
             if snapshot.get(field) is not None:
                 yield GaugeMetricFamily(f"rocketmq_ha_{name}", text, value=_scaled(field, snapshot[field]))
+        is_full = snapshot["disk_full"] is not None
+        yield GaugeMetricFamily("rocketmq_ha_disk_full", "Whether the log has no room for its next file.", value=float(is_full))
         for field, (name, text) in _COUNTERS.items():
             if field in snapshot:
                 yield CounterMetricFamily(f"rocketmq_ha_{name}", text, value=snapshot[field])

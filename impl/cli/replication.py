@@ -16,6 +16,7 @@ from rocketmq_ha.impl.cli.fresh import FreshStore, from_option
 from rocketmq_ha.impl.cli.limit_options import limit_options, limits_from
 from rocketmq_ha.impl.cli.master_option import master_option, parse_master, settle_option
 from rocketmq_ha.impl.cli.producer import POLL_MS, messages, put_all
+from rocketmq_ha.impl.cli.retention_options import Keeping, cleaning, retention_options
 from rocketmq_ha.impl.cli.roles import end_all, master_role, putting, role_options
 from rocketmq_ha.impl.cli.settings import master_settings, slave_settings
 from rocketmq_ha.impl.cli.telling import listening_metrics, metrics_option, telling
@@ -27,6 +28,7 @@ from rocketmq_ha.impl.net.client import FRAME_DEADLINE_MS, Follower
 from rocketmq_ha.impl.net.figures import MasterFigures, SlaveFigures
 from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.net.server import listen as open_listener
+from rocketmq_ha.impl.store.space import Space
 from rocketmq_ha.spec.profile import PROFILES, Settings
 
 # RocketMQ reads reports into 1 MiB a slave. They are 8 bytes each, and all but the last of a read are skipped.
@@ -100,6 +102,7 @@ class Stop:
 @await_options
 @role_options
 @flush_options
+@retention_options
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the bodies that --put makes.")
 @limit_options
 @metrics_option
@@ -123,6 +126,7 @@ def master(
     role: str,
     flush: str,
     flush_intervals: FlushIntervals,
+    keeping: Keeping,
     seed: int,
     allow: tuple[str, ...],
     max_connections: int | None,
@@ -159,18 +163,20 @@ def master(
         raise ConfigInvalid("--listen none: expected --tls-listen with it, or nobody can connect")
     listener = None if listen == "none" else open_listener(*parse_address(listen))
     stopped = Stop()
+    space = Space(keeping.floor_size)
     with (
         listener or nullcontext(),
         tls_listener(tls_listen, tls_cert, tls_key, tls_ca, profile) as tls,
         listening_metrics(metrics_address) as metrics,
-        bare_log(store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail) as log,
+        bare_log(store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail, create=space.create) as log,
     ):
         settings = Settings(mapped_file_size=log.file_size, master_read_buffer_size=MASTER_READ_BUFFER_SIZE, **settings_by_name)
         server = Master(log, listener, settings, PROFILES[profile], limits, tls)
         try:
             with (
                 putting(server, log, broker_role, flush, flush_intervals) as puts,
-                telling(store, MasterFigures(server, profile, broker_role), metrics) as teller,
+                cleaning(log, store, keeping, space, server.service.needed_offset) as kept,
+                telling(store, MasterFigures(server, profile, broker_role, kept.figures), metrics) as teller,
             ):
                 if server.plain_address:
                     click.echo(f"listening={format_address(*server.plain_address)}")
@@ -227,6 +233,7 @@ def master(
     help=f"Close a connection on which a frame takes longer. [default: {FRAME_DEADLINE_MS // 1000}; classic: none]",
 )
 @flush_options
+@retention_options
 @metrics_option
 @slave_settings
 @config_option
@@ -243,6 +250,7 @@ def slave(
     profile: str,
     ack: str,
     flush_intervals: FlushIntervals,
+    keeping: Keeping,
     source_address: str,
     frame_deadline: float | None,
     metrics_address: str | None,
@@ -258,10 +266,11 @@ def slave(
         check_own_address(source_address)
     tls = client_tls(host, tls_cert, tls_key, tls_ca, tls_name, profile)
     stopped = Stop()
+    space = Space(keeping.floor_size)
     with (
         listening_metrics(metrics_address) as metrics,
         FreshStore(store, start, settle) as fresh,
-        bare_log(store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail) as log,
+        bare_log(store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail, create=space.create) as log,
     ):
         settings = Settings(mapped_file_size=log.file_size, **settings_by_name)
         deadline_ms = None if frame_deadline is None else max(1, round(frame_deadline * 1000))
@@ -274,7 +283,8 @@ def slave(
         try:
             with (
                 flushing(log, flush_intervals) as flush,
-                telling(store, SlaveFigures(follower, log, profile), metrics) as teller,
+                cleaning(log, store, keeping, space) as kept,
+                telling(store, SlaveFigures(follower, log, profile, kept.figures), metrics) as teller,
             ):
                 if metrics is not None:
                     click.echo(f"metrics={metrics.address}")

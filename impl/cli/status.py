@@ -76,6 +76,10 @@ def _lines(snapshot: dict[str, Any]) -> list[tuple[str, str]]:
         ("log", f"{log}, growing by {_rate(snapshot['growth_per_second'])}"),
         ("flushed", f"{_number(snapshot['flushed_offset'])}, all but {_size(unflushed)}" if unflushed else "all of it"),
     ]
+    if snapshot["deleted_files"]:
+        lines.append(("deleted", f"{_number(snapshot['deleted_files'])} files, {_size(snapshot['deleted_bytes'])}"))
+    if snapshot["disk_full"]:
+        lines.append(("disk", snapshot["disk_full"]))
     if snapshot["role"] == "master":
         waiting = snapshot["waiting_puts"]
         acked = _number(snapshot["push2_slave_max_offset"])

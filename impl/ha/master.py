@@ -133,6 +133,19 @@ class MasterConnection:
             return 0
         return self.slave_ack_offset
 
+    @property
+    def needed_offset(self) -> int | None:
+        """From where on its peer may still ask for the log; None where it has not said, or for the last file alone.
+
+        A slave needs the last byte that it has acknowledged, whose record it asks for again when it comes back (HA-S-61). A
+        peer that acknowledges nothing needs what it has not been sent.
+        """
+        if self.acked_offset > 0:
+            return self.slave_ack_offset - 1
+        if self.start_offset != -1:
+            return self.sent_offset
+        return self.slave_request_offset if self.slave_request_offset > 0 else None
+
     def _check_report(self, read_offset: int) -> None:
         """Refuse what no honest slave reports (quirks 1, 4, 7, 9).
 

@@ -106,6 +106,14 @@ class HAService:
         """Connections that have reported: slaves, and whoever else has asked for the log."""
         return sum(conn.slave_request_offset != -1 for conn in self.connections)
 
+    def needed_offset(self) -> int | None:
+        """From where on the peers that are connected may still ask for the log; None where none does. Any thread may call it.
+
+        Spec: HA-ST-66 "A file MUST NOT be deleted while somebody needs it".
+        """
+        found = (conn.needed_offset for conn in list(self.connections))
+        return min((offset for offset in found if offset is not None), default=None)
+
     def put(self, message: Message, now_ms: int, *, wait: bool) -> GroupCommitRequest:
         """Append `message`; with `wait`, let it wait for a slave.
 

@@ -9,6 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
@@ -33,6 +34,11 @@ NOT_REPORTED: Final = "not reported"  # it has said nothing yet
 KINDS: Final = (SLAVE, READER, NEW, NOT_REPORTED)
 
 Snapshot = dict[str, Any]
+
+
+def nothing_kept() -> Snapshot:
+    """Of a log that is not cleaned, on a disk that nobody watches."""
+    return {"deleted_files": 0, "deleted_bytes": 0, "disk_full": None}
 
 
 class Rate:
@@ -83,8 +89,9 @@ class Figures(ABC):
 
     role = ""
 
-    def __init__(self, log: CommitLog, profile: str) -> None:
-        self.log, self._profile = log, profile
+    def __init__(self, log: CommitLog, profile: str, kept: Callable[[], Snapshot] = nothing_kept) -> None:
+        """kept: the figures of what keeps the log within its bounds."""
+        self.log, self._profile, self._kept = log, profile, kept
         self._started = time.time()
         self._growth = Growth(log.max_offset, clock_ms())
         self._rate = Rate(log.max_offset, clock_ms())
@@ -116,6 +123,7 @@ class Figures(ABC):
             "flushed_offset": log.flushed_offset,
             "file_size": log.file_size,
             "growth_per_second": self._rate.per_second(log.max_offset, now_ms),
+            **self._kept(),
         } | self._more(now_ms)
 
     @abstractmethod
@@ -132,8 +140,14 @@ class MasterFigures(Figures):
 
     role = "master"
 
-    def __init__(self, master: Master, profile: str, broker_role: BrokerRole = BrokerRole.SYNC_MASTER) -> None:
-        super().__init__(master.service.log, profile)
+    def __init__(
+        self,
+        master: Master,
+        profile: str,
+        broker_role: BrokerRole = BrokerRole.SYNC_MASTER,
+        kept: Callable[[], Snapshot] = nothing_kept,
+    ) -> None:
+        super().__init__(master.service.log, profile, kept)
         self._master, self._broker_role = master, broker_role
         self._rates: dict[MasterConnection, Rate] = {}  # how the acknowledgements grow, from where the transfer began
         self._sent_ms: dict[MasterConnection, int] = {}  # since when each is known to have been sent something
@@ -218,8 +232,8 @@ class SlaveFigures(Figures):
 
     role = "slave"
 
-    def __init__(self, follower: Follower, log: CommitLog, profile: str) -> None:
-        super().__init__(log, profile)
+    def __init__(self, follower: Follower, log: CommitLog, profile: str, kept: Callable[[], Snapshot] = nothing_kept) -> None:
+        super().__init__(log, profile, kept)
         self._follower = follower
         self._since_ms: int | None = None  # of the connection
 

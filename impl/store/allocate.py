@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketmq_ha.impl.errors import StoreFull
+from rocketmq_ha.impl.store import space
 from rocketmq_ha.impl.store.layout import file_name
 from rocketmq_ha.impl.store.mapped_file import MappedFile
 
@@ -86,7 +87,7 @@ class AllocateService:
 
     def check_space(self, directory: Path) -> None:
         """Set `full`, or take it back, by what is free now."""
-        free = _free_size(directory)
+        free = space.free_size(directory)
         self.full = (
             StoreFull(directory, f"{free} bytes free", f"{self.floor_size} at least") if free < self.floor_size else None
         )
@@ -94,9 +95,7 @@ class AllocateService:
     def _make(self, directory: Path, base: int, size: int) -> MappedFile:
         path = directory / file_name(base)
         if self.floor_size and not path.exists():
-            free = _free_size(directory)
-            if free - size < self.floor_size:
-                raise StoreFull(path, f"{free} bytes free", f"{size} for this file, and {self.floor_size} to stay free")
+            space.check_floor(path, size, self.floor_size)
         return MappedFile.create(directory, base, size)
 
     def _run(self) -> None:
@@ -149,11 +148,6 @@ def populate(mapping: mmap.mmap, start: int, size: int) -> bool:
         return False
     first = ctypes.c_char.from_buffer(mapping, start)  # holds the mapping
     return _populate(ctypes.addressof(first), size, _MADV_POPULATE_WRITE) == 0 or ctypes.get_errno() in (0, errno.EINTR)
-
-
-def _free_size(directory: Path) -> int:
-    found = os.statvfs(directory)
-    return found.f_bavail * found.f_frsize
 
 
 def _find_populate() -> "ctypes._NamedFuncPointer | None":

@@ -20,6 +20,7 @@ from rocketmq_ha.impl.store.log_writer import LogWriter
 from rocketmq_ha.impl.store.mapped_file import MappedFile
 from rocketmq_ha.impl.store.mapped_file_queue import Creator
 from rocketmq_ha.impl.store.opening import Knowledge, Opened, nothing_known, open_files
+from rocketmq_ha.impl.store.scan import MAGICS
 from rocketmq_ha.impl.wire.message import Message, decode, read_header
 from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, END_FILE_MIN_BLANK_SIZE
 
@@ -165,19 +166,20 @@ class CommitLog(LogWriter):
         """
         return self.queue.delete_before(offset)
 
-    def delete_expired(self, stored_before_ms: int, most: int = 10) -> int:
-        """Remove the files of which the last change lies before a time, from the first on, never the last one.
+    def first_needed_offset(self) -> int | None:
+        """From where on the log itself needs its bytes: where its last file may hold no whole record, the file before it too.
 
-        Args:  stored_before_ms: ms since 1970; the time of change of a file that is full is that of its last message.
-               most: files at once; RocketMQ's deleteFilesBatchMax.
-        Returns: how many.
+        A slave that comes back asks for its last whole record again (HA-S-61), and the next opening cuts off what is not whole.
         """
-        keep_from = self.min_offset
-        for file in self.queue.files[:-1][:most]:
-            if file.path.stat().st_mtime_ns // 1_000_000 >= stored_before_ms:
-                break
-            keep_from = file.base + file.size
-        return self.delete_before(keep_from)
+        files = self.queue.files
+        if len(files) < 2:
+            return None
+        last = files[-1]
+        if last.wrote_position >= END_FILE_MIN_BLANK_SIZE:
+            size, magic = read_header(last.view(0, END_FILE_MIN_BLANK_SIZE))
+            if magic in MAGICS and size <= last.wrote_position:
+                return last.base
+        return files[-2].base
 
     def flush(self, least_pages: int = 0) -> int:
         """Force what was appended, and the names of new files, to the disk: only then does it outlive a power cut.

@@ -71,10 +71,10 @@ class LogFlush:
 
 
 class Housekeeping:
-    """A thread that does `chores` every second, each of them whatever becomes of the others."""
+    """A thread that does `chores` at an interval, each of them whatever becomes of the others."""
 
-    def __init__(self, chores: Sequence[Callable[[], None]]) -> None:
-        self._chores = tuple(chores)
+    def __init__(self, chores: Sequence[Callable[[], object]], interval_s: float = INTERVAL_S) -> None:
+        self._chores, self._interval_s = tuple(chores), interval_s
         self._failing: set[int] = set()  # chores of which the last run has failed
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="Housekeeping", daemon=True)
@@ -88,7 +88,7 @@ class Housekeeping:
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._stop.wait(INTERVAL_S):
+        while not self._stop.wait(self._interval_s):
             for number, chore in enumerate(self._chores):
                 try:
                     chore()

@@ -3,8 +3,8 @@
 Offset x is in the file named x - x % file_size. Files are adjacent; the last one has the end of the data in it. A load takes
 every file for full, since nothing in it says how far it is written: whoever knows where the data end says so by `truncate`.
 
-One thread at a time may change a queue (`last`, `truncate`, `delete_before`); its owner sees to that. Any thread may read,
-and one may flush, meanwhile: the list of files is replaced, never changed, so whoever took it can walk it.
+One thread at a time may change a queue (`last`, `truncate`); its owner sees to that. Meanwhile any thread may read, one may
+flush, and one may delete (`delete_before`): the list of files is replaced, never changed, so whoever took it can walk it.
 
 Source: 4.9.8 MappedFileQueue; quirks 35, 36 and 39.
 """
@@ -39,6 +39,8 @@ class MappedFileQueue:
         self._unflushed_files = 0  # files before this index are on the disk
         self._unsynced_levels = 3  # directories whose entries may not be on the disk: this one, and those above it
         self._flush_guard = threading.Lock()  # a flush, or a change of which files there are
+        self._list_guard = threading.Lock()  # a change of the list: one thread may add a file while another deletes some
+        self._doomed: tuple[MappedFile, ...] = ()  # taken off the list, and not removed from the disk yet
 
     def _mapped(self, base: int, writable: bool) -> MappedFile:
         path = self.directory / f"{base:020d}"
@@ -106,7 +108,8 @@ class MappedFileQueue:
         if files and self._flush_guard.acquire(blocking=False):
             files[-1].close_descriptor()
             self._flush_guard.release()
-        self._files = (*files, file)
+        with self._list_guard:
+            self._files = (*self._files, file)
         self._unsynced_levels = max(1, self._unsynced_levels)
         return file
 
@@ -166,17 +169,21 @@ class MappedFileQueue:
     def delete_before(self, offset: int) -> int:
         """Remove the files that lie wholly before an offset, from the first on; never the last. Views of them stay valid.
 
-        Returns: how many. Raises: OSError; then those before it are gone.
+        Files are taken off the list first, so that no new reader finds them. Their removal holds up no flush.
+
+        Returns: how many. Raises: OSError; then those before it are gone, and the next call goes on.
         """
         assert self._writable
-        count = 0
-        with self._flush_guard:
+        with self._flush_guard, self._list_guard:
             while len(self._files) > 1 and self._files[0].base + self.file_size <= offset:
-                first = self._files[0]
-                self._files = self._files[1:]  # first, so that no new reader finds it
+                self._doomed += self._files[:1]
+                self._files = self._files[1:]
                 self._unflushed_files = max(0, self._unflushed_files - 1)
-                first.destroy()
-                count += 1
+        count = 0
+        while self._doomed:
+            self._doomed[0].destroy()
+            self._doomed = self._doomed[1:]
+            count += 1
         return count
 
     def flush(self, least_pages: int = 0) -> int:

@@ -27,6 +27,7 @@ from typing import Final
 from rocketmq_ha.impl.errors import MessageMalformed, RoleRefuses, StoreClosed, StoreFull
 from rocketmq_ha.impl.store.allocate import AllocateService
 from rocketmq_ha.impl.store.checkpoint import StoreCheckpoint, mark_running, mark_stopped, was_aborted
+from rocketmq_ha.impl.store.clean_commit_log import CleanCommitLogService
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.store.consume_queue_table import ConsumeQueueTable
 from rocketmq_ha.impl.store.derived import DerivedRecovery
@@ -46,10 +47,10 @@ from rocketmq_ha.impl.store.housekeeping import (
 )
 from rocketmq_ha.impl.store.index_service import IndexService
 from rocketmq_ha.impl.store.knowledge import known_of
-from rocketmq_ha.impl.store.layout import sync_directory
 from rocketmq_ha.impl.store.pending_put import PendingPut, waits_for_store
 from rocketmq_ha.impl.store.query import FOREVER, Found, query
 from rocketmq_ha.impl.store.results import AppendResult, PutMessageResult, PutMessageStatus
+from rocketmq_ha.impl.store.retention import Retention
 from rocketmq_ha.impl.store.store_options import StoreOptions, store_host_part
 from rocketmq_ha.impl.store.topic_notes import TopicNotes
 from rocketmq_ha.impl.wire.batch import MessageBatch
@@ -90,6 +91,8 @@ class MessageStore:
         # HA-G-3 "when there is no slave": none is asked here. A master that serves slaves puts through ha/puts.py.
         self._slave_status = _NO_SLAVE if options.role is BrokerRole.SYNC_MASTER else _OK
         self._ends_at_once = not options.sync_flush and self._slave_status is _OK and options.role is not BrokerRole.SLAVE
+        retention = Retention(file_reserved_ms=options.reserved_ms, delete_when=None)
+        self._clean = CleanCommitLogService(log, retention, self._clean_derived)
         self._housekeeping = Housekeeping((self._flush_derived, self._topics.write, self._watch_space, self._delete_expired))
         self._is_thorough, self._is_expiry_due = Every(THOROUGH_INTERVAL_S), Every(EXPIRY_INTERVAL_S)
 
@@ -293,13 +296,8 @@ class MessageStore:
         Returns: how many log files. Records that others hold stay valid.
         """
         with self._gate:
-            count = self.log.delete_expired(stored_before_ms)
-            if count:
-                # First: were files of the log to come back after a power cut, and not what leads to them, it would be lost.
-                sync_directory(self.log.queue.directory)
-                self.queues.delete_expired(self.log.min_offset)
-                self.index.delete_expired(self.log.min_offset)
-            return count
+            # A millisecond earlier: a file that was written at that time stays.
+            return self._clean.clean(Retention(file_reserved_ms=0, delete_when=None), stored_before_ms - 1, 0)
 
     def close(self) -> None:
         """Refuse all else, dispatch and flush what there is, and let go; a second call does nothing.
@@ -367,9 +365,13 @@ class MessageStore:
         self.log.refuse(None if full is None else lambda: StoreFull(full.file, full.found, full.expected))
 
     def _delete_expired(self) -> None:
-        reserved_ms = self.options.reserved_ms
-        if reserved_ms is not None and self._is_expiry_due():
-            self.delete_expired(time.time_ns() // 1_000_000 - reserved_ms)
+        if self._clean.retention.deletes and self._is_expiry_due():
+            with self._gate:
+                self._clean.run()
+
+    def _clean_derived(self, min_offset: int) -> None:
+        self.queues.delete_expired(min_offset)
+        self.index.delete_expired(min_offset)
 
     def _flush_all(self) -> int:
         flushed_offset = self._log_flush.flush()

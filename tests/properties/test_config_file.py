@@ -57,6 +57,9 @@ WORDS = {
     "role": '"ASYNC_MASTER"',
     "flush": '"sync"',
     "max_transfer_rate": "4096",
+    "delete_when": '"04;16"',
+    "clean_file_forcibly": "true",
+    "delete_unacknowledged": "true",
 }
 
 
@@ -147,6 +150,11 @@ mappedFileSizeCommitLog=1048576
 haSendHeartbeatInterval=1000
 haHousekeepingInterval=4000
 haTransferBatchSize=65536
+fileReservedTime=48
+deleteWhen=02;14
+diskMaxUsedSpaceRatio=80
+cleanFileForciblyEnable=false
+cleanResourceInterval=5000
 flushIntervalCommitLog=200
 flushCommitLogLeastPages=8
 flushCommitLogThoroughInterval=5000
@@ -162,6 +170,8 @@ def test_a_slave_takes_what_a_broker_conf_says(tmp_path: Path, caplog: pytest.Lo
     assert (found["ha_send_heartbeat_interval_ms"], found["ha_housekeeping_interval_ms"]) == (1000, 4000)
     flushes = ("flush_interval_commit_log", "flush_commit_log_least_pages", "flush_commit_log_thorough_interval")
     assert tuple(found[name] for name in flushes) == (200, 8, 5000)
+    kept = ("file_reserved_time", "delete_when", "disk_max_used_space_ratio", "clean_file_forcibly", "clean_resource_interval")
+    assert tuple(found[name] for name in kept) == (48, "02;14", 80, False, 5000)
     logger.removeHandler(caplog.handler)
     line = caplog.messages[-1]
     assert line.endswith("means nothing here: brokerClusterName, brokerId, brokerName, haTransferBatchSize")
@@ -214,6 +224,8 @@ def test_a_broker_counts_itself_among_those_in_sync(tmp_path: Path, lines: str, 
             "storePathRootDir=/a\nmappedFileSizeCommitLog=1G",
             "mappedFileSizeCommitLog = '1G': '1G' is not a valid integer range.",
         ),
+        ("deleteWhen=4am", "deleteWhen = '4am': '4am': expected hours of the day from 00 to 23, with ';' between them"),
+        ("deleteWhen=24", "deleteWhen = '24': '24': expected hours of the day from 00 to 23, with ';' between them"),
         ("x=\\u00zz", "Invalid \\u escape sequence"),
     ),
 )

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketmq_ha.impl.errors import StoreCorrupt, StoreFull
-from rocketmq_ha.impl.store import allocate, mapped_file
+from rocketmq_ha.impl.store import allocate, mapped_file, space
 from rocketmq_ha.impl.store.allocate import AllocateService
 from rocketmq_ha.impl.store.mapped_file import MappedFile
 from rocketmq_ha.impl.store.mapped_file_queue import MappedFileQueue
@@ -287,15 +287,15 @@ def test_no_room_is_a_named_error_and_leaves_no_file(tmp_path: Path, monkeypatch
 
 def test_below_the_floor_no_file_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     allocator = AllocateService(floor_size=1000)
-    monkeypatch.setattr(allocate, "_free_size", lambda _: SIZE + 999)
+    monkeypatch.setattr(space, "free_size", lambda _: SIZE + 999)
     queue = MappedFileQueue(tmp_path / "q", SIZE, writable=True, create=allocator.create)
     with pytest.raises(StoreFull, match=f"found {SIZE + 999} bytes free, expected {SIZE} for this file, and 1000 to stay free"):
         queue.last()
-    monkeypatch.setattr(allocate, "_free_size", lambda _: SIZE + 1000)
+    monkeypatch.setattr(space, "free_size", lambda _: SIZE + 1000)
     assert queue.last().base == 0
     allocator.check_space(tmp_path)
     assert allocator.full is None
-    monkeypatch.setattr(allocate, "_free_size", lambda _: 999)
+    monkeypatch.setattr(space, "free_size", lambda _: 999)
     allocator.check_space(tmp_path)
     assert "999 bytes free" in str(allocator.full)
     queue.close()

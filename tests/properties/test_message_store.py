@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketmq_ha.impl.errors import ConfigInvalid, MessageIllegal, StoreClosed, StoreFull, StoreLocked
-from rocketmq_ha.impl.store import allocate, mapped_file
+from rocketmq_ha.impl.store import mapped_file, space
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.store.get_result import GetMessageStatus
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
@@ -523,13 +523,13 @@ def test_what_has_expired_goes_file_by_file_and_the_last_one_stays(path: Path) -
 def test_a_store_below_its_floor_refuses_puts_until_there_is_room_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with MessageStore.open(path, replace(OPTIONS, floor_size=1000)) as store:
         assert store.put(Message("t", b"")).is_ok
-        monkeypatch.setattr(allocate, "_free_size", lambda _: 999)
+        monkeypatch.setattr(space, "free_size", lambda _: 999)
         store._allocator.check_space(path)
         store._watch_space()
         with pytest.raises(StoreFull, match="999 bytes free, expected 1000 at least") as full:
             store.put(Message("t", b""))
         assert status_of(full.value) is PutMessageStatus.SERVICE_NOT_AVAILABLE
-        monkeypatch.setattr(allocate, "_free_size", lambda _: 1 << 30)
+        monkeypatch.setattr(space, "free_size", lambda _: 1 << 30)
         store._allocator.check_space(path)
         store._watch_space()
         assert store.put(Message("t", b"")).is_ok

@@ -1,0 +1,82 @@
+"""Room for a file: the space that must stay free on the disk, and a disk without room as a state that ends by itself.
+
+A file is made only where the floor stays free beside it. Where it cannot be made, whoever needs it is told StoreFull, and for a
+second all others are told the same without another try: to allocate a gigabyte in vain is no small thing.
+
+Spec: HA-ST-8.  Source: 4.9.8 AllocateMappedFileService, DiskCheckScheduledThread; quirk 25.
+"""
+
+import logging
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+from rocketmq_ha.impl.errors import StoreFull
+from rocketmq_ha.impl.store.layout import file_name
+from rocketmq_ha.impl.store.mapped_file import MappedFile
+
+logger = logging.getLogger(__name__)
+logger.addHandler(logging.NullHandler())
+
+FLOOR_SIZE: Final = 256 << 20
+TRY_AGAIN_S: Final = 1.0
+
+
+def free_size(directory: Path) -> int:
+    """Bytes that are free for this user on the file system of a directory."""
+    found = os.statvfs(directory)
+    return found.f_bavail * found.f_frsize
+
+
+def check_floor(path: Path, size: int, floor_size: int) -> None:
+    """Raises: StoreFull where a file of this size would leave less than the floor free."""
+    free = free_size(path.parent)
+    if free - size < floor_size:
+        raise StoreFull(path, f"{free} bytes free", f"{size} for this file, and {floor_size} to stay free")
+
+
+class Space:
+    """Makes the files of one commit log. `create` is what a MappedFileQueue takes. For one thread at a time."""
+
+    def __init__(self, floor_size: int = FLOOR_SIZE) -> None:
+        self.floor_size: Final = floor_size
+        self.full: StoreFull | None = None  # why the last file could not be made; None once there is room
+        self._wanted: tuple[Path, int] | None = None  # the file that has no room, and its size
+        self._try_again_s = 0.0
+
+    def create(self, directory: Path, base: int, size: int) -> MappedFile:
+        """The file that starts at an offset. Raises: StoreFull where there is no room for it above the floor; OSError."""
+        path = directory / file_name(base)
+        if path.exists():
+            return MappedFile.create(directory, base, size)
+        if self.full is not None and time.monotonic() < self._try_again_s:
+            raise StoreFull(path, self.full.found, self.full.expected)
+        try:
+            check_floor(path, size, self.floor_size)
+            file = MappedFile.create(directory, base, size)
+        except StoreFull as error:
+            if self.full is None:
+                logger.warning("the disk is full: %s", error)
+            self.full, self._wanted, self._try_again_s = error, (path, size), time.monotonic() + TRY_AGAIN_S
+            raise
+        self._end()
+        return file
+
+    def has_room(self) -> bool:
+        """Whether the file that had no room has it now, as far as the file system says: a quota it does not tell."""
+        if self._wanted is None:
+            return True
+        path, size = self._wanted
+        return free_size(path.parent) - size >= self.floor_size
+
+    def look(self) -> StoreFull | None:
+        """Why there is no room, or None; looks whether there is again."""
+        if self.full is not None and self.has_room():
+            self._end()
+        return self.full
+
+    def _end(self) -> None:
+        if self.full is not None:
+            logger.info("%s: there is room on the disk again", self.full.file)
+        self.full, self._wanted = None, None
