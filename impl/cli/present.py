@@ -1,4 +1,4 @@
-"""A message as people and programs read it. What it shows is printable: a body must not drive the terminal."""
+"""A message as people read it, in a table. What it shows is printable: a body must not drive the terminal."""
 
 import codecs
 import zlib
@@ -16,30 +16,6 @@ MESSAGE_COLUMNS: Final = (
     *(Column(name) for name in ("topic", "stored (UTC)", "tags", "keys")),
     Column("body", least=16),
 )
-
-
-def message_fields(offset: int, size: int, message: Message) -> dict[str, object]:
-    """All fields for one JSON object; the body by its size, CRC and beginning."""
-    return {
-        "offset": offset,
-        "size": size,
-        "topic": message.topic,
-        "queue_id": message.queue_id,
-        "queue_offset": message.queue_offset,
-        "flag": message.flag,
-        "sys_flag": message.sys_flag,
-        "born_timestamp": message.born_timestamp,
-        "born_host": _host(message.born_host),
-        "store_timestamp": message.store_timestamp,
-        "store_host": _host(message.store_host),
-        "reconsume_times": message.reconsume_times,
-        "prepared_transaction_offset": message.prepared_transaction_offset,
-        "properties": message.properties,
-        "body_size": len(message.body),
-        "body_crc": message.body_crc,
-        "compressed": bool(message.sys_flag & SYS_FLAG_COMPRESSED),
-        "body_preview": preview(message),
-    }
 
 
 def message_row(offset: int, size: int, message: Message) -> list[str]:
@@ -93,8 +69,3 @@ def _time(timestamp_ms: int) -> str:
     except (ValueError, OverflowError, OSError):  # an i64 reaches beyond the calendar
         return str(timestamp_ms)
     return f"{moment:%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03d}"
-
-
-def _host(host: tuple[str, int]) -> str:
-    ip, port = host
-    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"

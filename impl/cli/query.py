@@ -1,6 +1,5 @@
 """`query`: find messages by key, beside a live writer, without touching the store."""
 
-import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Final
 
 import click
 
-from rocketmq_ha.impl.cli.present import message_fields
+from rocketmq_ha.impl.cli.message_json import body_option, message_line
 from rocketmq_ha.impl.cli.progress import byte_progress
 from rocketmq_ha.impl.cli.store import STORE, print_messages
 from rocketmq_ha.impl.store.index_service import IndexService
@@ -44,10 +43,20 @@ class Time(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # newer cl
 @click.option("--to", "end", type=Time(), metavar="TIME", default=FOREVER, help="Stored then or earlier.")
 @click.option("--limit", type=click.IntRange(min=1), default=_LIMIT, show_default=True, metavar="N", help="The newest N.")
 @click.option("--scan", is_flag=True, help="Look through the whole log, and ask no index.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, with all fields.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line (docs/messages.md).")
+@body_option
 @click.pass_context
 def query_command(
-    ctx: click.Context, store: Path, topic: str, key: str, begin: int, end: int, limit: int, scan: bool, as_json: bool
+    ctx: click.Context,
+    store: Path,
+    topic: str,
+    key: str,
+    begin: int,
+    end: int,
+    limit: int,
+    scan: bool,
+    as_json: bool,
+    body: str,
 ) -> None:
     """Find the messages of a topic that have a key.
 
@@ -78,7 +87,7 @@ def query_command(
                 index.close()
     if as_json:
         for offset, size, message in found:
-            click.echo(json.dumps(message_fields(offset, size, message)))
+            click.echo(message_line(offset, size, message, body), nl=False)
     elif found:
         print_messages(iter(found))
     if not found:

@@ -1,6 +1,5 @@
 """`inspect` and `verify`: look at a store, beside a live writer, without touching it."""
 
-import json
 import shlex
 from collections.abc import Iterator
 from itertools import islice
@@ -9,7 +8,8 @@ from typing import Final
 
 import click
 
-from rocketmq_ha.impl.cli.present import MESSAGE_COLUMNS, message_fields, message_row
+from rocketmq_ha.impl.cli.message_json import body_option, message_line
+from rocketmq_ha.impl.cli.present import MESSAGE_COLUMNS, message_row
 from rocketmq_ha.impl.cli.progress import byte_progress
 from rocketmq_ha.impl.store.reader import LogReader
 from rocketmq_ha.impl.store.verify import Summary, compare
@@ -24,10 +24,11 @@ STORE: Final = click.Path(path_type=Path)
 
 @click.command()
 @click.argument("store", metavar="DIR", type=STORE)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, with all fields.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line (docs/messages.md).")
 @click.option("--from", "start", type=click.IntRange(min=0), default=0, metavar="OFFSET", help="Begin here or behind.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"At most N. [{_TABLE_LIMIT}; with --json, all]")
-def inspect(store: Path, as_json: bool, start: int, limit: int | None) -> None:
+@body_option
+def inspect(store: Path, as_json: bool, start: int, limit: int | None, body: str) -> None:
     """Show the messages of a store as a table, or as JSON lines.
 
     DIR is the root of a RocketMQ store, with commitlog/ in it. Bodies are shown by their beginning, decompressed where
@@ -39,7 +40,7 @@ def inspect(store: Path, as_json: bool, start: int, limit: int | None) -> None:
         records = reader.records(start)
         if as_json:
             for offset, size, message in islice(records, limit):
-                click.echo(json.dumps(message_fields(offset, size, message)))
+                click.echo(message_line(offset, size, message, body), nl=False)
         else:
             print_messages(islice(records, limit))
         if limit is not None and (following := next(records, None)) is not None:

@@ -16,8 +16,8 @@ from typing import Final
 import click
 
 from rocketmq_ha.impl.cli.cursor import Position, read_cursor, write_cursor
-from rocketmq_ha.impl.cli.feed_line import BODIES, feed_line
 from rocketmq_ha.impl.cli.master_option import master_option, parse_master, settle_option
+from rocketmq_ha.impl.cli.message_json import body_option, message_line
 from rocketmq_ha.impl.cli.outlet import Outlet
 from rocketmq_ha.impl.cli.replication import Stop
 from rocketmq_ha.impl.cli.start_option import start_at
@@ -84,14 +84,7 @@ class Wanted:
     "--stop-at-end", is_flag=True, help="End when the master has no more (its heartbeat tells, after 5 s by default)."
 )
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Messages of this topic only; may be given again.")
-@click.option(
-    "--body",
-    type=click.Choice(BODIES),
-    default="text",
-    show_default=True,
-    help="text: as UTF-8, else base64; json: as a JSON value where it is one, else as text; base64: always; raw: base64 of the "
-    "stored bytes, not decompressed; none: its size alone.",
-)
+@body_option
 @settle_option
 @click.option(
     "--heartbeat",
@@ -128,7 +121,8 @@ def tail(
     """Follow a live master and print its messages as JSON lines.
 
     It speaks the replication protocol to the HA port of a RocketMQ broker, or of `rocketmq-ha master`. Each line has offset,
-    topic, queue, tags, keys, properties, times in UTC, and the body, decompressed. The messages are those of the log:
+    topic, queue, tags, keys, properties, times in UTC, and the body, decompressed, as in inspect and query (docs/messages.md).
+    The messages are those of the log:
     transactional halves, delayed ones and internal topics are among them.
 
     With --cursor a later run goes on behind the last line, without a gap: the file is replaced every second, after lines are
@@ -304,7 +298,7 @@ class Tail:
         if wanted.topics and message.topic not in wanted.topics:
             self._outlet.put(b"", self._position)
             return
-        self._outlet.put(feed_line(offset, len(record), message, wanted.body), self._position)
+        self._outlet.put(message_line(offset, len(record), message, wanted.body), self._position)
         self._lines += 1
         self._done = wanted.limit is not None and self._lines >= wanted.limit
 

@@ -39,7 +39,9 @@ def stored(store: Path) -> list[tuple[int, str, int]]:
 
 
 def told(out: Path) -> list[tuple[int, str, int]]:
-    return [(line["offset"], line["topic"], zlib.crc32(base64.b64decode(line["body_base64"]))) for line in lines_of(out)]
+    return [
+        (line["commit_log_offset"], line["topic"], zlib.crc32(base64.b64decode(line["body_base64"]))) for line in lines_of(out)
+    ]
 
 
 def doctor(*arguments: object) -> tuple[int, dict[str, str]]:

@@ -102,30 +102,35 @@ def test_inspect_gives_all_fields_as_json_lines(store: Path) -> None:
     lines = [json.loads(line) for line in run("inspect", store, "--json").stdout.splitlines()]
     assert len(lines) == 10
     assert lines[3] == {
-        "offset": 555,
-        "size": 185,
+        "commit_log_offset": 555,
+        "store_size": 185,
+        "next_offset": 740,
         "topic": "topic-1",
         "queue_id": 1,
         "queue_offset": 1,
+        "tags": "a",
+        "keys": ["key-3"],
         "flag": 0,
         "sys_flag": 0,
         "born_timestamp": 0,
+        "born_time": "1970-01-01T00:00:00.000Z",
         "born_host": "10.0.0.1:5",
         "store_timestamp": 1_700_000_000_123,
+        "store_time": "2023-11-14T22:13:20.123Z",
         "store_host": "127.0.0.1:0",
         "reconsume_times": 0,
         "prepared_transaction_offset": 0,
         "properties": {"KEYS": "key-3", "TAGS": "a"},
         "body_size": 70,
         "body_crc": lines[3]["body_crc"],
-        "compressed": False,
-        "body_preview": ("body 3 " * 10)[:64] + "…",
+        "transaction": None,
+        "body": "body 3 " * 10,
     }
 
 
 def test_inspect_begins_and_ends_where_it_is_told(store: Path) -> None:
     result = run("inspect", store, "--json", "--from", 556, "--limit", 2)
-    assert [json.loads(line)["offset"] for line in result.stdout.splitlines()] == [740, 1024]
+    assert [json.loads(line)["commit_log_offset"] for line in result.stdout.splitlines()] == [740, 1024]
     assert "--from 1209" in result.stderr
     assert run("inspect", store, "--json", "--from", 99_999).stdout == ""
     assert run("inspect", store, "--json", "--limit", 10).stderr == ""
@@ -577,7 +582,7 @@ def test_a_reader_that_has_enough_ends_it_quietly(tmp_path: Path) -> None:
             log.append(Message("t", b"x" * 300))
     running = process("inspect", tmp_path / "s", "--json")
     assert running.stdout is not None
-    assert running.stdout.readline().startswith('{"offset": 0,')
+    assert running.stdout.readline().startswith('{"commit_log_offset":0,')
     running.stdout.close()
     assert running.stderr is not None
     assert running.stderr.read() == ""

@@ -25,7 +25,7 @@ from node_kit import PATIENCE_S, wait_for
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.fuzz.proxy import CuttingProxy, PlannedCut
 from rocketmq_ha.impl.cli.cursor import Position, read_cursor, write_cursor
-from rocketmq_ha.impl.cli.feed_line import feed_line
+from rocketmq_ha.impl.cli.message_json import BODIES, message_line
 from rocketmq_ha.impl.cli.outlet import Outlet
 from rocketmq_ha.impl.errors import ConfigInvalid, PeerViolation
 from rocketmq_ha.impl.ha.feed import LARGEST_BODY, NotARecord, Pieces, Records
@@ -70,7 +70,7 @@ def serve(nodes: ExitStack, store: Path, *more: str, port: str = "0") -> tuple[N
 
 
 def offsets(lines: list[dict[str, Any]]) -> list[int]:
-    return [line["offset"] for line in lines]
+    return [line["commit_log_offset"] for line in lines]
 
 
 def stored(store: Path) -> list[int]:
@@ -174,17 +174,17 @@ def test_a_line_is_json_with_the_message_decompressed() -> None:
         store_timestamp=1 << 62,
         properties_string="KEYS\x01k1 k2\x02TAGS\x01a\x02odd\x01\udcff",
     )
-    line = feed_line(100, len(encode(message)), message, "text")
+    line = message_line(100, len(encode(message)), message, "text")
     assert not any(byte < 32 or byte == 0x7F for byte in line[:-1])
     assert "\x9b" not in line.decode()
     fields = json.loads(line)
     assert fields["body"] == text
-    assert (fields["offset"], fields["next_offset"]) == (100, 100 + len(encode(message)))
+    assert (fields["commit_log_offset"], fields["next_offset"]) == (100, 100 + len(encode(message)))
     assert (fields["tags"], fields["keys"], fields["properties"]["odd"]) == ("a", ["k1", "k2"], "\ufffd")
     assert (fields["born_time"], fields["store_time"]) == ("2023-11-14T22:13:20.123Z", 1 << 62)
     assert (fields["born_host"], fields["transaction"]) == ("[::1]:5", "commit")
-    assert json.loads(feed_line(0, 1, message, "base64"))["body_base64"] == base64.b64encode(text.encode()).decode()
-    raw = json.loads(feed_line(0, 1, message, "raw"))
+    assert json.loads(message_line(0, 1, message, "base64"))["body_base64"] == base64.b64encode(text.encode()).decode()
+    raw = json.loads(message_line(0, 1, message, "raw"))
     assert (base64.b64decode(raw["body_base64"]), raw["body_is_stored"]) == (message.body, True)
 
 
@@ -201,7 +201,7 @@ def test_a_line_is_json_with_the_message_decompressed() -> None:
     ],
 )
 def test_a_body_is_shown_as_it_can_be(stored_body: bytes, sys_flag: int, mode: str, field: str, value: object) -> None:
-    assert json.loads(feed_line(0, 1, Message("t", stored_body, sys_flag=sys_flag), mode))[field] == value
+    assert json.loads(message_line(0, 1, Message("t", stored_body, sys_flag=sys_flag), mode))[field] == value
 
 
 def test_an_outlet_passes_marks_as_lines_are_written_whole() -> None:
@@ -259,10 +259,51 @@ def test_every_message_of_every_file_is_printed(filled: tuple[Path, str]) -> Non
     with LogReader(store) as reader:
         expected = [(at, at + size, message) for at, size, message in reader.records()]
         assert len(reader.files) > 5
-    assert [(line["offset"], line["next_offset"]) for line in lines] == [row[:2] for row in expected]
+    assert [(line["commit_log_offset"], line["next_offset"]) for line in lines] == [row[:2] for row in expected]
     assert [base64.b64decode(line["body_base64"]) for line in lines] == [message.body for _, _, message in expected]
     assert [line["queue_offset"] for line in lines] == [message.queue_offset for _, _, message in expected]
     assert lines[41]["keys"] == ["41"]
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_inspect_query_and_tail_print_the_same_line(body: str, tmp_path: Path, nodes: ExitStack) -> None:
+    store = tmp_path / "a"
+    with CommitLog.open(store, file_size=FILE_SIZE) as log:
+        log.append(
+            Message(
+                "orders",
+                zlib.compress('{"n": [1, "é"]}'.encode()),
+                queue_id=3,
+                flag=7,
+                sys_flag=0x1 | 0x8 | 0x20,
+                born_timestamp=1_700_000_000_001,
+                store_timestamp=1_700_000_000_123,
+                store_host=("2001:db8::1", 10911),
+                reconsume_times=2,
+                prepared_transaction_offset=1 << 40,
+                properties_string="KEYS\x01k1 k2\x02TAGS\x01a\x02UNIQ_KEY\x01u\u2028",
+            )
+        )
+    _, address = serve(nodes, store)
+    commands = (
+        ["inspect", store, "--json"],
+        ["query", store, "--topic", "orders", "--key", "k2", "--json"],
+        ["tail", "--master", address, "--limit", "1"],
+    )
+    found = [
+        subprocess.run(
+            [sys.executable, "-m", "rocketmq_ha.impl.cli", *map(str, command), "--body", body],
+            stdout=subprocess.PIPE,
+            check=True,
+        ).stdout
+        for command in commands
+    ]
+    assert found[0].count(b"\n") == 1
+    assert found == [found[0]] * 3
+    fields = json.loads(found[0])
+    assert (fields["commit_log_offset"], fields["queue_id"], fields["transaction"]) == (0, 3, "commit")
+    told = Path(__file__).parents[2].joinpath("docs", "messages.md").read_text("utf-8")
+    assert all(f"`{name}`" in told for name in fields)
 
 
 def test_last_begins_at_the_last_file(filled: tuple[Path, str]) -> None:
@@ -293,9 +334,11 @@ def test_a_killed_tail_repeats_a_little_and_loses_nothing(filled: tuple[Path, st
     wait_for(lambda: cursor.exists() and out.exists() and out.read_bytes().count(b"\n") > 200)
     serving.end(signal.SIGKILL)
     serving = Tail(*arguments, out=out)
-    wait_for(lambda: f'"offset":{stored(store)[-1]},'.encode() in out.read_bytes())
+    wait_for(lambda: f'"commit_log_offset":{stored(store)[-1]},'.encode() in out.read_bytes())
     assert serving.end(signal.SIGTERM)[0] == 0
-    seen = [json.loads(line)["offset"] for line in out.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+    seen = [
+        json.loads(line)["commit_log_offset"] for line in out.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")
+    ]
     assert sorted(set(seen)) == stored(store)
     assert read_cursor(cursor) == read_cursor(cursor)._replace(last_offset=stored(store)[-1])  # type: ignore[union-attr]
 
@@ -312,7 +355,7 @@ def test_a_tail_follows_a_master_through_its_kill_and_restart(tmp_path: Path, no
     again.line("put")
     wait_for(lambda: out.read_bytes().count(b"\n") >= 800)
     assert following.end(signal.SIGINT)[0] == 0
-    assert [json.loads(line)["offset"] for line in out.read_bytes().splitlines()] == stored(store)
+    assert [json.loads(line)["commit_log_offset"] for line in out.read_bytes().splitlines()] == stored(store)
 
 
 def test_cuts_in_headers_and_bodies_lose_and_repeat_nothing(filled: tuple[Path, str]) -> None:

@@ -1,4 +1,8 @@
-"""A message as one JSON line of a change feed: all that the producer gave, decoded as far as it can be, and where it stands."""
+"""A message as one JSON line, the same in `inspect`, `query` and `tail`; docs/messages.md is its schema.
+
+A field that RocketMQ's MessageExt has bears its name, in snake case. The line holds all that the producer gave, decoded as far
+as it can be, and where the message stands.
+"""
 
 import base64
 import json
@@ -6,12 +10,22 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+import click
+
 from rocketmq_ha.impl.errors import MessageMalformed
 from rocketmq_ha.impl.net.address import format_address
 from rocketmq_ha.impl.wire.message import TRANSACTION_MASK, TRANSACTION_PREPARED, Message, decompress_body
 from rocketmq_ha.spec.constants import SYS_FLAG_COMPRESSED
 
 BODIES: Final = ("text", "json", "base64", "raw", "none")
+body_option = click.option(
+    "--body",
+    type=click.Choice(BODIES),
+    default="text",
+    show_default=True,
+    help="How a JSON line has the body. text: as UTF-8, else base64; json: as a JSON value where it is one, else as text; "
+    "base64: always; raw: base64 of the stored bytes, not decompressed; none: its size and CRC alone.",
+)
 
 _TRANSACTIONS: Final = {TRANSACTION_PREPARED: "prepared", 0x8: "commit", 0xC: "rollback"}
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -20,14 +34,15 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UNPRINTABLE: Final = re.compile("[\x7f-\x9f\u2028\u2029]")
 
 
-def feed_line(offset: int, size: int, message: Message, body: str) -> bytes:
+def message_line(offset: int, size: int, message: Message, body: str) -> bytes:
     """One line, in UTF-8, newline included.
 
-    Args:  offset, size: of the record. body: one of BODIES; see the help of `tail`.
+    Args:  offset, size: of the record. body: one of BODIES; see body_option.
     """
     properties = {_clean(name): _clean(value) for name, value in message.properties.items()}
     fields: dict[str, object] = {
-        "offset": offset,
+        "commit_log_offset": offset,
+        "store_size": size,
         "next_offset": offset + size,
         "topic": _clean(message.topic),
         "queue_id": message.queue_id,
@@ -35,14 +50,19 @@ def feed_line(offset: int, size: int, message: Message, body: str) -> bytes:
         "tags": properties.get("TAGS"),
         "keys": properties.get("KEYS", "").split(),
         "properties": properties,
+        "born_timestamp": message.born_timestamp,
         "born_time": _iso(message.born_timestamp),
-        "store_time": _iso(message.store_timestamp),
         "born_host": format_address(*message.born_host),
+        "store_timestamp": message.store_timestamp,
+        "store_time": _iso(message.store_timestamp),
         "store_host": format_address(*message.store_host),
         "flag": message.flag,
         "sys_flag": message.sys_flag,
         "reconsume_times": message.reconsume_times,
+        "prepared_transaction_offset": message.prepared_transaction_offset,
         "transaction": _TRANSACTIONS.get(message.sys_flag & TRANSACTION_MASK),
+        "body_crc": message.body_crc,
+        "body_size": len(message.body),
         **_body_fields(message, body),
     }
     text = _encode(fields)
@@ -52,7 +72,7 @@ def feed_line(offset: int, size: int, message: Message, body: str) -> bytes:
 def _body_fields(message: Message, body: str) -> dict[str, object]:
     """`body` as text, `body_json` as a value, or `body_base64`; and `body_is_stored` where it could not be decompressed."""
     if body == "none":
-        return {"body_size": len(message.body)}
+        return {}
     if body == "raw":
         return {"body_base64": _base64(message.body), "body_is_stored": bool(message.sys_flag & SYS_FLAG_COMPRESSED)}
     try:
