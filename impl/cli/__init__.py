@@ -10,7 +10,8 @@ import faulthandler
 import click
 
 from rocketmq_ha.impl.cli.commands import LazyGroup, print_version
-from rocketmq_ha.impl.cli.logs import LEVELS, configure
+from rocketmq_ha.impl.cli.log_options import log_options
+from rocketmq_ha.impl.cli.logs import configure
 
 
 @click.group(
@@ -38,20 +39,7 @@ from rocketmq_ha.impl.cli.logs import LEVELS, configure
     callback=print_version,
     help="Show the version and exit.",
 )
-@click.option(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="How log lines look on stderr: for people, or one JSON object a line.",
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(LEVELS, case_sensitive=False),
-    default="info",
-    show_default=True,
-    help="The least serious log lines that are shown.",
-)
+@log_options
 def main(log_format: str, log_level: str) -> None:
     """Apache RocketMQ's master-slave replication (HA), compatible on the wire and on the disk.
 

@@ -24,6 +24,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
+from rocketmq_ha.impl.cli.log_options import with_log_options
 from rocketmq_ha.impl.errors import RocketmqHaError
 
 ENTRY_POINT_GROUP: Final = "rocketmq_ha.commands"
@@ -68,7 +69,7 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         target = self._own.get(cmd_name) or self.targets().get(cmd_name)
-        return _load(cmd_name, target) if target is not None else None
+        return with_log_options(_load(cmd_name, target)) if target is not None else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

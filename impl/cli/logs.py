@@ -6,34 +6,61 @@ import time
 from typing import Final
 
 LEVELS: Final = ("debug", "info", "warning", "error")
+FORMATS: Final = ("text", "json")
+
+_logger: Final = logging.getLogger("rocketmq_ha")
 
 
 def configure(log_format: str, log_level: str) -> None:
     """Send this package's log lines of a level and above to stderr, in one format. A second call replaces the first.
 
-    Args:  log_format: "text" or "json". log_level: one of LEVELS, in any case.
+    Args:  log_format: one of FORMATS. log_level: one of LEVELS, in any case.
     """
+    set_format(log_format)
+    set_level(log_level)
+    _logger.propagate = False
+
+
+def set_format(log_format: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_json_formatter() if log_format == "json" else _text_formatter())
-    logger = logging.getLogger("rocketmq_ha")
-    logger.handlers[:] = [handler]
-    logger.setLevel(log_level.upper())
-    logger.propagate = False
+    _logger.handlers[:] = [handler]
+
+
+def set_level(log_level: str) -> None:
+    _logger.setLevel(log_level.upper())
+
+
+def rfc3339(created_s: float) -> str:
+    """A time of day in UTC, with milliseconds.
+
+    >>> rfc3339(1700000000.0999)
+    '2023-11-14T22:13:20.099Z'
+    """
+    seconds, fraction = divmod(created_s, 1)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{int(fraction * 1000):03d}Z"
+
+
+class _TextFormatter(logging.Formatter):
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802  (the library's name)
+        del datefmt
+        return rfc3339(record.created)
 
 
 def _text_formatter() -> logging.Formatter:
-    formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
-    formatter.converter = time.gmtime
-    return formatter
+    return _TextFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
 
 
 def _json_formatter() -> logging.Formatter:
+    """Fields: time, level, logger, message; and peer, offset, reason where a line has them (`extra`)."""
     from pythonjsonlogger.json import JsonFormatter
 
-    formatter = JsonFormatter(
+    class Formatter(JsonFormatter):
+        def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
+            del datefmt
+            return rfc3339(record.created)
+
+    return Formatter(
         "%(asctime)s %(levelname)s %(name)s %(message)s",
-        "%Y-%m-%dT%H:%M:%SZ",
         rename_fields={"asctime": "time", "levelname": "level", "name": "logger"},
     )
-    formatter.converter = time.gmtime
-    return formatter

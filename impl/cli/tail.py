@@ -24,6 +24,7 @@ from rocketmq_ha.impl.cli.start_option import start_at
 from rocketmq_ha.impl.cli.tls_options import client_tls, tls_client_options
 from rocketmq_ha.impl.errors import ConfigInvalid, MessageMalformed, RocketmqHaError
 from rocketmq_ha.impl.ha.feed import NotARecord, Records
+from rocketmq_ha.impl.net.address import format_address
 from rocketmq_ha.impl.net.client import FIRST_BACK_OFF_S, LAST_BACK_OFF_S
 from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, OutOfRange, Stopped, Unreachable, find_min, open_feed
 from rocketmq_ha.impl.net.tls import ClientTls
@@ -177,7 +178,11 @@ class Tail:
                 except (Unreachable, FeedEnded) as error:
                     if not was_connected:
                         raise  # a wrong address is likelier than a master that will come
-                    log.warning("%s; connecting again", error)
+                    log.warning(
+                        "%s; connecting again",
+                        error,
+                        extra={"peer": format_address(*self._wanted.address), "reason": str(error)},
+                    )
                     self._wait(stopped)
             self._finish(stopped)
         except Stopped:
@@ -218,12 +223,14 @@ class Tail:
             self._position = Position(start)
             if not self._is_skipping:
                 self._outlet.put(b"", self._position)
-            log.info("%s: connected; reading from offset %d", feed.peer, start)
+            log.info("%s: connected; reading from offset %d", feed.peer, start, extra={"peer": feed.peer, "offset": start})
             return first_offset, self._records(start, first_offset), False
         position = self._position
         is_known = position.last_offset >= first_offset - (first_offset == 1)
         start = position.last_offset if is_known else position.next_offset
-        log.info("%s: connected; sent from offset %d on, going on at %d", feed.peer, first_offset, position.next_offset)
+        text = "%s: connected; sent from offset %d on, going on at %d"
+        fields = {"peer": feed.peer, "offset": position.next_offset}
+        log.info(text, feed.peer, first_offset, position.next_offset, extra=fields)
         return max(start, int(first_offset == 1)), self._records(start, first_offset), is_known
 
     @staticmethod

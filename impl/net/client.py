@@ -80,7 +80,8 @@ class Follower:
                 sock = connect(self._address, self._source_address, CONNECT_TIMEOUT_S)
             except OSError as error:
                 self.failed_connects += 1
-                self._say(logging.INFO, "%s: cannot connect: %s", self.client.peer, error.strerror or error)
+                why = error.strerror or str(error)
+                self._say(logging.INFO, "%s: cannot connect: %s", self.client.peer, why, reason=why)
                 self._wait(stopped)
                 continue
             with sock:
@@ -91,21 +92,25 @@ class Follower:
                 self._follow(sock, end, stopped)
             self.last_close_reason = self.client.close_reason
             if not stopped():
-                self._say(logging.WARNING, "%s: connection closed: %s", self.client.peer, self.client.close_reason)
+                why = self.client.close_reason
+                self._say(
+                    logging.WARNING, "%s: connection closed: %s", self.client.peer, why, reason=why, offset=self._log.max_offset
+                )
                 self._wait(stopped)
 
-    def _say(self, level: int, text: str, *arguments: object) -> None:
-        self._peers.write(clock_ms(), level, text, *arguments)
+    def _say(self, level: int, text: str, *arguments: object, **fields: object) -> None:
+        self._peers.write(clock_ms(), level, text, *arguments, peer=self.client.peer, **fields)
 
     def _shake_hands(self, sock: socket.socket, tls: ClientTls, stopped: Callable[[], bool]) -> TlsSocket | None:
         """TLS on a connected socket. Returns: None where that fails; then a back-off has passed. HA-S-70, HA-S-71."""
         try:
             end = tls.open(sock, self.client.peer, stopped)
         except PeerViolation as violation:
-            self._say(logging.ERROR, "cannot connect: %s", violation)
+            self._say(logging.ERROR, "cannot connect: %s", violation, reason="tls")
             self._back_off_s = LAST_BACK_OFF_S
         except OSError as error:
-            self._say(logging.WARNING, "%s: cannot connect: %s", self.client.peer, error.strerror or error)
+            why = error.strerror or str(error)
+            self._say(logging.WARNING, "%s: cannot connect: %s", self.client.peer, why, reason=why)
         else:
             if end is not None:
                 self.master_subject = end.subject
@@ -129,7 +134,7 @@ class Follower:
         link = SlaveLink(end, self.client, self._frame_deadline_ms, self._before_report, ends_short=True)
         link.on_connect(clock_ms())
         start_offset, since_s = self.client.current_reported_offset, time.monotonic()
-        self._say(logging.INFO, "%s: connected at offset %d", self.client.peer, start_offset)
+        self._say(logging.INFO, "%s: connected at offset %d", self.client.peer, start_offset, offset=start_offset)
         violation: PeerViolation | None = None
         poll = select.poll()
         poll.register(sock, select.POLLIN)
@@ -142,7 +147,7 @@ class Follower:
             if not ready:  # HA-T-20 "between reading the clock and letting anything expire"
                 ready = wait(0)
             if ready and (violation := link.on_readable(now_ms)):
-                self._say(logging.ERROR, "closed the connection: %s", violation)
+                self._say(logging.ERROR, "closed the connection: %s", violation, reason=self.client.close_reason)
             if self.client.connected:
                 link.on_tick(now_ms, may_expire=pauses.may_expire(now_ms))
             if compared is not None and self.client.overlap is compared and self.client.heartbeats >= HEARTBEATS:

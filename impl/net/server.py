@@ -255,7 +255,7 @@ class Master:
             host, peer = address[0], format_address(*address[:2])
             if refusal := self.door.refusal(host):
                 sock.close()
-                self._peers.write(now_ms, logging.WARNING, "%s: refused: %s", peer, refusal)
+                self._peers.write(now_ms, logging.WARNING, "%s: refused: %s", peer, refusal, peer=peer, reason=refusal)
                 continue
             # HA-M-17 "MUST be non-blocking, with TCP_NODELAY set and without lingering on close", which is off unless asked
             # for.
@@ -277,18 +277,19 @@ class Master:
             self._links[sock] = link
             self._hosts[sock] = host
             self._selector.register(sock, selectors.EVENT_READ, link)
-            self._peers.write(now_ms, logging.INFO, "%s: connected", peer)
+            self._peers.write(now_ms, logging.INFO, "%s: connected", peer, peer=peer)
 
     def _pause_accepting(self, now_ms: int, error: OSError) -> None:
         """HA-M-58 "MUST NOT ask its listening socket again before 100 ms have passed": it stays readable all the while."""
         for listener in self._listeners:
             self._selector.unregister(listener)
         self._accepts_again_ms = now_ms + NO_DESCRIPTORS_MS
-        self._peers.write(now_ms, logging.WARNING, "cannot accept: %s", error.strerror)
+        self._peers.write(now_ms, logging.WARNING, "cannot accept: %s", error.strerror, reason=error.strerror)
 
     def _read(self, sock: socket.socket, link: MasterLink, now_ms: int) -> None:
         if violation := link.on_readable(now_ms):
-            self._peers.write(now_ms, logging.WARNING, "closed a connection: %s", violation)
+            why = link.conn.close_reason
+            self._peers.write(now_ms, logging.WARNING, "closed a connection: %s", violation, peer=violation.peer, reason=why)
         if link.conn.close_reason:  # now: the next accept of this turn may be given its descriptor
             self._drop(sock, link, now_ms)
         elif link.conn.slave_request_offset != -1:
@@ -344,7 +345,8 @@ class Master:
                 link.close(reason)
             else:
                 continue
-            self._peers.write(now_ms, logging.WARNING, "%s: closed: %s", link.conn.peer, _WHY[link.conn.close_reason])
+            peer, reason = link.conn.peer, link.conn.close_reason
+            self._peers.write(now_ms, logging.WARNING, "%s: closed: %s", peer, _WHY[reason], peer=peer, reason=reason)
             self._drop(sock, link, now_ms)
 
     def _overdue(self, link: MasterLink, now_ms: int) -> str | None:
@@ -377,11 +379,15 @@ class Master:
         Spec: HA-G-31; HA-M-74 "MUST NOT be known before the handshake is done".
         """
         self.subjects[conn] = conn.replica = tls.subject
-        self._peers.write(clock_ms(), logging.INFO, "%s: %s, certificate %s", conn.peer, tls.version, tls.subject)
+        self._peers.write(
+            clock_ms(), logging.INFO, "%s: %s, certificate %s", conn.peer, tls.version, tls.subject, peer=conn.peer
+        )
 
     def _drop(self, sock: socket.socket, link: MasterLink, now_ms: int) -> None:
         """HA-M-36 "take the connection off the list, close its socket"."""
-        self._peers.write(now_ms, logging.INFO, "%s: disconnected: %s", link.conn.peer, link.conn.close_reason)
+        peer, reason, offset = link.conn.peer, link.conn.close_reason, link.conn.slave_ack_offset
+        said = {"offset": offset} if offset != -1 else {}
+        self._peers.write(now_ms, logging.INFO, "%s: disconnected: %s", peer, reason, peer=peer, reason=reason, **said)
         self._selector.unregister(sock)
         del self._links[sock]
         self._reported.pop(sock, None)
