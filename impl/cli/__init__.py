@@ -20,6 +20,7 @@ from rocketmq_ha.impl.cli.logs import configure
     commands_by_target={
         "master": "rocketmq_ha.impl.cli.replication:master",
         "slave": "rocketmq_ha.impl.cli.replication:slave",
+        "put": "rocketmq_ha.impl.cli.put:put",
         "inspect": "rocketmq_ha.impl.cli.store:inspect",
         "verify": "rocketmq_ha.impl.cli.store:verify",
         "query": "rocketmq_ha.impl.cli.query:query_command",
@@ -57,6 +58,8 @@ def main(log_format: str, log_level: str) -> None:
         rocketmq-ha master --store /tmp/a --listen 127.0.0.1:10912 --put 1000 --size 1024
         rocketmq-ha slave --store /tmp/b --master 127.0.0.1:10912
         rocketmq-ha verify /tmp/a /tmp/b
+    Messages of your own into that master:
+        rocketmq-ha put --to /tmp/a --topic orders --body 'three of them'
     How a running one stands, the messages of a live broker as JSON lines, and why a slave does not sync:
         rocketmq-ha status /tmp/a
         rocketmq-ha tail --master 127.0.0.1:10912 --from end

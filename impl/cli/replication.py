@@ -14,6 +14,7 @@ from rocketmq_ha.impl.cli.config_file import config_option
 from rocketmq_ha.impl.cli.flush_options import FlushIntervals, flush_options, flushing
 from rocketmq_ha.impl.cli.fresh import FreshStore, from_option
 from rocketmq_ha.impl.cli.limit_options import limit_options, limits_from
+from rocketmq_ha.impl.cli.local_puts import local_puts
 from rocketmq_ha.impl.cli.master_option import master_option, parse_master, settle_option
 from rocketmq_ha.impl.cli.producer import POLL_MS, messages, put_all
 from rocketmq_ha.impl.cli.retention_options import Keeping, cleaning, retention_options
@@ -26,7 +27,7 @@ from rocketmq_ha.impl.ha.settings import check_batch_size, check_replicas
 from rocketmq_ha.impl.net.address import check_own_address, format_address, parse_address
 from rocketmq_ha.impl.net.client import FRAME_DEADLINE_MS, Follower
 from rocketmq_ha.impl.net.figures import MasterFigures, SlaveFigures
-from rocketmq_ha.impl.net.server import Master
+from rocketmq_ha.impl.net.server import Master, clock_ms
 from rocketmq_ha.impl.net.server import listen as open_listener
 from rocketmq_ha.impl.store.space import Space
 from rocketmq_ha.spec.profile import PROFILES, Settings
@@ -177,6 +178,7 @@ def master(
                 putting(server, log, broker_role, flush, flush_intervals) as puts,
                 cleaning(log, store, keeping, space, server.service.needed_offset) as kept,
                 telling(store, MasterFigures(server, profile, broker_role, kept.figures), metrics) as teller,
+                local_puts(store, server, puts) as put_socket,
             ):
                 if server.plain_address:
                     click.echo(f"listening={format_address(*server.plain_address)}")
@@ -186,6 +188,7 @@ def master(
                     click.echo(f"metrics={metrics.address}")
 
                 def turn() -> bool:
+                    put_socket.turn(clock_ms())
                     teller.turn()
                     return stopped()
 

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from rocketmq_ha.impl.store.results import PutMessageStatus
+from rocketmq_ha.impl.store.results import AppendResult, PutMessageStatus
 
 _PUT_OK: Final = PutMessageStatus.PUT_OK  # a member of an enumeration is slow to look up
 
@@ -12,7 +12,8 @@ _PUT_OK: Final = PutMessageStatus.PUT_OK  # a member of an enumeration is slow t
 class GroupCommitRequest:
     """One put: `status` is None while it waits, and is set once."""
 
-    __slots__ = ("deadline_ms", "next_offset", "status")
+    __slots__ = ("append", "deadline_ms", "next_offset", "status")
+    append: AppendResult  # where its message went; set by HAService, which appends it
 
     def __init__(self, next_offset: int, deadline_ms: int = 0) -> None:
         self.next_offset, self.deadline_ms = next_offset, deadline_ms

@@ -14,7 +14,7 @@ from rocketmq_ha.impl.ha.service import HAService
 from rocketmq_ha.impl.store.flush import GroupCommitRequest as FlushRequest
 from rocketmq_ha.impl.store.flush import GroupCommitService
 from rocketmq_ha.impl.store.pending_put import waits_for_store
-from rocketmq_ha.impl.store.results import PutMessageStatus, outcome
+from rocketmq_ha.impl.store.results import AppendResult, PutMessageStatus, outcome
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.role import BrokerRole
 
@@ -37,6 +37,11 @@ class FlushedPut:
     def next_offset(self) -> int:
         """The offset behind its message."""
         return self.slave.next_offset
+
+    @property
+    def append(self) -> AppendResult:
+        """Where its message went."""
+        return self.slave.append
 
     @property
     def status(self) -> PutMessageStatus | None:

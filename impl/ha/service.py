@@ -125,6 +125,7 @@ class HAService:
         """
         result = self.log.append(message)
         request = GroupCommitRequest(result.offset + result.size)
+        request.append = result
         if wait:
             self.handle_ha(request, now_ms)
         else:  # HA-G-20 "the outcome of a put that does not wait for one"
@@ -134,7 +135,9 @@ class HAService:
     def append(self, message: Message) -> GroupCommitRequest:
         """The first half of a put that waits, where its producer has something else to wait for before the second."""
         result = self.log.append(message)
-        return GroupCommitRequest(result.offset + result.size)
+        request = GroupCommitRequest(result.offset + result.size)
+        request.append = result
+        return request
 
     def handle_ha(self, request: GroupCommitRequest, now_ms: int) -> None:
         """The second half: let it wait for a slave, or set its status."""

@@ -21,7 +21,7 @@ from rocketmq_ha.impl.net.link import MAX_TURN, MasterLink, Socket
 from rocketmq_ha.impl.net.pause import Pauses
 from rocketmq_ha.impl.net.peer_log import PeerLog
 from rocketmq_ha.impl.net.tls import ServerTls, TlsSocket
-from rocketmq_ha.impl.net.waker import Waker
+from rocketmq_ha.impl.net.waker import Wakes
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.profile import Profile, Settings
@@ -119,8 +119,8 @@ class Master:
         self._throttled = False  # some link waits for its allowance
         self._bulk_left = BULK_TURN  # of this turn
 
-    def wake_by(self, waker: Waker) -> None:
-        """Let another thread end the wait of `poll`, whose caller then looks at what it waits for."""
+    def wake_by(self, waker: Wakes) -> None:
+        """Let something else end the wait of `poll`, whose caller then looks at what it waits for."""
         self._selector.register(waker, selectors.EVENT_READ, waker)
 
     @property
@@ -167,10 +167,9 @@ class Master:
         """Do what the sockets are ready for. Returns: whether some link has something to write."""
         is_due = False
         for key, events in ready:
-            if isinstance(key.data, Waker):
+            if not isinstance(key.fileobj, socket.socket):
                 key.data.on_readable()
                 continue
-            assert isinstance(key.fileobj, socket.socket)
             if key.data is None:
                 self._accept(key.fileobj, now_ms)
                 continue

@@ -3,29 +3,23 @@
 A client connects, and gets one JSON object and the end of the stream; it need not say anything. The process serves it from its
 own loop, between two turns, so no other thread looks at the log.
 
-The address of a Unix socket holds 107 bytes, and a store's path may be longer. So both ends go through /proc/self/fd/N, N being
-a descriptor of the store's directory: the address is short, whatever the path. Where there is no such directory (not Linux),
-the path itself has to be short enough.
-
-The store's lock says that nobody else serves this store: a socket that is there is what a killed process has left.
+How such a socket gets its address and its mode: local_socket.py.
 """
 
 import json
 import logging
-import os
 import socket
-import stat
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from rocketmq_ha.impl.errors import ConfigInvalid, RocketmqHaError
+from rocketmq_ha.impl.net.local_socket import listen_locally, local_address
 from rocketmq_ha.impl.net.pause import Deadline
 
 SOCKET_NAME: Final = "rocketmq-ha.sock"
-_LONGEST_ADDRESS: Final = 107
 _CLIENTS: Final = 8
 _GIVE_UP_S: Final = 5.0
 _TURN_S: Final = 0.1  # how often who asks looks at the time
@@ -50,31 +44,9 @@ class StatusSocket:
         self._clients: list[tuple[socket.socket, memoryview, float]] = []
         self._listener: socket.socket | None = None
         try:
-            self._listener = self._listen()
+            self._listener = listen_locally(store_dir, SOCKET_NAME, _CLIENTS)
         except (OSError, ConfigInvalid) as error:
             log.warning("%s: no status is served: %s", store_dir / SOCKET_NAME, error)
-
-    def _listen(self) -> socket.socket:
-        with _address(self._store_dir) as address:
-            path = Path(address)
-            try:
-                if not stat.S_ISSOCK(path.lstat().st_mode):
-                    raise ConfigInvalid("something that is no socket has its name")
-                path.unlink()
-            except FileNotFoundError:
-                pass
-            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            before = os.umask(0o177)  # the socket never has another mode
-            try:
-                listener.bind(address)
-                listener.listen(_CLIENTS)
-                listener.setblocking(False)
-            except BaseException:
-                listener.close()
-                raise
-            finally:
-                os.umask(before)
-        return listener
 
     def poll(self) -> None:
         """Answer who has come; never wait."""
@@ -126,7 +98,7 @@ def ask(store_dir: Path, timeout_s: float = _ANSWER_S) -> dict[str, Any]:
     if not store_dir.is_dir():
         raise ConfigInvalid(f"{store_dir}: no such directory, expected the root of a store")
     answer = bytearray()
-    with _address(store_dir) as address, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+    with local_address(store_dir, SOCKET_NAME) as address, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(_TURN_S)
         deadline = Deadline(timeout_s)
         try:
@@ -157,19 +129,3 @@ def _receive(client: socket.socket, deadline: Deadline) -> bytes:
         with suppress(TimeoutError):
             return client.recv(1 << 16)
     raise TimeoutError
-
-
-@contextmanager
-def _address(store_dir: Path) -> Iterator[str]:
-    """The address of a store's socket, however long the path of the store is. Raises: ConfigInvalid; OSError."""
-    if not Path("/proc/self/fd").is_dir():
-        address = str(store_dir / SOCKET_NAME)
-        if len(os.fsencode(address)) > _LONGEST_ADDRESS:
-            raise ConfigInvalid(f"{address}: longer than {_LONGEST_ADDRESS} bytes, the longest address of a socket")
-        yield address
-        return
-    fd = os.open(store_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{fd}/{SOCKET_NAME}"
-    finally:
-        os.close(fd)

@@ -1,10 +1,18 @@
-"""Wake a selectors loop from another thread."""
+"""What ends the wait of a selectors loop, besides its sockets: another thread, or a selector of somebody else."""
 
 import contextlib
 import os
-from typing import Final
+from typing import Final, Protocol
 
 _MOST: Final = 4096  # wakes that are taken at once
+
+
+class Wakes(Protocol):
+    """A descriptor that is readable when somebody wants to be called, and what the loop calls then."""
+
+    def fileno(self) -> int: ...
+
+    def on_readable(self) -> None: ...
 
 
 class Waker:

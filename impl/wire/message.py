@@ -143,8 +143,8 @@ def encode(
         raise MessageIllegal("properties", f"{len(properties)} bytes", f"at most {MAX_PROPERTIES_LENGTH} bytes")
     if len(body) > max_body_size:
         raise MessageIllegal("body", f"{len(body)} bytes", f"at most {max_body_size} bytes")
-    born_host = _pack_host("born host", message.born_host, bool(sys_flag & SYS_FLAG_BORN_HOST_V6))
-    store_host = _pack_host("store host", message.store_host, bool(sys_flag & SYS_FLAG_STORE_HOST_V6))
+    born_host = pack_host("born host", message.born_host, bool(sys_flag & SYS_FLAG_BORN_HOST_V6))
+    store_host = pack_host("store host", message.store_host, bool(sys_flag & SYS_FLAG_STORE_HOST_V6))
     fixed_size = 75 + len(born_host) + len(store_host)  # of MESSAGE_FIXED_SIZE, 16 are the two IPv4 hosts
     total_size = fixed_size + topic_length_size - 1 + len(body) + len(topic) + len(properties)
     try:
@@ -290,7 +290,7 @@ def _utf8(field: str, text: str) -> bytes:
 
 
 @lru_cache(maxsize=1024)
-def _pack_host(field: str, host: Host, is_v6: bool) -> bytes:
+def pack_host(field: str, host: Host, is_v6: bool) -> bytes:
     ip, port = host
     try:
         return socket.inet_pton(socket.AF_INET6 if is_v6 else socket.AF_INET, ip) + _I32.pack(port)

@@ -1,0 +1,21 @@
+"""A master's socket for puts, as long as the master runs."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rocketmq_ha.impl.cli.roles import end_all
+from rocketmq_ha.impl.ha.puts import Puts
+from rocketmq_ha.impl.net.put_socket import PutSocket
+from rocketmq_ha.impl.net.server import Master
+
+
+@contextmanager
+def local_puts(store_dir: Path, server: Master, puts: Puts) -> Iterator[PutSocket]:
+    """Take puts at the socket in a store; at the end, end the master's puts and tell each client how its own ended."""
+    put_socket = PutSocket(store_dir, puts)
+    server.wake_by(put_socket)
+    try:
+        yield put_socket
+    finally:
+        put_socket.finish(lambda: end_all(server, puts, ()))

@@ -1,0 +1,132 @@
+"""What `put` sends: a JSON line for each message, made of the options and of standard input."""
+
+import base64
+import json
+import os
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rocketmq_ha.impl.errors import MessageIllegal
+
+_READ_SIZE: Final = 64 * 1024
+_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
+
+# A line to send, or why it cannot be sent.
+Line = bytes | MessageIllegal
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the options say of every message; None where they say nothing."""
+
+    topic: str | None = None
+    tags: str | None = None
+    keys: str | None = None
+    queue_id: int | None = None
+    properties: tuple[tuple[str, str], ...] = ()
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of a message that has nothing else."""
+        return self.onto({})
+
+    def onto(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """The fields of a message with what the options say in their place."""
+        fields = dict(fields)
+        properties = fields.get("properties")
+        properties = dict(properties) if isinstance(properties, dict) else {}
+        for name, value in (("tags", self.tags), ("keys", self.keys)):
+            if value is not None:
+                fields[name] = value
+                properties.pop(name.upper(), None)
+        properties.update(self.properties)
+        if properties:
+            fields["properties"] = properties
+        if self.topic is not None:
+            fields["topic"] = self.topic
+        if self.queue_id is not None:
+            fields["queue_id"] = self.queue_id
+        return fields
+
+    @property
+    def is_nothing(self) -> bool:
+        return self == Given()
+
+
+def text_maker(given: Given) -> Callable[[bytes], Line]:
+    """What makes a line of a body. It is text where it is UTF-8."""
+    begin = _encode(given.fields())[:-1].encode()
+    begin += b"," if given.fields() else b""
+
+    def make(body: bytes) -> Line:
+        try:
+            text = _encode(body.decode())
+        except UnicodeDecodeError:
+            text = ""
+        if text and len(text) <= 2 * len(body) + 2:  # escaped text may take six times the body, base64 takes four thirds
+            return begin + b'"body":' + text.encode() + b"}"
+        return begin + b'"body_base64":"' + base64.b64encode(body) + b'"}'
+
+    return make
+
+
+def json_maker(given: Given) -> Callable[[bytes], Line]:
+    """What makes a line of one that is JSON already. The master says what is wrong with it, if anything is."""
+    if given.is_nothing:
+        return lambda line: line
+
+    def make(line: bytes) -> Line:
+        try:
+            fields = json.loads(line.decode())
+        except (ValueError, RecursionError):
+            return line
+        return _encode(given.onto(fields)).encode() if isinstance(fields, dict) else line
+
+    return make
+
+
+class LineSource:
+    """Lines of a descriptor, each made into what is sent. `read` when it is readable and `lines` are few."""
+
+    def __init__(self, fd: int | None, make: Callable[[bytes], Line], max_line_size: int) -> None:
+        self.fd = fd  # None at its end
+        self.lines: deque[Line] = deque()
+        self._make, self._max_line_size = make, max_line_size
+        self._part = bytearray()
+        self._too_long = False
+
+    def read(self) -> None:
+        """Take what there is, some at most. A line that is too long is passed over, and kept by nobody."""
+        assert self.fd is not None
+        data = os.read(self.fd, _READ_SIZE)
+        if not data:
+            self.fd = None
+            if self._part or self._too_long:  # the last line may lack its newline
+                self._end_line(b"")
+            return
+        *ends, rest = data.split(b"\n")
+        for end in ends:
+            self._end_line(end)
+        if not self._too_long:
+            self._part += rest
+            if len(self._part) > self._max_line_size:
+                self._part, self._too_long = bytearray(), True
+
+    def _end_line(self, end: bytes) -> None:
+        if self._too_long:
+            self._too_long = False
+            self.lines.append(_too_long(f"more than {self._max_line_size} bytes", self._max_line_size))
+            return
+        line = bytes(self._part) + end if self._part else end
+        self._part = bytearray()
+        self.lines.append(self._fitting(self._make(line)))
+
+    def _fitting(self, line: Line) -> Line:
+        if isinstance(line, bytes) and len(line) > self._max_line_size:
+            return _too_long(f"{len(line)} bytes", self._max_line_size)
+        return line
+
+
+def _too_long(found: str, limit: int) -> MessageIllegal:
+    return MessageIllegal("line", found, f"at most {limit} bytes as JSON, a body of 4 MiB in base64")
