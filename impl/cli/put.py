@@ -91,7 +91,7 @@ def put(
     output, in order: its number, how its put has ended, and where it stands. The counts come last, on standard error.
 
     With --lines json a message has topic and body (or body_json, body_base64, body_hex), and may have queue_id, tags, keys,
-    properties, flag, born_time, born_host, reconsume_times. What an option says takes the place of what the line says.
+    properties, flag, born_timestamp, born_host, reconsume_times. What an option says takes the place of what the line says.
 
     Exit status 0 if every put ended with PUT_OK, 1 if any did not, 2 if no master takes puts there. A line that is no
     message ends with MESSAGE_ILLEGAL, and those behind it are put all the same.
@@ -289,7 +289,7 @@ def _row(as_json: bool) -> Callable[[int, dict[str, Any]], str]:
         status = answer["status"]
         if (error := answer.get("error")) is not None:
             return f"{number:>7}  {status:<19}  {''.join(c if c.isprintable() else '·' for c in error)}"
-        place = f"{number:>7}  {status:<19}  offset {answer['offset']:<13}  queue {answer['queue_offset']:<10}"
+        place = f"{number:>7}  {status:<19}  offset {answer['commit_log_offset']:<13}  queue {answer['queue_offset']:<10}"
         return f"{place}  {answer['msg_id']}" if shows_id else place.rstrip()
 
     return row

@@ -20,6 +20,7 @@ from typing import Final
 from rocketmq_ha.impl.errors import ConfigInvalid, RocketmqHaError
 from rocketmq_ha.impl.ha.puts import Puts, WaitingPut
 from rocketmq_ha.impl.net.local_socket import listen_locally
+from rocketmq_ha.impl.net.pause import Pauses
 from rocketmq_ha.impl.store.results import PutMessageStatus, status_of
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.impl.wire.message_id import message_id_prefix
@@ -75,6 +76,7 @@ class PutSocket:
         self._selector = selectors.DefaultSelector()
         self._clients: dict[socket.socket, Client] = {}
         self._is_ready = False
+        self._pauses = Pauses()
         self._look_at_s = 0.0
         self._last_ms = 0  # of the clock of messages, which does not step back here
         self._listener: socket.socket | None = None
@@ -116,7 +118,7 @@ class PutSocket:
             for client in [client for client in self._clients.values() if client.pending]:
                 self._answer(client)
                 self._settle(client, now_s)
-            if now_s >= self._look_at_s:  # what has come was read just now, however long we were stopped
+            if self._pauses.may_expire(clock_ms) and now_s >= self._look_at_s:  # what has come was read just now: HA-T-20
                 self._look_at_s = now_s + _LOOK_S
                 self._end_stalled(now_s)
 
@@ -235,8 +237,8 @@ class PutSocket:
         append = put.append
         offset = append.offset
         return (
-            f'{{"status":"{status.value}","msg_id":"{self._prefix}{offset:016X}","offset":{offset},"size":{append.size},'
-            f'"queue_offset":{append.queue_offset}}}\n'
+            f'{{"status":"{status.value}","msg_id":"{self._prefix}{offset:016X}","commit_log_offset":{offset},'
+            f'"store_size":{append.size},"queue_offset":{append.queue_offset}}}\n'
         ).encode()
 
     def _settle(self, client: Client, now_s: float) -> None:

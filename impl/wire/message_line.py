@@ -1,7 +1,7 @@
-"""A message as one JSON line, for a put: the fields that a change feed prints (impl/cli/feed_line.py), read back.
+"""A message as one JSON line, for a put: what impl/cli/message_json.py prints, read back (docs/messages.md, docs/put.md).
 
-What the store gives a message (offset, queue offset, store time and host) may stand in the line and is passed over, so that a
-message that was read can be put as it is. Any other field that a put does not know is refused: it may be a misspelt one.
+What the store gives a message (offset, size, queue offset, store time and host) may stand in the line and is passed over, so
+that a message that was read can be put as it is. Any other field that a put does not know is refused: it may be a misspelt one.
 """
 
 import base64
@@ -17,12 +17,17 @@ from rocketmq_ha.impl.wire.properties import format_properties
 from rocketmq_ha.spec.constants import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_COMPRESSED, SYS_FLAG_STORE_HOST_V6
 
 # Given by the store, or drawn from other fields.
-PASSED_OVER: Final = frozenset(("offset", "next_offset", "queue_offset", "store_time", "store_host", "transaction"))
+PASSED_OVER: Final = frozenset(
+    (
+        *("commit_log_offset", "store_size", "next_offset", "queue_offset", "store_timestamp", "store_time", "store_host"),
+        *("transaction", "body_crc", "body_size"),
+    )
+)
 BODIES: Final = ("body", "body_json", "body_base64", "body_hex")
 FIELDS: Final = frozenset(
     (
         *("topic", "queue_id", "tags", "keys", "properties", *BODIES, "body_is_stored"),
-        *("born_time", "born_host", "flag", "sys_flag", "reconsume_times", "prepared_transaction_offset"),
+        *("born_timestamp", "born_time", "born_host", "flag", "sys_flag", "reconsume_times", "prepared_transaction_offset"),
     )
 )
 _KNOWN: Final = FIELDS | PASSED_OVER
@@ -61,7 +66,7 @@ def parse_message_line(line: bytes | bytearray, now_ms: int) -> Message:
         queue_id=queue_id,
         flag=_integer(fields, "flag", 32),
         sys_flag=sys_flag,
-        born_timestamp=now_ms if (born := fields.get("born_time")) is None else _time(born),
+        born_timestamp=_born_timestamp(fields, now_ms),
         born_host=born_host,
         store_timestamp=now_ms,
         reconsume_times=_integer(fields, "reconsume_times", 32),
@@ -167,15 +172,20 @@ def _integer(fields: dict[str, Any], name: str, bits: int) -> int:
     return value
 
 
-def _time(born: object) -> int:
-    """Milliseconds since 1970, of that number or of a time as ISO 8601 has it."""
-    if type(born) is int and -(1 << 63) <= born < 1 << 63:
-        return born
+def _born_timestamp(fields: dict[str, Any], now_ms: int) -> int:
+    """Milliseconds since 1970: born_timestamp, else born_time, which is a number too where the calendar does not reach."""
+    if fields.get("born_timestamp") is not None:
+        return _integer(fields, "born_timestamp", 64)
+    born = fields.get("born_time")
+    if born is None:
+        return now_ms
+    if type(born) is int:
+        return _integer(fields, "born_time", 64)
     try:
-        moment = datetime.fromisoformat(born)  # type: ignore[arg-type]  # a TypeError says so
+        moment = datetime.fromisoformat(born)  # a TypeError says so
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).__sub__(_EPOCH) // _MILLISECOND
     except (TypeError, ValueError, OverflowError):
-        raise MessageIllegal("born_time", _shown(born), "milliseconds since 1970, or a time as 2024-05-01T12:00:00Z") from None
+        raise MessageIllegal("born_time", _shown(born), "a time as 2024-05-01T12:00:00Z, or milliseconds since 1970") from None
 
 
 def _host(text: object) -> Host:

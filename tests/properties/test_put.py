@@ -87,7 +87,7 @@ def test_one_message_from_the_command_line_or_a_file(master: Path, tmp_path: Pat
         3,
         {"KEYS": "4711 4712", "WAIT": "false"},
     )
-    assert first.physical_offset == found["offset"] == int(found["msg_id"][16:], 16)
+    assert first.physical_offset == found["commit_log_offset"] == int(found["msg_id"][16:], 16)
     assert second.body == bytes(range(256))
 
 
@@ -137,7 +137,14 @@ def test_tail_and_put_copy_a_store_that_rocketmq_wrote(nodes: ExitStack, master:
 
 def test_a_message_copied_to_another_topic(master: Path) -> None:
     before = len(messages(master))
-    line = {"topic": "from", "body": "b", "tags": "old", "properties": {"TAGS": "old", "k": "v"}, "queue_id": 1, "offset": 5}
+    line = {
+        "topic": "from",
+        "body": "b",
+        "tags": "old",
+        "properties": {"TAGS": "old", "k": "v"},
+        "queue_id": 1,
+        "queue_offset": 5,
+    }
     options = ("--lines", "json", "--topic", "into", "--tags", "new", "--queue-id", 2)
     assert put(master, *options, lines=json.dumps(line).encode() + b"\n")[0] == 0
     (found,) = messages(master)[before:]

@@ -184,7 +184,9 @@ def test_messages_are_put_in_order_and_each_is_answered(stack: ExitStack, tmp_pa
     found = client.answers(3)
     records = list(stand.log.records())
     assert [body.body for _, _, body in records] == [b"one", b"two", b"three"]
-    assert [(line["offset"], line["size"]) for line in found] == [(offset, size) for offset, size, _ in records]
+    assert [(line["commit_log_offset"], line["store_size"]) for line in found] == [
+        (offset, size) for offset, size, _ in records
+    ]
     assert [(line["status"], line["queue_offset"]) for line in found] == [("PUT_OK", 0), ("PUT_OK", 0), ("PUT_OK", 1)]
     assert [line["msg_id"] for line in found] == [f"7F00000100000000{offset:016X}" for offset, _, _ in records]
 
