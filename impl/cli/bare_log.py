@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rocketmq_ha.impl.cli.topic_watch import TopicWatch
 from rocketmq_ha.impl.errors import MessageMalformed
 from rocketmq_ha.impl.ha.overlap import find_overlap
 from rocketmq_ha.impl.store.checkpoint import CHECKPOINT_FILE, StoreCheckpoint, mark_running, mark_stopped, was_aborted
@@ -19,13 +20,13 @@ from rocketmq_ha.impl.wire.message import decode
 
 @contextmanager
 def bare_log(
-    store_dir: Path, *, file_size: int | None, clear_tail: bool, create: Creator = MappedFile.create
+    store_dir: Path, *, file_size: int | None, clear_tail: bool, replicated: bool, create: Creator = MappedFile.create
 ) -> Iterator[CommitLog]:
     """Open a store's log for appending, and flush and close it at the end.
 
-    Args:  create: makes its new files.
+    Args:  replicated: what is appended comes from a master; else it is put. create: makes its new files.
     Spec: HA-ST-50 "MUST leave `abort` behind, and a store to which nothing was appended as it was"; HA-ST-51 "MUST first
-    lower the checkpoint's second time to the least of its three".
+    lower the checkpoint's second time to the least of its three"; HA-ST-52 "MUST have `config/topics.json` name the topics".
     Raises: as CommitLog.open; then nothing has changed.
     """
     with CommitLog.open(store_dir, file_size=file_size, clear_tail=clear_tail, create=create) as log:
@@ -37,9 +38,12 @@ def bare_log(
             checkpoint.logics_msg_timestamp = checkpoint.least_timestamp
             checkpoint.flush()
         mark_running(store_dir)
+        topics = TopicWatch(store_dir, log, reads=replicated)
+        topics.start()
         try:
             yield log
         finally:
+            topics.finish()
             log.flush()
             if log.max_offset in (began_at, log.min_offset):  # nothing was appended
                 if has_checkpoint:

@@ -169,7 +169,9 @@ def master(
         listener or nullcontext(),
         tls_listener(tls_listen, tls_cert, tls_key, tls_ca, profile) as tls,
         listening_metrics(metrics_address) as metrics,
-        bare_log(store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail, create=space.create) as log,
+        bare_log(
+            store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail, replicated=False, create=space.create
+        ) as log,
     ):
         settings = Settings(mapped_file_size=log.file_size, master_read_buffer_size=MASTER_READ_BUFFER_SIZE, **settings_by_name)
         server = Master(log, listener, settings, PROFILES[profile], limits, tls)
@@ -273,7 +275,9 @@ def slave(
     with (
         listening_metrics(metrics_address) as metrics,
         FreshStore(store, start, settle) as fresh,
-        bare_log(store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail, create=space.create) as log,
+        bare_log(
+            store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail, replicated=True, create=space.create
+        ) as log,
     ):
         settings = Settings(mapped_file_size=log.file_size, **settings_by_name)
         deadline_ms = None if frame_deadline is None else max(1, round(frame_deadline * 1000))

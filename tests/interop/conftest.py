@@ -22,7 +22,7 @@ sys.path.insert(0, str(HERE / "golden"))
 sys.path.insert(0, str(HERE))
 
 from results import Results  # noqa: E402
-from rocketmq import RELEASES, Rocketmq  # noqa: E402
+from rocketmq import PROMOTED, RELEASES, Rocketmq  # noqa: E402
 from servers import Servers  # noqa: E402
 
 ROOT: Final = HERE.parents[1]
@@ -58,7 +58,7 @@ def jars_are_there(release: str) -> bool:
 
 def missing() -> str:
     """The first program that is needed and not there, or the empty string. Maven only fetches."""
-    needed = ["java", "javac"] + ([] if all(map(jars_are_there, RELEASES)) else ["mvn"])
+    needed = ["java", "javac"] + ([] if all(map(jars_are_there, {*RELEASES, *PROMOTED})) else ["mvn"])
     return next((program for program in needed if shutil.which(program) is None), "")
 
 

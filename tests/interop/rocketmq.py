@@ -7,9 +7,11 @@ from typing import Final
 from golden_cluster import BROKER_NAME, COMMON_CONF, Cluster
 from servers import PATIENCE_S, Servers, wait
 
-__all__ = ["BROKER_NAME", "FILE_SIZE", "IN_SYNC", "RELEASES", "Rocketmq", "wait"]
+__all__ = ["BROKER_NAME", "FILE_SIZE", "IN_SYNC", "PROMOTED", "RELEASES", "Rocketmq", "wait"]
 
 RELEASES: Final = ("4.9.8", "5.3.3")
+# The releases that a store of ours is handed over to: one of each way in which they look at it (HA-ST-50, its table).
+PROMOTED: Final = ("4.4.0", "4.9.8", "5.1.4", "5.3.3")
 FILE_SIZE: Final = int(COMMON_CONF["mappedFileSizeCommitLog"])
 
 CONF: Final = COMMON_CONF | {
@@ -50,6 +52,8 @@ class Rocketmq:
             "storePathRootDir": str(store),
             "storePathCommitLog": str(store / "commitlog"),
         }
+        for setting in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue"):  # 4.4.0 spells them with one p
+            conf[setting.replace("mapped", "maped")] = (conf | more)[setting]
         if role == "SYNC_MASTER":
             conf |= IN_SYNC[self.release]
         self.cluster.start(name, "org.apache.rocketmq.broker.BrokerStartup", conf | more, PATIENCE_S)

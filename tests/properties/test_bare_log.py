@@ -1,6 +1,6 @@
 """What `master` and `slave` leave behind, which append to a log without dispatching: whoever opens the store next has all.
 
-HA-ST-50, HA-ST-51.
+HA-ST-50 to HA-ST-52.
 """
 
 import shutil
@@ -17,6 +17,7 @@ from rocketmq_ha.impl.store.index_file import Geometry
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.store.reader import LogReader
 from rocketmq_ha.impl.store.recovery_plan import plan_recovery
+from rocketmq_ha.impl.store.topic_config import read_topics, write_topics
 from rocketmq_ha.impl.store.verify import verify
 from rocketmq_ha.impl.store.verify_derived import verify_derived
 from rocketmq_ha.impl.wire.message import Message
@@ -93,7 +94,7 @@ def test_a_store_that_was_appended_to_without_dispatching_serves_all(tmp_path: P
     with MessageStore.open(source, OPTIONS) as master:
         put(master, range(before, 100))
     with ExitStack() as stack:
-        log = stack.enter_context(bare_log(store, file_size=FILE_SIZE, clear_tail=True))
+        log = stack.enter_context(bare_log(store, file_size=FILE_SIZE, clear_tail=True, replicated=True))
         assert (store / "abort").exists()
         told = StoreCheckpoint(store)
         assert told.logics_msg_timestamp <= told.index_msg_timestamp
@@ -102,6 +103,7 @@ def test_a_store_that_was_appended_to_without_dispatching_serves_all(tmp_path: P
     assert (left / "abort").exists()
     assert not plan_recovery(left).is_clean
     if not is_killed:
+        assert read_topics(left) == {"t": 3}
         assert StoreCheckpoint(left).physic_msg_timestamp == StoreCheckpoint(source).physic_msg_timestamp
     check_all_is_served(left, 100)
 
@@ -112,22 +114,25 @@ def test_a_store_to_which_nothing_was_appended_stays_as_it_was(tmp_path: Path) -
         put(store, range(40))
     for _ in range(2):
         before = files_of(tmp_path)
-        with bare_log(tmp_path, file_size=None, clear_tail=True) as log:
+        with bare_log(tmp_path, file_size=None, clear_tail=True, replicated=True) as log:
             assert (tmp_path / "abort").exists()
             assert log.max_offset > 0
         assert files_of(tmp_path) == before
         (tmp_path / "abort").touch()  # for the second time
-    with bare_log(tmp_path / "new", file_size=FILE_SIZE, clear_tail=True) as log:
+    with bare_log(tmp_path / "new", file_size=FILE_SIZE, clear_tail=True, replicated=True) as log:
         log.begin_at(FILE_SIZE)
     assert not (tmp_path / "new/abort").exists()
 
 
 def test_an_error_while_nothing_was_appended_leaves_no_abort(tmp_path: Path) -> None:
     """HA-ST-50 "as it was": a slave that is refused, for example."""
-    with pytest.raises(ZeroDivisionError), bare_log(tmp_path / "s", file_size=FILE_SIZE, clear_tail=True):
+    with pytest.raises(ZeroDivisionError), bare_log(tmp_path / "s", file_size=FILE_SIZE, clear_tail=True, replicated=True):
         raise ZeroDivisionError
     assert not (tmp_path / "s/abort").exists()
-    with pytest.raises(ZeroDivisionError), bare_log(tmp_path / "s", file_size=FILE_SIZE, clear_tail=True) as log:
+    with (
+        pytest.raises(ZeroDivisionError),
+        bare_log(tmp_path / "s", file_size=FILE_SIZE, clear_tail=True, replicated=True) as log,
+    ):
         put(log, range(3))
         raise ZeroDivisionError
     assert (tmp_path / "s/abort").exists()
@@ -141,10 +146,40 @@ def test_a_master_and_a_slave_leave_abort(tmp_path: Path) -> None:
         master.line("put")
         slave = follow(nodes, tmp_path / "s", address, "--file-size", str(1 << 16))
         wait_for(lambda: end_of(tmp_path / "s") == end_of(tmp_path / "m") > 0)
+        wait_for(lambda: read_topics(tmp_path / "s"))  # a slave reads its log for them, beside what it appends
         slave.kill()
         assert master.stop() == 0
     for name in ("m", "s"):
         assert (tmp_path / name / "abort").exists()
+        assert read_topics(tmp_path / name) == {"rocketmq-ha": 4}
         with MessageStore.open(tmp_path / name) as store:
             assert sum(len(store.get("rocketmq-ha", queue_id, 0).records) for queue_id in range(4)) == 50
         assert not (tmp_path / name / "abort").exists()
+
+
+def test_topics_are_noted_while_a_process_appends(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """HA-ST-52 "MUST have `config/topics.json` name the topics and queues": what is put, what a master sent, what was there."""
+    with bare_log(tmp_path / "m", file_size=FILE_SIZE, clear_tail=True, replicated=False) as log:
+        log.append(Message("first", b"1", queue_id=2), 1)
+        wait_for(lambda: read_topics(tmp_path / "m") == {"first": 3})
+        log.append(Message("second", b"2"), 2)
+        wait_for(lambda: read_topics(tmp_path / "m") == {"first": 3, "second": 1})
+    with CommitLog.open(tmp_path / "s", file_size=FILE_SIZE) as slave, CommitLog.open(tmp_path / "m") as master:
+        data = master.data_at(0, FILE_SIZE)
+        assert data is not None
+        first = int.from_bytes(data[:4], "big")
+        slave.append_data(0, [bytes(data[:first])])
+        second = bytes(data[first:])
+    with bare_log(tmp_path / "s", file_size=None, clear_tail=True, replicated=True) as log:
+        log.append_data(first, [second[:50]])
+        (tmp_path / "s/config").mkdir()
+        (tmp_path / "s/config/topics.json").write_text("[]")
+        wait_for(lambda: "topics are not noted" in caplog.text)
+        (tmp_path / "s/config/topics.json").unlink()
+        wait_for(lambda: read_topics(tmp_path / "s") == {"first": 3})
+        write_topics(tmp_path / "s", {"second": 8, "other": 1})
+        log.append_data(first + 50, [second[50:]])
+    assert read_topics(tmp_path / "s") == {"first": 3, "second": 8, "other": 1}
+    with bare_log(tmp_path / "s", file_size=None, clear_tail=True, replicated=True):
+        (tmp_path / "s/config/topics.json").unlink()
+    assert read_topics(tmp_path / "s") == {}

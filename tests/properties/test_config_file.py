@@ -192,6 +192,24 @@ def test_a_master_takes_what_a_broker_conf_says(tmp_path: Path, lines: str, list
     assert (found["listen"], found["role"], found["flush"], found["store"]) == (listen, role, flush, Path("s"))
 
 
+def test_a_broker_conf_of_4_4_is_understood(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """HA-ST-11 "a store MUST keep the size with which it was begun": mapedFileSizeCommitLog, as it was spelt until 4.5.2.
+
+    Such a broker overwrites haListenPort (HA-R-12).
+    """
+    lines = "storePathRootDir=s\nmapedFileSizeCommitLog=1048576\nhaListenPort=7000\nlistenPort=20911\n"
+    logger = logging.getLogger(config_file.__name__)
+    logger.addHandler(caplog.handler)
+    with caplog.at_level("INFO", config_file.__name__):
+        found = options("master", "--config", written(tmp_path, lines, "broker.conf"))
+    logger.removeHandler(caplog.handler)
+    assert (found["file_size"], found["listen"]) == (1 << 20, "127.0.0.1:20912")
+    assert caplog.messages[-1].endswith("means nothing here: haListenPort")
+    both = lines + "mappedFileSizeCommitLog=1048576\n"
+    found = options("master", "--config", written(tmp_path, both, "broker.conf"))
+    assert (found["file_size"], found["listen"]) == (1 << 20, "127.0.0.1:7000")
+
+
 @pytest.mark.parametrize(
     ("lines", "replicas"),
     (("", 1), ("inSyncReplicas=1", 1), ("inSyncReplicas=2", 1), ("inSyncReplicas=3", 2), ("minInSyncReplicas=3", 1)),
@@ -220,6 +238,10 @@ def test_a_broker_counts_itself_among_those_in_sync(tmp_path: Path, lines: str, 
         ("listenPort=port", "listenPort=port: expected a port"),
         ("flushDiskType=SOMETIMES", "flushDiskType=SOMETIMES: expected ASYNC_FLUSH or SYNC_FLUSH"),
         ("haListenPort=65536", "haListenPort=65536: expected a port"),
+        (
+            "storePathRootDir=/a\nmapedFileSizeCommitLog=4096\nmappedFileSizeCommitLog=8192",
+            "mapedFileSizeCommitLog=4096, mappedFileSizeCommitLog=8192: expected one size",
+        ),
         (
             "storePathRootDir=/a\nmappedFileSizeCommitLog=1G",
             "mappedFileSizeCommitLog = '1G': '1G' is not a valid integer range.",

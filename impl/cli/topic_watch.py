@@ -1,0 +1,97 @@
+"""`config/topics.json` kept up beside a log that is appended to without dispatching. A broker serves only topics that it names.
+
+A thread looks. What a master of ours puts the log knows by itself; what a slave appends has to be read, which takes at most one
+part in twenty of the time, so that a catch-up does not wait for it.
+"""
+
+import logging
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+from rocketmq_ha.impl.errors import RocketmqHaError
+from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.consume_queue_table import is_directory_name
+from rocketmq_ha.impl.store.dispatch_request import read_handed
+from rocketmq_ha.impl.store.topic_config import write_topics
+from rocketmq_ha.impl.wire.batch import HandedFields
+
+logger = logging.getLogger(__name__)
+
+_INTERVAL_S: Final = 0.2
+_SHARE: Final = 0.05  # of the time, for reading
+_BATCH: Final = 2048  # records at a time
+_LAST_S: Final = 10.0  # at the end what has not been read yet is read, for at most so long
+
+
+class TopicWatch:
+    """Notes the topics of what is appended from now on, and with the first of that those which the log had before."""
+
+    def __init__(self, store_dir: Path, log: CommitLog, *, reads: bool) -> None:
+        self._store_dir, self._log, self._reads = store_dir, log, reads
+        self._began_at = self._offset = log.max_offset  # recovery has seen what is before: the log knows its queues
+        self._noted: set[tuple[bytes, int]] = set()
+        self._found: set[tuple[bytes, int]] = set()
+        self._queue_count = -1
+        self._is_failing = False
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="TopicWatch", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def finish(self) -> None:
+        """End the thread, when all has been noted. The writers have stopped."""
+        self._stop.set()
+        self._thread.join()
+        deadline = time.monotonic() + _LAST_S
+        while self._reads and time.monotonic() < deadline and self._read():
+            pass
+        self._note()
+
+    def _run(self) -> None:
+        pause_s = _INTERVAL_S
+        while not self._stop.wait(pause_s):
+            started = time.monotonic()
+            is_more = self._reads and self._read()
+            self._note()
+            took_s = time.monotonic() - started
+            pause_s = took_s * (1 / _SHARE - 1) if is_more else max(_INTERVAL_S, took_s * (1 / _SHARE - 1))
+
+    def _read(self) -> bool:
+        """Read on, some records. Returns: whether there may be more."""
+        log, offset = self._log, max(self._offset, self._log.min_offset)
+        room = log.file_size - offset % log.file_size
+        data = log.data_at(offset, room)
+        if data is None:
+            return False
+        handed: list[HandedFields] = []
+        self._offset, _ = read_handed(data, offset, room, offset + room, _BATCH, handed)
+        self._found.update((fields[0], fields[1]) for fields in handed)
+        return self._offset > offset
+
+    def _note(self) -> None:
+        """Write what is new. That it fails is told once, and tried again."""
+        log = self._log
+        if log.max_offset in (self._began_at, log.min_offset):
+            return  # HA-ST-50 "a store to which nothing was appended as it was"
+        if log.queue_count != self._queue_count:
+            self._queue_count = log.queue_count
+            self._found.update((topic, queue_id) for queue_id, topic in log.queue_keys())
+        if self._found <= self._noted:
+            return
+        queue_nums: dict[str, int] = {}
+        for topic, queue_id in self._found:
+            name = topic.decode("utf-8", "replace")
+            if is_directory_name(topic) and name.encode() == topic:  # what is no text no broker finds a queue for
+                queue_nums[name] = max(queue_nums.get(name, 0), queue_id + 1)
+        try:
+            write_topics(self._store_dir, queue_nums)
+        except (OSError, RocketmqHaError) as error:
+            if not self._is_failing:
+                logger.error("topics are not noted, which is tried again: %s", error)
+            self._is_failing = True
+            return
+        self._is_failing = False
+        self._noted = set(self._found)
