@@ -12,7 +12,7 @@ from rocketmq_ha.impl.cli.await_option import await_options
 from rocketmq_ha.impl.cli.bare_log import bare_log
 from rocketmq_ha.impl.cli.config_file import config_option
 from rocketmq_ha.impl.cli.flush_options import FlushIntervals, flush_options, flushing
-from rocketmq_ha.impl.cli.fresh import FreshStore, from_option
+from rocketmq_ha.impl.cli.fresh import FreshStore, from_option, size_option
 from rocketmq_ha.impl.cli.limit_options import limit_options, limits_from
 from rocketmq_ha.impl.cli.local_puts import local_puts
 from rocketmq_ha.impl.cli.master_option import master_option, parse_master, settle_option
@@ -215,7 +215,7 @@ def master(
 @tls_client_options
 @from_option
 @settle_option
-@_file_size
+@size_option
 @_profile
 @click.option(
     "--ack",
@@ -263,8 +263,9 @@ def slave(
 ) -> None:
     """Replicate a master's commit log, and go on until stopped.
 
-    A new store begins at the start of the master's last file, as in RocketMQ, or where --from says. That option may stay: a
-    store that has a log goes on where it ends. The connection is opened again, with growing pauses, whenever it ends.
+    A new store begins at the start of the master's last file, as in RocketMQ, or where --from says, and its files get the size
+    of the master's. Both options may stay: a store that has a log goes on where it ends. The connection is opened again, with
+    growing pauses, whenever it ends.
     """
     host, port = parse_master(address)
     if source_address:
@@ -274,7 +275,7 @@ def slave(
     space = Space(keeping.floor_size)
     with (
         listening_metrics(metrics_address) as metrics,
-        FreshStore(store, start, settle) as fresh,
+        FreshStore(store, start, settle, file_size, PROFILES[profile].checks_file_size) as fresh,
         bare_log(
             store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail, replicated=True, create=space.create
         ) as log,
@@ -301,7 +302,7 @@ def slave(
                     flush.check()
                     return stopped()
 
-                fresh.prepare(log, (host, port), turn, tls)
-                follower.run(turn)
+                own_address = (source_address, 0) if source_address else None
+                follower.run(turn, lambda: fresh.prepare(log, (host, port), turn, tls, own_address))
         finally:
             log.flush()

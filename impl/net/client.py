@@ -69,13 +69,18 @@ class Follower:
         self.master_subject = ""  # of the master's certificate, on the last connection with TLS
         self._refusals = 0  # connections in a row that the master has ended without a byte, while it was to show the overlap
         self._last_file: int | None = None  # of the master, asked for after many of them
+        self._asks_again = False  # what `prepare` asks is not known yet: the next connect begins with it again
 
-    def run(self, stopped: Callable[[], bool]) -> None:
+    def run(self, stopped: Callable[[], bool], prepare: Callable[[], bool] | None = None) -> None:
         """Follow until `stopped()`, which is asked at least every 100 ms while connected.
 
-        Raises: OutOfStep, where no connection can help any more; what the log raises.
+        Args:  prepare: called before each connect, to ask the master what the log needs; returns whether nothing is left to be
+               asked.
+        Raises: OutOfStep, where no connection can help any more; what the log and `prepare` raise.
         """
         while not stopped():
+            if prepare is not None and not self._asked(prepare, stopped):
+                continue
             try:
                 sock = connect(self._address, self._source_address, CONNECT_TIMEOUT_S)
             except OSError as error:
@@ -97,6 +102,28 @@ class Follower:
                     logging.WARNING, "%s: connection closed: %s", self.client.peer, why, reason=why, offset=self._log.max_offset
                 )
                 self._wait(stopped)
+
+    def _asked(self, prepare: Callable[[], bool], stopped: Callable[[], bool]) -> bool:
+        """HA-S-99 "MUST ask anew before each connect".
+
+        Returns: whether the master has answered. Where it has not, a back-off has passed. Raises: what `prepare` raises
+        else.
+        """
+        try:
+            self._asks_again = not prepare()
+        except Stopped:
+            return False
+        except (FeedEnded, PeerViolation, Unreachable) as error:
+            self.failed_connects += 1
+            self._say(logging.WARNING, "%s; trying again", error, reason=str(error))
+            self._wait(stopped)
+            return False
+        return True
+
+    @property
+    def _learns_anew(self) -> bool:
+        """Whether a frame that does not fit may be that of a master which has begun another file since it was asked."""
+        return self._asks_again and self._log.max_offset == 0
 
     def _say(self, level: int, text: str, *arguments: object, **fields: object) -> None:
         self._peers.write(clock_ms(), level, text, *arguments, peer=self.client.peer, **fields)
@@ -147,7 +174,8 @@ class Follower:
             if not ready:  # HA-T-20 "between reading the clock and letting anything expire"
                 ready = wait(0)
             if ready and (violation := link.on_readable(now_ms)):
-                self._say(logging.ERROR, "closed the connection: %s", violation, reason=self.client.close_reason)
+                level = logging.INFO if self._learns_anew else logging.ERROR
+                self._say(level, "closed the connection: %s", violation, reason=self.client.close_reason)
             if self.client.connected:
                 link.on_tick(now_ms, may_expire=pauses.may_expire(now_ms))
             if compared is not None and self.client.overlap is compared and self.client.heartbeats >= HEARTBEATS:
@@ -161,7 +189,7 @@ class Follower:
             self._count_refusal(compared, stopped)
         else:
             self._refusals, self._last_file = 0, None
-        if violation:
+        if violation and not self._learns_anew:
             self._back_off_s = LAST_BACK_OFF_S
         elif self._log.max_offset > start_offset or time.monotonic() - since_s > LAST_BACK_OFF_S:
             self._back_off_s = FIRST_BACK_OFF_S  # it brought something; one that only talks does not (HA-S-25)

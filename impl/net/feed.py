@@ -235,6 +235,7 @@ def open_feed(
     settle_s: float = SETTLE_S,
     heartbeat_ms: int = HA_SEND_HEARTBEAT_INTERVAL_MS,
     tls: ClientTls | None = None,
+    source_address: tuple[str, int] | None = None,
 ) -> MasterFeed:
     """A connection whose pieces begin at an offset or before it; but for offset 0 in an old file, where they begin at 1.
 
@@ -243,7 +244,7 @@ def open_feed(
     Raises: Unreachable, FeedEnded, PeerViolation; OutOfRange where the master has deleted the offset; Stopped.
     An offset beyond the master's end shows only as it is read on.
     """
-    feed = MasterFeed(address, 0, heartbeat_ms=heartbeat_ms, tls=tls)
+    feed = MasterFeed(address, 0, heartbeat_ms=heartbeat_ms, tls=tls, source_address=source_address)
     try:
         last_file, data = feed.first(stopped)
         if target is None or target >= last_file:
@@ -255,7 +256,14 @@ def open_feed(
     feed.close()
     if is_fresh:
         settle(feed.peer, last_file, settle_s, stopped)
-    return open_old(address, max(1, target if overlap is None else overlap), stopped, heartbeat_ms=heartbeat_ms, tls=tls)
+    return open_old(
+        address,
+        max(1, target if overlap is None else overlap),
+        stopped,
+        heartbeat_ms=heartbeat_ms,
+        tls=tls,
+        source_address=source_address,
+    )
 
 
 def find_min(
@@ -265,6 +273,7 @@ def find_min(
     *,
     heartbeat_ms: int = HA_SEND_HEARTBEAT_INTERVAL_MS,
     tls: ClientTls | None = None,
+    source_address: tuple[str, int] | None = None,
 ) -> MasterFeed:
     """A connection that begins at the master's first byte; or at its second, offset 1, for 0 would mean its last file.
 
@@ -272,14 +281,14 @@ def find_min(
     some seconds: a classic master answers with a heartbeat only.
     Raises: as open_feed; OutOfRange where the start of the last file is no multiple of the size.
     """
-    feed = open_feed(address, None, stopped, heartbeat_ms=heartbeat_ms, tls=tls)
+    feed = open_feed(address, None, stopped, heartbeat_ms=heartbeat_ms, tls=tls, source_address=source_address)
     last_file = feed.first_offset
     if last_file == 0:
         return feed
     feed.close()
     assert last_file is not None
     try:
-        return open_old(address, 1, stopped, heartbeat_ms=heartbeat_ms, tls=tls)
+        return open_old(address, 1, stopped, heartbeat_ms=heartbeat_ms, tls=tls, source_address=source_address)
     except OutOfRange:
         log.info("%s: file 0 is gone; looking for the first one", feed.peer)
     if last_file % file_size:
@@ -288,13 +297,15 @@ def find_min(
     while there - gone > 1:
         middle = (gone + there) // 2
         try:
-            open_old(address, middle * file_size, stopped, heartbeat_ms=heartbeat_ms, tls=tls).close()
+            open_old(
+                address, middle * file_size, stopped, heartbeat_ms=heartbeat_ms, tls=tls, source_address=source_address
+            ).close()
             there = middle
         except OutOfRange:
             gone = middle
     if there * file_size == last_file:  # which is asked for by 0 alone, and may have no byte yet
-        return open_feed(address, None, stopped, heartbeat_ms=heartbeat_ms, tls=tls)
-    return open_old(address, there * file_size, stopped, heartbeat_ms=heartbeat_ms, tls=tls)
+        return open_feed(address, None, stopped, heartbeat_ms=heartbeat_ms, tls=tls, source_address=source_address)
+    return open_old(address, there * file_size, stopped, heartbeat_ms=heartbeat_ms, tls=tls, source_address=source_address)
 
 
 def open_old(
@@ -304,10 +315,11 @@ def open_old(
     *,
     heartbeat_ms: int = HA_SEND_HEARTBEAT_INTERVAL_MS,
     tls: ClientTls | None = None,
+    source_address: tuple[str, int] | None = None,
 ) -> MasterFeed:
     """A connection that begins at an offset before the master's last file. Raises: as open_feed."""
     for refusals in count(1):
-        feed = MasterFeed(address, target, heartbeat_ms=heartbeat_ms, tls=tls)
+        feed = MasterFeed(address, target, heartbeat_ms=heartbeat_ms, tls=tls, source_address=source_address)
         try:
             data = feed.first_data(stopped)
             break

@@ -1,39 +1,32 @@
-"""Where a slave without a log begins, if not in its master's last file: found by asking the master as a reader does (feed.py).
+"""Where a slave without a log begins, and how large its files are: found by asking the master as a reader does (feed.py).
 
 The wire knows no such question. A master tells where its last file begins (for a report of 0), and sends from any other
-offset that it has. So the first file is found by trying; and so is whether the master's files are as large as the slave's: a
-frame ends where a file does (HA-W-4), and the one that begins a byte before that has one byte.
+offset that it has. So the first file is found by trying; and so is the size of the master's files (file_size.py).
 
-What is reported here is never acknowledged: it is repeated, and is less than any put may still wait for, as `settle` sees to.
-Spec: HA-S-80 to HA-S-85.
+What is reported here is never acknowledged: it is repeated, and is less than any put may still wait for, as `Inquiry.settle`
+sees to.
+Spec: HA-S-80 to HA-S-85, HA-S-96 to HA-S-99.
 """
 
 # ruff: noqa: N818  (the names say whose fault it is, as in errors.py)
 
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from rocketmq_ha.impl.errors import MessageMalformed, PeerViolation, RocketmqHaError
 from rocketmq_ha.impl.ha.feed import NotARecord, Piece, Records
-from rocketmq_ha.impl.net.address import format_address
-from rocketmq_ha.impl.net.feed import (
-    SETTLE_S,
-    FeedEnded,
-    MasterFeed,
-    OutOfRange,
-    Stopped,
-    find_min,
-    open_old,
-    settle,
-    settle_before,
-    wait_readable,
-)
+from rocketmq_ha.impl.ha.size_search import CannotTell, OnlyLastFile
+from rocketmq_ha.impl.net.feed import SETTLE_S, FeedEnded, MasterFeed, OutOfRange, Stopped, find_min, wait_readable
+from rocketmq_ha.impl.net.file_size import learn_file_size
+from rocketmq_ha.impl.net.inquiry import Inquiry
 from rocketmq_ha.impl.net.tls import ClientTls
 from rocketmq_ha.impl.store.commit_log import FIRST_BYTE
 from rocketmq_ha.impl.wire.message import decode
+from rocketmq_ha.spec.constants import MAPPED_FILE_SIZE_COMMIT_LOG
 
-Start = str | int  # "min", the master's first file; or the file of a commit-log offset
+# "last" or "min", the master's last or first file; or the file of a commit-log offset.
+Start = str | int
 
 _TURN_MS: Final = 100
 
@@ -44,53 +37,122 @@ class NoSuchStart(RocketmqHaError):
     """A log cannot begin where it was told to. Another try would end in the same way."""
 
 
+class WrongFileSize(RocketmqHaError):
+    """The master's files are not as large as the slave was told, or cannot be learnt. Another try would end in the same way."""
+
+
+class Found(NamedTuple):
+    """base: the commit-log offset of the file to begin with; None for the one with which the master begins by itself.
+    file_size: bytes, of the master's files; None where nobody can know yet.
+    """
+
+    base: int | None
+    file_size: int | None
+
+
 class FreshStart:
     """One search, by connections one after the other, each of which is closed."""
 
     def __init__(
         self,
         address: tuple[str, int],
-        file_size: int,
+        file_size: int | None,
         stopped: Callable[[], bool],
         settle_s: float = SETTLE_S,
         tls: ClientTls | None = None,
+        source_address: tuple[str, int] | None = None,
     ) -> None:
-        """file_size: bytes, of the slave's files. stopped: is asked ten times a second."""
-        self._tls = tls
-        self._address, self._file_size, self._stopped, self._settle_s = address, file_size, stopped, settle_s
+        """file_size: bytes, of the slave's files, if it was told. stopped: is asked ten times a second."""
+        self._inquiry = Inquiry(address, stopped, settle_s, tls, source_address)
+        self._told, self._stopped = file_size, stopped
+        self._tls, self._source_address = tls, source_address
 
-    def find(self, start: Start) -> int:
-        """The commit-log offset, a multiple of the file size, of the master's file to begin with.
+    def find(self, start: Start) -> Found:
+        """The file to begin with, and how large the master's files are.
 
-        It waits while the master has no message.
+        It waits while the master has no message, unless it is to begin with the last file.
         Spec: HA-S-84 "An offset inside a file MUST mean the start of that file"; HA-S-83 "beyond the master's end, or that the
         master has deleted, or that is no start of one of its files MUST be refused".
-        Raises: NoSuchStart; Unreachable, FeedEnded, PeerViolation, after which another try may fare better; Stopped.
+        Raises: NoSuchStart, WrongFileSize; Unreachable, FeedEnded, PeerViolation, after which another try may fare better;
+        Stopped.
         """
-        size = self._file_size
+        inquiry = self._inquiry
         offset = start if isinstance(start, int) else None
-        base = None if offset is None else offset - offset % size
-        with MasterFeed(self._address, 0, tls=self._tls) as feed:
+        with inquiry.open(0) as feed:
             last_file, _ = feed.first(self._stopped)
-            if last_file % size:
-                raise self._wrong_size(f"its last file begins at {last_file}, no multiple of it")
-            if base is not None and base > last_file:
-                raise NoSuchStart(
-                    f"{feed.peer}: offset {start} is beyond the master's end: its last file begins at {last_file}"
-                )
-            if last_file in (base, 0):
-                self._see_file(feed, last_file, offset or 0)
-                return last_file
-            found = feed.first_data(self._stopped)
-            is_fresh = settle_before(memoryview(b"") if found is None else found[1])
-        if is_fresh:  # HA-S-85 "MUST NOT report an offset that a put of the master may still wait for"
-            settle(feed.peer, last_file, self._settle_s, self._stopped)
-        self._check_size(last_file)
-        return self._find_first() if base is None else self._find_old(start, base)
+            if last_file == 0:  # HA-S-96 "Where that offset is 0 nobody can know yet"
+                if start == "last":
+                    return Found(None, None)
+                self._see_file(feed, 0, offset or 0)
+                return Found(0, None)
+            is_fresh = inquiry.is_fresh(feed)
+        learnt = self._learn(last_file, is_fresh, start)
+        if start == "last":
+            return Found(None, learnt)
+        if is_fresh:
+            inquiry.settle(last_file)
+        size = learnt or MAPPED_FILE_SIZE_COMMIT_LOG
+        if offset is None:
+            return Found(last_file if learnt is None else self._find_first(size), learnt)
+        base = offset - offset % size
+        if base > last_file:
+            peer = inquiry.peer
+            raise NoSuchStart(f"{peer}: offset {offset} is beyond the master's end: its last file begins at {last_file}")
+        if base < last_file:
+            return Found(self._find_old(offset, base), learnt)
+        with inquiry.open(0) as feed:
+            if feed.first(self._stopped)[0] != last_file:
+                raise FeedEnded(f"{feed.peer}: it has begun another file meanwhile")
+            self._see_file(feed, last_file, offset)
+        return Found(base, learnt)
 
-    def _find_first(self) -> int:
+    def check(self, patience_s: float) -> None:
+        """See by one question that a log which goes on, of files of the told size, can be the master's.
+
+        Spec: HA-S-98 "MUST stop in one error that names both sizes"; it need not.
+        Raises: WrongFileSize; Unreachable, FeedEnded, PeerViolation; Stopped.
+        """
+        assert self._told is not None
+        with self._inquiry.open(0) as feed:
+            last_file, _ = feed.first(self._stopped, patience_s)
+            if last_file % self._told == 0:
+                return
+            is_fresh = self._inquiry.is_fresh(feed)
+        self._learn(last_file, is_fresh, "min")
+
+    def _learn(self, last_file: int, is_fresh: bool, start: Start) -> int | None:
+        """The size of the master's files; None where it may be the default, and nobody can know yet.
+
+        Where a put may still wait for an older offset, a slave that was told a size and begins with the last file goes on
+        without a wait: what it is sent shows soon enough if it was told wrong (HA-S-92).
+        Raises: WrongFileSize; as `find`.
+        """
+        told, peer = self._told, self._inquiry.peer
+        if told is not None and start == "last" and is_fresh and last_file % told == 0:
+            return told
         try:
-            feed = find_min(self._address, self._file_size, self._stopped, tls=self._tls)
+            size = learn_file_size(self._inquiry, last_file, is_fresh, told)
+        except CannotTell as error:
+            if told is not None and last_file % told == 0:
+                return told
+            if told is None and isinstance(error, OnlyLastFile) and last_file % MAPPED_FILE_SIZE_COMMIT_LOG == 0:
+                log.info("%s: it has its last file alone: the size of its files shows at that file's end", peer)
+                return None
+            if told is None:
+                text = f"the size of the master's files cannot be learnt: {error}; give it, by --file-size"
+            else:
+                found = f"its last one begins at {last_file}"
+                text = f"the master's files are not of {told} bytes: {found}; --file-size must be theirs"
+            # HA-S-97 "the slave MUST stop in one error that asks for it".
+            raise WrongFileSize(f"{peer}: {text}") from error
+        if told not in (None, size):  # HA-S-98 "MUST stop in one error that names both sizes"
+            raise WrongFileSize(f"{peer}: the master's files are of {size} bytes, not of {told}; --file-size must be theirs")
+        return size
+
+    def _find_first(self, file_size: int) -> int:
+        inquiry = self._inquiry
+        try:
+            feed = find_min(inquiry.address, file_size, self._stopped, tls=self._tls, source_address=self._source_address)
         except OutOfRange as error:
             raise FeedEnded(f"{error}, any more") from error
         with feed:
@@ -98,13 +160,13 @@ class FreshStart:
             base = feed.first_offset if feed.report == 0 else feed.report - (feed.report == 1)
             if feed.report or base == 0:  # else it is the last file, which may have no message yet
                 self._read_record(feed, base)
-        if base and self._body_size_at(base - 1) is not None:
+        if base and inquiry.body_size_at(base - 1) is not None:
             raise FeedEnded(f"{feed.peer}: what it did not have before offset {base} is there")
         return base
 
-    def _find_old(self, start: Start, base: int) -> int:
+    def _find_old(self, start: int, base: int) -> int:
         try:
-            feed = self._open_old(max(base, 1))
+            feed = self._inquiry.open_old(max(base, 1))
         except OutOfRange as error:
             raise NoSuchStart(
                 f"{error}; it has deleted the file of offset {start}: --from min begins with its first"
@@ -112,48 +174,6 @@ class FreshStart:
         with feed:
             self._read_record(feed, base)
         return base
-
-    # --- How large the master's files are ----------------------------------------------------------------------------
-
-    def _check_size(self, last_file: int) -> None:
-        """See that the file before the last one is as large as ours, as far as there is one. Raises: NoSuchStart."""
-        size = self._file_size
-        if self._body_size_at(last_file - 1) is None:
-            return  # the last file is the only one
-        before = last_file - size
-        if before and self._body_size_at(before - 1) not in (None, 1):
-            raise self._wrong_size(f"no file begins at {before}, and one at {last_file}")
-        if self._body_size_at(before or 1) is None:
-            raise self._wrong_size(f"it has what is before {last_file}, and nothing at {before}")
-        # Files of ours would be as large as several of the master's: then one begins at a prime's share of it.
-        for prime in _primes_of(size):
-            between = last_file - size // prime
-            if self._body_size_at(between - 1) == 1:
-                raise self._wrong_size(f"a file begins at {between}, and one at {last_file}")
-
-    def _body_size_at(self, offset: int) -> int | None:
-        """Bytes of the frame that begins at an offset before the last file; None where the master has none."""
-        try:
-            with self._open_old(offset) as feed:
-                return feed.first_body_size
-        except OutOfRange:
-            return None
-
-    def _open_old(self, offset: int) -> MasterFeed:
-        """A master that is just being started sends nothing of what it has either: it is asked again, once it answers.
-
-        Raises: OutOfRange, twice found.
-        """
-        try:
-            return open_old(self._address, offset, self._stopped, tls=self._tls)
-        except OutOfRange:
-            with MasterFeed(self._address, 0, tls=self._tls) as feed:
-                feed.first(self._stopped)
-            return open_old(self._address, offset, self._stopped, tls=self._tls)
-
-    def _wrong_size(self, found: str) -> NoSuchStart:
-        peer, size = format_address(*self._address), self._file_size
-        return NoSuchStart(f"{peer}: the master's files are not of {size} bytes: {found}; --file-size must be theirs")
 
     # --- What is there -----------------------------------------------------------------------------------------------
 
@@ -203,15 +223,3 @@ class FreshStart:
         pieces = feed.read() if feed.has_ready or wait_readable(feed, _TURN_MS) else []
         feed.tick()
         return pieces
-
-
-def _primes_of(number: int) -> list[int]:
-    """Its prime factors, each once."""
-    primes, factor = [], 2
-    while factor * factor <= number:
-        if number % factor == 0:
-            primes.append(factor)
-            while number % factor == 0:
-                number //= factor
-        factor += 1
-    return primes + [number] * (number > 1)
