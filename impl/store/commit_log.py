@@ -16,6 +16,7 @@ from typing import Final
 
 from rocketmq_ha.impl.errors import StoreClosed
 from rocketmq_ha.impl.store.layout import check_file_size
+from rocketmq_ha.impl.store.lock import StoreLock
 from rocketmq_ha.impl.store.log_writer import LogWriter
 from rocketmq_ha.impl.store.mapped_file import MappedFile
 from rocketmq_ha.impl.store.mapped_file_queue import Creator
@@ -46,6 +47,7 @@ class CommitLog(LogWriter):
         clear_tail: bool = True,
         knowledge: Knowledge = nothing_known,
         create: Creator = MappedFile.create,
+        lock: StoreLock | None = None,
     ) -> "CommitLog":
         """Lock a store, find the end of its log, and make ready to append there. All is checked before any change.
 
@@ -58,9 +60,13 @@ class CommitLog(LogWriter):
                (HA-ST-7). If False they stay, as RocketMQ leaves them (quirk 35), and the end is where RocketMQ finds it
                (recovery.py, `strict`). Files that begin beyond the end are removed in any case, as in RocketMQ.
                knowledge: what a checkpoint says; see recovery.py. create: makes new files.
+               lock: of a caller who holds it already; the log takes it over.
         Raises: ConfigInvalid, StoreCorrupt (file and offset), StoreLocked, OSError. Then nothing changed on disk.
         """
-        return cls(open_files(store_dir, file_size=file_size, clear_tail=clear_tail, knowledge=knowledge, create=create))
+        opened = open_files(
+            store_dir, file_size=file_size, clear_tail=clear_tail, knowledge=knowledge, create=create, lock=lock
+        )
+        return cls(opened)
 
     @property
     def min_offset(self) -> int:

@@ -9,6 +9,8 @@ Spec: HA-ST-9 "One process at a time MUST own a store for writing".  Source: 4.9
 
 import fcntl
 import os
+import struct
+import sys
 import threading
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +21,10 @@ from rocketmq_ha.spec.constants import LOCK_FILE
 
 _held_here: Final[set[tuple[int, int]]] = set()  # (device, inode) of the store directories that this process has locked
 _guard: Final = threading.Lock()
+# struct flock. Linux: type, whence, start, length, pid; macOS: start, length, pid, type, whence.
+_FLOCK: Final = struct.Struct("@qqihh" if sys.platform == "darwin" else "@hhqqi4x")
+_ASKED: Final = (0, 1, 0, fcntl.F_WRLCK, os.SEEK_SET) if sys.platform == "darwin" else (fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+_TYPE, _PID = (3, 2) if sys.platform == "darwin" else (0, 4)
 
 
 class StoreLock:
@@ -59,3 +65,24 @@ class StoreLock:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.release()
+
+
+def lock_holder(store_dir: Path) -> int | None:
+    """Who owns a store, without taking the lock: whoever starts meanwhile is not refused.
+
+    Returns: the id of a process, 0 or less where it is one that has none here (in another container); None where nobody does.
+    Raises: OSError.
+    """
+    with _guard:  # to close a descriptor of the file would give back a lock of this process
+        try:
+            status = store_dir.stat()
+            if (status.st_dev, status.st_ino) in _held_here:
+                return os.getpid()
+            fd = os.open(store_dir / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            found = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, _FLOCK.pack(*_ASKED)))
+        finally:
+            os.close(fd)
+    return None if found[_TYPE] == fcntl.F_UNLCK else found[_PID]

@@ -47,6 +47,7 @@ from rocketmq_ha.impl.store.housekeeping import (
 )
 from rocketmq_ha.impl.store.index_service import IndexService
 from rocketmq_ha.impl.store.knowledge import known_of
+from rocketmq_ha.impl.store.lock import StoreLock
 from rocketmq_ha.impl.store.pending_put import PendingPut, waits_for_store
 from rocketmq_ha.impl.store.query import FOREVER, Found, query
 from rocketmq_ha.impl.store.results import AppendResult, PutMessageResult, PutMessageStatus
@@ -97,9 +98,10 @@ class MessageStore:
         self._is_thorough, self._is_expiry_due = Every(THOROUGH_INTERVAL_S), Every(EXPIRY_INTERVAL_S)
 
     @classmethod
-    def open(cls, store_dir: Path, options: StoreOptions | None = None) -> "MessageStore":
+    def open(cls, store_dir: Path, options: StoreOptions | None = None, lock: StoreLock | None = None) -> "MessageStore":
         """Own a store, recover it, dispatch what was not, and begin to work.
 
+        Args:  lock: of a caller who holds it already; the store takes it over, also where it cannot be opened.
         Raises: ConfigInvalid, StoreCorrupt (file and offset), StoreLocked, StoreFull, OSError; see CommitLog.open.
         """
         options = options or StoreOptions()
@@ -110,6 +112,7 @@ class MessageStore:
             clear_tail=options.clear_tail,
             knowledge=lambda files: known_of(store_dir, files, strict=options.clear_tail),
             create=allocator.create,
+            lock=lock,
         )
         try:
             store = cls(store_dir, options, allocator, log)

@@ -63,19 +63,20 @@ def open_files(
     clear_tail: bool,
     knowledge: Knowledge = nothing_known,
     create: Creator = MappedFile.create,
+    lock: StoreLock | None = None,
 ) -> Opened:
     """Lock a store and make its log ready for appending. CommitLog.open says what its arguments and errors are.
 
-    Args:  knowledge: what a checkpoint says. create: makes new files.
+    Args:  knowledge: what a checkpoint says. create: makes new files. lock: of a caller who holds it already; it is released
+           where the opening fails.
     """
-    if file_size is not None:
-        check_file_size(file_size)
-    if not store_dir.exists() and not store_dir.parent.is_dir():
-        raise ConfigInvalid(f"{store_dir}: its parent directory does not exist, expected a place for a new store")
-    # Without a lock file nobody else has the store: look first, so that a refusal need not make one.
-    lock = StoreLock(store_dir, create=False) if (store_dir / LOCK_FILE).exists() else None
     queue: MappedFileQueue | None = None
     try:
+        if file_size is not None:
+            check_file_size(file_size)
+        if not store_dir.exists() and not store_dir.parent.is_dir():
+            raise ConfigInvalid(f"{store_dir}: its parent directory does not exist, expected a place for a new store")
+        lock = lock or lock_existing(store_dir)
         layout, queue, found, keeps_place = look(store_dir, file_size, clear_tail, knowledge, create)
         if lock is None:
             store_dir.mkdir(exist_ok=True)
@@ -95,6 +96,14 @@ def open_files(
             lock.release()
         raise
     return Opened(queue, found, lock)
+
+
+def lock_existing(store_dir: Path) -> StoreLock | None:
+    """Lock a store that has a lock file; None for one without: nobody has it, so a refusal need not make one.
+
+    Raises: StoreLocked, OSError.
+    """
+    return StoreLock(store_dir, create=False) if (store_dir / LOCK_FILE).exists() else None
 
 
 def look(

@@ -41,7 +41,7 @@ class LogReader:
 
     def __init__(self, store_dir: Path) -> None:
         self.store_dir = store_dir
-        layout = _read_layout_patiently(store_dir)
+        layout = read_layout_patiently(store_dir)
         self.directory = layout.directory
         self.file_size = layout.file_size or 0  # bytes; 0 where there are no files
         self.files = _files_of(layout)
@@ -148,7 +148,7 @@ class LogReader:
         file.close()
         if index + 1 == len(self.files):
             known = {file.base for file in self.files}
-            layout = _read_layout_patiently(self.store_dir)
+            layout = read_layout_patiently(self.store_dir)
             self.files += [file for file in _files_of(layout) if file.base > max(known)]
         return index + 1
 
@@ -226,7 +226,7 @@ def _files_of(layout: Layout) -> list[MappedFile]:
     return [MappedFile(directory / file_name(base), base, size, writable=False) for base in layout.bases]
 
 
-def _read_layout_patiently(store_dir: Path) -> Layout:
+def read_layout_patiently(store_dir: Path) -> Layout:
     """List the files; a file that a live broker is just making has no length yet, so look again before judging."""
     for look in range(LOOKS):
         try:

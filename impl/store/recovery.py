@@ -21,6 +21,9 @@ that loses its power loses pages in any order, so behind a hole there may be who
 - what is whole behind the stop is damage's sign only if it was on the disk before; else the stop is a tear like another.
 - a record that was not is torn, too, where a sector of its topic or properties is zeros: no check covers those bytes.
 
+A dry run looks at stores that others write. What was not whole when the walk came there may be so at the next look: then the
+walk goes on from there. Whoever owns the store meets no such thing.
+
 Source: 4.9.8 CommitLog.recoverNormally and recoverAbnormally; spec/5-store.md.
 """
 
@@ -30,7 +33,7 @@ from dataclasses import dataclass
 from rocketmq_ha.impl.errors import StoreCorrupt
 from rocketmq_ha.impl.store.fragment import is_fragment
 from rocketmq_ha.impl.store.mapped_file import MappedFile
-from rocketmq_ha.impl.store.scan import QueueOffsets, Stop, explain, find_record, scan, whole_record_at
+from rocketmq_ha.impl.store.scan import SECTOR_SIZE, QueueOffsets, Stop, explain, find_record, scan, whole_record_at
 from rocketmq_ha.impl.wire.message import Message, decode
 
 
@@ -60,25 +63,24 @@ def recover(files: Sequence[MappedFile], *, strict: bool, first: int = 0, flushe
     start = files[first].base if files else 0
     suspect_from_ms = flushed_before_ms if strict else None
     for index in range(first, len(files)):
-        file = files[index]
-        found = scan(file.mapping, file.base, queue_offsets=queue_offsets, suspect_from_ms=suspect_from_ms)
-        messages += found.messages
-        if found.last_position is not None:
-            last_offset = file.base + found.last_position
-        if found.stop is Stop.FULL and index + 1 < len(files):
+        file, end, cut_size = files[index], 0, None
+        last_position: int | None = None  # of the last message in this file
+        while cut_size is None:
+            found = scan(file.mapping, file.base, end, queue_offsets=queue_offsets, suspect_from_ms=suspect_from_ms)
+            messages += found.messages
+            end = found.position
+            if found.last_position is not None:
+                last_position = found.last_position
+                last_offset = file.base + last_position
+            is_full = found.stop is Stop.FULL
+            cut_size = 0 if is_full else _judge(files, index, end, strict, flushed_before_ms)
+        if is_full and index + 1 < len(files):
             file.close()
             continue
-        end, cut_size = found.position, 0
-        if found.stop is not Stop.FULL:
-            if strict and whole_record_at(file, end) and not _is_suspect(file, end, suspect_from_ms):
-                error = explain(file, end)
-                assert error is not None, f"{file.path}: scan and decode disagree at {end}"
-                raise error
-            cut_size = _judge(files, index, end, refuse=strict, flushed_before_ms=flushed_before_ms)
-        if strict and cut_size == 0 and found.last_position is not None:
-            part_size = _part_size(file, found.last_position, end)
+        if strict and cut_size == 0 and last_position is not None:
+            part_size = _part_size(file, last_position, end)
             if part_size:
-                end, cut_size, messages, last_offset = found.last_position, part_size, messages - 1, None
+                end, cut_size, messages, last_offset = last_position, part_size, messages - 1, None
                 _forget(queue_offsets, decode(file.mapping, end))
         return Recovery(file.base + end, index + 1, messages, cut_size, queue_offsets, start, last_offset)
     return Recovery(0, 0, 0, 0, queue_offsets)
@@ -92,27 +94,48 @@ def _is_suspect(file: MappedFile, position: int, suspect_from_ms: int | None) ->
     return message.store_timestamp >= suspect_from_ms and message.physical_offset == file.base + position
 
 
-def _judge(files: Sequence[MappedFile], index: int, position: int, *, refuse: bool, flushed_before_ms: int | None) -> int:
-    """Raise, if told to `refuse`, where cutting the log at a position of file `index` would lose a whole record.
+def _judge(files: Sequence[MappedFile], index: int, position: int, strict: bool, flushed_before_ms: int | None) -> int | None:
+    """Judge why a walk stopped at a position of file `index`.
 
-    Returns: bytes from there to the last byte of all files that is not zero.
+    Returns: bytes from there to the last byte of all files that is not zero, which can be cut off; None where there is a record
+    by now.
+    Raises: StoreCorrupt, if `strict`, where to cut there would lose a whole record.
     """
     file = files[index]
+    if strict and whole_record_at(file, position) and not _is_suspect(file, position, flushed_before_ms):
+        if _stands(file, position, flushed_before_ms):
+            return None
+        error = explain(file, position)
+        if error is not None:
+            raise error
     cut_size = 0
     for later in files[index:]:
         start = position if later is file else 0
         data_end = later.data_end(start)
         if data_end > start:  # seldom; the files were made of zeros
-            record = find_record(later, start, flushed_before_ms) if refuse and flushed_before_ms != 0 else None
+            record = find_record(later, start, flushed_before_ms) if strict and flushed_before_ms != 0 else None
             if record is not None:
-                error = explain(file, position)
-                assert error is not None
-                follows = f"{error.expected}: no tear, for a whole record follows at offset {later.base + record}"
-                raise StoreCorrupt(error.file, error.offset, error.found, follows)
+                if _stands(file, position, flushed_before_ms):
+                    return None
+                raise _damage(file, position, later.base + record)
             cut_size = later.base + data_end - (file.base + position)
         if later is not file:
             later.close()
     return cut_size
+
+
+def _stands(file: MappedFile, position: int, suspect_from_ms: int | None) -> bool:
+    """Whether a walk would get past a position."""
+    return scan(file.mapping, file.base, position, position + 1, suspect_from_ms=suspect_from_ms).position > position
+
+
+def _damage(file: MappedFile, position: int, record: int) -> StoreCorrupt:
+    """What stands at a position, where a whole record follows at an offset."""
+    error = explain(file, position)
+    if error is None:  # whole but for a sector of its topic or its properties
+        error = StoreCorrupt(file.path, file.base + position, f"{SECTOR_SIZE} zero bytes in topic or properties", "a record")
+    follows = f"{error.expected}: no tear, for a whole record follows at offset {record}"
+    return StoreCorrupt(error.file, error.offset, error.found, follows)
 
 
 def _part_size(file: MappedFile, position: int, end: int) -> int:

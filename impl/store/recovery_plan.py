@@ -1,26 +1,33 @@
 """What opening a store would do to it, told without doing it.
 
 The same code decides as at an opening: where recovery begins (knowledge.py) and where the log ends (recovery.py). What it
-would make of queues and index is counted here. A live writer's store can be looked at too; what is counted is then of a
-moment that has passed.
+would make of queues and index is counted here.
 
-Spec: HA-ST-5, HA-ST-18 to HA-ST-20, HA-ST-38.
+A store that a process has open can be looked at too. Nothing of it would be cut, since it cannot be opened: what stands behind
+the end is being written, and what queues and index name there came after the look. So only what was seen is told.
+
+Spec: HA-ST-5, HA-ST-18 to HA-ST-20, HA-ST-38; HA-ST-49 "MUST tell of no damage and of nothing to cut".
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import overload
+from typing import Final, overload
 
-from rocketmq_ha.impl.errors import ConfigInvalid
+from rocketmq_ha.impl.errors import StoreCorrupt, StoreLocked
 from rocketmq_ha.impl.store.checkpoint import was_aborted
 from rocketmq_ha.impl.store.consume_queue_table import ConsumeQueueTable
 from rocketmq_ha.impl.store.index_service import IndexService
 from rocketmq_ha.impl.store.knowledge import known_of
-from rocketmq_ha.impl.store.layout import file_name, read_layout
+from rocketmq_ha.impl.store.layout import file_name
+from rocketmq_ha.impl.store.lock import lock_holder
 from rocketmq_ha.impl.store.mapped_file import MappedFile
+from rocketmq_ha.impl.store.reader import read_layout_patiently
 from rocketmq_ha.impl.store.recovery import recover
 
+_LOOKS: Final = 3  # at a store that somebody writes
+_LOOK_AGAIN_S: Final = 0.1
 Progress = Callable[[int], None]  # takes the commit-log offset that was reached
 
 
@@ -29,16 +36,24 @@ class RecoveryPlan:
     """What an opening would find, and do."""
 
     store_dir: Path
-    is_clean: bool  # whether the last stop was; else there is a file `abort`
+    holder: int | None  # the process that has it open; see lock.py
+    is_clean: bool  # there is no file `abort`
     files: int
     min_offset: int
     start: int  # where recovery looks from
     end: int  # where the log would end
     messages: int  # that it looks at
-    cut_size: int  # bytes from there to the last that is not zero, which would be cut off
-    dispatch_from: int  # where dispatch would begin anew
+    cut_size: int  # bytes from there to the last that is not zero, which would be cut off; 0 of a store that is open
+    dispatch_from: int  # where dispatch would begin anew; of a store that is open, how far it has come
     entries_cut: int  # of consume queues, which name messages beyond the end
     keys_cut: int  # of the index, likewise
+
+    @property
+    def stop(self) -> str:
+        """What is known of the last stop: running, clean or unclean."""
+        if self.holder is not None:
+            return "running"
+        return "clean" if self.is_clean else "unclean"
 
     @property
     def changes_something(self) -> bool:
@@ -46,14 +61,31 @@ class RecoveryPlan:
         return not self.is_clean or bool(self.cut_size or self.entries_cut or self.keys_cut) or self.dispatch_from < self.end
 
 
-def plan_recovery(store_dir: Path, progress: Progress | None = None) -> RecoveryPlan:
+def plan_recovery(store_dir: Path, progress: Progress | None = None, *, is_ours: bool = False) -> RecoveryPlan:
     """Look at a store as an opening would.
 
-    Raises: ConfigInvalid where there is no store; StoreCorrupt (file, offset) where an opening would refuse it; OSError.
+    Args:  is_ours: the caller has the lock, or there is none; else it is looked who has.
+    Raises: ConfigInvalid where there is no store; StoreCorrupt (file, offset) where an opening would refuse it; StoreLocked
+    where processes open and close it all the time; OSError.
     """
-    layout = read_layout(store_dir)
-    if layout is None:
-        raise ConfigInvalid(f"{store_dir}: no commitlog in it, expected the root of a RocketMQ store")
+    for look in range(_LOOKS):
+        if look:
+            time.sleep(_LOOK_AGAIN_S)
+        holder = None if is_ours else lock_holder(store_dir)
+        try:
+            plan = _plan(store_dir, holder, progress or (lambda _: None))
+        except (StoreCorrupt, FileNotFoundError):
+            # Beside a writer it is damage only if it stays: files come and go, and each is read at another moment.
+            if look == _LOOKS - 1 or is_ours or holder is None is lock_holder(store_dir):
+                raise
+        else:
+            if is_ours or lock_holder(store_dir) == holder:
+                return plan
+    raise StoreLocked(f"{store_dir}: processes open and close it, expected one that has it open, or none")
+
+
+def _plan(store_dir: Path, holder: int | None, progress: Progress) -> RecoveryPlan:
+    layout = read_layout_patiently(store_dir)
     size = layout.file_size or 0
     files = [MappedFile(layout.directory / file_name(base), base, size, writable=False) for base in layout.bases]
     table = ConsumeQueueTable(store_dir, writable=False)
@@ -61,7 +93,7 @@ def plan_recovery(store_dir: Path, progress: Progress | None = None) -> Recovery
     try:
         known = known_of(store_dir, files)
         found = recover(
-            _Watched(files, progress or (lambda _: None)),
+            _Watched(files, progress),
             strict=True,
             first=known.first,
             flushed_before_ms=known.flushed_before_ms,
@@ -69,19 +101,21 @@ def plan_recovery(store_dir: Path, progress: Progress | None = None) -> Recovery
         min_offset = files[0].base if files else 0
         is_clean = not was_aborted(store_dir)
         table.recover(min_offset, None)
-        dispatched = table.max_physic_offset if is_clean else found.start
+        is_open = holder is not None
+        dispatched = table.max_physic_offset if is_clean or is_open else found.start
         return RecoveryPlan(
             store_dir,
+            holder,
             is_clean,
             len(files),
             min_offset,
             found.start,
             found.end,
             found.messages,
-            found.cut_size,
+            0 if is_open else found.cut_size,
             min(max(dispatched, min_offset), found.end),
-            sum(queue.count_at_or_behind(found.end) for _, queue in table),
-            index.count_at_or_behind(found.end),
+            0 if is_open else sum(queue.count_at_or_behind(found.end) for _, queue in table),
+            0 if is_open else index.count_at_or_behind(found.end),
         )
     finally:
         for file in files:
