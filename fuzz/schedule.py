@@ -61,7 +61,17 @@ def draw(seed: int) -> Schedule:
     replicas = rng.choice((1, 2)) if slaves > 1 and profile is HARDENED else 1
     if replicas > 1:
         events = _with_rounds(rng, events, slaves)
-    return Schedule(seed, profile, replace(settings, replicas=replicas), slaves, tuple(events))
+    slave_file_size, adopts_file_size = draw_slave_file_size(rng, settings.mapped_file_size)
+    settings = replace(settings, replicas=replicas, slave_file_size=slave_file_size, adopts_file_size=adopts_file_size)
+    return Schedule(seed, profile, settings, slaves, tuple(events))
+
+
+def draw_slave_file_size(rng: random.Random, file_size: int) -> tuple[int, bool]:
+    """Of a slave's files, and whether it was told so: mostly the master's, else a multiple, a divisor, or neither."""
+    if rng.random() < 0.7:
+        return 0, False
+    sizes = (file_size, 2 * file_size, 3 * file_size, 16 * file_size, file_size // 2, file_size // 4, file_size + 100, 700)
+    return rng.choice(sizes), rng.random() < 0.6
 
 
 def _with_rounds(rng: random.Random, events: list[Event], slaves: int) -> list[Event]:

@@ -117,8 +117,8 @@ class ImplementationWorld:
     def __init__(self, slaves: int, settings: Settings, profile: Profile, now_ms: int, directory: Path) -> None:
         self._settings, self._profile, self._now_ms = settings, profile, now_ms
         self._directory = directory
-        self._service = HAService(self._open("master"), settings, profile)
-        self._logs = [self._open(f"slave-{index}") for index in range(slaves)]
+        self._service = HAService(self._open("master", settings.mapped_file_size), settings, profile)
+        self._logs = [self._open_slave(index) for index in range(slaves)]
         self._clients = [self._client(log) for log in self._logs]
         self._connections: dict[int, _Connection] = {}
         self._next_link_id = 0
@@ -126,9 +126,15 @@ class ImplementationWorld:
         self._waiting: list[GroupCommitRequest] = []
         self._done: list[GroupCommitRequest] = []
 
-    def _open(self, name: str) -> CommitLog:
-        size, clear_tail = self._settings.mapped_file_size, self._profile.clears_tail
-        return CommitLog.open(self._directory / name, file_size=size, clear_tail=clear_tail)
+    def _open(self, name: str, size: int) -> CommitLog:
+        return CommitLog.open(self._directory / name, file_size=size, clear_tail=self._profile.clears_tail)
+
+    def _open_slave(self, index: int) -> CommitLog:
+        """A slave that was told no size has that of its file, or a first guess."""
+        size = self._settings.slave_file_size or self._settings.mapped_file_size
+        if self._settings.adopts_file_size and any((self._directory / f"slave-{index}").glob(f"{COMMIT_LOG_DIR}/*")):
+            return CommitLog.open(self._directory / f"slave-{index}", clear_tail=self._profile.clears_tail)
+        return self._open(f"slave-{index}", size)
 
     def _client(self, log: CommitLog) -> SlaveClient:
         return SlaveClient("master", log, self._settings, self._profile)
@@ -264,7 +270,7 @@ class ImplementationWorld:
             if connection.master_open and not connection.channel.at_master.severed:
                 self._tell_master(connection)
         self._logs[index].close()
-        self._logs[index] = self._open(f"slave-{index}")
+        self._logs[index] = self._open_slave(index)
         self._clients[index] = self._client(self._logs[index])
 
     def _restart_master(self, clean: bool, lost: int) -> None:
@@ -285,7 +291,7 @@ class ImplementationWorld:
         if lost:
             self._now_ms += 1
             self._zero("master", starts[max(0, len(starts) - lost)])
-        self._service = HAService(self._open("master"), self._settings, self._profile)
+        self._service = HAService(self._open("master", self._settings.mapped_file_size), self._settings, self._profile)
 
     def _zero(self, name: str, offset: int) -> None:
         """A power cut takes what had not been flushed: zeros, from an offset on."""

@@ -28,6 +28,22 @@ class OutOfStep(RocketmqHaError):
         self.peer, self.what, self.found, self.expected = peer, what, found, expected
 
 
+class FileSizeDiffers(OutOfStep):
+    """A slave's commit-log files are not as long as its master's: what it is sent cannot be recovered from such files."""
+
+    def __init__(self, peer: str, file_size: int, masters: int | None) -> None:
+        """file_size: bytes, of the slave's files. masters: bytes, of the master's; None for more than the slave's."""
+        found = f"more than {file_size} bytes" if masters is None else f"{masters} bytes"
+        told = "--file-size must be the master's" if masters is None else f"--file-size {masters}"
+        RocketmqHaError.__init__(
+            self,
+            f"{peer}: the master's commit-log files: found {found} each, expected {file_size}, as this store's are; "
+            f"`rocketmq-ha resync` moves this store aside, to start anew: {told}",
+        )
+        self.peer, self.what, self.found, self.expected = peer, "file size", found, file_size
+        self.masters = masters
+
+
 class MessageMalformed(RocketmqHaError):
     """Bytes that should be a message record are none. The store turns it into StoreCorrupt with file and offset."""
 

@@ -99,8 +99,8 @@ class Transition:
 
 def new_cluster(slaves: int, settings: Settings, now_ms: int) -> Cluster:
     """Empty stores, nobody connected."""
-    log = Log(settings.mapped_file_size)
-    return Cluster(now_ms, log, tuple(Slave(log) for _ in range(slaves)))
+    own = Log(settings.slave_file_size or settings.mapped_file_size)
+    return Cluster(now_ms, Log(settings.mapped_file_size), tuple(Slave(own) for _ in range(slaves)))
 
 
 def step(cluster: Cluster, event: Event, settings: Settings, profile: Profile) -> tuple[Cluster, tuple[Transition, ...]]:

@@ -9,7 +9,7 @@ from typing import Final
 from rocketmq_ha.reference import group_transfer, store
 from rocketmq_ha.reference.cluster import Cluster
 from rocketmq_ha.reference.slave import Slave
-from rocketmq_ha.spec.profile import Settings
+from rocketmq_ha.spec.profile import HARDENED, Settings
 
 
 def _served(cluster: Cluster) -> list[Slave]:
@@ -67,6 +67,23 @@ def put_ok_is_replicated(cluster: Cluster, settings: Settings) -> bool:
     return all(sum(end >= next_offset for end in ends) >= settings.replicas for next_offset in ended)
 
 
+def slave_log_opens(cluster: Cluster, _settings: Settings) -> bool:
+    """What a slave holds can be opened again, with its own file size: a recovery cuts off no record that is whole. HA-S-90.
+
+    So whatever it has acknowledged but a part of a record, it still has after a restart.
+    """
+    for node in _served(cluster):
+        recovered = store.recover(node.log, HARDENED).state
+        first = store.min_offset(cluster.log)
+        cut = store.max_offset(recovered) if recovered.base is not None else store.min_offset(node.log)
+        if node.log.base is None or cut == store.max_offset(node.log):
+            continue
+        size = store.record_size(cluster.log, cut - first)
+        if cut + size <= store.max_offset(node.log):
+            return False
+    return True
+
+
 def slave_is_on_a_frame_boundary_when_idle(cluster: Cluster, _settings: Settings) -> bool:
     """A slave without a connection holds no unparsed bytes."""
     return all(node.connected or not node.byte_buffer_read for node in cluster.slaves)
@@ -78,6 +95,7 @@ INVARIANTS: Final[tuple[Callable[[Cluster, Settings], bool], ...]] = (
     transfer_is_within_the_log,
     ack_is_appended,
     put_ok_is_replicated,
+    slave_log_opens,
     slave_is_on_a_frame_boundary_when_idle,
 )
 

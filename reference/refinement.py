@@ -12,7 +12,7 @@ others. There is no other way out.
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
-from rocketmq_ha.reference import group_transfer, master, protocol, slave
+from rocketmq_ha.reference import file_size, group_transfer, master, protocol, slave
 from rocketmq_ha.reference.cluster import Cluster, Link
 from rocketmq_ha.reference.events import (
     Clog,
@@ -30,7 +30,7 @@ from rocketmq_ha.reference.events import (
     Resume,
     Tick,
 )
-from rocketmq_ha.reference.protocol_state import Connection, State
+from rocketmq_ha.reference.protocol_state import Connection, Frame, SlaveNode, State
 from rocketmq_ha.reference.refinement_map import (
     NoViewError,
     abstract,
@@ -50,6 +50,7 @@ from rocketmq_ha.spec.profile import Profile, Settings
 NEGATIVE_HEARTBEAT: Final = "NegativeHeartbeat"
 REFUSE_UNSENT: Final = "RefuseUnsent"
 REFUSE_FRAME: Final = "RefuseFrame"
+REFUSE_FILE_SIZE: Final = "RefuseFileSize"
 LOSE_FRAME: Final = "LoseFrame"
 RESUME: Final = "Resume"
 LATE_OUTCOME: Final = "LateOutcome"
@@ -82,6 +83,11 @@ EXCEPTIONS: Final[dict[str, BelowTheLevel]] = {
         23,
         ("HA-S-11", "HA-S-14"),
         "a header says a size that the slave's read buffer cannot hold, and the slave closes over it: units have no size",
+    ),
+    REFUSE_FILE_SIZE: BelowTheLevel(
+        19,
+        ("HA-S-11", "HA-S-92"),
+        "a slave of other files than its master's appends what is before the record that shows it, and closes",
     ),
     LOSE_FRAME: BelowTheLevel(
         21,
@@ -132,7 +138,12 @@ def witness(before: Cluster, event: Event, after: Cluster, settings: Settings, p
 def simulate(
     before: Cluster, event: Event, after: Cluster, settings: Settings, profile: Profile
 ) -> tuple[str, tuple[Taken, ...]]:
-    """Both: (what `refines` says, the witness)."""
+    """Both: (what `refines` says, the witness).
+
+    Nothing is said of a classic slave of other files than its master's, of which it takes no notice (quirk 19).
+    """
+    if settings.slave_file_size and not profile.checks_file_size:
+        return "", ()
     work = _Witness(before, event, after, settings, profile)
     try:
         work.build()
@@ -292,6 +303,7 @@ class _Witness:
         stream = to_slave(link, self.before.slaves[event.slave], self.settings)
         left = len(slave.unparsed(self.before.slaves[event.slave])) + len(link.to_slave[: event.nbytes])
         node, run, reports = self.state.slave[event.slave], 0, 0  # run: whole frames that wait for the report behind them
+        own_size = self.before.slaves[event.slave].log.file_size
         for frame in stream.frames:
             frame_size = TRANSFER_HEADER_SIZE + len(frame.units)
             if left < TRANSFER_HEADER_SIZE:
@@ -299,12 +311,20 @@ class _Witness:
             if protocol.refuses(node, frame, self.scope):
                 self.recv_frame(s, run + 1)
                 return
+            if self.has_no_place(node, frame, own_size):
+                self.act(f"{REFUSE_FILE_SIZE}({s})", self.close_at_slave(s, run))
+                return
             if left < frame_size:
                 break
             left, run = left - frame_size, run + 1
             if protocol.differs(node, frame):
                 self.recv_frame(s, run)
                 return
+            if self.settings.slave_file_size:
+                own_size, fitting = self.look_at_size(node, frame, own_size)
+                if fitting is not None:
+                    self.act(f"{REFUSE_FILE_SIZE}({s})", self.close_at_slave(s, run - 1, fitting))
+                    return
             node = protocol.appended(node, frame, self.scope)
             if not self.profile.coalesces_reports:
                 reports += self.recv_frame(s, run)
@@ -321,6 +341,27 @@ class _Witness:
                     return
         if run:
             self.drop_if_cut(link, self.recv_frame(s, run))
+
+    def has_no_place(self, node: SlaveNode, frame: Frame, own_size: int) -> bool:
+        """Whether the slave's own files are such that a frame of the master's has no place in them: HA-S-11, HA-S-90."""
+        starts_inside = protocol.max_offset(node) == 0 and frame.offset % own_size != 0
+        crosses = frame.offset % own_size + len(frame.units) > own_size
+        return self.profile.checks_frames and bool(self.settings.slave_file_size) and (starts_inside or crosses)
+
+    def look_at_size(self, node: SlaveNode, frame: Frame, own_size: int) -> tuple[int, Frame | None]:
+        """What a slave learns of its master's file size by a whole frame.
+
+        Returns: the size of its own files from then on, and what it appends of the frame if it closes over it; else None.
+        """
+        log = Log(own_size, None if node.base == -1 else node.base, node.units)
+        held = len(protocol.held(node, frame)[: len(frame.units)])
+        seen = file_size.look(log, frame.units[held:])
+        if not seen.differs or held == len(frame.units):
+            return own_size, None
+        if self.settings.adopts_file_size and file_size.adopt(log, frame.offset, frame.units[held:], seen.size):
+            assert seen.size is not None
+            return seen.size, None
+        return own_size, replace(frame, units=frame.units[: held + max(0, seen.position - len(node.units))])
 
     def deliver_reports(self, event: DeliverReports) -> None:
         """Each read takes what the buffer has room for, and is one use of the reports that it completes. HA-M-2, HA-M-10."""
@@ -476,12 +517,14 @@ class _Witness:
         conn = replace(conn, frames=conn.frames[1:])
         return protocol.with_slave(protocol.with_conn(self.state, s, node.slot, conn), s, node)
 
-    def close_at_slave(self, s: int, run: int) -> State:
-        """A slave appends a run of frames and closes over the next one."""
+    def close_at_slave(self, s: int, run: int, fitting: Frame | None = None) -> State:
+        """A slave appends a run of frames and closes over the next one, of which it may append the beginning."""
         conn, node = protocol.attached(self.state, s), self.state.slave[s - 1]
         assert conn is not None
         for frame in conn.frames[:run]:
             node = protocol.appended(node, frame, self.scope)
+        if fitting is not None and fitting.units:
+            node = protocol.appended(node, fitting, self.scope)
         return protocol.close(protocol.with_slave(self.state, s, node), self.scope, s, node.slot)
 
     def reread(self, s: int, log: Log, recovered: Log) -> State | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from rocketmq_ha.reference import overlap, store, wire
+from rocketmq_ha.reference import file_size, overlap, store, wire
 from rocketmq_ha.reference.step import Close, Output, Send, Step, unique
 from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec.constants import TRANSFER_HEADER_SIZE
@@ -128,6 +128,10 @@ def on_readable(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: 
                 return close("offset", "HA-S-4" if position == max_offset else "HA-S-63")
             if profile.checks_frames and not frame_is_legal(slave.log, offset, body_size, settings):
                 return close("frame", "HA-S-11")
+            crosses = offset % slave.log.file_size + body_size > slave.log.file_size
+            if profile.checks_frames and crosses:
+                known = not profile.checks_file_size or file_size.is_known(slave.log)
+                return close("frame", "HA-S-11") if known else close("file_size", "HA-S-92")
             if not profile.checks_frames and parsing_throws(body_size):
                 slave = replace(slave, deaf=True, byte_buffer_read=b"", dispatch_position=0)
                 return Step(slave, tuple(outputs), unique((*clauses, "HA-S-36")))
@@ -142,6 +146,19 @@ def on_readable(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: 
                 clauses.append("HA-S-62")
             # STATE
             position += held
+            if profile.checks_file_size and held < body_size:
+                seen = file_size.look(slave.log, body[held:])
+                if seen.differs or (seen.is_same and len(slave.log.data) < slave.log.file_size):
+                    clauses.append("HA-S-90")
+                if seen.differs:
+                    adopted = file_size.adopt(slave.log, offset, body[held:], seen.size) if settings.adopts_file_size else None
+                    if adopted is None:
+                        # HA-S-92 "MUST append nothing from that record on, close the connection, and stop".
+                        if fitting := body[held:][: max(0, seen.position - len(slave.log.data))]:
+                            slave = replace(slave, log=store.append_data(slave.log, offset, fitting))
+                        return close("file_size", "HA-S-92")
+                    slave = replace(slave, log=adopted)
+                    clauses.append("HA-S-91")
             if held < body_size or not profile.checks_frames:  # HA-S-10 "A heartbeat is appended too, with length 0"
                 clauses += ("HA-S-5", "HA-ST-6") if body_size else ("HA-S-10",)
                 slave = replace(slave, log=store.append_data(slave.log, offset, body[held:]))
@@ -164,7 +181,7 @@ def on_readable(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: 
 
 
 def frame_is_legal(log: Log, offset: int, body_size: int, settings: Settings) -> bool:
-    """Whether the hardened slave takes a frame, its place at the max offset apart.
+    """Whether the hardened slave takes a frame, apart from its place at the max offset, and from where it ends.
 
     Spec: HA-S-11 "of negative size, or of a size that the read buffer cannot hold, or that crosses the end of a file, or, on an
     empty log, whose offset is negative or not the start of a file"; HA-S-52 "A frame whose file would end beyond the greatest
@@ -173,8 +190,6 @@ def frame_is_legal(log: Log, offset: int, body_size: int, settings: Settings) ->
     if offset - offset % log.file_size + log.file_size > I64_MAX:
         return False
     if not 0 <= body_size <= settings.slave_read_buffer_size - TRANSFER_HEADER_SIZE or offset < 0:
-        return False
-    if offset % log.file_size + body_size > log.file_size:
         return False
     return store.max_offset(log) != 0 or offset % log.file_size == 0
 

@@ -21,7 +21,8 @@ from rocketmq_ha.spec.profile import Profile
 class Log:
     """A commit log. `base` is the offset of the first file, a multiple of `file_size`, or None where there are no files.
 
-    Spec: HA-ST-11 "a store MUST keep the size with which it was begun": no function here changes `file_size`.
+    Spec: HA-ST-11 "a store MUST keep the size with which it was begun": no function here changes `file_size`. HA-S-91 is the
+    exception.
     """
 
     file_size: int
@@ -106,6 +107,12 @@ def append_data(log: Log, offset: int, body: bytes) -> Log:
     if base < 0 or len(body) > log.file_size - len(log.data) % log.file_size:
         return log  # what does not fit is not written; HA-S-33 "The outcome of an append MUST NOT be looked at" (quirk 19)
     return _extend(replace(log, base=base), body)
+
+
+def record_size(log: Log, position: int) -> int:
+    """Bytes of the record that begins at a position, counted from the log's base; of a BLANK, those to the end of its file."""
+    record = message.decode(log.data, position)
+    return log.file_size - position % log.file_size if record is None else record[1]
 
 
 def next_queue_offsets(log: Log) -> dict[tuple[str, int], int]:

@@ -26,7 +26,7 @@ from rocketmq_ha.reference.slave import Slave, SlaveState
 from rocketmq_ha.reference.step import Step
 from rocketmq_ha.reference.store import Log, StoreState
 from rocketmq_ha.spec import clauses
-from rocketmq_ha.spec.constants import GROUP_TRANSFER_WAIT_MS, TRANSFER_HEADER_SIZE
+from rocketmq_ha.spec.constants import END_FILE_MIN_BLANK_SIZE, GROUP_TRANSFER_WAIT_MS, TRANSFER_HEADER_SIZE
 from rocketmq_ha.spec.event_log import SCHEMA_VERSION, TRANSITIONS_FILE
 from rocketmq_ha.spec.profile import PROFILES, Profile, Settings
 
@@ -190,6 +190,14 @@ def explore_slave(table: Table, profile: Profile) -> int:
                 step = slave.on_tick(older, room, 0, SETTINGS, profile)
                 yield to("tick", step, rest) if step.state != older else (older, rest)
 
+    # A BLANK that ends before the slave's own file does: one slave takes it, the other stops (HA-S-91, HA-S-92).
+    for adopts in (True, False):
+        client = replace(start[0], connected=True)
+        stream = wire.pack_header(0, END_FILE_MIN_BLANK_SIZE) + store.blank(END_FILE_MIN_BLANK_SIZE)
+        settings = replace(SETTINGS, adopts_file_size=adopts)
+        step = slave.on_readable(client, stream, full_room, 0, settings, profile)
+        before, after = slave.classify(client).value, slave.classify(step.state).value
+        table.add("slave_client", before, "frames", after, profile, step.clauses)
     return explore([start], successors)
 
 

@@ -280,7 +280,7 @@ def slave(
             store, file_size=file_size, clear_tail=PROFILES[profile].clears_tail, replicated=True, create=space.create
         ) as log,
     ):
-        settings = Settings(mapped_file_size=log.file_size, **settings_by_name)
+        settings = Settings(mapped_file_size=log.file_size, adopts_file_size=file_size is None, **settings_by_name)
         deadline_ms = None if frame_deadline is None else max(1, round(frame_deadline * 1000))
         follower = Follower(
             *(log, host, port, settings, PROFILES[profile], deadline_ms),

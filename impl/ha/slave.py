@@ -8,7 +8,8 @@ shows that it is the same machine: HA-S-9 "the unparsed bytes are copied to the 
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from rocketmq_ha.impl.errors import AppendFailed, AppendRefused, OutOfStep, PeerViolation
+from rocketmq_ha.impl.errors import AppendFailed, AppendRefused, FileSizeDiffers, OutOfStep, PeerViolation
+from rocketmq_ha.impl.ha.file_size import Shows, Walk
 from rocketmq_ha.impl.ha.overlap import Overlap, ReadableLog, find_overlap, first_difference
 from rocketmq_ha.impl.store.layout import file_name
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
@@ -20,9 +21,11 @@ _LARGEST_ARRAY: Final = 0x7FFFFFFF - HEADER.size  # body sizes beyond overflow w
 
 
 class AppendableLog(ReadableLog, Protocol):
-    """What the slave needs of a commit log: to append, and to compare the end of it."""
+    """What the slave needs of a commit log: to append, to compare the end of it, and to take another file size."""
 
     def append_data(self, offset: int, buffers: Sequence[memoryview]) -> None: ...
+
+    def adopt_file_size(self, file_size: int) -> None: ...
 
 
 class SlaveClient:
@@ -31,12 +34,14 @@ class SlaveClient:
     __slots__ = (
         "_buffer",
         "_end",
+        "_is_file_size_known",
         "_last_record",
         "_log",
         "_profile",
         "_settings",
         "_start",
         "_view",
+        "_walk",
         "close_reason",
         "connected",
         "current_reported_offset",
@@ -59,6 +64,8 @@ class SlaveClient:
         self.overlap: Overlap | None = None  # while it is compared: HA-S-62
         self.heartbeats = 0  # in a row, while it is
         self._last_record = 0  # where the last one began, when the log was last looked at
+        self._is_file_size_known = not profile.checks_file_size
+        self._walk: Walk | None = None  # of the heads that come; None once there is nothing to be learnt from them
         self._resize(min(RECV_SIZE, settings.slave_read_buffer_size))
         self._start = self._end = 0  # the unparsed bytes are _buffer[_start:_end]
 
@@ -83,6 +90,8 @@ class SlaveClient:
             self._last_record = overlap.record
             self.current_reported_offset = overlap.position
             self.overlap = overlap if overlap.position < overlap.end else None
+        if not self._is_file_size_known:
+            self._walk = self._walk_again()
         self.last_write_timestamp = self.last_read_timestamp = now_ms
         return REPORT.pack(self.current_reported_offset) if self._profile.reports_on_connect else None
 
@@ -116,7 +125,7 @@ class SlaveClient:
 
         Returns: a report to write before the next call (classic, HA-S-6), or None when no whole frame is left.
         Raises: PeerViolation; the frames before the broken one are appended, and the connection is to be closed. OutOfStep; so
-        it is, and nothing has been appended.
+        it is, and nothing has been appended, or of FileSizeDiffers what is before the record that shows it.
         Spec: HA-S-4 "the slave MUST close the connection if its max offset is not 0 and differs from the frame's offset";
         HA-S-5 "A body is appended only when all of it is there"; HA-W-8 "from where the stream is split".
         """
@@ -144,6 +153,8 @@ class SlaveClient:
                 self._start = body_start + body_size
                 if body_size == 0 and profile.checks_frames:
                     continue
+                if self._walk is not None:
+                    self._walk_on(self._walk, offset, body_start, self._start, bodies)
                 bodies.append(self._view[body_start : self._start])
                 if max_offset == 0 or not profile.coalesces_reports:
                     # An empty log learns here where it begins, a classic one from HA-S-10 "A heartbeat is appended too, with
@@ -193,9 +204,61 @@ class SlaveClient:
                 )
             overlap.position += held
             if held < body_size:
+                if self._walk is not None:
+                    self._walk_on(self._walk, overlap.end, body_start + held, self._start, [])
                 self._append(overlap.end, [body[held:]])
         if overlap.position == overlap.end:
             self.overlap = None
+
+    def _walk_again(self) -> Walk | None:
+        """The walk over the log as it is, from its last whole record; None where it is over. HA-S-90."""
+        log = self._log
+        begin, held = log.min_offset, log.max_offset - log.min_offset
+        walk = Walk(log.file_size, max(0, self._last_record - begin))
+        if held < log.file_size and (data := log.data_at(begin + walk.position, log.file_size)) is not None:
+            ended = walk.take(data, 0, len(data))
+            self._is_file_size_known = ended is not None and ended.shows is Shows.SAME
+            return walk if ended is None or ended.shows is Shows.OTHER else None
+        self._is_file_size_known = held >= log.file_size
+        return None if self._is_file_size_known else walk
+
+    def _walk_on(self, walk: Walk, offset: int, start: int, stop: int, before: list[memoryview]) -> None:
+        """Walk the heads in the bytes that are to be appended next, which are `_buffer[start:stop]`, at an offset.
+
+        Args:  before: bodies that are to be appended before them, and that the walk has seen.
+        Raises: FileSizeDiffers; then the log ends before the record that has shown it.
+        Spec: HA-S-90 "before it appends them, and so before it reports them"; HA-S-91 "MUST make its one file as long as the
+        master's are, before it appends that BLANK"; HA-S-92 "MUST append nothing from that record on".
+        """
+        log = self._log
+        base = offset if log.max_offset == 0 else log.min_offset
+        ended = walk.take(self._buffer, start, stop)
+        if ended is None:
+            return
+        self._walk = None
+        self._is_file_size_known = ended.shows is Shows.SAME
+        if ended.shows is not Shows.OTHER:
+            return
+        if before:
+            self._append(log.max_offset, before)
+            before.clear()
+        size = ended.size
+        is_adoptable = size is not None and size < log.file_size and base % size == 0 and offset - base + stop - start <= size
+        if self._settings.adopts_file_size and is_adoptable:
+            assert size is not None
+            self._adopt(size)
+            return
+        fitting = self._view[start : max(start, start + base + ended.position - offset)]
+        if fitting:
+            self._append(offset, [fitting])
+        raise FileSizeDiffers(self.peer, log.file_size, size)
+
+    def _adopt(self, file_size: int) -> None:
+        try:
+            self._log.adopt_file_size(file_size)
+        except OSError as error:
+            raise AppendFailed(error.filename or file_name(self._log.min_offset), self._log.max_offset, error) from error
+        self._is_file_size_known = True
 
     def _append(self, offset: int, frames: list[memoryview]) -> None:
         """Append the bodies of frames. Hardened's check leaves nothing that could be refused.
@@ -228,6 +291,8 @@ class SlaveClient:
         if offset < 0 or (max_offset == 0 and offset % file_size):
             raise PeerViolation("HA-S-11", self.peer, f"start offset {offset}", f"a multiple of file size {file_size}")
         if offset % file_size + body_size > file_size:
+            if not self._is_file_size_known and max_offset - self._log.min_offset < file_size:
+                raise FileSizeDiffers(self.peer, file_size, None)  # HA-S-90 "or where a frame crosses it"
             end = offset - offset % file_size + file_size
             raise PeerViolation("HA-S-11", self.peer, f"a frame from {offset} to {offset + body_size}", f"its end by {end}")
 

@@ -166,7 +166,7 @@ class Follower:
         poll = select.poll()
         poll.register(sock, select.POLLIN)
         wait: Callable[[int], object] = end.wait if isinstance(end, TlsSocket) else poll.poll
-        compared = self.client.overlap
+        compared, file_size = self.client.overlap, self._log.file_size
         pauses = Pauses()
         while self.client.connected and not stopped():
             ready = wait(TICK_MS)
@@ -176,6 +176,14 @@ class Follower:
             if ready and (violation := link.on_readable(now_ms)):
                 level = logging.INFO if self._learns_anew else logging.ERROR
                 self._say(level, "closed the connection: %s", violation, reason=self.client.close_reason)
+            if self._log.file_size != file_size:
+                file_size = self._log.file_size
+                self._say(
+                    logging.INFO,
+                    "%s: its commit-log files are of %d bytes; so are ours, from now on",
+                    self.client.peer,
+                    file_size,
+                )
             if self.client.connected:
                 link.on_tick(now_ms, may_expire=pauses.may_expire(now_ms))
             if compared is not None and self.client.overlap is compared and self.client.heartbeats >= HEARTBEATS:

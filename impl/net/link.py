@@ -8,7 +8,7 @@ Nothing else writes to the socket: HA-W-7 "nothing but reports from the slave an
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
-from rocketmq_ha.impl.errors import OutOfStep, PeerViolation
+from rocketmq_ha.impl.errors import FileSizeDiffers, OutOfStep, PeerViolation
 from rocketmq_ha.impl.ha.master import MAX_FRAMES, MasterConnection
 from rocketmq_ha.impl.ha.service import HAService
 from rocketmq_ha.impl.ha.slave import SlaveClient
@@ -156,7 +156,7 @@ class SlaveLink:
         self.sock, self.client, self._frame_deadline_ms = sock, client, frame_deadline_ms
         self._before_report, self._ends_short = before_report, ends_short
         self.received = 0  # bytes
-        self.out_of_step: OutOfStep | None = None  # why the slave can go on with no connection (HA-S-62)
+        self.out_of_step: OutOfStep | None = None  # why the slave can go on with no connection (HA-S-62, HA-S-92)
         self._frame_since_ms: int | None = None  # since when a frame is there in part, and no other has become whole
 
     def on_connect(self, now_ms: int) -> None:
@@ -200,7 +200,7 @@ class SlaveLink:
                 return violation
             except OutOfStep as error:
                 self.out_of_step = error
-                self.close("diverged")
+                self.close("file_size" if isinstance(error, FileSizeDiffers) else "diverged")
                 return None
             if client.stalled:  # HA-S-14
                 self.close("stalled")

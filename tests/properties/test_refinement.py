@@ -134,6 +134,11 @@ SCENARIOS: dict[str, tuple[Profile, Settings, tuple[Event, ...]]] = {
         (put(), Connect(0, 13, ALL), DeliverReports(0, ALL), ForgeReport(0, 1), DeliverReports(0, ALL)),
     ),
     refinement.REFUSE_FRAME: (HARDENED, CLUSTER, (put(), *SERVED, ForgeHeader(0, -1), DeliverFrames(0, ALL))),
+    refinement.REFUSE_FILE_SIZE: (  # the second put opens a file of the master's, and would stand in the slave's first
+        HARDENED,
+        replace(CLUSTER, slave_file_size=1024),
+        (put(bytes(80)), *SERVED, put(bytes(80)), DeliverFrames(0, ALL)),
+    ),
     refinement.LOSE_FRAME: (CLASSIC, CLUSTER, (put(), *SERVED, ForgeHeader(0, -4), DeliverFrames(0, ALL), put())),
     refinement.RESUME: (CLASSIC, CLUSTER, (*SERVED, put(wait=True, pauses=True), Resume(0))),
     refinement.LATE_OUTCOME: (

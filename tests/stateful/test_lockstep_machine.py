@@ -77,6 +77,8 @@ def tiny_settings(draw: st.DrawFn) -> Settings:
         ha_slave_fallbehind_max=draw(st.sampled_from((1 << 28, 300))),
         master_read_buffer_size=draw(st.sampled_from((4096, 64, 24, 16, 8))),
         slave_read_buffer_size=TRANSFER_HEADER_SIZE + batch + spare,
+        slave_file_size=draw(st.sampled_from((0, 0, 0, 256, 512, 700, 1000, 1 << 16))),
+        adopts_file_size=draw(st.booleans()),
     )
 
 
