@@ -131,6 +131,20 @@ FAULTS: Final = (
         "the last byte of a full file is never sent (HA-M-7)",
     ),
     Fault(
+        "any-blank-is-ours",
+        "ha/file_size.py",
+        "            if end == self._file_size:\n",
+        "            if end <= self._file_size:\n",
+        "a slave with longer files than its master's takes the first BLANK for the end of its own file (HA-S-90)",
+    ),
+    Fault(
+        "half-a-head",
+        "ha/file_size.py",
+        "            self._head = bytes(buffer[at:stop])\n",
+        "            self._head = bytes(buffer[at : stop - 1])\n",
+        "of a head that comes in two frames a byte is forgotten, and the slave's walk goes astray (HA-S-90)",
+    ),
+    Fault(
         "notification-lost",
         "ha/five_waits.py",
         "            self.has_notified = True\n",

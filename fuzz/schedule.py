@@ -68,7 +68,7 @@ def draw(seed: int) -> Schedule:
 
 def draw_slave_file_size(rng: random.Random, file_size: int) -> tuple[int, bool]:
     """Of a slave's files, and whether it was told so: mostly the master's, else a multiple, a divisor, or neither."""
-    if rng.random() < 0.7:
+    if rng.random() < 0.85:
         return 0, False
     sizes = (file_size, 2 * file_size, 3 * file_size, 16 * file_size, file_size // 2, file_size // 4, file_size + 100, 700)
     return rng.choice(sizes), rng.random() < 0.6
