@@ -14,7 +14,7 @@ def unpack(directory: Path) -> None:
     """Unpack the golden store so that `directory` is its root. Raises: FuzzError where this installation has no vectors."""
     archive = Path(rocketmq_ha.spec.__file__).parent / ARCHIVE
     if not archive.is_file():
-        raise FuzzError(f"{archive}: not found, expected the golden store: run from a checkout, where spec/vectors is")
+        raise FuzzError(f"{archive}: not found, expected the golden store, which the distribution holds")
     directory.mkdir(parents=True)
     with tarfile.open(archive) as tar:
         tar.extractall(directory, filter="data")

@@ -1,49 +1,191 @@
-"""The wheel holds what the tree holds. An editable install would not show the difference."""
+"""The distributions hold what the tree holds, and say of themselves what is so. An editable install would not show it."""
 
+import os
+import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+import tarfile
 import tomllib
 import zipfile
+from dataclasses import dataclass
+from email import message_from_bytes
+from email.message import Message
 from pathlib import Path
 
+import click
 import pytest
+from packaging.version import Version
+
+from rocketmq_ha.impl.cli import main
+from rocketmq_ha.impl.net.put_socket import SOCKET_NAME as PUT_SOCKET_NAME
+from rocketmq_ha.impl.net.status_socket import SOCKET_NAME
+from rocketmq_ha.impl.store.reader import LogReader
+from rocketmq_ha.impl.store.verify import verify
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 FOLDERS = {name.split(".")[1]: folder for name, folder in CONFIG["tool"]["setuptools"]["package-dir"].items()}
 
-# Read by the tests and by other programs, in a checkout; the installed program does without.
-LEFT_OUT = ("spec/vectors/", "spec/tla/")  # for a checkout: test vectors, and what TLC reads
+# For a checkout: test vectors, and what TLC reads. The demo needs one of the stores.
+LEFT_OUT = ("spec/vectors/", "spec/tla/")
+GOLDEN_STORE = "spec/vectors/rocketmq-4.9.8/store.tar.xz"
+DATA_FOLDERS = ("analysis.spark_conf", "analysis.templates", "spec.snapshots", "spec.vectors")
+DATA_PACKAGES = {
+    f"rocketmq_ha.{name}" for name in ("analysis.spark_conf", "analysis.templates", "spec.snapshots", "spec.vectors")
+}
+# What a source distribution does without.
+ONLY_IN_A_CHECKOUT = (".types/", ".gitignore", ".pre-commit-config.yaml")
 
 
 def files_to_ship() -> set[str]:
     """Every file under the packages' folders, but for LEFT_OUT, as paths from the root."""
     found = (path for folder in FOLDERS.values() for path in (ROOT / folder).rglob("*") if path.is_file())
     shipped = {path.relative_to(ROOT).as_posix() for path in found if "__pycache__" not in path.parts}
-    return {path for path in shipped if not path.startswith(LEFT_OUT)}
+    return {path for path in shipped if not path.startswith(LEFT_OUT)} | {GOLDEN_STORE}
+
+
+def files_of_the_tree() -> set[str]:
+    """Every file of a checkout, or of an unpacked source distribution."""
+    if (ROOT / ".git").exists():
+        listed = subprocess.run(
+            ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "-z"], capture_output=True, text=True, check=True
+        )
+        return {path for path in listed.stdout.split("\0") if path and (ROOT / path).is_file()}
+    found = {path.relative_to(ROOT) for path in ROOT.rglob("*") if path.is_file()}
+    made = {
+        "build",
+        ".venv",
+        "__pycache__",
+        ".pytest_cache",
+        ".hypothesis",
+        ".mypy_cache",
+        ".ruff_cache",
+        "rocketmq_ha.egg-info",
+    }
+    return {path.as_posix() for path in found if not made & set(path.parts)} - {"PKG-INFO", "setup.cfg"}
+
+
+@dataclass(frozen=True)
+class Built:
+    """A wheel and a source distribution, and what was said while they were built."""
+
+    wheel: zipfile.ZipFile
+    sdist: tarfile.TarFile
+    said: str
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    """The wheel, built from a copy: in the tree, setuptools would pack what an older build left in build/."""
-    tree = tmp_path_factory.mktemp("tree")
-    for folder in FOLDERS.values():
-        shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__", "vectors"), symlinks=True)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        if (ROOT / name).exists():
-            shutil.copy(ROOT / name, tree)
-    out = tmp_path_factory.mktemp("wheel")
-    build = ("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(out), str(tree))
-    subprocess.run([sys.executable, "-m", "pip", *build], check=True)
-    (built,) = out.glob("*.whl")
-    return zipfile.ZipFile(built)
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """Built from a copy: in the tree, setuptools would pack what an older build left in build/."""
+    tree, out = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("out")
+    for path in files_of_the_tree():
+        if not path.startswith(".types/"):
+            (tree / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / path, tree / path)
+    building = "import sys; from setuptools.build_meta import *; out = sys.argv[1]; build_sdist(out); build_wheel(out)"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    done = subprocess.run(
+        [sys.executable, "-c", building, str(out)], cwd=tree, capture_output=True, text=True, check=True, env=environment
+    )
+    (wheel,), (sdist,) = out.glob("*.whl"), out.glob("*.tar.gz")
+    return Built(zipfile.ZipFile(wheel), tarfile.open(sdist), done.stdout + done.stderr)
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Built) -> zipfile.ZipFile:
+    return built.wheel
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel: zipfile.ZipFile) -> Message:
+    (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    return message_from_bytes(wheel.read(name))
+
+
+def test_nothing_is_warned_of_when_the_distributions_are_built(built: Built) -> None:
+    warned = [line for line in built.said.splitlines() if re.search(r"warning|deprecat", line, re.IGNORECASE)]
+    assert warned == []
+
+
+def test_the_source_distribution_is_the_tree(built: Built) -> None:
+    held = {name.partition("/")[2] for name in built.sdist.getnames()}
+    missing = {path for path in files_of_the_tree() - held if not path.startswith(ONLY_IN_A_CHECKOUT)}
+    assert missing == set()
+    assert not any(name.endswith((".pyc", ".so")) or "__pycache__" in name for name in held)
+
+
+def test_the_metadata_names_no_person_and_no_address_that_does_not_exist(metadata: Message) -> None:
+    assert metadata["Author"] == "The rocketmq-ha authors"
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert [name for name in metadata if name in ("Author-email", "Home-page", "Project-URL")] == []
+    classifiers = metadata.get_all("Classifier") or []
+    assert len(classifiers) == len(set(classifiers)) > 10
+    assert not any("License ::" in classifier for classifier in classifiers)  # the expression says it
+
+
+def test_the_long_description_is_the_readme_and_links_nowhere_into_the_tree(metadata: Message) -> None:
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    text = str(metadata.get_payload())
+    assert text.startswith("# rocketmq-ha\n")
+    assert re.findall(r"\]\((?!https?:)[^)]*\)", text) == []
+    readme = (ROOT / "README.md").read_text("utf-8")
+    links = re.findall(r"\]\(([^)]*)\)", readme)
+    assert len(links) > 5
+    for target in links:  # its own links lead to something, and the text still names it
+        assert (ROOT / target).exists(), target
+        assert target in text
+    assert len(text.splitlines()) == len(readme.splitlines())
+
+
+def test_the_changelog_names_the_version(metadata: Message) -> None:
+    """Unreleased first, while the version is one of development; then releases, the newest first."""
+    headings = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert headings[0] == "Unreleased"
+    releases = [Version(heading) for heading in headings[1:]]
+    assert releases == sorted(releases, reverse=True)
+    version = Version(metadata["Version"])
+    assert version == releases[0] if not version.is_devrelease else version > releases[0]
+
+
+def test_security_names_options_and_files_that_there_are() -> None:
+    text = (ROOT / "SECURITY.md").read_text("utf-8")
+    commands = [main.get_command(click.Context(main), name) for name in ("master", "slave")]
+    options = {option for command in commands if command for parameter in command.params for option in parameter.opts}
+    named = set(re.findall(r"--[a-z][a-z-]+", text))
+    assert len(named) > 10
+    assert named - options == set()
+    for path in re.findall(r"\b(?:docs|spec)/[\w.]+\.md", text):
+        assert (ROOT / path).is_file(), path
+    assert {SOCKET_NAME, PUT_SOCKET_NAME} <= set(re.findall(r"rocketmq-ha[\w-]*\.sock", text))
+
+
+def test_the_demo_finds_its_store_in_an_installed_wheel(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    """Unpacked as an installer does it, far from the tree; -S, so that no editable install is found instead."""
+    wheel.extractall(tmp_path / "site")
+    libraries = sysconfig.get_path("purelib")
+    running = (
+        "import sys; from pathlib import Path; sys.path[:0] = sys.argv[1:3]\n"
+        "from rocketmq_ha.fuzz import golden; golden.unpack(Path('store')); print(golden.__file__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", running, str(tmp_path / "site"), libraries],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(tmp_path / "site"))
+    with LogReader(tmp_path / "store") as reader:
+        assert verify(reader).messages > 1000
 
 
 def test_packages_lists_every_folder_with_an_init() -> None:
     inits = (init for folder in FOLDERS.values() for init in (ROOT / folder).rglob("__init__.py"))
     found = {f"rocketmq_ha.{'.'.join(init.parent.relative_to(ROOT).parts)}" for init in inits}
-    assert found == set(CONFIG["tool"]["setuptools"]["packages"])
+    assert found | DATA_PACKAGES == set(CONFIG["tool"]["setuptools"]["packages"])
 
 
 def test_type_checkers_see_every_package() -> None:
