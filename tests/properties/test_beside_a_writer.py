@@ -288,7 +288,7 @@ def read_all(store: Path) -> None:
             if result.exit_code == 1 and arguments[0] == "query":
                 continue  # there is no such key in the log of `master`
             assert (result.exit_code, result.stderr) == (0, "")
-            offsets = [json.loads(line)["offset"] for line in result.stdout.splitlines()]
+            offsets = [json.loads(line)["commit_log_offset"] for line in result.stdout.splitlines()]
             assert offsets == sorted(offsets)
     assert ends["verify"] > 16384
 
