@@ -4,6 +4,9 @@
 
 import errno
 import os
+from typing import Final
+
+NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class RocketmqHaError(Exception):
@@ -77,6 +80,11 @@ class AppendFailed(RocketmqHaError, OSError):
 
     def __str__(self) -> str:
         return f"{self.file}: append at commit-log offset {self.offset}: {self.strerror}"
+
+    @property
+    def is_for_want_of_room(self) -> bool:
+        """Whether more room on the disk, or in a quota, is all that it takes."""
+        return self.errno in NO_ROOM
 
 
 class StoreCorrupt(RocketmqHaError):

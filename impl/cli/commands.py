@@ -25,10 +25,11 @@ from typing import Any, Final, NoReturn
 import click
 
 from rocketmq_ha.impl.cli.log_options import with_log_options
-from rocketmq_ha.impl.errors import RocketmqHaError
+from rocketmq_ha.impl.errors import NO_ROOM, RocketmqHaError
 
 ENTRY_POINT_GROUP: Final = "rocketmq_ha.commands"
 EXIT_BAD_INPUT: Final = 2
+EXIT_NO_ROOM: Final = 75  # sysexits' EX_TEMPFAIL: another start may do better
 EXIT_INTERRUPTED: Final = 128 + signal.SIGINT
 EXIT_TERMINATED: Final = 128 + signal.SIGTERM
 EXIT_BROKEN_PIPE: Final = 128 + signal.SIGPIPE
@@ -115,12 +116,12 @@ class LazyGroup(click.Group):
         except click.ClickException as error:
             _fail(f"{name}: {error.format_message()}")
         except RocketmqHaError as error:
-            _fail(f"{name}: {error}")
+            _fail(f"{name}: {error}", _status_of(error))
         except OSError as error:
             if error.errno not in _USERS_ERRORS:
                 raise
             where = f"{error.filename}: " if error.filename is not None else ""
-            _fail(f"{name}: {where}{error.strerror or error}")
+            _fail(f"{name}: {where}{error.strerror or error}", _status_of(error))
         except ModuleNotFoundError as error:  # a command imports a large package only when it is called
             if (missing := (error.name or "rocketmq_ha").partition(".")[0]) == "rocketmq_ha":
                 raise
@@ -178,9 +179,14 @@ def _load(name: str, target: str) -> click.Command:
     return command
 
 
-def _fail(message: str) -> NoReturn:
+def _status_of(error: BaseException) -> int:
+    """The exit status of an error: a disk without room is no mistake, and need not last."""
+    return EXIT_NO_ROOM if isinstance(error, OSError) and error.errno in NO_ROOM else EXIT_BAD_INPUT
+
+
+def _fail(message: str, status: int = EXIT_BAD_INPUT) -> NoReturn:
     click.echo(" ".join(message.split()), err=True)
-    sys.exit(EXIT_BAD_INPUT)
+    sys.exit(status)
 
 
 def _terminate(_signal_number: int, _frame: FrameType | None) -> NoReturn:

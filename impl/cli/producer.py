@@ -4,6 +4,7 @@ import random
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,10 +13,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rocketmq_ha.impl.cli.await_option import Attendance
 from rocketmq_ha.impl.cli.roles import without_wait
+from rocketmq_ha.impl.errors import StoreFull
 from rocketmq_ha.impl.ha.puts import Puts, WaitingPut
 from rocketmq_ha.impl.net.server import Master, clock_ms
 from rocketmq_ha.impl.store.pending_put import waits_for_store
-from rocketmq_ha.impl.store.results import PutMessageStatus
+from rocketmq_ha.impl.store.results import PutMessageStatus, status_of
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.role import BrokerRole
 
@@ -77,9 +79,12 @@ def put_all(
     statuses = counts.statuses
     waiting: deque[WaitingPut] = deque()
     is_sync_master = puts.role is BrokerRole.SYNC_MASTER
-    attendance = Attendance(
-        server.service, await_slaves, await_replicas, lambda: puts.put(_message(b"", 0, UNWAITED_KEY, wait=False), clock_ms())
-    )
+
+    def put_unwaited() -> None:
+        with suppress(StoreFull):  # the put that it is for will hear of it
+            puts.put(_message(b"", 0, UNWAITED_KEY, wait=False), clock_ms())
+
+    attendance = Attendance(server.service, await_slaves, await_replicas, put_unwaited)
     progress = Progress(
         TextColumn("put"),
         BarColumn(),
@@ -114,7 +119,14 @@ def put_all(
                 attendance.wait(lambda: poll(POLL_MS), stopped, for_slave=waits)
                 if stopped():
                     break
-            put = puts.put(message, clock_ms())
+            try:
+                put = puts.put(message, clock_ms())
+            except StoreFull as error:  # HA-ST-67 "MUST end with SERVICE_NOT_AVAILABLE"; a producer would wait a little, too
+                statuses[status_of(error)] += 1
+                poll(POLL_MS)
+                if stopped():
+                    break
+                continue
             if (status := put.status) is not None:
                 statuses[status] += 1
             else:

@@ -287,6 +287,7 @@ def slave(
             flushes=ack == "flushed",
             source_address=source_address,
             tls=tls,
+            has_room=space.has_room,
         )
         try:
             with (

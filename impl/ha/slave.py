@@ -263,8 +263,8 @@ class SlaveClient:
     def _append(self, offset: int, frames: list[memoryview]) -> None:
         """Append the bodies of frames. Hardened's check leaves nothing that could be refused.
 
-        Spec: HA-S-33 "The outcome of an append MUST NOT be looked at" in classic (quirks 19 and 25). HA-S-34 "A slave whose
-        append fails MUST stop with an error that names the file and the offset": over an error of the disk classic stops too.
+        Spec: HA-S-33 "The outcome of an append MUST NOT be looked at" in classic (quirks 19 and 25). HA-S-34 "MUST stop
+        with an error that names the file and the offset": over an error of the disk classic stops too.
         """
         try:
             self._log.append_data(offset, frames)

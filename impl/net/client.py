@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from rocketmq_ha.impl.errors import OutOfStep, PeerViolation
+from rocketmq_ha.impl.errors import AppendFailed, OutOfStep, PeerViolation
 from rocketmq_ha.impl.ha.overlap import Overlap
 from rocketmq_ha.impl.ha.slave import SlaveClient
 from rocketmq_ha.impl.net.address import CONNECT_TIMEOUT_S, connect, format_address
@@ -48,13 +48,17 @@ class Follower:
         flushes: bool = False,
         source_address: str = "",
         tls: ClientTls | None = None,
+        has_room: Callable[[], bool] = lambda: True,
     ) -> None:
         """frame_deadline_ms: how long a frame may take; the profile's, if none is given: classic waits for ever.
         flushes: acknowledge only what is on the disk (HA-S-60). tls: what to prove, and whom to trust (HA-S-70).
         source_address: the address of ours to connect from, as which a master may count us (HA-G-31); the system's choice, if
-        none is given.
+        none is given. has_room: whether the disk may have room for the next file of the log, after it had none.
         """
         self._tls = tls
+        self._has_room = has_room
+        self.disk_full: AppendFailed | None = None  # what was sent last had no room, and no connection has been tried since
+        self._full_at: int | None = None  # the max offset of the log then: said once for each
         self._before_report = commit_log.flush if flushes else None
         self.client = SlaveClient(format_address(host, port), commit_log, settings, profile)
         self._log = commit_log
@@ -79,6 +83,9 @@ class Follower:
         Raises: OutOfStep, where no connection can help any more; what the log and `prepare` raise.
         """
         while not stopped():
+            if self.disk_full is not None:
+                self._wait_for_room(stopped)
+                continue
             if prepare is not None and not self._asked(prepare, stopped):
                 continue
             try:
@@ -94,9 +101,14 @@ class Follower:
                 if end is None:
                     continue
                 self.connects += 1
-                self._follow(sock, end, stopped)
+                try:
+                    self._follow(sock, end, stopped)
+                except AppendFailed as error:
+                    if not error.is_for_want_of_room:
+                        raise
+                    self._note_full(error)
             self.last_close_reason = self.client.close_reason
-            if not stopped():
+            if self.disk_full is None and not stopped():
                 why = self.client.close_reason
                 self._say(
                     logging.WARNING, "%s: connection closed: %s", self.client.peer, why, reason=why, offset=self._log.max_offset
@@ -233,6 +245,26 @@ class Follower:
             f"no data at commit-log offset {compared.position}, and a last file that begins at {last_file}",
             f"the last message of this store, which begins at {compared.record}",
         )
+
+    def _note_full(self, error: AppendFailed) -> None:
+        """HA-ST-68 "MUST close its connection, and connect again when there is room"."""
+        self.client.close("disk_full")
+        self.disk_full = error
+        if self._full_at != self._log.max_offset:
+            self._full_at = self._log.max_offset
+            self._say(
+                *(logging.WARNING, "%s: connection closed until there is room on the disk: %s", self.client.peer, error),
+                reason="disk_full",
+                offset=self._log.max_offset,
+            )
+
+    def _wait_for_room(self, stopped: Callable[[], bool]) -> None:
+        """Back off as from a master that brings nothing, and as long as the disk shows no room. A quota it does not show."""
+        self._wait(stopped)
+        while not (stopped() or self._has_room()):
+            self._back_off_s = FIRST_BACK_OFF_S
+            time.sleep(TICK_MS / 1000)
+        self.disk_full = None
 
     def _wait(self, stopped: Callable[[], bool]) -> None:
         """Back off, doubling, so that many slaves do not come back as one.

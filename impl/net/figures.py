@@ -250,7 +250,7 @@ class SlaveFigures(Figures):
             "broker_role": BrokerRole.SLAVE.value,
             "master": client.peer,
             "certificate": self._follower.master_subject or None,
-            "state": "connected" if connected else "disconnected",
+            "state": "connected" if connected else "disk full" if self._follower.disk_full else "disconnected",
             "connected_ms": now_ms - self._since_ms if connected and self._since_ms is not None else None,
             "silent_ms": now_ms - client.last_read_timestamp if connected else None,
             "reported_offset": client.current_reported_offset if connected else None,

@@ -1,14 +1,13 @@
 """Room for a file: the space that must stay free on the disk, and a disk without room as a state that ends by itself.
 
-A file is made only where the floor stays free beside it. Where it cannot be made, whoever needs it is told StoreFull, and for a
-second all others are told the same without another try: to allocate a gigabyte in vain is no small thing.
+A file is made only where the floor stays free beside it: that is looked at first, since a gigabyte takes long to allocate in
+vain. Whoever needs a file that cannot be made is told StoreFull, and may try again.
 
-Spec: HA-ST-8.  Source: 4.9.8 AllocateMappedFileService, DiskCheckScheduledThread; quirk 25.
+Spec: HA-ST-8, HA-ST-67, HA-ST-68.  Source: 4.9.8 AllocateMappedFileService, DiskCheckScheduledThread; quirk 25.
 """
 
 import logging
 import os
-import time
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +19,6 @@ logger = logging.getLogger(__name__)
 logger.addHandler(logging.NullHandler())
 
 FLOOR_SIZE: Final = 256 << 20
-TRY_AGAIN_S: Final = 1.0
 
 
 def free_size(directory: Path) -> int:
@@ -43,22 +41,19 @@ class Space:
         self.floor_size: Final = floor_size
         self.full: StoreFull | None = None  # why the last file could not be made; None once there is room
         self._wanted: tuple[Path, int] | None = None  # the file that has no room, and its size
-        self._try_again_s = 0.0
 
     def create(self, directory: Path, base: int, size: int) -> MappedFile:
         """The file that starts at an offset. Raises: StoreFull where there is no room for it above the floor; OSError."""
         path = directory / file_name(base)
         if path.exists():
             return MappedFile.create(directory, base, size)
-        if self.full is not None and time.monotonic() < self._try_again_s:
-            raise StoreFull(path, self.full.found, self.full.expected)
         try:
             check_floor(path, size, self.floor_size)
             file = MappedFile.create(directory, base, size)
         except StoreFull as error:
             if self.full is None:
                 logger.warning("the disk is full: %s", error)
-            self.full, self._wanted, self._try_again_s = error, (path, size), time.monotonic() + TRY_AGAIN_S
+            self.full, self._wanted = error, (path, size)
             raise
         self._end()
         return file

@@ -234,7 +234,7 @@ def test_an_append_that_fails_shows_in_the_header_behind_it(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("at", [0, 950, FILE_SIZE])
-def test_a_slave_whose_disk_is_full_stops_and_says_where(
+def test_a_slave_whose_disk_fails_stops_and_says_where(
     at: int, net: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """HA-S-34 "MUST stop with an error that names the file and the offset": before its first file, in it, and behind it."""
@@ -255,18 +255,18 @@ def test_a_slave_whose_disk_is_full_stops_and_says_where(
     with CommitLog.open(tmp_path / "full", file_size=FILE_SIZE) as log:
         if at:
             log.append_data(0, [bytes(at)])
-        monkeypatch.setattr(os, "pwritev", no_space)
+        monkeypatch.setattr(os, "pwritev", broken)
         with pytest.raises(AppendFailed) as stopped:
             Follower(log, *listener.getsockname(), Settings(FILE_SIZE), HARDENED).run(lambda: False)
         monkeypatch.undo()
         assert log.max_offset == at
     serving.join(20)
     assert stopped.value.offset == at
-    assert f"{at - at % FILE_SIZE:020d}: append at commit-log offset {at}: No space left" in str(stopped.value)
+    assert f"{at - at % FILE_SIZE:020d}: append at commit-log offset {at}: Input/output error" in str(stopped.value)
 
 
-def no_space(*_: object) -> int:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+def broken(*_: object) -> int:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 @pytest.mark.parametrize("size", [-1, -12, -(1 << 31), (1 << 31) - 1, (1 << 31) - 12])
