@@ -23,6 +23,7 @@ from rocketmq_ha.impl.errors import ConfigInvalid
 log = logging.getLogger(__name__)
 
 COMMANDS: Final = ("master", "slave")
+CONFIG_FILE: Final = f"{__name__}.file"  # in a context's meta: which file was read
 
 
 def _options(command: click.Command) -> dict[str, click.Parameter]:
@@ -65,10 +66,11 @@ def _refuse_unknown(file: Path, where: str, table: Mapping[str, object], known: 
             raise ConfigInvalid(f"{file}: {where}{key}: no such option, expected {', '.join(expected)}")
 
 
-def _load(ctx: click.Context, _: click.Parameter, file: Path | None) -> None:
-    """Make what the file says the defaults of this command. Raises: ConfigInvalid."""
-    if file is None:
-        return
+def read_config(ctx: click.Context, file: Path) -> tuple[dict[str, Any], str]:
+    """What a file says for a command, by the names of its parameters, and a line about what it does not take over.
+
+    Raises: ConfigInvalid.
+    """
     command, group = str(ctx.command.name), ctx.parent and ctx.parent.command
     try:
         text = file.read_text("utf-8")
@@ -91,10 +93,22 @@ def _load(ctx: click.Context, _: click.Parameter, file: Path | None) -> None:
             known[command][key].type_cast_value(ctx, value)
         except click.BadParameter as error:
             raise ConfigInvalid(f"{file}: {name} = {value!r}: {error.message}") from error
+    note = ""
     if left:
         taken = ", ".join(name for name, _ in values.values())
-        log.info("%s: taken over: %s; means nothing here: %s", file, taken, ", ".join(sorted(left)))
-    ctx.default_map = {str(known[command][key].name): value for key, (_, value) in values.items()}
+        note = f"{file}: taken over: {taken}; means nothing here: {', '.join(sorted(left))}"
+    return {str(known[command][key].name): value for key, (_, value) in values.items()}, note
+
+
+def _load(ctx: click.Context, _: click.Parameter, file: Path | None) -> None:
+    """Make what the file says the defaults of this command. Raises: ConfigInvalid."""
+    if file is None:
+        return
+    values, note = read_config(ctx, file)
+    if note:
+        log.info("%s", note)
+    ctx.default_map = values
+    ctx.meta[CONFIG_FILE] = file
 
 
 config_option = click.option(

@@ -17,6 +17,7 @@ from rocketmq_ha.impl.cli.limit_options import limit_options, limits_from
 from rocketmq_ha.impl.cli.local_puts import local_puts
 from rocketmq_ha.impl.cli.master_option import master_option, parse_master, settle_option
 from rocketmq_ha.impl.cli.producer import POLL_MS, messages, put_all
+from rocketmq_ha.impl.cli.reload import Reload
 from rocketmq_ha.impl.cli.retention_options import Keeping, cleaning, retention_options
 from rocketmq_ha.impl.cli.roles import end_all, master_role, putting, role_options
 from rocketmq_ha.impl.cli.settings import master_settings, slave_settings
@@ -163,7 +164,7 @@ def master(
     if listen == "none" and tls_listen is None:
         raise ConfigInvalid("--listen none: expected --tls-listen with it, or nobody can connect")
     listener = None if listen == "none" else open_listener(*parse_address(listen))
-    stopped = Stop()
+    stopped, reload = Stop(), Reload()
     space = Space(keeping.floor_size)
     with (
         listener or nullcontext(),
@@ -175,6 +176,7 @@ def master(
     ):
         settings = Settings(mapped_file_size=log.file_size, master_read_buffer_size=MASTER_READ_BUFFER_SIZE, **settings_by_name)
         server = Master(log, listener, settings, PROFILES[profile], limits, tls)
+        reload.serve(tls, server)
         try:
             with (
                 putting(server, log, broker_role, flush, flush_intervals) as puts,
@@ -192,6 +194,7 @@ def master(
                 def turn() -> bool:
                     put_socket.turn(clock_ms())
                     teller.turn()
+                    reload.look()
                     return stopped()
 
                 if count:
@@ -271,7 +274,7 @@ def slave(
     if source_address:
         check_own_address(source_address)
     tls = client_tls(host, tls_cert, tls_key, tls_ca, tls_name, profile)
-    stopped = Stop()
+    stopped, reload = Stop(), Reload()
     space = Space(keeping.floor_size)
     with (
         listening_metrics(metrics_address) as metrics,
@@ -289,6 +292,7 @@ def slave(
             tls=tls,
             has_room=space.has_room,
         )
+        reload.serve(tls)
         try:
             with (
                 flushing(log, flush_intervals) as flush,
@@ -300,6 +304,7 @@ def slave(
 
                 def turn() -> bool:
                     teller.turn()
+                    reload.look()
                     flush.check()
                     return stopped()
 

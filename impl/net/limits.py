@@ -92,6 +92,15 @@ class Door:
         self._inside: Counter[str] = Counter()  # by address
         self.refused: Counter[str] = Counter()  # by the option that says so
 
+    def allow(self, networks: tuple[Network, ...] | None) -> None:
+        """From now on these networks may connect."""
+        self._limits = replace(self._limits, allow=networks)
+
+    @property
+    def networks(self) -> tuple[Network, ...] | None:
+        """Who may connect; None: everybody."""
+        return self._limits.allow
+
     def admits(self, host: str) -> bool:
         """Whether an address is in a network that may connect. HA-M-50 "loopback by default"."""
         return self._limits.allow is None or _is_in(host, self._limits.allow)

@@ -16,7 +16,7 @@ from rocketmq_ha.impl.ha.service import HAService
 from rocketmq_ha.impl.ha.settings import check_settings
 from rocketmq_ha.impl.net.address import format_address
 from rocketmq_ha.impl.net.allowance import Allowance
-from rocketmq_ha.impl.net.limits import LOOPBACK, Door, Limits, fit_descriptors, limits_of
+from rocketmq_ha.impl.net.limits import LOOPBACK, Door, Limits, Network, fit_descriptors, limits_of
 from rocketmq_ha.impl.net.link import MAX_TURN, MasterLink, Socket
 from rocketmq_ha.impl.net.pause import Pauses
 from rocketmq_ha.impl.net.peer_log import PeerLog
@@ -118,6 +118,18 @@ class Master:
         self._offered = 0  # the end of the log that all links have been offered
         self._throttled = False  # some link waits for its allowance
         self._bulk_left = BULK_TURN  # of this turn
+
+    def allow(self, networks: tuple[Network, ...] | None) -> None:
+        """From now on these networks may connect; who is in none of them is sent away.
+
+        Spec: HA-M-80 "MUST close the connections from outside of them".
+        """
+        self.door.allow(networks)
+        now_ms = clock_ms()
+        for sock, link in list(self._links.items()):
+            if not self.door.admits(self._hosts[sock]):
+                link.close("allow")
+                self._drop(sock, link, now_ms)
 
     def wake_by(self, waker: Wakes) -> None:
         """Let something else end the wait of `poll`, whose caller then looks at what it waits for."""

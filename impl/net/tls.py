@@ -301,6 +301,15 @@ class ServerTls:
         self._context = server_context(files)
         self._scratch = memoryview(bytearray(_MASTERS_FETCH))
 
+    def renewed(self) -> Callable[[], None]:
+        """Read the files anew. Returns: what takes them over, for the handshakes from then on. Raises: ConfigInvalid."""
+        context = server_context(self._files)
+
+        def take_over() -> None:
+            self._context = context
+
+        return take_over
+
     def wrap(self, sock: socket.socket, peer: str) -> TlsSocket:
         """A connection that has been accepted.
 
@@ -320,6 +329,7 @@ class ClientTls:
 
     def __init__(self, files: TlsFiles, name: str) -> None:
         """name: that the master's certificate must have. Raises: ConfigInvalid."""
+        self._files = files
         self._context = client_context(files)
         self._scratch = memoryview(bytearray(_SLAVES_FETCH))
         self._name = name
@@ -327,6 +337,15 @@ class ClientTls:
             self._context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname=name)
         except (ValueError, TypeError):  # a name that the ssl module cannot encode
             raise ConfigInvalid(f"{name!r} is no name that a certificate has: expected a host's, or an address") from None
+
+    def renewed(self) -> Callable[[], None]:
+        """As ServerTls.renewed."""
+        context = client_context(self._files)
+
+        def take_over() -> None:
+            self._context = context
+
+        return take_over
 
     def open(self, sock: socket.socket, peer: str, stopped: Callable[[], bool] = lambda: False) -> TlsSocket | None:
         """Shake hands, on a connected socket. Returns: None where told to stop. Raises: PeerViolation, OSError.
