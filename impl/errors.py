@@ -24,9 +24,11 @@ class PeerViolation(RocketmqHaError):
 class OutOfStep(RocketmqHaError):
     """A slave's log is not, or cannot be shown to be, the beginning of its master's: only a new store helps."""
 
-    def __init__(self, peer: str, what: str, found: object, expected: object) -> None:
+    def __init__(self, peer: str, what: str, found: object, expected: object, first: str = "") -> None:
+        """first: what to try before a new store."""
         super().__init__(
-            f"{peer}: {what}: found {found}, expected {expected}; `rocketmq-ha resync` moves this store aside, to start anew"
+            f"{peer}: {what}: found {found}, expected {expected}; "
+            f"{first}`rocketmq-ha resync` moves this store aside, to start anew"
         )
         self.peer, self.what, self.found, self.expected = peer, what, found, expected
 

@@ -19,7 +19,7 @@ from rocketmq_ha.impl.cli.tls_options import client_tls, tls_client_options
 from rocketmq_ha.impl.errors import ConfigInvalid, PeerViolation, StoreCorrupt
 from rocketmq_ha.impl.net.address import parse_address
 from rocketmq_ha.impl.net.broker_info import BrokerInfo, NotTold, ask_broker
-from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, Stopped, TlsRefused, Unreachable
+from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, SpeaksTls, Stopped, TlsRefused, Unreachable
 from rocketmq_ha.impl.net.status_socket import NotRunning, ask
 from rocketmq_ha.impl.net.tls import ClientTls, TlsBroken
 from rocketmq_ha.impl.store.reader import LogReader
@@ -27,8 +27,8 @@ from rocketmq_ha.spec.constants import HA_HOUSEKEEPING_INTERVAL_MS, HA_SEND_HEAR
 
 _CLOCK_S: Final = 5.0
 ANEW: Final = (
-    "stop the slave, move its store aside, start it anew; it gets the master's last file, a slave of ours with --from min all "
-    "that the master has"
+    "stop the slave, move its store aside (`rocketmq-ha resync STORE`), start it anew; it gets the master's last file, a slave "
+    "of ours with --from min all that the master has"
 )
 
 
@@ -243,9 +243,15 @@ def _examine_master(
         except PeerViolation as error:
             findings.finding("protocol", f"it does not talk HA: {error}", f"{port_advice}; this is another service")
             return None
+        except SpeaksTls as error:
+            findings.finding("tls", str(error), "or name the port of the master's --listen, where it has one")
+            return None
         except FeedEnded as error:
             text = str(error).partition(": ")[2] or str(error)
-            advice = f"{port_advice}; or it refuses this address, or its heartbeat interval is longer than --patience"
+            advice = (
+                f"{port_advice}; or it refuses this address, or it expects TLS (--tls-cert, --tls-key and --tls-ca), or its "
+            )
+            advice += "heartbeat interval is longer than --patience"
             findings.finding("protocol", f"it says nothing in HA for a report of 0: {text}", advice)
             return None
     findings.ok("protocol", f"it talks HA; for a report of 0 it starts at {found.last_file:,}, the start of its last file")

@@ -70,6 +70,11 @@ class Pieces:
                     assert self.next_offset is not None
                     yield self.next_offset, data[:0]
 
+    @property
+    def unparsed(self) -> bytes:
+        """The bytes of a header that is not whole."""
+        return bytes(self._header)
+
     def _parse_header(self) -> int:
         offset, body_size = HEADER.unpack(self._header)
         self._header.clear()

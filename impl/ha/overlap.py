@@ -10,7 +10,9 @@ import struct
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from rocketmq_ha.impl.errors import MessageMalformed
 from rocketmq_ha.impl.store.scan import MAGICS, SMALLEST_RECORD
+from rocketmq_ha.impl.wire.message import decode, read_header
 from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, END_FILE_MIN_BLANK_SIZE
 
 _HEAD: Final = struct.Struct(">iI")  # total size, magic
@@ -78,6 +80,20 @@ def _walk(data: memoryview, position: int) -> tuple[int, int] | None:
         found = position
         position += record_size
     return None if found is None else (found, position)
+
+
+def recovered_end(log: ReadableLog, overlap: Overlap) -> int:
+    """Where the log will end when it is opened again: recovery cuts what is behind the last record whose CRC holds.
+
+    Live, no CRC is looked at (quirk 29), so that a slave may hold a body that was garbled on its way.
+    """
+    data = log.data_at(overlap.record, log.file_size)
+    try:
+        size = 0 if data is None else read_header(data)[0]
+        decode(data[:size] if data is not None else b"")
+    except MessageMalformed:
+        return overlap.record
+    return max(overlap.record + size, overlap.padding.stop)
 
 
 def first_difference(log: ReadableLog, overlap: Overlap, body: memoryview) -> int | None:

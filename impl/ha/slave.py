@@ -10,12 +10,16 @@ from typing import Final, Protocol
 
 from rocketmq_ha.impl.errors import AppendFailed, AppendRefused, FileSizeDiffers, OutOfStep, PeerViolation
 from rocketmq_ha.impl.ha.file_size import Shows, Walk
-from rocketmq_ha.impl.ha.overlap import Overlap, ReadableLog, find_overlap, first_difference
+from rocketmq_ha.impl.ha.overlap import Overlap, ReadableLog, find_overlap, first_difference, recovered_end
 from rocketmq_ha.impl.store.layout import file_name
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.spec.profile import Profile, Settings
 
 RECV_SIZE: Final = 1024 * 1024  # bytes: large enough for one pwritev of many frames, small enough to stay in the cache
+RESTART_FIRST: Final = (
+    "what differs is behind the last message of this store whose CRC holds, and a restart of this slave cuts it off: try that "
+    "first; if the error comes again, "
+)
 _GREATEST_OFFSET: Final = 0x7FFFFFFFFFFFFFFF
 _LARGEST_ARRAY: Final = 0x7FFFFFFF - HEADER.size  # body sizes beyond overflow where RocketMQ adds the header to them
 
@@ -201,6 +205,7 @@ class SlaveClient:
                     f"diverged: the log is another from commit-log offset {at} on, or before",
                     f"byte 0x{body[at - offset]:02x}",
                     f"0x{mine[0]:02x}, as this store has it",
+                    first=RESTART_FIRST if at >= recovered_end(self._log, overlap) else "",
                 )
             overlap.position += held
             if held < body_size:

@@ -70,6 +70,7 @@ class Follower:
         self._back_off_s = FIRST_BACK_OFF_S
         self.connects = self.failed_connects = 0
         self.last_close_reason = ""  # of the last connection that has ended
+        self.last_close_clause = ""  # that its master has broken
         self.master_subject = ""  # of the master's certificate, on the last connection with TLS
         self._refusals = 0  # connections in a row that the master has ended without a byte, while it was to show the overlap
         self._last_file: int | None = None  # of the master, asked for after many of them
@@ -92,8 +93,11 @@ class Follower:
                 sock = connect(self._address, self._source_address, CONNECT_TIMEOUT_S)
             except OSError as error:
                 self.failed_connects += 1
-                why = error.strerror or str(error)
-                self._say(logging.INFO, "%s: cannot connect: %s", self.client.peer, why, reason=why)
+                why, what, level = error.strerror or str(error), "cannot connect", logging.INFO
+                if isinstance(error, socket.gaierror):  # a name that is wrong does not get better, unlike a master that is down
+                    what, level = "the host's name cannot be resolved", logging.WARNING
+                again = "%s: %s: %s; trying again in at most %.1f s"
+                self._say(level, again, self.client.peer, what, why, self._back_off_s, reason=why)
                 self._wait(stopped)
                 continue
             with sock:
@@ -109,11 +113,23 @@ class Follower:
                     self._note_full(error)
             self.last_close_reason = self.client.close_reason
             if self.disk_full is None and not stopped():
-                why = self.client.close_reason
+                why = self.last_close
                 self._say(
-                    logging.WARNING, "%s: connection closed: %s", self.client.peer, why, reason=why, offset=self._log.max_offset
+                    logging.WARNING,
+                    "%s: connection closed: %s",
+                    self.client.peer,
+                    why,
+                    reason=self.last_close_reason,
+                    offset=self._log.max_offset,
                 )
                 self._wait(stopped)
+
+    @property
+    def last_close(self) -> str:
+        """Why the last connection ended, with the clause that its master has broken, or what may help."""
+        if self.last_close_reason == "tls_port":
+            return "the master speaks TLS on this port: give --tls-cert, --tls-key and --tls-ca, or the port of its --listen"
+        return self.last_close_reason + (f" ({self.last_close_clause})" if self.last_close_clause else "")
 
     def _asked(self, prepare: Callable[[], bool], stopped: Callable[[], bool]) -> bool:
         """HA-S-99 "MUST ask anew before each connect".
@@ -200,16 +216,24 @@ class Follower:
                 link.on_tick(now_ms, may_expire=pauses.may_expire(now_ms))
             if compared is not None and self.client.overlap is compared and self.client.heartbeats >= HEARTBEATS:
                 self.client.heartbeats = 0
+                self._say(
+                    logging.WARNING,
+                    "%s: two heartbeats in a row, and no data at offset %d, which this slave has: asking where the master's "
+                    "last file begins (HA-S-64)",
+                    self.client.peer,
+                    compared.position,
+                )
                 if (last_file := self._ask_for_last_file(stopped)) is not None:
                     raise self._out_of_range(compared, last_file)
             self._peers.look(now_ms)
+        self.last_close_clause = violation.clause if violation else ""
         if link.out_of_step is not None:
             raise link.out_of_step
         if compared is not None and link.received == 0 and self.client.close_reason == "end_of_stream":
             self._count_refusal(compared, stopped)
         else:
             self._refusals, self._last_file = 0, None
-        if violation and not self._learns_anew:
+        if (violation and not self._learns_anew) or self.client.close_reason == "tls_port":
             self._back_off_s = LAST_BACK_OFF_S
         elif self._log.max_offset > start_offset or time.monotonic() - since_s > LAST_BACK_OFF_S:
             self._back_off_s = FIRST_BACK_OFF_S  # it brought something; one that only talks does not (HA-S-25)

@@ -27,6 +27,7 @@ from rocketmq_ha.impl.ha.feed import Piece, Pieces
 from rocketmq_ha.impl.net.address import connect, format_address
 from rocketmq_ha.impl.net.pause import Deadline, Pauses, now_ms
 from rocketmq_ha.impl.net.tls import ClientTls, TlsSocket
+from rocketmq_ha.impl.net.tls_record import is_tls
 from rocketmq_ha.impl.wire.frame import REPORT
 from rocketmq_ha.spec.constants import (
     HA_HOUSEKEEPING_INTERVAL_MS,
@@ -57,6 +58,10 @@ class TlsRefused(Unreachable):
 
 class FeedEnded(RocketmqHaError):
     """The master has closed the connection, or is silent. Another one may fare better."""
+
+
+class SpeaksTls(FeedEnded):
+    """The port is one for TLS, and we have none."""
 
 
 class OutOfRange(RocketmqHaError):
@@ -148,6 +153,8 @@ class MasterFeed:
             return []
         except OSError as error:
             raise FeedEnded(f"{self.peer}: connection lost: {error.strerror or error}") from error
+        if not nbytes and is_tls(self._pieces.unparsed):
+            raise SpeaksTls(f"{self.peer}: the master speaks TLS on this port: give --tls-cert, --tls-key and --tls-ca")
         if not nbytes:
             raise FeedEnded(f"{self.peer}: the master has closed the connection")
         self.last_read_ms = now_ms()

@@ -256,7 +256,7 @@ class SlaveFigures(Figures):
             "reported_offset": client.current_reported_offset if connected else None,
             "comparing": client.overlap is not None,  # its last message with the master's (HA-S-62)
             "unparsed_bytes": len(client.unparsed) if connected else None,
-            "last_close_reason": self._follower.last_close_reason,
+            "last_close_reason": self._follower.last_close,
             "connects": self._follower.connects,
             "failed_connects": self._follower.failed_connects,
         }

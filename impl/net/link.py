@@ -13,6 +13,7 @@ from rocketmq_ha.impl.ha.master import MAX_FRAMES, MasterConnection
 from rocketmq_ha.impl.ha.service import HAService
 from rocketmq_ha.impl.ha.slave import SlaveClient
 from rocketmq_ha.impl.net.allowance import Allowance, first_bytes
+from rocketmq_ha.impl.net.tls_record import is_tls
 from rocketmq_ha.impl.wire.frame import HEADER
 from rocketmq_ha.spec.constants import HA_TRANSFER_BATCH_SIZE, REPORT_WRITE_TRIES
 
@@ -186,7 +187,7 @@ class SlaveLink:
             except OSError:
                 nbytes = 0  # reset by the peer: an end of stream like another
             if nbytes == 0:
-                self.close("end_of_stream")
+                self.close("tls_port" if is_tls(client.unparsed[:3]) else "end_of_stream")
                 return None
             client.on_received(nbytes, now_ms)
             moved += nbytes

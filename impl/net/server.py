@@ -21,6 +21,7 @@ from rocketmq_ha.impl.net.link import MAX_TURN, MasterLink, Socket
 from rocketmq_ha.impl.net.pause import Pauses
 from rocketmq_ha.impl.net.peer_log import PeerLog
 from rocketmq_ha.impl.net.tls import ServerTls, TlsSocket
+from rocketmq_ha.impl.net.tls_record import HANDSHAKE
 from rocketmq_ha.impl.net.waker import Wakes
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.wire.message import Message
@@ -297,7 +298,23 @@ class Master:
         self._accepts_again_ms = now_ms + NO_DESCRIPTORS_MS
         self._peers.write(now_ms, logging.WARNING, "cannot accept: %s", error.strerror, reason=error.strerror)
 
+    def _is_tls_client(self, sock: socket.socket, link: MasterLink) -> bool:
+        """Whether a connection of the plain port has begun a TLS handshake. Its bytes could be taken for a report."""
+        if link.conn.slave_request_offset != -1 or not self.service.profile.checks_reports or sock in self._tls:
+            return False
+        try:
+            return sock.recv(len(HANDSHAKE), socket.MSG_PEEK) == HANDSHAKE
+        except OSError:
+            return False  # the read will tell
+
     def _read(self, sock: socket.socket, link: MasterLink, now_ms: int) -> None:
+        if self._is_tls_client(sock, link):  # HA-M-86 "MUST close the connection, and say so"
+            where = f"that is {format_address(*self.tls_address)}" if self.tls_address else "there is none: --tls-listen"
+            text = "%s: closed: a TLS handshake on the plain port, expected a report; the port for TLS: %s"
+            self._peers.write(now_ms, logging.WARNING, text, link.conn.peer, where, peer=link.conn.peer, reason="tls_client")
+            link.close("tls_client")
+            self._drop(sock, link, now_ms)
+            return
         if violation := link.on_readable(now_ms):
             why = link.conn.close_reason
             self._peers.write(now_ms, logging.WARNING, "closed a connection: %s", violation, peer=violation.peer, reason=why)

@@ -20,6 +20,7 @@ from typing import Final, cast
 from rocketmq_ha.impl.errors import ConfigInvalid, PeerViolation
 from rocketmq_ha.impl.net.pause import Deadline
 from rocketmq_ha.impl.net.tls_files import TlsFiles, client_context, server_context, subject_of
+from rocketmq_ha.impl.net.tls_record import ALERT
 
 PIECE: Final = 16 * 1024  # bytes of data, one record: encrypted before the socket is asked whether it takes them
 HANDSHAKE_SIZE: Final = 32 * 1024  # bytes; certificates are some 1 to 2 KiB each, and OpenSSL takes 100 KiB of them
@@ -35,6 +36,7 @@ _MASTERS_FETCH: Final = 8 * 1024
 _SLAVES_FETCH: Final = 256 * 1024
 _SESSIONS: Final = 64
 _ALERT: Final = "its alert: "
+_NO_TLS: Final = "bytes that are no TLS"
 
 log = logging.getLogger(__name__)
 
@@ -240,6 +242,15 @@ class TlsSocket:
         with contextlib.suppress(OSError):
             self.flush()  # OpenSSL's alert, which says it to the other end
         found = _explain(error)
+        if found.startswith(_NO_TLS):
+            if self._server_name is None:
+                # HA-M-87 "SHOULD send a TLS alert before it closes": a slave without TLS, or a doctor, can tell it by that.
+                with contextlib.suppress(OSError):
+                    self._sock.send(ALERT)
+                return self._broken(
+                    found, "TLS (a slave's --tls-cert, --tls-key and --tls-ca; the plain port is that of --listen)"
+                )
+            return self._broken(found, f"TLS with a certificate of {self._server_name}: is it the port of --tls-listen?")
         if found.startswith(_ALERT):
             return self._broken(found, "an end that takes our certificate (--tls-cert)")
         if self._server_name is None:
@@ -279,7 +290,7 @@ def _explain(error: ssl.SSLError) -> str:
     if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
         return "no certificate"
     if reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST"):
-        return f"bytes that are no TLS ({_words(reason)})"
+        return f"{_NO_TLS} ({_words(reason)})"
     return f"an error of TLS: {_words(reason)}"
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import socket
 import threading
 import time
 from pathlib import Path
@@ -42,6 +43,44 @@ def test_a_frame_that_does_not_become_whole_ends_the_connection(net: Any, tmp_pa
     assert not thread.is_alive()
     for peer in served:
         peer.close()
+
+
+def test_a_name_that_cannot_be_resolved_is_a_warning_with_its_pause(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "create_connection", fail)
+    caplog.set_level(logging.INFO, "rocketmq_ha")
+    with CommitLog.open(tmp_path / "store", file_size=1000) as log:
+        follower = Follower(log, "no-such-host", 10912, Settings(1000), HARDENED)
+        follower.run(lambda: follower.failed_connects == 2)
+    (first, *_) = caplog.records
+    told = "no-such-host:10912: the host's name cannot be resolved: Name or service not known; trying again in at most 0.1 s"
+    assert (first.levelname, first.message) == ("WARNING", told)
+
+
+def test_a_connection_that_is_closed_for_a_frame_names_the_clause(
+    net: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "rocketmq_ha")
+    listener = net.listener()
+
+    def serve() -> None:
+        peer, _ = listener.accept()
+        with peer:
+            peer.sendall(HEADER.pack(0, -1))
+            peer.recv(100)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    with CommitLog.open(tmp_path / "store", file_size=1000) as log:
+        follower = Follower(log, *listener.getsockname(), Settings(1000), HARDENED)
+        follower.run(lambda: any("connection closed" in line for line in caplog.messages))
+    assert follower.last_close == "frame (HA-S-11)"
+    assert any(line.endswith("connection closed: frame (HA-S-11)") for line in caplog.messages)
+    thread.join(PATIENCE_S)
 
 
 class Stream:

@@ -471,6 +471,60 @@ def test_a_slave_that_its_master_refuses_says_so(ends: Make, certs: Certificates
         assert any("its alert: unknown ca" in line for line in caplog.messages)
 
 
+def test_a_slave_without_tls_on_the_tls_port_is_told_what_to_give(ends: Make, caplog: pytest.LogCaptureFixture) -> None:
+    """HA-M-87 "SHOULD send a TLS alert before it closes"; the slave then says so, and keeps its longest pause."""
+    caplog.set_level(logging.INFO, "rocketmq_ha")
+    both = ends()
+    master = both.serve(size=1000)
+    replica, follower = both.follow(tls_port(master), None)
+    wait_for(lambda: follower.last_close_reason, lambda: master.poll(5))
+    wait_for(lambda: any("connection closed" in line for line in caplog.messages))
+    words = "the master speaks TLS on this port: give --tls-cert, --tls-key and --tls-ca, or the port of its --listen"
+    assert any(line.endswith(f"connection closed: {words}") for line in caplog.messages)
+    assert follower.last_close == words
+    assert any("found bytes that are no TLS" in line and "--tls-cert" in line for line in caplog.messages)
+    assert (replica.max_offset, follower.connects) == (0, 1)
+
+
+def test_a_slave_with_tls_on_the_plain_port_is_told_which_port(
+    ends: Make, certs: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    """HA-M-86 "begins as a TLS handshake does (0x16 0x03), the master MUST close the connection, and say so"."""
+    caplog.set_level(logging.INFO, "rocketmq_ha")
+    both = ends()
+    master = both.serve(size=1000)
+    assert master.plain_address
+    replica, follower = both.follow(master.plain_address[1], certs.slave)
+    wait_for(lambda: follower.failed_connects, lambda: master.poll(5))
+    port = f"the port for TLS: that is 127.0.0.1:{tls_port(master)}"
+    assert any("a TLS handshake on the plain port, expected a report" in line and port in line for line in caplog.messages)
+    assert any("is it the port of --tls-listen?" in line for line in caplog.messages)
+    assert (replica.max_offset, master.service.connections) == (0, [])
+
+
+def test_a_handshake_that_ends_like_a_report_acknowledges_nothing(ends: Make) -> None:
+    """HA-M-86: the last eight bytes of a handshake may be an offset that the log has."""
+    master = ends().serve(size=1000)
+    with plain_connect(master.plain_address) as sock:
+        sock.sendall(b"\x16\x03\x01\x02\x00" + bytes(3) + REPORT.pack(500))
+        with contextlib.suppress(ConnectionError):
+            wait_for(lambda: select.select([sock], [], [], 0)[0], lambda: master.poll(5))
+            assert sock.recv(100) == b""
+    assert master.service.connections == []
+
+
+@pytest.mark.parametrize("command", ["doctor", "tail"])
+def test_a_reader_without_tls_on_the_tls_port_is_told_what_to_give(command: str, ends: Make) -> None:
+    master = ends().serve(size=1000)
+    arguments = [sys.executable, "-m", "rocketmq_ha.impl.cli", command, "--master", f"127.0.0.1:{tls_port(master)}"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        wait_for(lambda: process.poll() is not None, lambda: master.poll(5))
+        assert process.stdout is not None
+        said = process.stdout.read()
+    assert process.returncode == {"doctor": 1, "tail": 2}[command]
+    assert "the master speaks TLS on this port: give --tls-cert, --tls-key and --tls-ca" in said
+
+
 def hostile_master(listener: socket.socket, certs: Certificates, sends: bytes, encrypted: bool, done: threading.Event) -> None:
     """One that has a certificate: it takes the first report, sends something, and waits until the slave has gone."""
     sock, _ = listener.accept()

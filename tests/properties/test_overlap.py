@@ -1,5 +1,6 @@
 """The overlap: model and implementation see the same one, and over sockets it tells one history from another."""
 
+import logging
 import socket
 import threading
 import time
@@ -17,7 +18,7 @@ from rocketmq_ha.impl.ha.slave import SlaveClient
 from rocketmq_ha.impl.net.client import REFUSALS, Follower
 from rocketmq_ha.impl.net.server import Master, listen
 from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.wire.message import Message
+from rocketmq_ha.impl.wire.message import Message, encode
 from rocketmq_ha.reference import overlap, slave, store, wire
 from rocketmq_ha.reference.message import Record
 from rocketmq_ha.reference.slave import Slave
@@ -195,6 +196,53 @@ def test_a_slave_of_another_history_stops_and_keeps_its_log(profile: Profile, tm
     assert f"diverged: the log is another from commit-log offset {offset} on" in str(caught.value)
     assert "rocketmq-ha resync" in str(caught.value)
     assert log_of(tmp_path / "s") == before
+
+
+@pytest.mark.parametrize("garbled", ["the body", "the size", "a record that is not whole", "nothing: another history"])
+def test_a_restart_is_advised_first_where_recovery_cuts_what_differs(garbled: str, tmp_path: Path) -> None:
+    """A slave appends what comes garbled (quirk 29). The next opening cuts it off, and the slave goes on."""
+    whole = filled(tmp_path / "m", ("one", 9))
+    size = len(encode(message(0)))
+    good = filled(tmp_path / "s", ("one", 4))[: 4 * size]
+    record = bytearray(whole[4 * size : 5 * size])
+    match garbled:
+        case "the body":
+            record[-20] ^= 0xFF
+        case "the size":
+            record[:4] = b"\x7f\xff\xff\xff"
+        case "a record that is not whole":
+            del record[-9:]
+            record[-1] ^= 0xFF
+        case _:
+            record = bytearray(filled(tmp_path / "other", ("one", 4), ("two", 1))[4 * size : 5 * size])
+    is_cut = "history" not in garbled
+    with served(tmp_path / "m", HARDENED) as master, CommitLog.open(tmp_path / "s", file_size=FILE_SIZE) as log:
+        log.append_data(4 * size, [memoryview(record)])
+        give_up = time.monotonic() + PATIENCE_S
+        with pytest.raises(OutOfStep) as caught:
+            Follower(log, *master.address, SETTINGS, HARDENED).run(lambda: time.monotonic() > give_up)
+    words = "behind the last message of this store whose CRC holds, and a restart of this slave cuts it off: try that first"
+    assert (words in str(caught.value)) == is_cut
+    assert "`rocketmq-ha resync` moves this store aside" in str(caught.value)
+    with served(tmp_path / "m", HARDENED) as master:
+        if is_cut:
+            assert follow(tmp_path / "s", master, master.service.log.max_offset) == master.service.log.max_offset
+            assert log_of(tmp_path / "s")[: 9 * size] == whole[: 9 * size]
+            assert whole.startswith(good)
+        else:
+            with pytest.raises(OutOfStep, match="diverged"):
+                follow(tmp_path / "s", master)
+
+
+def test_two_heartbeats_where_there_should_be_data_are_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """HA-S-64: a line before the slave asks for the master's last file, which may take a while."""
+    caplog.set_level(logging.WARNING, "rocketmq_ha")
+    filled(tmp_path / "s", ("one", 9))
+    filled(tmp_path / "m", ("one", 4))
+    with served(tmp_path / "m", CLASSIC) as master, pytest.raises(OutOfStep, match="ahead"):
+        follow(tmp_path / "s", master)
+    told = [line for line in caplog.messages if "two heartbeats in a row, and no data at offset" in line]
+    assert len(told) == 1 and "asking where the master's last file begins (HA-S-64)" in told[0]
 
 
 @BOTH
