@@ -22,7 +22,7 @@ from rocketmq_ha.impl.cli.logs import configure
         "slave": "rocketmq_ha.impl.cli.replication:slave",
         "put": "rocketmq_ha.impl.cli.put:put",
         "inspect": "rocketmq_ha.impl.cli.store:inspect",
-        "verify": "rocketmq_ha.impl.cli.store:verify",
+        "verify": "rocketmq_ha.impl.cli.verify:verify",
         "query": "rocketmq_ha.impl.cli.query:query_command",
         "recover": "rocketmq_ha.impl.cli.recover:recover",
         "resync": "rocketmq_ha.impl.cli.resync:resync",

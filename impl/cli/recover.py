@@ -1,11 +1,12 @@
 """`recover`: what opening a store would do to it, and, if told so, open it."""
 
-import shlex
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any, Final
 
 import click
 
+from rocketmq_ha.impl.cli.outcome import json_option, line_of, outcome
 from rocketmq_ha.impl.cli.progress import byte_progress
 from rocketmq_ha.impl.cli.store import STORE
 from rocketmq_ha.impl.store.message_store import MessageStore
@@ -13,11 +14,17 @@ from rocketmq_ha.impl.store.opening import lock_existing
 from rocketmq_ha.impl.store.reader import read_layout_patiently
 from rocketmq_ha.impl.store.recovery_plan import RecoveryPlan, plan_recovery
 
+_NAMES: Final = (
+    *("store", "stop", "held_by", "files", "min_offset", "looked_from", "messages", "max_offset", "cut", "entries_cut"),
+    *("keys_cut", "dispatch_from"),
+)
+
 
 @click.command()
 @click.argument("store", metavar="DIR", type=STORE)
 @click.option("--dry-run/--write", default=True, show_default=True, help="Only look, or recover the store.")
-def recover(store: Path, dry_run: bool) -> None:
+@json_option
+def recover(store: Path, dry_run: bool, as_json: bool) -> None:
     """Tell what recovery would do to a store: where its log ends, and what is beyond.
 
     DIR is the root of a RocketMQ store. Nothing is changed unless --write is given: then the log is cut behind its last whole
@@ -38,16 +45,21 @@ def recover(store: Path, dry_run: bool) -> None:
         dispatch_from   from where messages would be dispatched again; of a store that is open, how far they are dispatched
         verdict         NOTHING_TO_DO, WOULD_CHANGE, RECOVERED, or HELD where a process has the store open
     """
-    lock = None if dry_run else lock_existing(store)  # first: whoever has the store open is told at once
-    with lock or nullcontext():
-        layout = read_layout_patiently(store)
-        size = len(layout.bases) * (layout.file_size or 0)
-        first = layout.bases[0] if layout.bases else 0
-        with byte_progress(f"looking at {store}", size) as progress:
-            plan = plan_recovery(store, lambda offset: progress(offset - first), is_ours=not dry_run)
-        if not dry_run:
-            MessageStore.open(store, lock=lock).close()
-    click.echo(f"{_line(plan)} verdict={_verdict(plan, dry_run=dry_run)}")
+    with outcome(_NAMES, as_json=as_json) as fields:
+        fields["store"] = store
+        lock = None if dry_run else lock_existing(store)  # first: whoever has the store open is told at once
+        with lock or nullcontext():
+            layout = read_layout_patiently(store)
+            size = len(layout.bases) * (layout.file_size or 0)
+            first = layout.bases[0] if layout.bases else 0
+            with byte_progress(f"looking at {store}", size) as progress:
+                plan = plan_recovery(store, lambda offset: progress(offset - first), is_ours=not dry_run)
+            if not dry_run:
+                MessageStore.open(store, lock=lock).close()
+        fields.update(_fields(plan), verdict=_verdict(plan, dry_run=dry_run))
+    if not as_json:
+        del fields["error"]
+        click.echo(line_of(fields))
 
 
 def _verdict(plan: RecoveryPlan, *, dry_run: bool) -> str:
@@ -58,12 +70,9 @@ def _verdict(plan: RecoveryPlan, *, dry_run: bool) -> str:
     return "WOULD_CHANGE" if plan.changes_something else "NOTHING_TO_DO"
 
 
-def _line(plan: RecoveryPlan) -> str:
+def _fields(plan: RecoveryPlan) -> dict[str, Any]:
     values = (
-        *(("store", shlex.quote(str(plan.store_dir))), ("stop", plan.stop)),
-        ("held_by", "none" if plan.holder is None else plan.holder),
-        *(("files", plan.files), ("min_offset", plan.min_offset), ("looked_from", plan.start), ("messages", plan.messages)),
-        *(("max_offset", plan.end), ("cut", plan.cut_size), ("entries_cut", plan.entries_cut), ("keys_cut", plan.keys_cut)),
-        ("dispatch_from", plan.dispatch_from),
+        *(plan.store_dir, plan.stop, plan.holder, plan.files, plan.min_offset, plan.start, plan.messages),
+        *(plan.end, plan.cut_size, plan.entries_cut, plan.keys_cut, plan.dispatch_from),
     )
-    return " ".join(f"{name}={value}" for name, value in values)
+    return dict(zip(_NAMES, values, strict=True))

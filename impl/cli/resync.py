@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from rocketmq_ha.impl.cli.outcome import json_option, line_of, outcome
 from rocketmq_ha.impl.cli.store import STORE
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.store.layout import sync_directory
@@ -15,7 +16,8 @@ from rocketmq_ha.spec.constants import COMMIT_LOG_DIR, LOCK_FILE
 
 @click.command()
 @click.argument("store", metavar="DIR", type=STORE)
-def resync(store: Path) -> None:
+@json_option
+def resync(store: Path, as_json: bool) -> None:
     """Move a slave's store aside: DIR becomes DIR.aside-YYYYmmdd-HHMMSS, and the slave can start again.
 
     For a slave that cannot go on from its master: its log is not the master's, is ahead of it, or ends at what the master has
@@ -28,8 +30,11 @@ def resync(store: Path) -> None:
         moved   where the store was
         aside   where it is now
     """
-    aside = move_aside(store)
-    click.echo(f"moved={store} aside={aside}")
+    with outcome(("moved", "aside"), as_json=as_json) as fields:
+        aside = move_aside(store)
+        fields |= {"moved": store, "aside": aside, "verdict": "MOVED"}
+    if not as_json:
+        click.echo(line_of({"moved": store, "aside": aside}))
 
 
 def move_aside(store: Path) -> Path:
