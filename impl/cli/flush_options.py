@@ -15,6 +15,7 @@ from rocketmq_ha.impl.store.flush import (
     FlushRealTimeService,
 )
 
+MAX_INT: Final = 2**31 - 1  # RocketMQ's settings are of Java's int; a wait of Python's has its bound not far beyond
 _Command = Callable[..., Any]
 
 
@@ -29,7 +30,7 @@ class FlushIntervals(NamedTuple):
 _OPTIONS: Final = (
     click.option(
         "--flush-interval-commit-log",
-        type=click.IntRange(min=1),
+        type=click.IntRange(1, MAX_INT),
         default=round(FLUSH_INTERVAL_S * 1000),
         show_default=True,
         metavar="MS",
@@ -45,7 +46,7 @@ _OPTIONS: Final = (
     ),
     click.option(
         "--flush-commit-log-thorough-interval",
-        type=click.IntRange(min=1),
+        type=click.IntRange(1, MAX_INT),
         default=round(FLUSH_THOROUGH_INTERVAL_S * 1000),
         show_default=True,
         metavar="MS",

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from rocketmq_ha.impl.cli.flush_options import MAX_INT
 from rocketmq_ha.impl.store.clean_commit_log import CleanCommitLogService, clean_closed, nobody_needs
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.store.housekeeping import EXPIRY_INTERVAL_S, Housekeeping
@@ -41,7 +42,7 @@ def hours(text: str) -> str:
 _OPTIONS: Final = (
     click.option(
         "--file-reserved-time",
-        type=click.FloatRange(min=0),
+        type=click.IntRange(0, MAX_INT),
         metavar="HOURS",
         help="Delete the log's files so long after their last write. RocketMQ's is 72. [default: they are kept]",
     ),
@@ -75,7 +76,7 @@ _OPTIONS: Final = (
     ),
     click.option(
         "--clean-resource-interval",
-        type=click.IntRange(min=1),
+        type=click.IntRange(1, MAX_INT),
         default=round(EXPIRY_INTERVAL_S * 1000),
         show_default=True,
         metavar="MS",
@@ -103,7 +104,7 @@ def retention_options(command: _Command) -> _Command:
     @functools.wraps(command)
     def with_keeping(
         *arguments: Any,
-        file_reserved_time: float | None,
+        file_reserved_time: int | None,
         delete_when: str,
         disk_max_used_space_ratio: int,
         clean_file_forcibly: bool | None,
@@ -114,7 +115,7 @@ def retention_options(command: _Command) -> _Command:
         **options: Any,
     ) -> Any:
         retention = Retention(
-            file_reserved_ms=None if file_reserved_time is None else round(file_reserved_time * _HOUR_MS),
+            file_reserved_ms=None if file_reserved_time is None else file_reserved_time * _HOUR_MS,
             delete_when=frozenset(map(int, delete_when.split(";"))),
             disk_max_used_space_ratio=disk_max_used_space_ratio,
             clean_file_forcibly=file_reserved_time is not None if clean_file_forcibly is None else clean_file_forcibly,
@@ -133,7 +134,7 @@ def _told(retention: Retention) -> str:
     reserved_ms, hours = retention.file_reserved_ms, retention.delete_when or ()
     when = ";".join(f"{hour:02d}" for hour in sorted(hours))
     said = {
-        f"{(reserved_ms or 0) / _HOUR_MS:g} h after their last write (hours {when})": reserved_ms is not None,
+        f"{(reserved_ms or 0) // _HOUR_MS} h after their last write (hours {when})": reserved_ms is not None,
         "of any age on a disk more than 85 % full": retention.clean_file_forcibly,
         f"beyond {retention.max_log_size} bytes together": retention.max_log_size is not None,
     }

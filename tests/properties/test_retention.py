@@ -18,6 +18,8 @@ from node_kit import PATIENCE_S, follow, serve, wait_for
 
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.cli import main
+from rocketmq_ha.impl.cli.retention_options import Keeping, cleaning
+from rocketmq_ha.impl.errors import RocketmqHaError
 from rocketmq_ha.impl.ha.service import HAService
 from rocketmq_ha.impl.net.status_socket import ask
 from rocketmq_ha.impl.store.clean_commit_log import CleanCommitLogService, clean_closed
@@ -25,7 +27,9 @@ from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.store.index_file import Geometry
 from rocketmq_ha.impl.store.mapped_file_queue import MappedFileQueue
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
+from rocketmq_ha.impl.store.reader import LogReader
 from rocketmq_ha.impl.store.retention import Disk, Retention, files_to_delete
+from rocketmq_ha.impl.store.space import Space
 from rocketmq_ha.impl.wire.frame import REPORT
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.reference import retention as model
@@ -208,6 +212,34 @@ def test_a_slave_that_is_connected_keeps_what_it_needs(tmp_path: Path) -> None:
         assert cleaner.run() == 1
 
 
+@pytest.mark.parametrize("delete_unacknowledged", [False, True])
+def test_a_master_can_be_told_to_delete_what_a_slave_needs(tmp_path: Path, delete_unacknowledged: bool) -> None:
+    """HA-ST-66 "unless the master was told otherwise"."""
+    fill(tmp_path / "m", 4)
+    keeping = Keeping(Retention(max_log_size=1), 0.01, delete_unacknowledged, 0)
+    with CommitLog.open(tmp_path / "m") as log:
+        asked = threading.Semaphore(0)
+
+        def needed() -> int:
+            asked.release()
+            return FILE_SIZE
+
+        with cleaning(log, tmp_path / "m", keeping, Space(0), needed) as kept:
+            wait_for(lambda: kept.figures()["deleted_files"] == (3 if delete_unacknowledged else 1))
+            assert delete_unacknowledged or all(asked.acquire(timeout=PATIENCE_S) for _ in range(6))
+        assert bases(tmp_path / "m") == ([3] if delete_unacknowledged else [1, 2, 3])
+
+
+def test_times_that_no_thread_can_wait_for_are_refused(tmp_path: Path) -> None:
+    for option in ("--clean-resource-interval", "--file-reserved-time", "--flush-interval-commit-log"):
+        for value in (str(10**30), "nan", "-1"):
+            result = CliRunner().invoke(main, ["master", "--store", str(tmp_path / "m"), option, value])
+            assert result.exit_code == 2
+            (line,) = result.stderr.splitlines()
+            assert option in line
+    assert not (tmp_path / "m").exists()
+
+
 def test_a_reader_keeps_what_it_has_not_been_sent(tmp_path: Path) -> None:
     """HA-ST-66 "and another peer what it has not been sent": who acknowledges nothing holds nothing back for ever."""
     fill(tmp_path / "m", 3)
@@ -267,6 +299,23 @@ def test_queues_and_index_follow_where_nobody_has_them_open(tmp_path: Path) -> N
         assert all(opened.get("orders", 0, at).status.name == "FOUND" for at in range(100 - messages, 100))
         assert len(opened.query("orders", "99")) == 1
         assert opened.put(Message("orders", b"")).append.queue_offset == 100
+
+
+def test_who_looks_at_a_store_while_files_go_sees_the_rest(tmp_path: Path) -> None:
+    """A view of a file that goes stays valid, and a reader goes on with what is left, or says which file it misses."""
+    fill(tmp_path / "m", 6)
+    with CommitLog.open(tmp_path / "m") as log:
+        held = log.data_at(0, 100)
+        assert held is not None
+        before = bytes(held)
+        with LogReader(tmp_path / "m") as reader:
+            CleanCommitLogService(log, Retention(max_log_size=FILE_SIZE), nothing).run()
+            assert bytes(held) == before
+            assert log.data_at(0, 100) is None
+            with pytest.raises((OSError, RocketmqHaError), match="commitlog"):
+                reader.walk()
+        with LogReader(tmp_path / "m") as reader:
+            reader.walk()
 
 
 def test_a_file_that_cannot_be_removed_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
