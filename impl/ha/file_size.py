@@ -13,12 +13,13 @@ from typing import Any, Final, NamedTuple
 
 from rocketmq_ha.impl.store.scan import MAGICS, SMALLEST_RECORD
 from rocketmq_ha.impl.wire.message import Buffer
-from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, END_FILE_MIN_BLANK_SIZE
+from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, END_FILE_MIN_BLANK_SIZE, MESSAGE_MAGIC_CODE
 
 _HEAD: Final = struct.Struct(">iI")  # total size, magic
 _HEAD_SIZE: Final = END_FILE_MIN_BLANK_SIZE
 _LEAST_RUN, _LARGEST_RUN = 4, 256  # heads compared by one call
-_AFTER: Final = 16  # records that are walked one by one, behind a place where the sizes change
+_FEW: Final = 48  # heads, up to which it is quicker to unpack them than to compare them byte by byte
+_AFTER: Final = 16  # records of one size, in bytes of which no run is looked for behind a place where the sizes change
 
 
 class Shows(Enum):
@@ -46,14 +47,14 @@ class Walk:
     counted from the start of the file.
     """
 
-    __slots__ = ("_ended", "_file_size", "_head", "_one_by_one", "end", "position")
+    __slots__ = ("_alone_to", "_ended", "_file_size", "_head", "end", "position")
 
     def __init__(self, file_size: int, position: int = 0) -> None:
         """position: where a record begins, before which all is in order."""
         self._file_size = file_size
         self.position = self.end = position
         self._head = b""  # what has come of the next head
-        self._one_by_one = 0  # how many records more are walked so
+        self._alone_to = 0  # up to where no run is looked for
         self._ended: End | None = None
 
     def take(self, buffer: Buffer, start: int, stop: int) -> End | None:
@@ -79,26 +80,25 @@ class Walk:
                 return ended
             self.position += size
         at = self.position - shift
-        last = min(stop, self._file_size - shift) - _HEAD_SIZE  # where a whole head may begin
-        unpack_head = _HEAD.unpack_from
-        one_by_one, before = self._one_by_one, 0
+        most = self._file_size - shift - _HEAD_SIZE  # where the last record of the file may end
+        last = min(stop - _HEAD_SIZE, most)  # where a whole head may begin
+        unpack_head, usual, smallest, before = _HEAD.unpack_from, MESSAGE_MAGIC_CODE, SMALLEST_RECORD, 0
+        alone_to = self._alone_to - shift
         while at <= last:
             size, magic = unpack_head(buffer, at)
-            if magic not in MAGICS or size < SMALLEST_RECORD or at + size > self._file_size - shift - _HEAD_SIZE:
+            behind = at + size
+            if (magic != usual and magic not in MAGICS) or size < smallest or behind > most:
                 self.position = at + shift
                 return self._judge(size, magic)
-            if one_by_one:
-                one_by_one -= 1
-            elif size == before and (heads := min((last - at) // size, _LARGEST_RUN)) >= _LEAST_RUN:
-                # As many as have their head here; where they are in order, all but the last have their end in the file.
-                found = _heads(size, heads)(buffer, at)
-                if found.count(found[0]) == heads:
+            if size == before and at >= alone_to and (heads := min((last - at) // size, _LARGEST_RUN)) >= _LEAST_RUN:
+                # As many as have their heads here, and so all of them end early enough.
+                if _are_alike(buffer, at, size, heads):
                     at += heads * size
                     continue
-                one_by_one = _AFTER
+                alone_to = at + _AFTER * size
             before = size
-            at += size
-        self._one_by_one = one_by_one
+            at = behind
+        self._alone_to = alone_to + shift
         self.position = at + shift
         if at < stop:
             self._head = bytes(buffer[at:stop])
@@ -118,7 +118,22 @@ class Walk:
         return None
 
 
+def _are_alike(buffer: Buffer, at: int, size: int, count: int) -> bool:
+    """Whether so many records of one size, the first at a position, have the same head."""
+    end = at + size * count
+    if buffer[at + 3 : end : size] != _REPEATED[buffer[at + 3]][:count]:  # of the size the last byte, which tells most
+        return False
+    if count < _FEW:
+        heads = _heads(size, count)(buffer, at)
+        return bool(heads.count(heads[0]) == count)
+    # Byte by byte, in all records at once.
+    return all(buffer[start:end:size] == _REPEATED[buffer[start]][:count] for start in range(at, at + _HEAD_SIZE))
+
+
 @lru_cache(maxsize=256)
 def _heads(size: int, count: int) -> Any:
     """Unpacks the heads of so many records of one size."""
     return struct.Struct("8s" + f"{size - 8}x8s" * (count - 1)).unpack_from
+
+
+_REPEATED: Final = [bytes((octet,)) * _LARGEST_RUN for octet in range(256)]
