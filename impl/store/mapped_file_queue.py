@@ -154,7 +154,7 @@ class MappedFileQueue:
         Raises: OSError. The file may have either size then, and so has this queue.
         """
         assert self._writable and len(self._files) <= 1
-        with self._flush_guard:
+        with self._flush_guard, self._list_guard:
             if self._files:
                 self._files = (self._files[0].cut(file_size),)
             self.file_size = file_size
