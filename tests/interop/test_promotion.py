@@ -26,31 +26,36 @@ KEYS = [("Interop", f"key-{number}") for number in (0, 7, 299, 600, MESSAGES - 1
 promoted = pytest.mark.parametrize("release", PROMOTED, indirect=True, scope="session")
 
 
-def assert_in_order(rows: list[Row]) -> None:
-    """The queue offsets of each queue are 0 to n - 1."""
+def assert_in_order(rows: list[Row], *, from_zero: bool) -> None:
+    """The queue offsets of each queue follow one another."""
     offsets: dict[tuple[str, int], list[int]] = defaultdict(list)
     for row in rows:
         offsets[row[0], row[1]].append(row[2])
     for found in offsets.values():
-        assert found == list(range(len(found)))
+        first = 0 if from_zero else found[0]
+        assert found == list(range(first, first + len(found)))
 
 
 def promote(rocketmq: Rocketmq, store: Path, told: list[Row], answers: list[list[int]], results: Results, how: str) -> None:
-    """Start a broker on a store: it has all of `told` before the log's end, and what is sent then follows. Stop it cleanly."""
-    end = end_of(store)
-    expected = [row for row in told if row[3] < end]
+    """Start a broker on a store: it has all of `told` that the log has, and what is sent then follows. Stop it cleanly."""
+    with LogReader(store) as reader:
+        reader.walk()
+        begin, end = reader.min_offset, reader.max_offset
+    expected = [row for row in told if begin <= row[3] < end]
     topics = sorted({row[0] for row in expected})
     assert (store / "abort").exists()
     rocketmq.start_broker("master", store, "ASYNC_MASTER")
     pulled = sorted(rocketmq.read_all(*topics))
     results.check(f"{how}: messages that a real consumer reads", len(expected), len(pulled))
     assert pulled == expected
-    assert_in_order(pulled)
-    assert [sorted(found) for found in rocketmq.query(KEYS)] == [sorted(n for n in found if n < end) for found in answers]
+    assert_in_order(pulled, from_zero=begin == 0)
+    assert [sorted(found) for found in rocketmq.query(KEYS)] == [
+        sorted(n for n in found if begin <= n < end) for found in answers
+    ]
     assert rocketmq.send(topics[0], NEW, LARGEST, seed=9) == {"SEND_OK": NEW}
     after = sorted(rocketmq.read_all(*topics))
     assert [row for row in after if row[3] < end] == expected
-    assert_in_order(after)
+    assert_in_order(after, from_zero=begin == 0)
     results.check(f"{how}: with those sent then", len(expected) + NEW, len(after))
     rocketmq.stop("master")
     assert not (store / "abort").exists()
@@ -62,7 +67,7 @@ def test_a_real_broker_serves_what_our_slave_and_master_left(
 ) -> None:
     """A slave that is killed while a real master is sent messages, one that is stopped cleanly, and a master behind that."""
     draw = random.Random()
-    theirs, killed, stopped = (tmp_path / name for name in ("theirs", "killed", "stopped"))
+    theirs, killed, stopped, late = (tmp_path / name for name in ("theirs", "killed", "stopped", "late"))
     rocketmq.start_broker("master", theirs, "ASYNC_MASTER")
     slaves = {store: start_slave(nodes, tmp_path, store, rocketmq.ha_address) for store in (killed, stopped)}
     wait("both have reported", lambda: rocketmq.log("master").count("request offset") >= 2)
@@ -78,12 +83,16 @@ def test_a_real_broker_serves_what_our_slave_and_master_left(
     told, answers = sorted(rocketmq.read_all("Interop")), rocketmq.query(KEYS)
     await_same_end(stopped, theirs)
     assert slaves[stopped].stop() == 0
+    slave = start_slave(nodes, tmp_path, late, rocketmq.ha_address)  # from the master's last file on
+    await_same_end(late, theirs)
+    assert slave.stop() == 0
     rocketmq.stop("master")
     assert end_of(stopped) > 2 * FILE_SIZE
     assert 0 < end_of(killed) < end_of(stopped)
 
     promote(rocketmq, killed, told, answers, results, f"our slave killed at {killed_at}")
     promote(rocketmq, stopped, told, answers, results, "our slave stopped")
+    promote(rocketmq, late, told, answers, results, "our slave that began at the last file")
 
     # The broker has made queues, index and checkpoint; our master goes on without them, and is killed.
     before = end_of(stopped)

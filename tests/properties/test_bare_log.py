@@ -56,14 +56,20 @@ def files_of(store: Path) -> dict[str, bytes]:
     return {str(path.relative_to(store)): path.read_bytes() for path in store.rglob("*") if path.is_file()}
 
 
+def served_from(store: MessageStore, queue_id: int, index: int) -> list[Message]:
+    """What a queue has from a queue offset on."""
+    served: list[Message] = []
+    while (found := store.get("t", queue_id, index)).records:
+        served += found.messages()
+        index = found.next_begin_offset
+    return served
+
+
 def check_all_is_served(store_dir: Path, count: int) -> None:
     """Every message through its queue, at its queue offset, and through the index; the stop is clean then."""
     with MessageStore.open(store_dir, OPTIONS) as store:
         for queue_id in range(3):
-            served, index = [], 0
-            while (found := store.get("t", queue_id, index)).records:
-                served += found.messages()
-                index = found.next_begin_offset
+            served = served_from(store, queue_id, 0)
             assert [message.queue_offset for message in served] == list(range(len(range(queue_id, count, 3))))
             assert [message.body for message in served] == [b"%d" % number * 40 for number in range(queue_id, count, 3)]
         for number in range(count):
@@ -122,6 +128,23 @@ def test_a_store_to_which_nothing_was_appended_stays_as_it_was(tmp_path: Path) -
     with bare_log(tmp_path / "new", file_size=FILE_SIZE, clear_tail=True, replicated=True) as log:
         log.begin_at(FILE_SIZE)
     assert not (tmp_path / "new/abort").exists()
+
+
+def test_a_log_that_begins_in_the_middle_serves_what_it_has(tmp_path: Path) -> None:
+    """HA-ST-50 "MUST leave `abort` behind": with `--from`; the messages keep their queue offsets, and new ones go on behind."""
+    with MessageStore.open(tmp_path / "source", OPTIONS) as master:
+        put(master, range(100))
+    with bare_log(tmp_path / "s", file_size=FILE_SIZE, clear_tail=True, replicated=True) as log:
+        log.begin_at(2 * FILE_SIZE)
+        copy_log(tmp_path / "source", log)
+    assert (tmp_path / "s/abort").exists()
+    with MessageStore.open(tmp_path / "source") as whole, MessageStore.open(tmp_path / "s", OPTIONS) as store:
+        for queue_id in range(3):
+            first = store.get("t", queue_id, 0).min_offset
+            served = [message.queue_offset for message in served_from(store, queue_id, first)]
+            assert served == list(range(first, whole.get("t", queue_id, 0).max_offset))
+            assert 0 < first < served[-1]
+            assert store.put(Message("t", b"new", queue_id=queue_id)).append.queue_offset == served[-1] + 1
 
 
 def test_an_error_while_nothing_was_appended_leaves_no_abort(tmp_path: Path) -> None:
