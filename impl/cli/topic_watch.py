@@ -62,13 +62,13 @@ class TopicWatch:
     def _read(self) -> bool:
         """Read on, some records. Returns: whether there may be more."""
         log, offset = self._log, max(self._offset, self._log.min_offset)
-        file_size = log.file_size
-        room = file_size - offset % file_size
-        data = log.data_at(offset, room)
+        room = log.file_size - offset % log.file_size
+        try:
+            data = log.data_at(offset, room)
+        except (OSError, RocketmqHaError):  # its file gets another length just now; a fault meets whoever appends, too
+            return False
         if data is None:
             return False
-        if log.file_size != file_size:  # a slave has just learnt its master's: the room is another
-            return True
         handed: list[HandedFields] = []
         self._offset, _ = read_handed(data, offset, room, offset + room, _BATCH, handed)
         self._found.update((fields[0], fields[1]) for fields in handed)

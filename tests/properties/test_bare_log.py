@@ -4,6 +4,7 @@ HA-ST-50 to HA-ST-52.
 """
 
 import shutil
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from node_kit import follow, serve, wait_for
 
 from rocketmq_ha.impl.cli.bare_log import bare_log
+from rocketmq_ha.impl.errors import StoreCorrupt
 from rocketmq_ha.impl.store.checkpoint import StoreCheckpoint
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.store.index_file import Geometry
@@ -206,3 +208,28 @@ def test_topics_are_noted_while_a_process_appends(tmp_path: Path, caplog: pytest
     with bare_log(tmp_path / "s", file_size=None, clear_tail=True, replicated=True):
         (tmp_path / "s/config/topics.json").unlink()
     assert read_topics(tmp_path / "s") == {}
+
+
+def test_topics_are_noted_while_a_slave_learns_the_file_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HA-ST-52 "MUST have `config/topics.json` name the topics": of the file of the new length, and of those behind it."""
+    with CommitLog.open(tmp_path / "m", file_size=FILE_SIZE) as master:
+        for _ in range(10):
+            topic = "first" if master.max_offset < FILE_SIZE else "second"
+            master.append(Message(topic, b"x" * 700), 1)
+    data = b"".join(path.read_bytes() for path in sorted((tmp_path / "m/commitlog").iterdir()))
+    read, steps = CommitLog.data_at, iter(("refuse", "learn"))
+    with bare_log(tmp_path / "s", file_size=2 * FILE_SIZE, clear_tail=True, replicated=True) as log:
+
+        def data_at(self: CommitLog, offset: int, limit: int) -> memoryview | None:
+            step = next(steps, "") if threading.current_thread().name == "TopicWatch" else ""
+            if step == "refuse":
+                raise StoreCorrupt("file", 0, "another length", 0)
+            if step == "learn":  # between two looks of the reader
+                log.adopt_file_size(FILE_SIZE)
+                log.append_data(100, [data[100:FILE_SIZE]])
+                log.append_data(FILE_SIZE, [data[FILE_SIZE:]])
+            return read(self, offset, limit)
+
+        monkeypatch.setattr(CommitLog, "data_at", data_at)
+        log.append_data(0, [data[:100]])
+        wait_for(lambda: read_topics(tmp_path / "s") == {"first": 1, "second": 1})
