@@ -1,6 +1,6 @@
 """A slave on a real master whose files are not of 1 GiB: told no size it takes the master's, told another it stops.
 
-HA-S-90 to HA-S-99.
+HA-S-90 to HA-S-93, HA-S-96 to HA-S-99.
 """
 
 from contextlib import ExitStack
