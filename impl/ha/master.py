@@ -167,6 +167,7 @@ class MasterConnection:
     def gather(self, now_ms: int) -> list[memoryview]:
         """The buffers that the socket should take next, in order; empty where there is nothing to send.
 
+        Raises: StoreCorrupt where a file of the log was cut; the connection is then to be closed (HA-M-88).
         Spec: HA-M-7 "from next_transfer_from_where that the master has when the frame is built"; HA-W-5 "MUST NOT be larger
         than ha_transfer_batch_size"; HA-M-28 "MUST NOT wait for a report between two frames".
         """
@@ -175,6 +176,8 @@ class MasterConnection:
             return []
         if self._pending is not None:  # HA-M-6 "while last_write_over is false the write side only goes on"
             offset, header, body, taken = self._pending
+            if body is not None:
+                self._log.data_at(offset, 1)  # which sees whether the file was cut since, as TLS reads the body by itself
             self._frames = [(offset, header, body)]
             size = 0 if body is None else len(body)
             self.gathered, self._gathered_end = HEADER.size + size - taken, offset + size

@@ -5,10 +5,11 @@ Nothing else writes to the socket: HA-W-7 "nothing but reports from the slave an
 `Socket` is the part of a non-blocking socket that is used; the lock-step passes a scripted one.
 """
 
+import errno
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
-from rocketmq_ha.impl.errors import FileSizeDiffers, OutOfStep, PeerViolation
+from rocketmq_ha.impl.errors import FileSizeDiffers, OutOfStep, PeerViolation, StoreCorrupt
 from rocketmq_ha.impl.ha.master import MAX_FRAMES, MasterConnection
 from rocketmq_ha.impl.ha.service import HAService
 from rocketmq_ha.impl.ha.slave import SlaveClient
@@ -63,6 +64,7 @@ class MasterLink:
         self.is_full = False  # the socket took less than it was given, and nobody has heard of room in it since
         self.is_watched = False  # somebody waits to hear of room in it
         self.moved = 0  # bytes that the last turn wrote
+        self.unread: Exception | None = None  # why bytes of the log could not be read, for which it was closed (HA-M-88)
 
     def on_readable(self, now_ms: int) -> PeerViolation | None:
         """Read until the socket would block. Returns: the violation for which the connection was closed.
@@ -91,6 +93,7 @@ class MasterLink:
         """Write until the socket, the log or the allowance has no more, or `most` bytes are written, or a call's worth more.
 
         Returns: whether the turn ended before that.
+        Spec: HA-M-88 "MUST end the connection for which it reads", "and MUST NOT touch the other connections".
         """
         conn, allowance = self.conn, self._allowance
         self.moved = 0
@@ -102,7 +105,12 @@ class MasterLink:
                     self.is_throttled = True
                     return False
                 limit = min(left, limit)
-            buffers = conn.gather(now_ms)
+            try:
+                buffers = conn.gather(now_ms)
+            except StoreCorrupt as error:
+                self.unread = error
+                self.close("store")
+                return False
             if not buffers:
                 return False
             offered = conn.gathered
@@ -112,8 +120,10 @@ class MasterLink:
                 nbytes = self.sock.sendmsg(buffers)
             except BlockingIOError:
                 nbytes = 0
-            except OSError:
-                self.close("end_of_stream")
+            except OSError as error:
+                if error.errno == errno.EFAULT:  # the system met the end of a mapped file that was cut since it was looked at
+                    self.unread = error
+                self.close("store" if self.unread else "end_of_stream")
                 return False
             conn.on_sent(nbytes, now_ms)
             self.moved += nbytes

@@ -244,6 +244,9 @@ class Master:
         """Let a link write what it can; drop it if it is closed: the next accept of this turn may be given its descriptor."""
         if link.transfer(now_ms, most):
             self._unsent = True
+        if link.unread is not None:
+            text, peer = "%s: closed: its part of the log cannot be read: %s", link.conn.peer
+            self._peers.write(now_ms, logging.ERROR, text, peer, link.unread, peer=peer, reason="store")
         self._throttled |= link.is_throttled
         if link.conn.close_reason:
             self._drop(sock, link, now_ms)

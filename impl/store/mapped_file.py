@@ -5,8 +5,9 @@ Python, where posix_fallocate is an OSError. The file gets its name only at its 
 creation that is interrupted leaves no file of a wrong length.
 
 A file that somebody cuts under a live store is SIGBUS, too: its length is looked at before its mapping is used. What is left is
-the moment between look and use, and a view that is held meanwhile. Whether it still has a name is looked at before what goes
-into it counts as written or flushed (`look`).
+the moment between look and use, and a view that is held meanwhile: a system call that reads them ends with EFAULT, the
+process's own reading with SIGBUS. A master ends the one connection that reads it (HA-M-88). Whether it still has a name is
+looked at before what goes into it counts as written or flushed (`look`).
 
 No view outlives its unmap: `close` and `destroy` only let go of the mapping, which goes with the last view of it. That is what
 RocketMQ counts references for (4.9.8 ReferenceResource, quirk 12); here Python counts them.
