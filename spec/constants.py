@@ -25,9 +25,9 @@ REPORT_WRITE_TRIES: Final = 3
 
 # --- The commit log (spec/5-store.md; article 003 section 1.1, 4.9.8) ------------------------------------------------
 MAPPED_FILE_SIZE_COMMIT_LOG: Final = 1024 * 1024 * 1024
-# Its setting in a broker's configuration: from 4.6.0 on, and until 4.5.2 (MessageStoreConfig of each tag).
+# Its setting in a broker's configuration: from 4.5.2 on, and until 4.5.1 (MessageStoreConfig of each tag).
 FILE_SIZE_SETTING: Final = "mappedFileSizeCommitLog"
-FILE_SIZE_SETTING_UNTIL_4_5: Final = "mapedFileSizeCommitLog"
+FILE_SIZE_SETTING_UNTIL_4_5_1: Final = "mapedFileSizeCommitLog"
 FILE_NAME_DIGITS: Final = 20
 MESSAGE_MAGIC_CODE: Final = 0xDAA320A7
 MESSAGE_MAGIC_CODE_V2: Final = 0xDAA320AB  # 5.x: two-byte topic length

@@ -8,7 +8,7 @@ import javaproperties
 
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.net.address import format_address
-from rocketmq_ha.spec.constants import FILE_SIZE_SETTING, FILE_SIZE_SETTING_UNTIL_4_5
+from rocketmq_ha.spec.constants import FILE_SIZE_SETTING, FILE_SIZE_SETTING_UNTIL_4_5_1
 
 DEFAULT_LISTEN_PORT: Final = 10911  # listenPort, where the broker itself listens; its HA service has the next port
 _HOST: Final = "127.0.0.1"
@@ -17,7 +17,7 @@ _HOST: Final = "127.0.0.1"
 _SAME: Final = {
     "storePathRootDir": "store",
     "haMasterAddress": "master",
-    FILE_SIZE_SETTING_UNTIL_4_5: "file_size",
+    FILE_SIZE_SETTING_UNTIL_4_5_1: "file_size",
     FILE_SIZE_SETTING: "file_size",
     "haSendHeartbeatInterval": "ha_send_heartbeat_interval",
     "haHousekeepingInterval": "ha_housekeeping_interval",
@@ -55,9 +55,11 @@ def options_of(file: Path, text: str, command: str) -> tuple[dict[str, tuple[str
     if _ROLES[role] != command:
         raise ConfigInvalid(f"{file}: brokerRole={role}: expected a {command}'s role for `rocketmq-ha {command}`")
     options = {ours: (theirs, found[theirs]) for theirs, ours in _SAME.items() if found.get(theirs)}
-    old_size, size = found.get(FILE_SIZE_SETTING_UNTIL_4_5), found.get(FILE_SIZE_SETTING)
+    old_size, size = found.get(FILE_SIZE_SETTING_UNTIL_4_5_1), found.get(FILE_SIZE_SETTING)
     if old_size and size and old_size.strip() != size.strip():  # each release reads one of them
-        raise ConfigInvalid(f"{file}: {FILE_SIZE_SETTING_UNTIL_4_5}={old_size}, {FILE_SIZE_SETTING}={size}: expected one size")
+        raise ConfigInvalid(
+            f"{file}: {FILE_SIZE_SETTING_UNTIL_4_5_1}={old_size}, {FILE_SIZE_SETTING}={size}: expected one size"
+        )
     store, commit_log = found.get("storePathRootDir"), found.get("storePathCommitLog")
     if commit_log is not None and (store is None or Path(commit_log) != Path(store, "commitlog")):
         expected = Path(store or "STORE", "commitlog")
@@ -69,14 +71,14 @@ def options_of(file: Path, text: str, command: str) -> tuple[dict[str, tuple[str
     if _IN_SYNC in found:
         options["replicas"] = _IN_SYNC, _replicas(file, found[_IN_SYNC])
     left = found.keys() - _LOOKED_AT - {theirs for theirs, _ in options.values()}
-    if command == "master" and _is_until_4_5(found):
+    if command == "master" and _is_until_4_5_1(found):
         left |= found.keys() & {"haListenPort"}
     return options, sorted(left)
 
 
-def _is_until_4_5(found: Mapping[str, str]) -> bool:
-    """Whether only a broker of 4.5.2 or older reads this file size."""
-    return FILE_SIZE_SETTING_UNTIL_4_5 in found and FILE_SIZE_SETTING not in found
+def _is_until_4_5_1(found: Mapping[str, str]) -> bool:
+    """Whether only a broker of 4.5.1 or older reads this file size."""
+    return FILE_SIZE_SETTING_UNTIL_4_5_1 in found and FILE_SIZE_SETTING not in found
 
 
 def _flush(file: Path, found: Mapping[str, str]) -> str:
@@ -101,9 +103,9 @@ def _replicas(file: Path, text: str) -> str:
 def _ha_port(file: Path, found: Mapping[str, str]) -> int:
     """4.x puts listenPort + 1 in the place of whatever haListenPort says; 5.x takes that where it is above 0.
 
-    What a file is of is seldom to be seen: haListenPort counts, unless the file can only be of 4.5.2 or older.
+    What a file is of is seldom to be seen: haListenPort counts, unless the file can only be of 4.5.1 or older.
     """
-    is_told = found.get("haListenPort", "0") != "0" and not _is_until_4_5(found)
+    is_told = found.get("haListenPort", "0") != "0" and not _is_until_4_5_1(found)
     name = "haListenPort" if is_told else "listenPort"
     text = found.get(name, str(DEFAULT_LISTEN_PORT))
     try:

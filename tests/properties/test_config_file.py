@@ -193,7 +193,7 @@ def test_a_master_takes_what_a_broker_conf_says(tmp_path: Path, lines: str, list
 
 
 def test_a_broker_conf_of_4_4_is_understood(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """HA-ST-11 "a store MUST keep the size with which it was begun": mapedFileSizeCommitLog, as it was spelt until 4.5.2.
+    """HA-ST-11 "a store MUST keep the size with which it was begun": mapedFileSizeCommitLog, as it was spelt until 4.5.1.
 
     Such a broker overwrites haListenPort (HA-R-12).
     """
