@@ -2,15 +2,16 @@
 
 import json
 import os
-import sys
 import time
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
 import click
 
+from rocketmq_ha.impl.cli.file_sizes import compare_file_sizes
+from rocketmq_ha.impl.cli.findings import Findings
 from rocketmq_ha.impl.cli.known_quirks import parse_version, quirks_of
 from rocketmq_ha.impl.cli.look import MasterLook, StoreLook, look_at_master, look_at_store
 from rocketmq_ha.impl.cli.master_option import master_option, parse_master, settle_option
@@ -36,46 +37,6 @@ _TLS_ADVICE: Final = (
     "each end's certificate must be in date and signed by the other's --tls-ca, the master's have the name that is asked for "
     "(--tls-name), and the port be that of --tls-listen"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """level: ok, note or finding."""
-
-    level: str
-    check: str
-    text: str
-    advice: str = ""
-
-
-class Findings:
-    """What was found, told as it is found."""
-
-    def __init__(self, quiet: bool) -> None:
-        self.all: list[Finding] = []
-        self._quiet = quiet
-
-    def ok(self, check: str, text: str) -> None:
-        self._add(Finding("ok", check, text))
-
-    def note(self, check: str, text: str) -> None:
-        self._add(Finding("note", check, text))
-
-    def finding(self, check: str, text: str, advice: str) -> None:
-        self._add(Finding("finding", check, text, advice))
-
-    @property
-    def count(self) -> int:
-        return sum(found.level == "finding" for found in self.all)
-
-    def _add(self, found: Finding) -> None:
-        self.all.append(found)
-        if self._quiet:
-            return
-        level, colour = {"ok": ("ok     ", "green"), "note": ("note   ", "cyan"), "finding": ("FINDING", "red")}[found.level]
-        advice = f" -> {found.advice}" if found.advice else ""
-        click.echo(f"{click.style(level, fg=colour, bold=True)}  {found.check:<9}  {found.text}{advice}")
-        sys.stdout.flush()
 
 
 @click.command()
@@ -117,12 +78,12 @@ def doctor(
     """Answer why a slave does not sync, by looking from outside.
 
     Is the master reachable, and does it talk HA? Where does it start, where does it end, does it send heartbeats? With --store:
-    is the slave's log whole, in the master's range, of the same file size, and the same log? With --broker: its version, its
-    role and settings, and what is known of that release.
+    is the slave's log whole, in the master's range, of files of the master's size, and the same log? With --broker: its
+    version, its role and settings, and what is known of that release.
 
-    Nothing is changed on either side. The doctor connects to the master once or twice, for some seconds, reports 0 or an
-    offset that the store has, and acknowledges nothing that it is sent; a master that counts sockets counts a slave for so
-    long.
+    Nothing is changed on either side. The doctor connects to the master once, and with --store some times more, for some
+    seconds. It reports 0, or an older offset for which no put can still wait, and acknowledges nothing that it is sent; a
+    master that counts sockets counts a slave for so long.
 
     Exit status: 0 nothing is wrong; 1 there are findings, an unreachable master among them; 2 it could not look.
     """
@@ -139,8 +100,10 @@ def doctor(
             master = _examine_master(master_address, looked, patience, settle, findings, stopped, tls)
         except Stopped:
             ctx.exit(2)
+        if looked is not None:
+            compare_file_sizes(master, looked, info, findings)
         if master is not None and looked is not None:
-            _compare(master, looked, info, findings)
+            _compare(master, looked, findings)
     if as_json:
         click.echo(json.dumps({"healthy": not findings.count, "findings": [asdict(found) for found in findings.all]}))
     elif findings.count:
@@ -298,21 +261,13 @@ def _tell_end(found: MasterLook, findings: Findings) -> None:
 # --- One against the other -------------------------------------------------------------------------------------------
 
 
-def _compare(master: MasterLook, store: StoreLook, info: BrokerInfo | None, findings: Findings) -> None:
-    told_size = _number(info.config.get("mappedFileSizeCommitLog")) if info else None
+def _compare(master: MasterLook, store: StoreLook, findings: Findings) -> None:
     if not store.has_files:
         if master.last_file:
             findings.note(
                 "history", f"a new slave will not get what is before {master.last_file:,} (quirk 8), but ours with --from min"
             )
         return
-    if (told_size or store.file_size) != store.file_size or master.last_file % store.file_size:
-        theirs = f"files of {told_size:,} bytes" if told_size else f"its last file starts at {master.last_file:,}"
-        findings.finding(
-            "file size",
-            f"{theirs}; the store has files of {store.file_size:,}",
-            "set mappedFileSizeCommitLog (or --file-size) as the master has it; " + ANEW,
-        )
     if store.damage is not None:
         return
     if store.end == 0:

@@ -5,9 +5,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from rocketmq_ha.impl.errors import MessageMalformed, StoreCorrupt
+from rocketmq_ha.impl.errors import MessageMalformed, PeerViolation, StoreCorrupt
 from rocketmq_ha.impl.ha.feed import NotARecord, Records
-from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, OutOfRange, open_old, settle_before, wait_readable
+from rocketmq_ha.impl.ha.size_search import CannotTell
+from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, OutOfRange, Unreachable, open_old, settle_before, wait_readable
+from rocketmq_ha.impl.net.file_size import learn_file_size
+from rocketmq_ha.impl.net.inquiry import Inquiry
 from rocketmq_ha.impl.net.pause import Deadline
 from rocketmq_ha.impl.net.tls import ClientTls
 from rocketmq_ha.impl.store.reader import LogReader
@@ -68,6 +71,8 @@ class MasterLook:
     difference: int | None = None  # commit-log offset of the first byte that differs
     out_of_range: OutOfRange | None = None  # it does not have the store's last message
     lost: FeedEnded | None = None
+    file_size: int | None = None  # of its commit-log files, where that was asked for
+    file_size_unseen: str = ""  # why it is not known
     connections: int = 1
 
 
@@ -81,7 +86,8 @@ def look_at_master(
 ) -> MasterLook:
     """Read what comes for a report of 0 to its end, or for some seconds, and hold it against the store.
 
-    Where the store ends before the master's last file, its last message is asked for by a connection of its own.
+    Where the store ends before the master's last file, its last message is asked for by a connection of its own. How large the
+    master's files are is asked by some more.
     Raises: FeedEnded, PeerViolation, Stopped before the first frame.
     """
     last_file, data = feed.first(stopped, patience_s)
@@ -89,9 +95,17 @@ def look_at_master(
     found = MasterLook(last_file, last_file)
     _read(feed, Records(last_file), found, store, patience_s, stopped)
     feed.close()
-    if store is not None and store.damage is None and 0 < store.overlap < last_file and not found.damage:
-        if is_fresh:
-            time.sleep(settle_s)
+    if store is None or not last_file:
+        return found
+    inquiry = Inquiry(feed.address, stopped, settle_s, tls)
+    if is_fresh:
+        inquiry.settle(last_file)
+    try:
+        found.file_size = learn_file_size(inquiry, last_file, False, store.file_size)
+    except (CannotTell, FeedEnded, PeerViolation, Unreachable) as error:
+        found.file_size_unseen = str(error)
+    found.connections += inquiry.connections
+    if store.damage is None and 0 < store.overlap < last_file and not found.damage:
         found.connections += 1
         try:
             old = open_old(feed.address, store.overlap, stopped, tls=tls)

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from rocketmq_ha.impl.errors import MessageMalformed, PeerViolation, RocketmqHaError
+from rocketmq_ha.impl.errors import FileSizeDiffers, MessageMalformed, PeerViolation, RocketmqHaError
 from rocketmq_ha.impl.ha.feed import NotARecord, Piece, Records
 from rocketmq_ha.impl.ha.size_search import CannotTell, OnlyLastFile
 from rocketmq_ha.impl.net.feed import SETTLE_S, FeedEnded, MasterFeed, OutOfRange, Stopped, find_min, wait_readable
@@ -110,7 +110,8 @@ class FreshStart:
         """See by one question that a log which goes on, of files of the told size, can be the master's.
 
         Spec: HA-S-98 "MUST stop in one error that names both sizes"; it need not.
-        Raises: WrongFileSize; Unreachable, FeedEnded, PeerViolation; Stopped.
+        Raises: FileSizeDiffers, or WrongFileSize where the master's size is not seen; Unreachable, FeedEnded, PeerViolation;
+        Stopped.
         """
         assert self._told is not None
         with self._inquiry.open(0) as feed:
@@ -118,7 +119,11 @@ class FreshStart:
             if last_file % self._told == 0:
                 return
             is_fresh = self._inquiry.is_fresh(feed)
-        self._learn(last_file, is_fresh, "min")
+        try:
+            size = learn_file_size(self._inquiry, last_file, is_fresh)
+        except CannotTell as error:
+            raise self._wrong_size(last_file) from error
+        raise FileSizeDiffers(self._inquiry.peer, self._told, size)
 
     def _learn(self, last_file: int, is_fresh: bool, start: Start) -> int | None:
         """The size of the master's files; None where it may be the default, and nobody can know yet.
@@ -138,16 +143,20 @@ class FreshStart:
             if told is None and isinstance(error, OnlyLastFile) and last_file % MAPPED_FILE_SIZE_COMMIT_LOG == 0:
                 log.info("%s: it has its last file alone: the size of its files shows at that file's end", peer)
                 return None
-            if told is None:
-                text = f"the size of the master's files cannot be learnt: {error}; give it, by --file-size"
-            else:
-                found = f"its last one begins at {last_file}"
-                text = f"the master's files are not of {told} bytes: {found}; --file-size must be theirs"
+            if told is not None:
+                raise self._wrong_size(last_file) from error
             # HA-S-97 "the slave MUST stop in one error that asks for it".
+            text = f"the size of the master's files cannot be learnt: {error}; give it, by --file-size"
             raise WrongFileSize(f"{peer}: {text}") from error
         if told not in (None, size):  # HA-S-98 "MUST stop in one error that names both sizes"
             raise WrongFileSize(f"{peer}: the master's files are of {size} bytes, not of {told}; --file-size must be theirs")
         return size
+
+    def _wrong_size(self, last_file: int) -> WrongFileSize:
+        found = f"its last one begins at {last_file}"
+        return WrongFileSize(
+            f"{self._inquiry.peer}: the master's files are not of {self._told} bytes: {found}; --file-size must be theirs"
+        )
 
     def _find_first(self, file_size: int) -> int:
         inquiry = self._inquiry

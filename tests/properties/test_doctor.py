@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -244,11 +244,79 @@ def test_another_log_of_the_same_shape_is_a_finding(end: int, tmp_path: Path) ->
     assert at <= differs_at < at + 40  # in its head: the CRC comes before the body
 
 
-def test_files_of_another_size_are_a_finding(tmp_path: Path) -> None:
-    a, b = fill(tmp_path / "a", 0, 30), fill(tmp_path / "b", 0, 3, file_size=3 * FILE_SIZE)
+@pytest.mark.parametrize("size", [3 * FILE_SIZE, FILE_SIZE // 2, 1 << 20])
+def test_files_of_another_size_are_a_finding(size: int, tmp_path: Path) -> None:
+    """HA-S-98: also where the start of the master's last file is a multiple of the store's size."""
+    a, b, reports = fill(tmp_path / "a", 0, 30), fill(tmp_path / "b", 0, 3, file_size=size), set[int]()
+    with serving(a, on_report=reports.add) as address:
+        told = doctor(address, "--store", b)
+        lines = CliRunner().invoke(main, ["doctor", "--patience", "2", "--settle", "0", "--master", address, "--store", str(b)])
+    assert told["found"] == ["file size"]
+    assert told["file size"] == f"the master has files of 4,096 bytes, the store has files of {size:,}"
+    (line,) = [line for line in lines.stdout.splitlines() if "file size" in line]
+    assert f"`rocketmq-ha resync {b}`; then start the slave with --file-size 4096" in line
+    assert ("a slave of ours without --file-size takes the master's size" in line) == (size > FILE_SIZE)
+    assert all(report < FILE_SIZE * (30 * 150 // FILE_SIZE) for report in reports)
+
+
+def test_the_size_of_the_masters_files_is_told_before_there_is_a_log(tmp_path: Path) -> None:
+    (tmp_path / "b" / "commitlog").mkdir(parents=True)
+    with serving(fill(tmp_path / "a", 0, 30)) as address:
+        told = doctor(address, "--store", tmp_path / "b")
+    assert told["found"] == []
+    assert "the master has files of 4,096 bytes; a slave of ours learns that" in told["file size"]
+
+
+def test_where_the_size_of_the_masters_files_is_not_seen_it_is_said_why(tmp_path: Path) -> None:
+    a, b = fill(tmp_path / "a", 0, 30), fill(tmp_path / "b", 0, 3)
+    with serving(fill(tmp_path / "c", 0, 3)) as address:
+        assert "it is in its first file" in doctor(address, "--store", b)["file size"]
+    last_file = max(int(path.name) for path in (a / "commitlog").iterdir())
+    for path in (a / "commitlog").iterdir():
+        if int(path.name) < last_file:
+            path.unlink()
     with serving(a) as address:
         told = doctor(address, "--store", b)
+        assert "it has nothing before its last file" in told["file size"]
+        assert "file size" not in told["found"]
+        told = doctor(address, "--store", fill(tmp_path / "d", 0, 3, file_size=last_file - 1))
+        assert f"begins at {last_file:,}; the store has files of {last_file - 1:,} bytes" in told["file size"]
+        assert "file size" in told["found"]
+
+
+@pytest.mark.parametrize(
+    ("version", "config", "found"),
+    [
+        ("V4_4_0", "mapedFileSizeCommitLog=8192", True),
+        ("V4_5_1", "mappedFileSizeCommitLog=4096\nmapedFileSizeCommitLog=8192", True),
+        ("V4_5_2", "mappedFileSizeCommitLog=4096\nmapedFileSizeCommitLog=8192", False),
+        ("V5_4_0", "mappedFileSizeCommitLog=8192", True),
+        ("V4_4_0", "mapedFileSizeCommitLog=4096", False),
+        ("", "mapedFileSizeCommitLog=8192", True),
+        ("V4_9_8", "", False),
+        ("V4_9_8", "mappedFileSizeCommitLog=many", False),
+    ],
+)
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_broker_tells_the_size_by_the_name_of_its_release(
+    version: str, config: str, found: bool, is_there: bool, tmp_path: Path
+) -> None:
+    """`mapedFileSizeCommitLog` until 4.5.1, `mappedFileSizeCommitLog` from 4.5.2 on. The HA port shows it not, or is closed."""
+    b = fill(tmp_path / "b", 0, 10)
+    with ExitStack() as stack:
+        address = stack.enter_context(serving(fill(tmp_path / "a", 0, 10))) if is_there else "127.0.0.1:1"
+        told = doctor(address, "--store", b, "--broker", scripted_broker(version, config))
+    assert ("file size" in told["found"]) == found
+    if found:
+        assert told["file size"] == "the master has files of 8,192 bytes, the store has files of 4,096"
+
+
+def test_a_broker_that_says_another_size_than_its_ha_port_shows_is_a_finding(tmp_path: Path) -> None:
+    a, b = fill(tmp_path / "a", 0, 30), fill(tmp_path / "b", 0, 3)
+    with serving(a) as address:
+        told = doctor(address, "--store", b, "--broker", scripted_broker("V5_3_3", "mappedFileSizeCommitLog=8192"))
     assert told["found"] == ["file size"]
+    assert "the broker says files of 8,192 bytes, and the HA port shows files of 4,096" in told["file size"]
 
 
 def test_a_phantom_file_is_a_finding(tmp_path: Path) -> None:

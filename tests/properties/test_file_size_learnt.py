@@ -380,7 +380,9 @@ def test_a_log_that_goes_on_is_compared_by_one_question(tmp_path: Path, told: in
         arguments = ["slave", "--store", str(slave_store), "--master", address_of(master), "--settle", "0"]
         done = CliRunner().invoke(main, [*arguments, "--file-size", str(told)])
     assert done.exit_code == 2
-    assert done.stderr.splitlines()[-1].endswith(f"files are of 1000 bytes, not of {told}; --file-size must be theirs")
+    line = done.stderr.splitlines()[-1]
+    assert f"found 1000 bytes each, expected {told}, as this store's are" in line
+    assert line.endswith("--file-size 1000")
     with CommitLog.open(slave_store) as log:
         assert (log.file_size, log.max_offset) == (told, end)
 

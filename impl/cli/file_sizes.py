@@ -1,0 +1,65 @@
+"""What `doctor` says of the file sizes of a master and of a slave's store. Spec: HA-S-96 to HA-S-98."""
+
+from rocketmq_ha.impl.cli.findings import Findings
+from rocketmq_ha.impl.cli.known_quirks import parse_version
+from rocketmq_ha.impl.cli.look import MasterLook, StoreLook
+from rocketmq_ha.impl.net.broker_info import BrokerInfo
+from rocketmq_ha.spec.constants import FILE_SIZE_SETTING, FILE_SIZE_SETTING_UNTIL_4_5_1
+
+_CHECK = "file size"
+
+
+def told_file_size(info: BrokerInfo) -> int | None:
+    """The size of a broker's commit-log files, as it tells it: by the name that its release reads, where both names stand.
+
+    A broker tells every line of its broker.conf, those that mean nothing to it too.
+    """
+    version = parse_version(info.runtime.get("brokerVersionDesc", ""))
+    names = [FILE_SIZE_SETTING, FILE_SIZE_SETTING_UNTIL_4_5_1]
+    if version is not None and version < (4, 5, 2):
+        names.reverse()
+    told = next((info.config[name] for name in names if name in info.config), "")
+    return int(told) if told.isascii() and told.isdigit() else None
+
+
+def compare_file_sizes(master: MasterLook | None, store: StoreLook, info: BrokerInfo | None, findings: Findings) -> None:
+    """Say both sizes, and what to do where they are not the same; or why the master's is not known.
+
+    Args:  master: None where nothing was seen of it; then its broker may still have told.
+    """
+    seen = master.file_size if master is not None else None
+    told = told_file_size(info) if info is not None else None
+    if told is not None and seen not in (None, told):
+        text = f"the broker says files of {told:,} bytes, and the HA port shows files of {seen:,}"
+        findings.finding(_CHECK, text, "is --broker the remoting address of this master?")
+    theirs = told if seen is None else seen
+    if theirs is not None:
+        _tell(theirs, store, findings)
+    elif master is None:
+        return
+    elif store.has_files and master.last_file % store.file_size:
+        text = f"the master's last file begins at {master.last_file:,}; the store has files of {store.file_size:,} bytes"
+        findings.finding(
+            _CHECK, text, f"{_resync(store)}; then start the slave with --file-size as the master's {FILE_SIZE_SETTING}"
+        )
+    else:
+        why = master.file_size_unseen or "it is in its first file, and --broker can ask it"
+        findings.note(_CHECK, f"how large the master's files are is not seen: {why}")
+
+
+def _tell(theirs: int, store: StoreLook, findings: Findings) -> None:
+    if not store.has_files:
+        text = f"the master has files of {theirs:,} bytes"
+        findings.note(_CHECK, f"{text}; a slave of ours learns that, a broker is told {FILE_SIZE_SETTING}={theirs}")
+    elif theirs == store.file_size:
+        findings.ok(_CHECK, f"both have files of {theirs:,} bytes")
+    else:
+        text = f"the master has files of {theirs:,} bytes, the store has files of {store.file_size:,}"
+        advice = f"{_resync(store)}; then start the slave with --file-size {theirs}, or ours without it"
+        if len(store.reader.files) == 1 and store.end - store.min_offset <= theirs < store.file_size:
+            advice = f"a slave of ours without --file-size takes the master's size at the end of this file; else {advice}"
+        findings.finding(_CHECK, text, f"{advice} (a broker: {FILE_SIZE_SETTING}={theirs})")
+
+
+def _resync(store: StoreLook) -> str:
+    return f"stop the slave, `rocketmq-ha resync {store.reader.store_dir}`"
