@@ -33,7 +33,7 @@ class Keeping(NamedTuple):
 
 def hours(text: str) -> str:
     """A type of option: hours of the day as deleteWhen has them, 04, or 04;16. Raises: click.BadParameter."""
-    words = str(text).split(";")  # a number in TOML
+    words = str(text).rstrip(";").split(";")  # a number in TOML; Java takes a ';' at the end for nothing
     if not all(word.isascii() and word.isdigit() and int(word) < 24 for word in words):
         raise click.BadParameter(f"{text!r}: expected hours of the day from 00 to 23, with ';' between them")
     return ";".join(words)
@@ -168,7 +168,11 @@ def cleaning(
         lambda min_offset: clean_closed(store, min_offset),
         nobody_needs if keeping.delete_unacknowledged else needed_offset,
     )
-    housekeeping = Housekeeping((service.run,), keeping.interval_s)
+
+    def delete_expired_files() -> None:  # the name is what is told if it fails
+        service.run()
+
+    housekeeping = Housekeeping((delete_expired_files,), keeping.interval_s)
     if keeping.retention.deletes:
         logger.info("%s: files of the log are deleted: %s", store, _told(keeping.retention))
         housekeeping.start()

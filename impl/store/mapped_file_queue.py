@@ -40,7 +40,6 @@ class MappedFileQueue:
         self._unsynced_levels = 3  # directories whose entries may not be on the disk: this one, and those above it
         self._flush_guard = threading.Lock()  # a flush, or a change of which files there are
         self._list_guard = threading.Lock()  # a change of the list: one thread may add a file while another deletes some
-        self._doomed: tuple[MappedFile, ...] = ()  # taken off the list, and not removed from the disk yet
 
     def _mapped(self, base: int, writable: bool) -> MappedFile:
         path = self.directory / f"{base:020d}"
@@ -169,22 +168,33 @@ class MappedFileQueue:
     def delete_before(self, offset: int) -> int:
         """Remove the files that lie wholly before an offset, from the first on; never the last. Views of them stay valid.
 
-        Files are taken off the list first, so that no new reader finds them. Their removal holds up no flush.
+        A file is taken off the list first, so that no new reader finds it, and comes back where it cannot be removed. No flush
+        waits for the removal.
 
-        Returns: how many. Raises: OSError; then those before it are gone, and the next call goes on.
+        Returns: how many. Raises: OSError; then those before it are gone.
         """
         assert self._writable
-        with self._flush_guard, self._list_guard:
-            while len(self._files) > 1 and self._files[0].base + self.file_size <= offset:
-                self._doomed += self._files[:1]
-                self._files = self._files[1:]
-                self._unflushed_files = max(0, self._unflushed_files - 1)
         count = 0
-        while self._doomed:
-            self._doomed[0].destroy()
-            self._doomed = self._doomed[1:]
+        while (first := self._take_first(offset)) is not None:
+            try:
+                first.destroy()
+            except OSError:
+                with self._flush_guard, self._list_guard:
+                    self._files = (first, *self._files)
+                    self._unflushed_files = self._unflushed_files + 1 if first.flushed_position == first.size else 0
+                raise
             count += 1
         return count
+
+    def _take_first(self, offset: int) -> MappedFile | None:
+        """Take the first file off the list, if it lies wholly before an offset and is not the last."""
+        with self._flush_guard, self._list_guard:
+            if len(self._files) < 2 or self._files[0].base + self.file_size > offset:
+                return None
+            first, *rest = self._files
+            self._files = tuple(rest)
+            self._unflushed_files = max(0, self._unflushed_files - 1)
+            return first
 
     def flush(self, least_pages: int = 0) -> int:
         """Force what was written, and the names of new files, to the disk: only then does it outlive a power cut.

@@ -230,6 +230,29 @@ def test_a_master_can_be_told_to_delete_what_a_slave_needs(tmp_path: Path, delet
         assert bases(tmp_path / "m") == ([3] if delete_unacknowledged else [1, 2, 3])
 
 
+def test_a_deletion_that_fails_is_told_once_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(tmp_path / "m", 3)
+    fails = threading.Event()
+    fails.set()
+    real = Path.unlink
+
+    def refuse(self: Path, **how: bool) -> None:
+        if fails.is_set():
+            raise OSError(5, "Input/output error", str(self))
+        real(self, **how)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with CommitLog.open(tmp_path / "m") as log:
+        with cleaning(log, tmp_path / "m", Keeping(Retention(max_log_size=1), 0.01, False, 0), Space(0)) as kept:
+            wait_for(lambda: "delete_expired_files fails, and is tried again" in caplog.text)
+            fails.clear()
+            wait_for(lambda: bases(tmp_path / "m") == [2])
+        assert kept.figures()["deleted_files"] == 2
+    assert caplog.text.count("delete_expired_files fails") == 1
+
+
 def test_times_that_no_thread_can_wait_for_are_refused(tmp_path: Path) -> None:
     for option in ("--clean-resource-interval", "--file-reserved-time", "--flush-interval-commit-log"):
         for value in (str(10**30), "nan", "-1"):
