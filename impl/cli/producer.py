@@ -77,6 +77,7 @@ def put_all(
     """Put all messages, never more than `in_flight` waiting. Returns: how they ended; those that a stop has left."""
     counts = PutCounts()
     statuses = counts.statuses
+    server.service.tallies.append(statuses)
     waiting: deque[WaitingPut] = deque()
     is_sync_master = puts.role is BrokerRole.SYNC_MASTER
 
@@ -97,7 +98,7 @@ def put_all(
 
     def poll(timeout_ms: int) -> None:
         server.poll(timeout_ms)
-        puts.on_turn(clock_ms(), server.expired_ms)
+        puts.on_turn(clock_ms())
 
     def collect() -> None:
         poll(0 if len(waiting) < in_flight else POLL_MS)

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from rocketmq_ha.impl.cli.metrics import Metrics
 
 metrics_option = click.option(
-    "--metrics", "metrics_address", metavar="HOST:PORT", help="Serve Prometheus metrics there, under /metrics."
+    "--metrics",
+    "metrics_address",
+    metavar="HOST:PORT",
+    help="Serve Prometheus metrics there, under /metrics; and /healthz, /readyz.",
 )
 
 
@@ -28,6 +31,8 @@ class Teller:
         if not self._figures.sample():
             return
         self._status.poll()
+        if self._metrics is not None:
+            self._metrics.turned()
         if self._metrics is not None and self._metrics.is_due():
             self._metrics.publish(self._figures.snapshot())
 

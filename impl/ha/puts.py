@@ -97,14 +97,14 @@ class Puts:
         self._flushing.append(put)
         return put
 
-    def on_turn(self, now_ms: int, expired_ms: int | None = None) -> None:
+    def on_turn(self, now_ms: int) -> None:
         """Take over what the thread that flushes has said, and end those that have waited for it too long.
 
-        expired_ms: the time by which a wait may be over, if that is not now: a loop that was paused keeps it back.
+        By the time by which the loop lets things expire, if one says so: where it was paused, that is not now.
         Spec: HA-G-44 "with PUT_OK when a sync has covered the message", "or more than sync_flush_timeout has passed since the
         put". That thread ends requests in the order of the log, so the first that must wait ends the search.
         """
-        flushing = self._flushing
+        flushing, expired_ms = self._flushing, self.service.expired_ms
         while flushing:
             put = flushing[0]
             status = put.flush.status

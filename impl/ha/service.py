@@ -1,5 +1,6 @@
 """The master's HA service, sans-I/O: its connections together, and the puts that wait for them (HAService, handleHA)."""
 
+from collections import Counter
 from typing import Final
 
 from rocketmq_ha.impl.ha.five_waits import FiveWaits
@@ -20,6 +21,8 @@ class HAService:
         self.log, self.settings, self.profile = log, settings, profile
         self.connections: list[MasterConnection] = []  # HA-M-19 "from its accept until it is closed, and no longer"
         self.push2_slave_max_offset = 0
+        self.expired_ms: int | None = None  # the time by which a loop has let things expire the last time; it may be paused
+        self.tallies: list[Counter[PutMessageStatus]] = []  # how puts have ended, one for each who counts its own
         self.replicas: Final = settings.replicas if profile.forgets_lost_slaves else 1
         self._acked: dict[str, int] = {}  # of each replica that has acknowledged anything; kept up where they are counted
         # What a report costs there is nothing to those who need one slave.

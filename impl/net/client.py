@@ -69,12 +69,22 @@ class Follower:
         self._peers = PeerLog(log)
         self._back_off_s = FIRST_BACK_OFF_S
         self.connects = self.failed_connects = 0
+        self._link: SlaveLink | None = None  # the last one
+        self._received = self._sent = 0  # bytes, of those before it
         self.last_close_reason = ""  # of the last connection that has ended
         self.last_close_clause = ""  # that its master has broken
         self.master_subject = ""  # of the master's certificate, on the last connection with TLS
         self._refusals = 0  # connections in a row that the master has ended without a byte, while it was to show the overlap
         self._last_file: int | None = None  # of the master, asked for after many of them
         self._asks_again = False  # what `prepare` asks is not known yet: the next connect begins with it again
+
+    @property
+    def received_bytes(self) -> int:
+        return self._received + (self._link.received if self._link else 0)
+
+    @property
+    def sent_bytes(self) -> int:
+        return self._sent + (self._link.sent if self._link else 0)
 
     def run(self, stopped: Callable[[], bool], prepare: Callable[[], bool] | None = None) -> None:
         """Follow until `stopped()`, which is asked at least every 100 ms while connected.
@@ -186,7 +196,9 @@ class Follower:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError:  # some systems refuse it to a socket whose peer is gone: the first read tells
             pass
+        self._received, self._sent = self.received_bytes, self.sent_bytes
         link = SlaveLink(end, self.client, self._frame_deadline_ms, self._before_report, ends_short=True)
+        self._link = link
         link.on_connect(clock_ms())
         start_offset, since_s = self.client.current_reported_offset, time.monotonic()
         self._say(logging.INFO, "%s: connected at offset %d", self.client.peer, start_offset, offset=start_offset)

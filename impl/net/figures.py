@@ -18,6 +18,8 @@ from rocketmq_ha.impl.net.address import format_address
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.server import Master, clock_ms
 from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.results import PutMessageStatus
+from rocketmq_ha.impl.store.space import free_size
 from rocketmq_ha.spec.role import BrokerRole
 
 FORMAT: Final = 2  # of a snapshot; raised when a name or a meaning changes
@@ -32,6 +34,13 @@ READER: Final = "reader"  # it has been heard since it was sent something, and a
 NEW: Final = "new"  # sent nothing so far that it could have acknowledged, or not heard since: either of them
 NOT_REPORTED: Final = "not reported"  # it has said nothing yet
 KINDS: Final = (SLAVE, READER, NEW, NOT_REPORTED)
+# How a put that a master has stored can end.
+PUT_STATUSES: Final = (
+    PutMessageStatus.PUT_OK,
+    PutMessageStatus.FLUSH_DISK_TIMEOUT,
+    PutMessageStatus.FLUSH_SLAVE_TIMEOUT,
+    PutMessageStatus.SLAVE_NOT_AVAILABLE,
+)
 
 Snapshot = dict[str, Any]
 
@@ -93,6 +102,7 @@ class Figures(ABC):
         """kept: the figures of what keeps the log within its bounds."""
         self.log, self._profile, self._kept = log, profile, kept
         self._started = time.time()
+        self._start_offset = log.max_offset
         self._growth = Growth(log.max_offset, clock_ms())
         self._rate = Rate(log.max_offset, clock_ms())
         self._next_sample_ms = 0
@@ -123,6 +133,10 @@ class Figures(ABC):
             "flushed_offset": log.flushed_offset,
             "file_size": log.file_size,
             "growth_per_second": self._rate.per_second(log.max_offset, now_ms),
+            "appended_bytes": max(0, log.max_offset - max(self._start_offset, log.min_offset)),
+            "syncs": log.queue.syncs,
+            "sync_seconds": round(log.queue.sync_seconds, 6),
+            "free_disk_bytes": _free_disk(log),
             **self._kept(),
         } | self._more(now_ms)
 
@@ -174,6 +188,11 @@ class MasterFigures(Figures):
             "push2_slave_max_offset": service.push2_slave_max_offset,
             "waiting_puts": len(service.group_transfer),
             "refused_connections": self._master.door.refused.total(),
+            "accepted_connections": self._master.accepted_connections,
+            "accepting": self._master.is_accepting,
+            "sent_bytes": self._master.sent_bytes,
+            "received_bytes": self._master.received_bytes,
+            "puts": {status.value: sum(tally[status] for tally in service.tallies) for status in PUT_STATUSES},
             "connections": [self._connection(conn, now_ms) for conn in service.connections],
         }
 
@@ -258,8 +277,18 @@ class SlaveFigures(Figures):
             "unparsed_bytes": len(client.unparsed) if connected else None,
             "last_close_reason": self._follower.last_close,
             "connects": self._follower.connects,
+            "reconnects": max(0, self._follower.connects - 1),
+            "sent_bytes": self._follower.sent_bytes,
+            "received_bytes": self._follower.received_bytes,
             "failed_connects": self._follower.failed_connects,
         }
+
+
+def _free_disk(log: CommitLog) -> int | None:
+    try:
+        return free_size(log.queue.directory)
+    except OSError:  # the directory has been taken away under us
+        return None
 
 
 def _version() -> str:

@@ -65,6 +65,7 @@ class MasterLink:
         self.is_watched = False  # somebody waits to hear of room in it
         self.moved = 0  # bytes that the last turn wrote
         self.unread: Exception | None = None  # why bytes of the log could not be read, for which it was closed (HA-M-88)
+        self.received = 0  # bytes
 
     def on_readable(self, now_ms: int) -> PeerViolation | None:
         """Read until the socket would block. Returns: the violation for which the connection was closed.
@@ -77,6 +78,7 @@ class MasterLink:
                 if conn.on_received(nbytes, now_ms):  # HA-M-24 "handed to the group transfer before the next read"
                     self._service.on_ack(conn)
                 moved += nbytes
+                self.received += nbytes
                 if moved >= MAX_REPORTS_TURN or (self._ends_short and nbytes < len(buffer)):
                     return None
         except BlockingIOError:
@@ -166,7 +168,7 @@ class SlaveLink:
     ) -> None:
         self.sock, self.client, self._frame_deadline_ms = sock, client, frame_deadline_ms
         self._before_report, self._ends_short = before_report, ends_short
-        self.received = 0  # bytes
+        self.received = self.sent = 0  # bytes
         self.out_of_step: OutOfStep | None = None  # why the slave can go on with no connection (HA-S-62, HA-S-92)
         self._frame_since_ms: int | None = None  # since when a frame is there in part, and no other has become whole
 
@@ -254,6 +256,7 @@ class SlaveLink:
                 break
             if written == len(report):
                 break
+        self.sent += written
         if self.client.on_report_written(written, now_ms):
             return True
         self.close("report")

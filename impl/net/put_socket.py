@@ -12,7 +12,7 @@ import logging
 import selectors
 import socket
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -72,6 +72,8 @@ class PutSocket:
         The caller has the store's lock.
         """
         self._store_dir, self._puts = store_dir, puts
+        self._statuses: Counter[PutMessageStatus] = Counter()
+        puts.service.tallies.append(self._statuses)
         self._prefix = message_id_prefix(Message("t", b"").store_host)
         self._selector = selectors.DefaultSelector()
         self._clients: dict[socket.socket, Client] = {}
@@ -234,6 +236,7 @@ class PutSocket:
             pending.popleft()
 
     def _line_of(self, put: WaitingPut, status: PutMessageStatus) -> bytes:
+        self._statuses[status] += 1
         append = put.append
         offset = append.offset
         return (

@@ -113,7 +113,7 @@ class Master:
         self._peers = PeerLog(log)
         self._next_tick_ms = 0
         self._pauses = Pauses()
-        self.expired_ms = 0  # the time by which the loop has let things expire the last time
+        self.accepted_connections = self.sent_bytes = self.received_bytes = 0
         self._accepts_again_ms: int | None = None  # while there are no descriptors
         self._unsent = False  # some link has more to write than its turn allowed
         self._offered = 0  # the end of the log that all links have been offered
@@ -152,6 +152,11 @@ class Master:
     def put(self, message: Message, *, wait: bool) -> GroupCommitRequest:
         """Append a message; `poll` sends it, and ends the request if it waits."""
         return self.service.put(message, clock_ms() if wait else 0, wait=wait)
+
+    @property
+    def is_accepting(self) -> bool:
+        """Whether it asks for new connections: not while the system has no descriptor for one."""
+        return self._accepts_again_ms is None
 
     def poll(self, timeout_ms: int) -> None:
         """One turn of the loop: send what was put, wait at most `timeout_ms` for something to do, read, go on sending, expire.
@@ -247,6 +252,7 @@ class Master:
         if link.unread is not None:
             text, peer = "%s: closed: its part of the log cannot be read: %s", link.conn.peer
             self._peers.write(now_ms, logging.ERROR, text, peer, link.unread, peer=peer, reason="store")
+        self.sent_bytes += link.moved
         self._throttled |= link.is_throttled
         if link.conn.close_reason:
             self._drop(sock, link, now_ms)
@@ -290,6 +296,7 @@ class Master:
                 end.on_established = partial(self._know, conn)
             link = MasterLink(end, conn, self.service, allowance, ends_short=True)
             self._links[sock] = link
+            self.accepted_connections += 1
             self._hosts[sock] = host
             self._selector.register(sock, selectors.EVENT_READ, link)
             self._peers.write(now_ms, logging.INFO, "%s: connected", peer, peer=peer)
@@ -318,7 +325,10 @@ class Master:
             link.close("tls_client")
             self._drop(sock, link, now_ms)
             return
-        if violation := link.on_readable(now_ms):
+        before = link.received
+        violation = link.on_readable(now_ms)
+        self.received_bytes += link.received - before
+        if violation:
             why = link.conn.close_reason
             self._peers.write(now_ms, logging.WARNING, "closed a connection: %s", violation, peer=violation.peer, reason=why)
         if link.conn.close_reason:  # now: the next accept of this turn may be given its descriptor
@@ -367,7 +377,7 @@ class Master:
 
     def _expire(self, now_ms: int) -> None:
         """End the puts that have waited for too long, and close who has been silent, or taken nothing, for too long."""
-        self.expired_ms = now_ms
+        self.service.expired_ms = now_ms
         silent = set(self.service.on_tick(now_ms))
         for sock, link in list(self._links.items()):
             if link.conn in silent:

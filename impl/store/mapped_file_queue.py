@@ -10,6 +10,7 @@ Source: 4.9.8 MappedFileQueue; quirks 35, 36 and 39.
 """
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -36,6 +37,7 @@ class MappedFileQueue:
         bases, self._leftovers = list_files(directory, file_size)
         self._files = tuple(self._mapped(base, writable) for base in bases)
         self._writable, self._create = writable, create
+        self.syncs, self.sync_seconds = 0, 0.0  # of file contents, that succeeded
         self._unflushed_files = 0  # files before this index are on the disk
         self._unsynced_levels = 3  # directories whose entries may not be on the disk: this one, and those above it
         self._flush_guard = threading.Lock()  # a flush, or a change of which files there are
@@ -209,7 +211,11 @@ class MappedFileQueue:
                 self._sync_names()
             for index in range(self._unflushed_files, len(files)):
                 file = files[index]
+                before, began_s = file.flushed_position, time.perf_counter()
                 file.flush(least_pages)
+                if file.flushed_position != before:
+                    self.syncs += 1
+                    self.sync_seconds += time.perf_counter() - began_s
                 if file.flushed_position < file.size:
                     break
                 if index + 1 < len(files):

@@ -231,12 +231,14 @@ def test_after_a_pause_silent_peers_have_a_second_to_speak(serve: Serve, clock: 
 def test_a_wait_for_the_disk_is_not_over_before_the_loop_says_so() -> None:
     """HA-T-21, HA-G-44: the thread that flushes was paused, too."""
     flush, slave = SimpleNamespace(status=None), SimpleNamespace(status=PutMessageStatus.PUT_OK, next_offset=8)
-    puts = Puts(SimpleNamespace(profile=HARDENED), BrokerRole.ASYNC_MASTER)  # type: ignore[arg-type]
+    service = SimpleNamespace(profile=HARDENED, expired_ms=4_900)
+    puts = Puts(service, BrokerRole.ASYNC_MASTER)  # type: ignore[arg-type]
     put = FlushedPut(flush, slave, deadline_ms=5_000)  # type: ignore[arg-type]
     puts._flushing.append(put)
-    puts.on_turn(MINUTE_MS, expired_ms=4_900)
+    puts.on_turn(MINUTE_MS)
     assert put.status is None
-    puts.on_turn(MINUTE_MS, expired_ms=5_001)
+    service.expired_ms = 5_001
+    puts.on_turn(MINUTE_MS)
     assert put.status is PutMessageStatus.FLUSH_DISK_TIMEOUT
 
 

@@ -75,11 +75,11 @@ def test_the_command_line_stays(tmp_path: Path, nodes: ExitStack) -> None:
 
 def test_both_ends_take_over_new_certificates_and_keep_the_old_where_the_new_are_bad(tmp_path: Path, nodes: ExitStack) -> None:
     certs = Certificates(tmp_path)
-    listening = ("--listen", "none", "--tls-listen", "127.0.0.1:0", *options(certs.master))
+    listening = ("--file-size", "65536", "--listen", "none", "--tls-listen", "127.0.0.1:0", *options(certs.master))
     master = Node(tmp_path / "a.log", "master", "--store", str(tmp_path / "a"), *listening)
     nodes.callback(master.stop)
     address = master.line("tls_listening")
-    slave = follow(nodes, tmp_path / "b", address, *options(certs.slave))
+    slave = follow(nodes, tmp_path / "b", address, "--file-size", "65536", *options(certs.slave))
 
     def shown() -> bytes | None:
         context = certs.bare_context(certs.slave)
@@ -90,7 +90,7 @@ def test_both_ends_take_over_new_certificates_and_keep_the_old_where_the_new_are
             assert isinstance(tls, ssl.SSLSocket)
             return tls.getpeercert(binary_form=True)
 
-    wait_for(lambda: ask(tmp_path / "a")["connections"])
+    wait_for(lambda: ask(tmp_path / "b")["state"] == "connected")
     old = shown()
     good = certs.master.key.read_bytes()
     certs.master.key.write_bytes(certs.slave.key.read_bytes())

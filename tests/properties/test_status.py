@@ -284,11 +284,14 @@ def test_clients_that_do_not_read_are_given_up_and_bounded(tmp_path: Path, monke
 
 
 def scrape(address: str) -> dict[tuple[str, str], float]:
-    """(name, peer or kind) -> value."""
+    """(name, replica, kind or status) -> value."""
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as answer:
         families = text_string_to_metric_families(answer.read().decode())
     return {
-        (sample.name, sample.labels.get("peer", sample.labels.get("kind", ""))): sample.value
+        (
+            sample.name,
+            next((sample.labels[key] for key in ("replica", "kind", "status") if key in sample.labels), ""),
+        ): sample.value
         for family in families
         for sample in family.samples
     }
@@ -308,10 +311,10 @@ def test_metrics_are_the_figures_of_the_status(tmp_path: Path, nodes: ExitStack)
     end = snapshot(a)["max_offset"]
     wait_for(lambda: scrape(at).get(("rocketmq_ha_push2_slave_max_offset_bytes", "")) == end)
     wait_for(lambda: scrape(slave_at).get(("rocketmq_ha_reported_offset_bytes", "")) == end)
-    found, peer = scrape(at), snapshot(a)["connections"][0]["peer"]
-    assert found["rocketmq_ha_max_offset_bytes", ""] == found["rocketmq_ha_connection_ack_offset_bytes", peer] == end
-    assert found["rocketmq_ha_connection_lag_bytes", peer] == found["rocketmq_ha_connection_lag_seconds", peer] == 0
-    assert 0 <= found["rocketmq_ha_connection_silent_seconds", peer] < 20
+    found, peer = scrape(at), "127.0.0.1"
+    assert found["rocketmq_ha_max_offset_bytes", ""] == found["rocketmq_ha_slave_ack_offset_bytes", peer] == end
+    assert found["rocketmq_ha_slave_lag_bytes", peer] == found["rocketmq_ha_slave_lag_seconds", peer] == 0
+    assert 0 <= found["rocketmq_ha_slave_silent_seconds", peer] < 20
     assert (
         found["rocketmq_ha_slaves", ""]
         == found["rocketmq_ha_replicas_counted", ""]
