@@ -46,7 +46,7 @@ def test_a_master_a_slave_and_a_tail_that_are_stopped_keep_their_connections(tmp
     nodes.callback(tail.wait, PATIENCE_S)
     nodes.callback(tail.terminate)
     assert tail.stdout is not None
-    assert all(json.loads(tail.stdout.readline())["offset"] >= 0 for _ in range(50))
+    assert all(json.loads(tail.stdout.readline()) for _ in range(50))
     wait_for(lambda: ask(tmp_path / "a")["slaves"] and ask(tmp_path / "d")["state"] == "connected")
     pids = [stopped_master._process.pid, stopped_slave._process.pid, tail.pid]
     for _ in range(ROUNDS):
