@@ -136,6 +136,14 @@ def test_a_liar_is_asked_64_questions_at_most(last_file: int, lies: list[int | N
     assert questions <= MOST_QUESTIONS
 
 
+def test_a_master_whose_size_takes_more_questions_is_asked_64() -> None:
+    """HA-S-97 "MUST NOT ask more than 64 questions": one file before the last, and a size of many divisors."""
+    answers = Answers(720_720, 2460, 2459)
+    with pytest.raises(CannotTell, match="64 questions about what is before 1772971200 were not enough"):
+        find_file_size(answers.last_file, answers.body_size_at)
+    assert answers.questions == MOST_QUESTIONS
+
+
 def test_what_cannot_be_told_is_said() -> None:
     with pytest.raises(CannotTell, match="begins at 7, which is no multiple of any size"):
         find_file_size(7, lambda _: 2)
