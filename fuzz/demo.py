@@ -32,7 +32,7 @@ IN_FLIGHT: Final = 64
 CATCH_UP_SECONDS: Final = 60.0
 POLL_S: Final = 0.1
 CAMPAIGN_SEED: Final = 1
-ESTIMATE: Final = "This takes about a minute on two processors: a replication, a campaign on Spark, its report."
+ESTIMATE: Final = "This takes a minute or two on two processors: a replication, a campaign on Spark, its report."
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ The HTTP server has a thread of its own, which sees nothing but the last snapsho
 nobody changes any more. A scrape can neither wait for the log nor make the loop wait.
 """
 
+import json
 import socket
 import threading
 import time
@@ -19,6 +20,7 @@ from prometheus_client.registry import Collector
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.net.address import format_address, parse_address
 from rocketmq_ha.impl.net.figures import KINDS, SLAVE
+from rocketmq_ha.impl.net.remote_status import STATUS_PATH
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication
@@ -157,12 +159,15 @@ class Metrics(Collector):
         if path == "/metrics":
             found: Iterable[bytes] = self._metrics(environ, start_response)
             return found
+        if path == STATUS_PATH and self._published is not None:
+            start_response("200 OK", [("Content-Type", "application/json")])
+            return [json.dumps(self._published[1]).encode() + b"\n"]
         if path == "/healthz":
             why = self._why_dead()
-        elif path == "/readyz":
+        elif path in ("/readyz", STATUS_PATH):
             why = self._why_dead() or self._why_unready()
         else:
-            return _text(start_response, "404 Not Found", "expected /metrics, /healthz or /readyz")
+            return _text(start_response, "404 Not Found", "expected /metrics, /healthz, /readyz or /status")
         return _text(start_response, "503 Service Unavailable", why) if why else _text(start_response, "200 OK", "ok")
 
     def _why_dead(self) -> str:

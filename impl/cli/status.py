@@ -2,21 +2,37 @@
 
 import json
 import math
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rocketmq_ha.impl.net.status_socket import ask
+from rocketmq_ha.impl.errors import ConfigInvalid
+from rocketmq_ha.impl.net.address import parse_address
+from rocketmq_ha.impl.net.status_socket import NotRunning, ask
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
 @click.command()
-@click.argument("store", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="One JSON object: bytes, milliseconds, bytes a second.")
-def status(store: Path, as_json: bool) -> None:
+@click.argument("store", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
+@click.option("--from", "address", metavar="HOST:PORT", help="Instead of DIR: where the process serves --metrics; any machine.")
+@click.option("--watch", is_flag=True, help="Show it again and again, until interrupted.")
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0.1),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often, with --watch.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line: bytes, milliseconds, bytes a second.")
+def status(store: Path | None, address: str | None, watch: bool, every: float, as_json: bool) -> None:
     """Show how the running master or slave of a store stands.
 
     DIR is the store that the process serves. It answers over a socket there, which only its user may open: role, offsets, and
@@ -27,15 +43,47 @@ def status(store: Path, as_json: bool) -> None:
     A slave has a lag, in bytes and in time: how long there have been bytes that it has not acknowledged, to a tenth of a
     second. It is not told where its master's log ends, so its lag is in the status of the master.
 
-    Exit status 2, with one line, if no process serves the store.
+    Of a process on another machine, --from asks the HTTP port of its --metrics, which answers whoever can connect.
+
+    Exit status 2, with one line, if no process serves the store. With --watch only the first look ends so: a process that goes
+    away later may come back.
     """
-    snapshot = ask(store)
+    if (store is None) == (address is None):
+        raise ConfigInvalid("status: expected either a store's DIR, or --from HOST:PORT")
+    if address is not None:
+        from rocketmq_ha.impl.net.remote_status import ask_remote  # with what HTTP needs
+
+        look: Callable[[], dict[str, Any]] = partial(ask_remote, parse_address(address))
+    else:
+        assert store is not None
+        look = partial(ask, store)
+    _tell(look(), as_json)
+    while watch:
+        time.sleep(every)
+        try:
+            snapshot = look()
+        except NotRunning as error:
+            _clear(as_json)
+            click.echo(str(error), err=as_json)
+            continue
+        _clear(as_json)
+        _tell(snapshot, as_json)
+
+
+def _clear(as_json: bool) -> None:
+    """Begin a terminal's screen anew; elsewhere, an empty line stands between two looks."""
+    if not as_json:
+        click.echo("\033[H\033[2J" if sys.stdout.isatty() else "", nl=not sys.stdout.isatty())
+
+
+def _tell(snapshot: dict[str, Any], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(snapshot))
-        return
-    from rocketmq_ha.impl.cli.table import console_for
+    else:
+        from rocketmq_ha.impl.cli.table import console_for
 
-    show(snapshot, console_for())
+        show(snapshot, console_for())
+    sys.stdout.flush()
 
 
 def show(snapshot: dict[str, Any], console: "Console") -> None:

@@ -17,7 +17,7 @@ metrics_option = click.option(
     "--metrics",
     "metrics_address",
     metavar="HOST:PORT",
-    help="Serve Prometheus metrics there, under /metrics; and /healthz, /readyz.",
+    help="Serve Prometheus metrics there, under /metrics; and /healthz, /readyz, /status (JSON).",
 )
 
 

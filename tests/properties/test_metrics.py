@@ -102,7 +102,7 @@ def test_paths_and_what_they_say(tmp_path: Path, nodes: ExitStack) -> None:
         wait_for(lambda where=where: get(where, "/readyz") == (200, "ok\n"))
         assert get(where, "/healthz") == (200, "ok\n")
         for path in ("/", "/metrics/", "/healthzz", "/readyz/x", "/favicon.ico"):
-            assert get(where, path) == (404, "expected /metrics, /healthz or /readyz\n")
+            assert get(where, path) == (404, "expected /metrics, /healthz, /readyz or /status\n")
     master.stop()
     wait_for(lambda: get(slave_at, "/readyz") == (503, "not connected to the master\n"))
     assert get(slave_at, "/healthz") == (200, "ok\n")

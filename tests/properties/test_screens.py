@@ -90,6 +90,9 @@ def master(**more: Any) -> dict[str, Any]:
         "replicas_needed": 250_000_002,
         "push2_slave_max_offset": LARGE + 3,
         "waiting_puts": 250_000_003,
+        "deleted_files": 250_000_004,
+        "deleted_bytes": LARGE,
+        "disk_full": None,
         "connections": [connection(peer) for peer in PEERS],
     }
     return figures | more
