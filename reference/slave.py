@@ -128,8 +128,7 @@ def on_readable(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: 
                 return close("offset", "HA-S-4" if position == max_offset else "HA-S-63")
             if profile.checks_frames and not frame_is_legal(slave.log, offset, body_size, settings):
                 return close("frame", "HA-S-11")
-            crosses = offset % slave.log.file_size + body_size > slave.log.file_size
-            if profile.checks_frames and crosses:
+            if profile.checks_frames and not ends_in_its_file(slave.log, offset, body_size):
                 known = not profile.checks_file_size or file_size.is_known(slave.log)
                 return close("frame", "HA-S-11") if known else close("file_size", "HA-S-92")
             if not profile.checks_frames and parsing_throws(body_size):
@@ -192,6 +191,14 @@ def frame_is_legal(log: Log, offset: int, body_size: int, settings: Settings) ->
     if not 0 <= body_size <= settings.slave_read_buffer_size - TRANSFER_HEADER_SIZE or offset < 0:
         return False
     return store.max_offset(log) != 0 or offset % log.file_size == 0
+
+
+def ends_in_its_file(log: Log, offset: int, body_size: int) -> bool:
+    """Whether a frame ends in the file of the slave in which it begins.
+
+    Spec: HA-S-11 "or that crosses the end of a file"; HA-S-90 "where a frame crosses it".
+    """
+    return offset % log.file_size + body_size <= log.file_size
 
 
 def parsing_throws(body_size: int) -> bool:

@@ -58,12 +58,12 @@ class Expected:
 
 
 def contracts(modules: tuple[ModuleType, ...] = MODULES) -> dict[str, Contract]:
-    """Every function of the modules, by its name."""
+    """Every function of the modules, by its name; those that begin with _ serve them."""
     return {
         name: function
         for module in modules
         for name, function in inspect.getmembers(module, inspect.isfunction)
-        if function.__module__ == module.__name__
+        if function.__module__ == module.__name__ and not name.startswith("_")
     }
 
 
