@@ -18,7 +18,7 @@ IMPL = Path(rocketmq_ha.impl.__file__).parent
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_hunt_finds_the_fault(fault: Fault, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    status = faults.run_with(fault, tmp_path, ["hunt", "--seconds", "60"])
+    status = faults.run_with(fault, tmp_path, ["hunt", "--seconds", "200"])
     printed = capfd.readouterr()
     assert status == 0, printed.err
     found = printed.out.splitlines()[-1]
