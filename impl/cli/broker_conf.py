@@ -101,9 +101,9 @@ def _replicas(file: Path, text: str) -> str:
 
 
 def _ha_port(file: Path, found: Mapping[str, str]) -> int:
-    """4.x puts listenPort + 1 in the place of whatever haListenPort says; 5.x takes that where it is above 0.
+    """4.0.0 to 5.1.0 put listenPort + 1 in the place of what haListenPort says; 5.1.1 and later take that where it is above 0.
 
-    What a file is of is seldom to be seen: haListenPort counts, unless the file can only be of 4.5.1 or older.
+    A file seldom shows which release it is for: haListenPort counts, unless only 4.5.1 or older reads the file's other names.
     """
     is_told = found.get("haListenPort", "0") != "0" and not _is_until_4_5_1(found)
     name = "haListenPort" if is_told else "listenPort"

@@ -124,7 +124,7 @@ def put_all(
                 put = puts.put(message, clock_ms())
             except StoreFull as error:  # HA-ST-67 "MUST end with SERVICE_NOT_AVAILABLE"; a producer would wait a little, too
                 statuses[status_of(error)] += 1
-                poll(POLL_MS)
+                poll(POLL_MS)  # HA-ST-67 "Slaves MUST be served all the while"
                 if stopped():
                     break
                 continue

@@ -47,7 +47,7 @@ def recover(store: Path, dry_run: bool, as_json: bool) -> None:
     """
     with outcome(_NAMES, as_json=as_json) as fields:
         fields["store"] = store
-        lock = None if dry_run else lock_existing(store)  # first: whoever has the store open is told at once
+        lock = None if dry_run else lock_existing(store)  # HA-ST-49 "MUST look for the lock before anything else"
         with lock or nullcontext():
             layout = read_layout_patiently(store)
             size = len(layout.bases) * (layout.file_size or 0)

@@ -80,6 +80,7 @@ _OPTIONS: Final = (
         default=round(EXPIRY_INTERVAL_S * 1000),
         show_default=True,
         metavar="MS",
+        # HA-ST-62 "MUST begin every `clean_resource_interval`, 10 s by default"
         help="Look for files to delete at this interval; ten go at most.",
     ),
     click.option(
@@ -114,11 +115,13 @@ def retention_options(command: _Command) -> _Command:
         min_free_space: int,
         **options: Any,
     ) -> Any:
+        if clean_file_forcibly is None:  # HA-ST-69 "`clean_file_forcibly` MUST be on"
+            clean_file_forcibly = file_reserved_time is not None
         retention = Retention(
             file_reserved_ms=None if file_reserved_time is None else file_reserved_time * _HOUR_MS,
             delete_when=frozenset(map(int, delete_when.split(";"))),
             disk_max_used_space_ratio=disk_max_used_space_ratio,
-            clean_file_forcibly=file_reserved_time is not None if clean_file_forcibly is None else clean_file_forcibly,
+            clean_file_forcibly=clean_file_forcibly,
             max_log_size=max_log_size,
         )
         keeping = Keeping(retention, clean_resource_interval / 1000, delete_unacknowledged, min_free_space)

@@ -45,8 +45,8 @@ def find_file_size(last_file: int, body_size_at: BodySizeAt, likely: int | None 
 
     Args:  last_file: the offset at which its last file begins, greater than 0. likely: a size to ask about first.
     Raises: CannotTell; Contradiction; what body_size_at raises.
-    Spec: HA-S-96 "the smallest divisor of the offset at which the master's last file begins, such that a file begins so far
-    before it"; HA-S-97 "MUST NOT ask more than 64 questions".
+    Spec: HA-S-96 "the smallest divisor of the offset at which the master's last file begins for which another file begins
+    exactly that many bytes earlier"; HA-S-97 "MUST NOT ask more than 64 questions".
     """
     search = _Search(last_file, body_size_at)
     if not search.sizes:

@@ -216,7 +216,7 @@ class SlaveClient:
             self.overlap = None
 
     def _walk_again(self) -> Walk | None:
-        """The walk over the log as it is, from its last whole record; None where it is over. HA-S-90."""
+        """The walk over the log as it is; None where it is over. HA-S-90 "MUST go on from the log's last whole record"."""
         log = self._log
         begin, held = log.min_offset, log.max_offset - log.min_offset
         walk = Walk(log.file_size, max(0, self._last_record - begin))

@@ -51,7 +51,7 @@ class Disk(NamedTuple):
     available_size: int
 
     def used_percent(self) -> int:
-        """How full it is, rounded up, as RocketMQ has it."""
+        """How full it is. HA-ST-63 "MUST be rounded up to whole percents, without what is reserved for root"."""
         total_size = self.used_size + self.available_size
         return -(-self.used_size * 100 // total_size) if total_size else 0
 
@@ -89,6 +89,7 @@ def files_to_delete(
         if needed_offset is not None and needed_offset < base + file_size:
             return Decision(tuple(reasons), reason)
         reasons.append(reason)
+        # HA-ST-64 "what each file frees MUST be counted before the next one is deleted"
         disk = Disk(max(0, disk.used_size - file_size), disk.available_size + file_size)
     return Decision(tuple(reasons))
 

@@ -3,7 +3,8 @@
 A file is made only where the floor stays free beside it: that is looked at first, since a gigabyte takes long to allocate in
 vain. Whoever needs a file that cannot be made is told StoreFull, and may try again.
 
-Spec: HA-ST-8, HA-ST-67, HA-ST-68.  Source: 4.9.8 AllocateMappedFileService, DiskCheckScheduledThread; quirk 25.
+Spec: HA-ST-8, HA-ST-67 "that finds room MUST be stored as if the disk had never been full", HA-ST-68.
+Source: 4.9.8 AllocateMappedFileService, DiskCheckScheduledThread; quirk 25.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""HA-ST-16 "as one string, name 0x01 value 0x02 name 0x01 value, without a separator at the end".
+"""HA-ST-16 "as one string, name 0x01 value 0x02 name 0x01 value"; what is written here has no 0x02 behind the last value.
 
 The string, not the mapping, is what a record holds: two strings may give one mapping (a repeated name, a trailing
 separator, an empty value), and a replica must be byte-identical.
@@ -14,6 +14,8 @@ from rocketmq_ha.spec.constants import PROPERTY_NAME_SEPARATOR, PROPERTY_SEPARAT
 
 def parse_properties(properties_string: str) -> dict[str, str]:
     """Read the pairs as RocketMQ does: of a repeated name the last counts; no name or no value means no pair.
+
+    HA-ST-16 "a reader MUST take the string with 0x02 behind the last value, and without it".
 
     Raises: nothing, whatever the string holds.
     """

@@ -1,6 +1,6 @@
 """The readers beside processes that write: they see no damage where there is none, and no work for a recovery.
 
-HA-ST-49 "MUST tell of no damage and of nothing to cut where the owner is writing".
+HA-ST-49 "MUST tell of no damage and of nothing to cut where the owner is writing, and MUST tell how far such a store has come".
 """
 
 import json

@@ -166,7 +166,7 @@ def test_a_slave_that_shows_no_room_does_not_ask_its_master(tmp_path: Path, monk
 
 
 def test_puts_are_refused_while_slaves_are_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """HA-ST-67 "MUST end with SERVICE_NOT_AVAILABLE, and one that finds room again as if nothing had been"."""
+    """HA-ST-67 "MUST end with SERVICE_NOT_AVAILABLE"; "A later put that finds room MUST be stored"."""
     with CommitLog.open(tmp_path / "m", file_size=FILE_SIZE) as log:
         fill(log, FILE_SIZE - 700)
     room = Space(0)
@@ -251,7 +251,7 @@ def test_a_slave_that_starts_on_a_full_disk_ends_with_a_status_of_its_own(
 
 @HAVE_TMPFS
 def test_a_master_on_a_full_file_system_takes_puts_again(tmp_path: Path, small: Path, nodes: ExitStack) -> None:
-    """HA-ST-67: refused puts are counted, its slave is served, and with more room it goes on."""
+    """HA-ST-67 "Slaves MUST be served all the while": refused puts are counted, and with more room it goes on."""
     store = small / "m"
     put = ("--put", "900", "--size", "6000", "--role", "ASYNC_MASTER")
     master = Node(tmp_path / "m.log", "master", "--store", str(store), "--listen", "127.0.0.1:0", *SIZES, *put)

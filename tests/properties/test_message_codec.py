@@ -268,7 +268,7 @@ def test_any_properties_string_parses(text: str) -> None:
 )
 @settings(deadline=None)
 def test_properties_come_back(pairs: dict[str, str]) -> None:
-    """HA-ST-16 "MUST be stored as one string"; one more separator at the end is read over."""
+    """HA-ST-16 "MUST be stored as one string"; "MUST take the string with 0x02 behind the last value, and without it"."""
     assert parse_properties(format_properties(pairs)) == pairs
     assert parse_properties(format_properties(pairs) + "\x02") == pairs
 
