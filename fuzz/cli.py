@@ -3,6 +3,7 @@
 import logging
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import click
@@ -19,8 +20,11 @@ HUNT_SECONDS = 60.0
 @click.group()
 def fuzz() -> None:
     """Drive the reference model and the implementation in lock-step."""
-    # A campaign kills slaves by the thousand: that each has cut its tail off is no news.
-    logging.getLogger("rocketmq_ha.impl").setLevel(logging.ERROR)
+    # A campaign kills slaves by the thousand: that each has cut its tail off is no news. The level comes back at the end of the
+    # command, for a process that goes on after it, as that of the tests does.
+    logger = logging.getLogger("rocketmq_ha.impl")
+    click.get_current_context().call_on_close(partial(logger.setLevel, logger.level))
+    logger.setLevel(logging.ERROR)
 
 
 @fuzz.command()

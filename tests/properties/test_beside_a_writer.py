@@ -5,6 +5,7 @@ HA-ST-49 "MUST tell of no damage and of nothing to cut where the owner is writin
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -207,6 +208,24 @@ def test_a_store_that_is_opened_during_a_look_is_looked_at_again(tmp_path: Path,
     finally:
         opened[0].close()
     assert plan_recovery(tmp_path / "s").stop == "clean"
+
+
+def test_how_far_a_store_is_dispatched_is_told_while_it_is_open(tmp_path: Path) -> None:
+    """HA-ST-49 "MUST tell of no damage and of nothing to cut": nor of a dispatch that would begin anew, as after a crash."""
+    with MessageStore.open(tmp_path / "s", OPTIONS) as store:
+        for _ in range(20):
+            store.put(Message("t", bytes(500)))
+        assert store.wait_for_dispatch()
+        shutil.copytree(tmp_path / "s", tmp_path / "crashed", ignore=lambda *_: ["rocketmq-ha.sock"])
+        plan = plan_recovery(tmp_path / "s")
+        assert (plan.stop, plan.is_clean, plan.end) == ("running", False, store.log.max_offset)
+        assert plan.start < plan.dispatch_from == plan.end
+        assert told(run("recover", tmp_path / "s"))["dispatch_from"] == str(plan.end)
+    plan = plan_recovery(tmp_path / "crashed")
+    assert (plan.stop, plan.dispatch_from) == ("unclean", plan.start)
+    assert plan.start < plan.end
+    plan = plan_recovery(tmp_path / "s")
+    assert (plan.stop, plan.dispatch_from) == ("clean", plan.end)
 
 
 def test_damage_beside_a_writer_is_damage_still(held: tuple[Path, int]) -> None:

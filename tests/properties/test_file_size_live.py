@@ -80,9 +80,9 @@ def test_the_walk_sees_what_the_model_sees_however_the_bytes_come(
 # --- The slave -------------------------------------------------------------------------------------------------------
 
 
-def records_of(count: int, size: int = 100) -> bytes:
-    """Records of one size, each in its place from offset 0 on."""
-    return b"".join(encode(Message("t", bytes(size - 93) + b"\1", queue_id=0), n, n * size) for n in range(count))
+def records_of(count: int, size: int = 100, base: int = 0) -> bytes:
+    """Records of one size, each in its place from an offset on."""
+    return b"".join(encode(Message("t", bytes(size - 93) + b"\1", queue_id=0), n, base + n * size) for n in range(count))
 
 
 def blank_of(size: int) -> bytes:
@@ -132,6 +132,36 @@ def test_it_takes_it_after_a_restart_too(tmp_path: Path) -> None:
         assert (log.max_offset, client.current_reported_offset, log.file_size) == (300, 200, 1 << 16)
         receive(client, 200, data[200:])  # overlap, rest and BLANK in one frame
         assert (log.file_size, log.max_offset) == (524, 524)
+
+
+@pytest.mark.parametrize("blank_size", [8, 24])
+@pytest.mark.parametrize("files", [1, 2])
+@pytest.mark.parametrize("adopts", [False, True])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_slave_that_stopped_where_a_file_ends_goes_on(
+    tmp_path: Path, blank_size: int, files: int, adopts: bool, restarts: bool
+) -> None:
+    """HA-S-90 "Until its log holds a full file": exactly one is enough, after a reconnect and after a restart."""
+    file_size = 500 + blank_size
+    end = files * file_size
+    data = b"".join(records_of(5, base=base) + blank_of(blank_size) for base in range(0, end, file_size))
+    more = records_of(3, base=end)
+    with ExitStack() as logs:
+        log = logs.enter_context(CommitLog.open(tmp_path, file_size=file_size))
+        client = client_of(log, adopts=adopts)
+        for base in range(0, end, file_size):
+            receive(client, base, data[base : base + file_size])
+        assert log.max_offset == end
+        if restarts:
+            logs.close()
+            log = logs.enter_context(CommitLog.open(tmp_path))
+        client = client_of(log, adopts=adopts)
+        at = client.current_reported_offset
+        assert end - file_size < at <= end
+        if at < end:
+            receive(client, at, data[at:])
+        receive(client, end, more)
+        assert (log.file_size, log.max_offset) == (file_size, end + len(more))
 
 
 @pytest.mark.parametrize("cut", [0, 1, 250, 500, 503, 507])

@@ -101,6 +101,15 @@ def test_the_format_may_stand_there_too(logger: logging.Logger, tmp_path: Path) 
     assert is_json("fuzz", "replay", "--log-format", "json", "no seed")
 
 
+@pytest.mark.parametrize("arguments", [("no seed",), ("--help",), ("1",)])
+@pytest.mark.usefixtures("logger")
+def test_fuzz_leaves_the_log_level_as_it_was(arguments: tuple[str, ...]) -> None:
+    implementation = logging.getLogger("rocketmq_ha.impl")
+    implementation.setLevel(logging.NOTSET)
+    CliRunner().invoke(main, ["fuzz", "replay", *arguments])
+    assert implementation.level == logging.NOTSET
+
+
 def test_a_wrong_level_in_a_file_is_one_line(logger: logging.Logger, tmp_path: Path) -> None:
     config = tmp_path / "c.toml"
     config.write_text('log_level = "loud"\n')

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import socket
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -12,12 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from node_kit import follow, serve, wait_for
+from node_kit import PATIENCE_S, follow, serve, wait_for
 from prometheus_client.parser import text_string_to_metric_families
 
 from rocketmq_ha.impl.cli import metrics as metrics_module
 from rocketmq_ha.impl.cli.metrics import ALIVE_S, HEARD_S, Metrics
+from rocketmq_ha.impl.net.client import Follower
+from rocketmq_ha.impl.net.figures import SlaveFigures
 from rocketmq_ha.impl.net.status_socket import ask
+from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.wire.frame import HEADER, REPORT
+from rocketmq_ha.spec.profile import HARDENED, Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE_SIZE = 1 << 20
@@ -82,6 +88,8 @@ def test_what_is_served_is_what_is_documented_and_a_reconnect_makes_no_new_serie
     after, theirs = samples(at), samples(slave_at)
     labels = {name: set(values) for name, values in after.items()}
     assert labels == {name: set(values) for name, values in before.items()}
+    counters = [(name, key) for name in before if name.endswith("_total") for key in before[name]]
+    assert not [(name, key) for name, key in counters if after[name][key] < before[name][key]]
     assert after["rocketmq_ha_accepted_connections_total"][()] > accepted
     assert theirs["rocketmq_ha_sent_bytes_total"][()] >= 8
     assert theirs["rocketmq_ha_reconnects_total"][()] == 0
@@ -121,6 +129,42 @@ def test_a_process_that_is_stopped_answers_nothing_and_goes_on(tmp_path: Path, n
     wait_for(lambda: ask(tmp_path / "a")["uptime_s"] > before)
     assert get(at, "/healthz")[0] == 200
     assert address
+
+
+def test_no_counter_of_a_slave_goes_back_when_it_connects_anew(tmp_path: Path) -> None:
+    """What it has received and sent over several connections is added up; between two of them it stays."""
+    stopped = threading.Event()
+    with CommitLog.open(tmp_path / "b", file_size=FILE_SIZE) as log, socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(PATIENCE_S)
+        follower = Follower(log, *listener.getsockname(), Settings(FILE_SIZE), HARDENED)
+        figures = SlaveFigures(follower, log, "hardened")
+        seen: list[dict[str, Any]] = []
+
+        def look() -> dict[str, Any]:
+            seen.append(figures.snapshot())
+            return seen[-1]
+
+        thread = threading.Thread(target=follower.run, args=(stopped.is_set,))
+        thread.start()
+        try:
+            for number in range(1, 4):
+                with listener.accept()[0] as sock:
+                    sock.sendall(HEADER.pack(0, 0) * number)  # heartbeats
+                    expected = HEADER.size * sum(range(number + 1))
+                    wait_for(lambda expected=expected: look()["received_bytes"] >= expected)
+                    wait_for(lambda number=number: look()["sent_bytes"] >= REPORT.size * number)
+                    assert (seen[-1]["received_bytes"], seen[-1]["connects"]) == (expected, number)
+                wait_for(lambda: not follower.client.connected)
+                assert look()["received_bytes"] == expected
+            wait_for(lambda: look()["connects"] == 4)
+        finally:
+            stopped.set()
+            thread.join(PATIENCE_S)
+    counters = metrics_module._COUNTERS.keys() & seen[0].keys()
+    assert counters >= {"received_bytes", "sent_bytes", "connects", "reconnects", "failed_connects", "appended_bytes"}
+    for name in counters:
+        values = [snapshot[name] for snapshot in seen]
+        assert values == sorted(values), name
 
 
 # --- What it says of a snapshot ------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -17,7 +18,11 @@ from node_kit import PATIENCE_S, follow, wait_for
 
 from rocketmq_ha.fuzz import golden
 from rocketmq_ha.fuzz.processes import Node
+from rocketmq_ha.impl.cli.outlet import Outlet
+from rocketmq_ha.impl.cli.put import Putter
 from rocketmq_ha.impl.cli.put_lines import Given, LineSource, json_maker, text_maker
+from rocketmq_ha.impl.errors import MessageIllegal
+from rocketmq_ha.impl.net.put_client import PutService
 from rocketmq_ha.impl.net.put_socket import MAX_LINE_SIZE, SOCKET_NAME
 from rocketmq_ha.impl.store.reader import LogReader
 from rocketmq_ha.impl.wire.message import Message, decompress_body
@@ -220,6 +225,37 @@ def test_a_client_killed_with_puts_in_flight_and_a_master_that_is_stopped(nodes:
     assert {answer["status"] for answer in answers} == {"FLUSH_SLAVE_TIMEOUT"}
     assert b"the master has ended: what it has not answered it has not put" in said
     assert "Traceback" not in node.log.read_text()
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+@pytest.mark.parametrize(
+    ("last", "status", "error"),
+    [
+        (b'{"end":"the master has ended"}\n', "SERVICE_NOT_AVAILABLE", "the master has ended"),
+        (b"", "UNKNOWN_ERROR", "the connection has ended: what has no answer may have been put or not"),
+        (b'{"end":"the mas', "UNKNOWN_ERROR", "the connection has ended: what has no answer may have been put or not"),
+    ],
+    ids=("told", "not told", "told in part"),
+)
+def test_lines_that_a_master_has_not_answered_at_its_end(last: bytes, status: str, error: str, quiet: bool) -> None:
+    """After its last word they are not put; without it nobody knows. A line of ours that is no message keeps its answer."""
+    ours, masters = socket.socketpair()
+    ours.setblocking(False)
+    source = LineSource(None, lambda line: line, MAX_LINE_SIZE)
+    source.lines.extend((b"{}", b"{}", MessageIllegal("line", "nonsense", "an object"), b"{}"))
+    answer = {"status": "PUT_OK", "msg_id": "0", "commit_log_offset": 0, "store_size": 1, "queue_offset": 0}
+    with ours, masters, tempfile.TemporaryFile() as out:
+        masters.sendall(json.dumps(answer).encode() + b"\n" + last)
+        masters.shutdown(socket.SHUT_WR)
+        service = PutService(ours, MAX_LINE_SIZE, 10)
+        putter = Putter(service, source, Outlet(out.fileno()), 10, lambda n, a: json.dumps({"line": n, **a}), quiet)
+        putter.run(lambda: False)
+        out.seek(0)
+        rows = [json.loads(line) for line in out]
+    assert dict(putter.counts) == {"PUT_OK": 1, status: 2, "MESSAGE_ILLEGAL": 1}
+    assert [(row["line"], row["status"]) for row in rows][-3:] == [(2, status), (3, "MESSAGE_ILLEGAL"), (4, status)]
+    assert len(rows) == (3 if quiet else 4)
+    assert (rows[-1]["error"], putter.has_lost_master, putter.is_ok) == (error, error, False)
 
 
 def pid_of(node: Node) -> int:

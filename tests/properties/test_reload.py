@@ -1,5 +1,6 @@
 """SIGHUP: a master and a slave take over certificates, log level and `--allow`, and never end by it."""
 
+import json
 import os
 import signal
 import socket
@@ -44,6 +45,9 @@ def test_a_master_takes_over_whom_it_lets_in_and_its_log_level(tmp_path: Path, n
         config.write_text('log_level = "debug"\n[master]\nallow = ["127.0.0.2"]\nput = 5\n')
         hang_up(node, says="log_level = debug; allow = 127.0.0.2/32; only after a restart: count")
         assert old.recv(1) == b""
+    wait_for(lambda: "disconnected" in node.log.read_text())
+    (line,) = (line for line in node.log.read_text().splitlines() if "disconnected" in line)
+    assert line.endswith("disconnected: allow")
     with socket.create_connection(there) as refused:
         refused.settimeout(20)
         assert refused.recv(1) == b""
@@ -62,6 +66,34 @@ def test_a_master_takes_over_whom_it_lets_in_and_its_log_level(tmp_path: Path, n
     config.write_text("")
     hang_up(node, says="log_level = info; allow = 127.0.0.0/8, ::1/128")  # the defaults
     assert node.stop() == 0
+
+
+def test_each_change_is_told_once_and_so_is_its_undoing(tmp_path: Path, nodes: ExitStack) -> None:
+    """Each reading is compared with the one before it, and not with the first."""
+    config = tmp_path / "master.toml"
+    first = '[master]\nallow = ["127.0.0.0/8"]\nput = 3\n'
+    config.write_text(first)
+    node, _ = serve(nodes, tmp_path / "a", "--config", str(config), file_size=FILE_SIZE)
+    restart = "only after a restart: count"
+    for text, says, says_back in (
+        ('log_level = "debug"\n' + first, "log_level = debug", "log_level = info"),
+        ('log_format = "json"\n' + first, "log_format = json", "log_format = text"),
+        (first.replace("127.0.0.0/8", "127.0.0.1"), "allow = 127.0.0.1/32", "allow = 127.0.0.0/8"),
+        (first.replace("put = 3", "put = 5"), restart, restart),
+        ("", f"allow = 127.0.0.0/8, ::1/128; {restart}", f"allow = 127.0.0.0/8; {restart}"),
+    ):
+        for now, told in ((text, says), (first, says_back)):
+            config.write_text(now)
+            assert told_by(hang_up(node, says=told)) == told
+            again = hang_up(node, says="nothing has changed")
+            assert told_by(again) == "nothing has changed"
+            assert again.startswith("{") == ("json" in now)
+
+
+def told_by(line: str) -> str:
+    """What a line of the log, of either format, tells behind `SIGHUP: `."""
+    text = json.loads(line)["message"] if line.startswith("{") else line
+    return str(text).partition("SIGHUP: ")[2]
 
 
 def test_the_command_line_stays(tmp_path: Path, nodes: ExitStack) -> None:

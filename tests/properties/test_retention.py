@@ -212,6 +212,27 @@ def test_a_slave_that_is_connected_keeps_what_it_needs(tmp_path: Path) -> None:
         assert cleaner.run() == 1
 
 
+@pytest.mark.parametrize(("deleted", "asked"), [(1, 1), (1, 2), (2, 2), (2, 4), (4, 4)])
+def test_a_slave_that_comes_between_two_deletions_of_a_round_keeps_what_it_needs(
+    tmp_path: Path, deleted: int, asked: int
+) -> None:
+    """HA-ST-66 "MUST NOT be deleted while somebody needs it": each file is asked about anew.
+
+    deleted: files that have gone when it comes. asked: the file in which it asks to begin.
+    """
+    fill(tmp_path / "m", 6)
+    with CommitLog.open(tmp_path / "m") as log:
+        service = HAService(log, Settings(FILE_SIZE), HARDENED)
+
+        def needed() -> int | None:
+            if log.min_offset == deleted * FILE_SIZE and not service.connections:
+                service.accept("127.0.0.1:1", 0).slave_request_offset = asked * FILE_SIZE + 5
+            return service.needed_offset()
+
+        assert CleanCommitLogService(log, Retention(max_log_size=1), nothing, needed).run() == asked
+        assert bases(tmp_path / "m") == list(range(asked, 6))
+
+
 @pytest.mark.parametrize("delete_unacknowledged", [False, True])
 def test_a_master_can_be_told_to_delete_what_a_slave_needs(tmp_path: Path, delete_unacknowledged: bool) -> None:
     """HA-ST-66 "unless the master was told otherwise"."""
