@@ -21,6 +21,7 @@ from rocketmq_ha.impl.wire.message import body_distance
 from rocketmq_ha.spec.constants import (
     BLANK_MAGIC_CODE,
     BODY_CRC_MASK,
+    END_FILE_MIN_BLANK_SIZE,
     MAX_PROPERTIES_LENGTH,
     MAX_TOPIC_LENGTH,
     MESSAGE_MAGIC_CODE,
@@ -46,7 +47,9 @@ def is_fragment(data: bytes | memoryview, present: int, offset: int) -> bool:
 
     total_size = number(0, 4)  # where bytes of it are still to come, no more than it will be
     magic = bytes(data[4 : min(8, present)])
-    if present < 8 and _BLANK.startswith(magic) and (total_size == room or (present < 4 and total_size <= room)):
+    if present < 8 and _BLANK.startswith(magic) and (present < 4 or total_size >= END_FILE_MIN_BLANK_SIZE):
+        # Of any size: where a slave's files are not as long as its master's, the BLANK ends elsewhere, and the log ends
+        # in its head (HA-S-92).
         return True
     if total_size > room or not (_V1.startswith(magic) or _V2.startswith(magic)):
         return False

@@ -142,7 +142,10 @@ def test_every_beginning_of_a_blank_is_a_tail() -> None:
     blank = (100).to_bytes(4, "big") + bytes.fromhex("CBD43194") + bytes(92)
     for present in (4, 5, 6, 7):
         assert is_fragment(blank[:present] + bytes(100 - present), present, 0)
-    assert not is_fragment((99).to_bytes(4, "big") + bytes.fromhex("CBD431") + bytes(93), 7, 0)
+    for size in (8, 99, 101):  # HA-S-92: the files of the master end elsewhere
+        assert is_fragment(size.to_bytes(4, "big") + bytes.fromhex("CBD431") + bytes(93), 7, 0)
+    assert not is_fragment((7).to_bytes(4, "big") + bytes.fromhex("CBD431") + bytes(93), 7, 0)
+    assert not is_fragment((99).to_bytes(4, "big") + bytes.fromhex("CBD43194") + bytes(92), 8, 0)  # whole, and ends elsewhere
 
 
 @given(st.data())
