@@ -25,6 +25,7 @@ FIRST_BACK_OFF_S: Final = 0.05
 LAST_BACK_OFF_S: Final = 5.0
 HEARTBEATS: Final = 2  # in a row, where there should be data: HA-S-64
 REFUSALS: Final = 5
+_READS_BEHIND_ANSWER: Final = 64  # a master that sends heartbeats without end is one that has no data
 FRAME_DEADLINE_MS: Final = 60_000  # the largest frame at 70 kB a second; one of 32 KiB at 550 bytes a second
 
 log = logging.getLogger(__name__)
@@ -235,7 +236,13 @@ class Follower:
                     self.client.peer,
                     compared.position,
                 )
-                if (last_file := self._ask_for_last_file(stopped)) is not None:
+                position, last_file = compared.position, self._ask_for_last_file(stopped)
+                for _ in range(_READS_BEHIND_ANSWER):  # HA-S-64 "on a connection that is still there": see what came meanwhile
+                    if not (self.client.connected and wait(0)):
+                        break
+                    violation = link.on_readable(clock_ms())
+                is_unchanged = self.client.connected and self.client.overlap is compared and compared.position == position
+                if last_file is not None and is_unchanged:
                     raise self._out_of_range(compared, last_file)
             self._peers.look(now_ms)
         self.last_close_clause = violation.clause if violation else ""

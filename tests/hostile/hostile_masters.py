@@ -243,14 +243,18 @@ class Front:
     def _attack(self, sock: socket.socket, given: HostileMaster) -> None:
         with sock:
             sock.settimeout(PATIENCE_S)
+            report = b""
             try:
-                report = b""
                 while len(report) < REPORT.size:
                     part = sock.recv(REPORT.size - len(report))
                     if not part:
                         raise Unexpected("the slave connects and does not report")
                     report += part
                 given.run(Connection(sock, REPORT.unpack(report)[0]))
+            except ConnectionResetError as error:
+                if not report:  # of a slave that was killed before its connection was accepted
+                    return
+                self.problem = str(error)
             except (OSError, Unexpected) as error:
                 self.problem = str(error)
         self.served += 1

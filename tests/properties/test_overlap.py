@@ -1,6 +1,7 @@
 """The overlap: model and implementation see the same one, and over sockets it tells one history from another."""
 
 import logging
+import select
 import socket
 import threading
 import time
@@ -247,7 +248,7 @@ def test_two_heartbeats_where_there_should_be_data_are_told_of(tmp_path: Path, c
 
 @BOTH
 def test_a_slave_that_is_ahead_stops(profile: Profile, tmp_path: Path) -> None:
-    """HA-S-64 "two heartbeats with nothing between them, or if it closes five connections in a row" (quirk 9)."""
+    """HA-S-64 "two heartbeats with nothing between them", "if it closes five connections in a row" (quirk 9)."""
     before = filled(tmp_path / "s", ("one", 9))
     filled(tmp_path / "m", ("one", 4))
     with (
@@ -273,6 +274,39 @@ def test_a_master_that_only_begins_by_closing_does_not_stop_a_slave(tmp_path: Pa
                 while len(sock.recv(8, socket.MSG_WAITALL)) < 8:
                     pass
                 sock.close()
+            master = Master(log, listener, SETTINGS, HARDENED)
+            while not stopped.is_set():
+                master.poll(20)
+            master.close()
+
+        thread = threading.Thread(target=run, name="master")
+        thread.start()
+        try:
+            with CommitLog.open(tmp_path / "s", file_size=FILE_SIZE) as replica:
+                follower = Follower(replica, *listener.getsockname(), SETTINGS, HARDENED)
+                give_up = time.monotonic() + PATIENCE_S
+                follower.run(lambda: replica.max_offset == log.max_offset or time.monotonic() > give_up)
+                assert replica.max_offset == log.max_offset
+        finally:
+            stopped.set()
+            thread.join(PATIENCE_S)
+
+
+def test_heartbeats_of_one_that_is_gone_when_the_master_answers_do_not_stop_a_slave(tmp_path: Path) -> None:
+    """HA-S-64 "on a connection that is still there and as far when the master has answered a report of 0 on another one"."""
+    filled(tmp_path / "s", ("one", 15))
+    filled(tmp_path / "m", ("one", 40))
+    listener = listen("127.0.0.1", 0)
+    stopped = threading.Event()
+    with CommitLog.open(tmp_path / "m", file_size=FILE_SIZE) as log:
+
+        def run() -> None:
+            with listener.accept()[0] as sock:  # what stands before the master sends heartbeats in its place
+                report = b""
+                while len(report) < 8:
+                    report += sock.recv(8 - len(report))
+                sock.sendall((report + bytes(4)) * 4096)
+                select.select([listener], [], [], PATIENCE_S)  # the slave asks on another connection
             master = Master(log, listener, SETTINGS, HARDENED)
             while not stopped.is_set():
                 master.poll(20)
