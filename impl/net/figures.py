@@ -102,7 +102,7 @@ class Figures(ABC):
         """kept: the figures of what keeps the log within its bounds."""
         self.log, self._profile, self._kept = log, profile, kept
         self._started = time.time()
-        self._start_offset = log.max_offset
+        self._start_offset = log.max_offset or None  # None while the log is empty: a slave's may begin anywhere
         self._growth = Growth(log.max_offset, clock_ms())
         self._rate = Rate(log.max_offset, clock_ms())
         self._next_sample_ms = 0
@@ -133,12 +133,19 @@ class Figures(ABC):
             "flushed_offset": log.flushed_offset,
             "file_size": log.file_size,
             "growth_per_second": self._rate.per_second(log.max_offset, now_ms),
-            "appended_bytes": max(0, log.max_offset - max(self._start_offset, log.min_offset)),
+            "appended_bytes": self._appended_bytes(),
             "syncs": log.queue.syncs,
             "sync_seconds": round(log.queue.sync_seconds, 6),
             "free_disk_bytes": _free_disk(log),
             **self._kept(),
         } | self._more(now_ms)
+
+    def _appended_bytes(self) -> int:
+        """Bytes by which the log has grown since the start. A file that retention deletes does not make them fewer."""
+        max_offset = self.log.max_offset
+        if self._start_offset is None and max_offset:
+            self._start_offset = self.log.min_offset
+        return 0 if self._start_offset is None else max_offset - self._start_offset
 
     @abstractmethod
     def _sample(self, now_ms: int) -> None:

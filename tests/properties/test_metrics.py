@@ -167,6 +167,27 @@ def test_no_counter_of_a_slave_goes_back_when_it_connects_anew(tmp_path: Path) -
         assert values == sorted(values), name
 
 
+@pytest.mark.parametrize("starts_at", [None, 0, 5 * 4096])
+def test_what_was_appended_does_not_become_less_when_files_are_deleted(tmp_path: Path, starts_at: int | None) -> None:
+    """starts_at: where the log begins that is there at the start; None where it is empty then, and begins far behind 0."""
+    with CommitLog.open(tmp_path / "b", file_size=4096) as log:
+        if starts_at is not None:
+            log.append_data(starts_at, [memoryview(bytes(100))])
+        start = 7 * 4096 if starts_at is None else log.max_offset
+        figures = SlaveFigures(Follower(log, "127.0.0.1", 9, Settings(4096), HARDENED), log, "hardened")
+        assert figures.snapshot()["appended_bytes"] == 0
+        if starts_at is None:
+            log.append_data(start, [memoryview(bytes(4096))])
+        else:
+            log.append_data(start, [memoryview(bytes(3996))])
+        for base in range(log.max_offset, log.max_offset + 3 * 4096, 4096):
+            log.append_data(base, [memoryview(bytes(4096))])
+            assert figures.snapshot()["appended_bytes"] == log.max_offset - start
+        log.delete_before(log.max_offset - 4096)
+        assert log.min_offset > start
+        assert figures.snapshot()["appended_bytes"] == log.max_offset - start
+
+
 # --- What it says of a snapshot ------------------------------------------------------------------------------------------
 
 
