@@ -6,6 +6,8 @@ import errno
 import os
 from typing import Final
 
+from rocketmq_ha.spec.constants import MAPPED_FILE_SIZE_COMMIT_LOG
+
 NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -39,11 +41,13 @@ class FileSizeDiffers(OutOfStep):
     def __init__(self, peer: str, file_size: int, masters: int | None) -> None:
         """file_size: bytes, of the slave's files. masters: bytes, of the master's; None for more than the slave's."""
         found = f"more than {file_size} bytes" if masters is None else f"{masters} bytes"
-        told = "--file-size must be the master's" if masters is None else f"--file-size {masters}"
+        told = "without --file-size" if masters is None else f"without --file-size, or with --file-size {masters}"
+        if masters is None and file_size >= MAPPED_FILE_SIZE_COMMIT_LOG:  # what a slave without the option begins with
+            told = "with the master's --file-size, while the master has one file alone"
         RocketmqHaError.__init__(
             self,
             f"{peer}: the master's commit-log files: found {found} each, expected {file_size}, as this store's are; "
-            f"`rocketmq-ha resync` moves this store aside, to start anew: {told}",
+            f"`rocketmq-ha resync` moves this store aside, to start anew {told}",
         )
         self.peer, self.what, self.found, self.expected = peer, "file size", found, file_size
         self.masters = masters

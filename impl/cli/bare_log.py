@@ -4,6 +4,7 @@ Whoever opens the store next, a broker of RocketMQ or our MessageStore, must mak
 where the last stop was not clean, so `abort` stays behind, and the checkpoint says from where on they must look.
 """
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,8 @@ from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.store.mapped_file import MappedFile
 from rocketmq_ha.impl.store.mapped_file_queue import Creator
 from rocketmq_ha.impl.wire.message import decode
+
+logger = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -30,6 +33,8 @@ def bare_log(
     Raises: as CommitLog.open; then nothing has changed.
     """
     with CommitLog.open(store_dir, file_size=file_size, clear_tail=clear_tail, create=create) as log:
+        if not replicated:  # a master's slaves must have files of this size, and nobody may have told it
+            logger.info("%s: commit-log files of %d bytes", store_dir, log.file_size)
         was_clean, began_at = not was_aborted(store_dir), log.max_offset
         has_checkpoint = (store_dir / CHECKPOINT_FILE).exists()
         checkpoint = StoreCheckpoint(store_dir)

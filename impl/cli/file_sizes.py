@@ -37,6 +37,10 @@ def compare_file_sizes(master: MasterLook | None, store: StoreLook, info: Broker
         _tell(theirs, store, findings)
     elif master is None:
         return
+    elif master.is_longer:
+        text = f"the master has files of more than {store.file_size:,} bytes, the store has files of {store.file_size:,}"
+        advice = f"{_resync(store)}; then start the slave without --file-size (a broker: with the master's {FILE_SIZE_SETTING})"
+        findings.finding(_CHECK, text, advice)
     elif store.has_files and master.last_file % store.file_size:
         text = f"the master's last file begins at {master.last_file:,}; the store has files of {store.file_size:,} bytes"
         findings.finding(

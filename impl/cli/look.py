@@ -7,6 +7,7 @@ from typing import Final
 
 from rocketmq_ha.impl.errors import MessageMalformed, PeerViolation, StoreCorrupt
 from rocketmq_ha.impl.ha.feed import NotARecord, Records
+from rocketmq_ha.impl.ha.file_size import End, Shows, Walk
 from rocketmq_ha.impl.ha.size_search import CannotTell
 from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, OutOfRange, Unreachable, open_old, settle_before, wait_readable
 from rocketmq_ha.impl.net.file_size import learn_file_size
@@ -73,6 +74,7 @@ class MasterLook:
     lost: FeedEnded | None = None
     file_size: int | None = None  # of its commit-log files, where that was asked for
     file_size_unseen: str = ""  # why it is not known
+    is_longer: bool = False  # whether its last file, as far as it was read, is longer than a file of the store
     connections: int = 1
 
 
@@ -129,6 +131,7 @@ def _read(
 ) -> None:
     began = quiet_since = time.monotonic()
     deadline = Deadline(patience_s)
+    walk = Walk(store.file_size) if store is not None and store.has_files else None
     try:
         while not stopped() and not found.is_end and not deadline.has_passed():
             if not feed.has_ready and not wait_readable(feed, _TURN_MS):
@@ -140,6 +143,9 @@ def _read(
                     found.received += len(data)
                     found.end = offset + len(data)
                     found.seconds, quiet_since = now - began, now
+                    if store is not None and walk is not None and (ended := walk.take(data, 0, len(data))) is not None:
+                        _note_size(ended, found, store.file_size)
+                        walk = None
                     for at, record in records.take(data):
                         _note(at, record, found, store)
                 else:
@@ -150,6 +156,16 @@ def _read(
         found.damage = str(error)
     except FeedEnded as error:
         found.lost = error
+
+
+def _note_size(ended: End, found: MasterLook, file_size: int) -> None:
+    """What the walk over the master's last file shows of its size, as it shows it to a slave. HA-S-90."""
+    if ended.shows is Shows.SAME:
+        found.file_size = file_size
+    elif ended.shows is Shows.OTHER and ended.size is None:
+        found.is_longer = True
+    elif ended.shows is Shows.OTHER:
+        found.file_size = ended.size
 
 
 def _note(offset: int, record: bytes, found: MasterLook, store: StoreLook | None) -> None:

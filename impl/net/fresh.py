@@ -86,7 +86,7 @@ class FreshStart:
                 self._see_file(feed, 0, offset or 0)
                 return Found(0, None)
             is_fresh = inquiry.is_fresh(feed)
-        learnt = self._learn(last_file, is_fresh, start)
+        learnt = self._learn(last_file, is_fresh)
         if start == "last":
             return Found(None, learnt)
         if is_fresh:
@@ -125,16 +125,14 @@ class FreshStart:
             raise self._wrong_size(last_file) from error
         raise FileSizeDiffers(self._inquiry.peer, self._told, size)
 
-    def _learn(self, last_file: int, is_fresh: bool, start: Start) -> int | None:
+    def _learn(self, last_file: int, is_fresh: bool) -> int | None:
         """The size of the master's files; None where it may be the default, and nobody can know yet.
 
-        Where a put may still wait for an older offset, a slave that was told a size and begins with the last file goes on
-        without a wait: what it is sent shows soon enough if it was told wrong (HA-S-92).
+        Where a put may still wait for an older offset, it waits first, also where a size was told: most sizes that are told
+        wrong are powers of two, and divide the start of the last file as the right one does.
         Raises: WrongFileSize; as `find`.
         """
         told, peer = self._told, self._inquiry.peer
-        if told is not None and start == "last" and is_fresh and last_file % told == 0:
-            return told
         try:
             size = learn_file_size(self._inquiry, last_file, is_fresh, told)
         except CannotTell as error:

@@ -118,7 +118,10 @@ def look(
     # HA-ST-11 "1 GiB, 1,073,741,824 bytes, by default; a store MUST keep the size with which it was begun".
     size = (layout.file_size if layout is not None else None) or file_size or MAPPED_FILE_SIZE_COMMIT_LOG
     if file_size not in (None, size):
-        raise ConfigInvalid(f"{store_dir / COMMIT_LOG_DIR}: found files of {size} bytes, expected {file_size}")
+        assert layout is not None
+        raise ConfigInvalid(
+            f"{store_dir / COMMIT_LOG_DIR}: found files of {size} bytes, expected {file_size}; {_way_out(layout)}"
+        )
     queue = MappedFileQueue(store_dir / COMMIT_LOG_DIR, size, writable=True, create=create)
     try:
         known = knowledge(queue.files)
@@ -127,6 +130,14 @@ def look(
     except BaseException:
         queue.close()
         raise
+
+
+def _way_out(layout: Layout) -> str:
+    """What to do where a store was begun with another size than it is opened with. HA-S-91, HA-ST-11."""
+    resync = "`rocketmq-ha resync` moves this store aside, to start anew"
+    if len(layout.bases) > 1:
+        return f"leave --file-size away: a store keeps its size; or {resync}"
+    return f"leave --file-size away: a slave whose one file is not full takes its master's size at that file's end; or {resync}"
 
 
 def _cut(queue: MappedFileQueue, found: Recovery, clear_tail: bool, keeps_place: bool) -> None:

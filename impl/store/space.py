@@ -15,6 +15,7 @@ from typing import Final
 from rocketmq_ha.impl.errors import StoreFull
 from rocketmq_ha.impl.store.layout import file_name
 from rocketmq_ha.impl.store.mapped_file import MappedFile
+from rocketmq_ha.spec.constants import MAPPED_FILE_SIZE_COMMIT_LOG
 
 logger = logging.getLogger(__name__)
 logger.addHandler(logging.NullHandler())
@@ -35,6 +36,13 @@ def check_floor(path: Path, size: int, floor_size: int) -> None:
         raise StoreFull(path, f"{free} bytes free", f"{size} for this file, and {floor_size} to stay free")
 
 
+def _smaller(path: Path, size: int) -> str:
+    """What to add where a store without a log finds no room for a file of the default size: smaller ones may do."""
+    if size < MAPPED_FILE_SIZE_COMMIT_LOG or (path.parent.is_dir() and any(path.parent.iterdir())):
+        return ""
+    return f"; files of {size} bytes are the default: --file-size may be smaller, a slave's must be its master's"
+
+
 class Space:
     """Makes the files of one commit log. `create` is what a MappedFileQueue takes. For one thread at a time."""
 
@@ -53,7 +61,7 @@ class Space:
             file = MappedFile.create(directory, base, size)
         except StoreFull as error:
             if self.full is None:
-                logger.warning("the disk is full: %s", error)
+                logger.warning("the disk is full: %s%s", error, _smaller(path, size))
             self.full, self._wanted = error, (path, size)
             raise
         self._end()

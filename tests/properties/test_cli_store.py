@@ -453,7 +453,10 @@ def test_readers_work_beside_a_writer_that_holds_the_lock(store: Path) -> None:
     ("options", "text"),
     [
         ([], "locked by"),
-        (["--file-size", "2048"], "found files of 1024 bytes, expected 2048"),
+        (
+            ["--file-size", "2048"],
+            "found files of 1024 bytes, expected 2048; leave --file-size away: a store keeps its size; or `roc",
+        ),
     ],
 )
 def test_a_refused_start_changes_nothing(store: Path, command: str, options: list[str], text: str) -> None:
@@ -468,6 +471,19 @@ def test_a_refused_start_changes_nothing(store: Path, command: str, options: lis
     assert str(store) in result.stderr
     assert text in result.stderr
     assert snapshot(store) == before
+
+
+@pytest.mark.parametrize("command", ["master", "slave"])
+def test_a_store_of_one_file_says_how_it_gets_another_size(tmp_path: Path, command: str) -> None:
+    """A slave that was told no size has a file of 1 GiB at first, which is refused with the right size until it is full."""
+    with CommitLog.open(tmp_path / "s", file_size=4096) as log:
+        log.append(Message("t", b"x"))
+    where = ["--listen", "127.0.0.1:0"] if command == "master" else ["--master", "127.0.0.1:9"]
+    result = run(command, "--store", tmp_path / "s", *where, "--file-size", "1024")
+    (line,) = result.stderr.splitlines()
+    assert result.exit_code == 2
+    assert "found files of 4096 bytes, expected 1024; leave --file-size away: a slave whose one file is not full takes" in line
+    assert line.endswith("; or `rocketmq-ha resync` moves this store aside, to start anew")
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from rocketmq_ha.impl.store import reader as reader_module
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.wire.frame import HEADER
 from rocketmq_ha.impl.wire.message import Message, encode
+from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE
 from rocketmq_ha.spec.profile import PROFILES
 
 FILE_SIZE = 4096
@@ -257,6 +258,40 @@ def test_files_of_another_size_are_a_finding(size: int, tmp_path: Path) -> None:
     assert f"`rocketmq-ha resync {b}`; then start the slave with --file-size 4096" in line
     assert ("a slave of ours without --file-size takes the master's size" in line) == (size > FILE_SIZE)
     assert all(report < FILE_SIZE * (30 * 150 // FILE_SIZE) for report in reports)
+
+
+@pytest.mark.parametrize(
+    ("own", "put", "told"),
+    [
+        (2000, 25, "the master has files of more than 2,000 bytes, the store has files of 2,000"),
+        (2 * FILE_SIZE, 25, None),
+        (FILE_SIZE, 25, None),
+    ],
+)
+def test_a_first_file_that_is_longer_than_the_stores_is_a_finding(own: int, put: int, told: str | None, tmp_path: Path) -> None:
+    """A slave with this store stops with both sizes (HA-S-90, HA-S-92), so the doctor names both."""
+    a, b = fill(tmp_path / "a", 0, put), fill(tmp_path / "b", 0, 3, file_size=own)
+    assert len(list((a / "commitlog").iterdir())) == 1
+    with serving(a) as address:
+        found = doctor(address, "--store", b)
+        lines = CliRunner().invoke(main, ["doctor", "--patience", "2", "--settle", "0", "--master", address, "--store", str(b)])
+    assert found["found"] == (["file size"] if told else [])
+    if told:
+        assert found["file size"] == told
+        assert lines.exit_code == 1
+        assert f"`rocketmq-ha resync {b}`; then start the slave without --file-size" in lines.stdout
+    else:
+        assert "it is in its first file" in found["file size"]
+
+
+def test_a_first_file_that_ends_while_it_is_read_shows_its_size(tmp_path: Path) -> None:
+    """The BLANK at its end says it, before there was a file behind it to ask about."""
+    record = encode(Message("topic", b"x" * 400, store_timestamp=1_700_000_000_000), 0, 0)
+    blank = (FILE_SIZE - len(record)).to_bytes(4, "big") + BLANK_MAGIC_CODE.to_bytes(4, "big")
+    file = (record + blank).ljust(FILE_SIZE, b"\0")
+    peer = scripted_peer(lambda _: HEADER.pack(0, FILE_SIZE) + file + HEADER.pack(FILE_SIZE, 0), 1)
+    told = doctor(peer, "--store", fill(tmp_path / "b", 0, 3, file_size=1 << 20))
+    assert told["file size"] == "the master has files of 4,096 bytes, the store has files of 1,048,576"
 
 
 def test_the_size_of_the_masters_files_is_told_before_there_is_a_log(tmp_path: Path) -> None:

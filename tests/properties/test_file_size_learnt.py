@@ -349,15 +349,20 @@ def test_the_default_size_is_taken_on_trial_where_the_last_file_may_have_it() ->
         assert search.find("min") == (3 * GIB, None)
 
 
-def test_a_told_size_is_not_waited_for_where_a_put_may_still_wait(tmp_path: Path) -> None:
-    """HA-S-98 "It need not see it where a put may still wait"."""
+@pytest.mark.parametrize("start", ["last", "min"])
+@pytest.mark.parametrize("told", [500, 2000, 4000, 3000])
+def test_a_told_size_is_asked_about_where_the_last_file_is_fresh_too(tmp_path: Path, start: str, told: int) -> None:
+    """HA-S-98 "before it asks for data that it keeps": also where 500, 2000 and 4000 divide the start of the last file. No put
+    that may still wait is touched: the wait comes first (HA-S-85).
+    """
     store = fill(tmp_path / "a", 1000, 4, stored_ms=time.time_ns() // 1_000_000)
-    reports: set[int] = set()
-    with serving(store, 1000, "hardened", reports.add) as master:
-        assert FreshStart(master.address, 2000, until_patience_ends()).find("last") == (None, 2000)
-        assert max(reports, default=0) <= 0
-        with pytest.raises(WrongFileSize, match="of 1000 bytes, not of 3000"):
-            FreshStart(master.address, 3000, until_patience_ends(), 0.01).find("last")
+    reports: list[tuple[float, int]] = []
+    with serving(store, 1000, "hardened", lambda offset: reports.append((time.monotonic(), offset))) as master:
+        began = time.monotonic()
+        with pytest.raises(WrongFileSize, match=f"of 1000 bytes, not of {told}"):
+            FreshStart(master.address, told, until_patience_ends(), 0.2).find(start)
+        assert FreshStart(master.address, 1000, until_patience_ends(), 0).find("last") == (None, 1000)
+    assert all(at >= began + 0.2 for at, offset in reports if offset > 0)
 
 
 def test_a_master_that_rolls_after_it_was_asked_is_asked_again(tmp_path: Path) -> None:

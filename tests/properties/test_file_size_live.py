@@ -206,6 +206,19 @@ def test_a_record_that_leaves_too_little_of_the_file_says_that_the_masters_are_l
         assert log.max_offset == kept * 100
 
 
+@pytest.mark.parametrize(
+    ("own", "masters", "told"),
+    [
+        (1000, 524, "to start anew without --file-size, or with --file-size 524"),
+        (1000, None, "to start anew without --file-size"),
+        (1 << 30, None, "to start anew with the master's --file-size, while the master has one file alone"),
+    ],
+)
+def test_the_option_is_asked_for_only_where_a_new_store_needs_it(own: int, masters: int | None, told: str) -> None:
+    """A new store learns the size, but of a master that is in its first file, and that longer than 1 GiB."""
+    assert str(FileSizeDiffers("master", own, masters)).endswith(told)
+
+
 def test_a_frame_that_crosses_the_file_stops_the_slave_only_until_the_size_is_known(tmp_path: Path) -> None:
     """HA-S-90 "or where a frame crosses it"; HA-S-11 "MUST close the connection" once a BLANK has ended the slave's file."""
     with CommitLog.open(tmp_path / "unknown", file_size=524) as log:
@@ -293,6 +306,7 @@ def test_a_slave_without_a_file_size_takes_its_masters_and_can_be_used_afterward
         again = follow(nodes, tmp_path / "slave", address)
         again.stop()
         master.stop()
+    assert f"{tmp_path / 'master'}: commit-log files of 65536 bytes" in (tmp_path / "master.log").read_text()
     assert "its commit-log files are of 65536 bytes; so are ours" in (tmp_path / "slave.log").read_text()
     assert files_of(tmp_path / "slave").keys() == files_of(tmp_path / "master").keys()
     verified = command("verify", str(tmp_path / "master"), str(tmp_path / "slave"))

@@ -74,6 +74,20 @@ def test_a_file_is_made_above_the_floor_alone(
     assert sum("there is room on the disk again" in line for line in caplog.messages) == 1
 
 
+@pytest.mark.parametrize(("size", "is_new", "told"), [(1 << 30, True, True), (1 << 30, False, False), (4096, True, False)])
+def test_a_store_without_a_log_says_that_smaller_files_may_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, size: int, is_new: bool, told: bool
+) -> None:
+    monkeypatch.setattr(space, "free_size", lambda _: 1000)
+    if not is_new:
+        (tmp_path / f"{0:020}").touch()
+    with pytest.raises(StoreFull):
+        Space(0).create(tmp_path, 1 << 30, size)
+    (line,) = caplog.messages
+    assert f"expected {size} for this file" in line
+    assert line.endswith("--file-size may be smaller, a slave's must be its master's") == told
+
+
 # --- Slaves ------------------------------------------------------------------------------------------------------------------
 
 
