@@ -12,7 +12,7 @@ from rocketmq_ha.impl.errors import AppendFailed, OutOfStep, PeerViolation
 from rocketmq_ha.impl.ha.overlap import Overlap
 from rocketmq_ha.impl.ha.slave import SlaveClient
 from rocketmq_ha.impl.net.address import CONNECT_TIMEOUT_S, connect, format_address
-from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, Stopped, Unreachable
+from rocketmq_ha.impl.net.feed import WITHOUT_A_BYTE, FeedEnded, MasterFeed, Stopped, Unreachable
 from rocketmq_ha.impl.net.link import SlaveLink, Socket
 from rocketmq_ha.impl.net.pause import Pauses
 from rocketmq_ha.impl.net.peer_log import PeerLog
@@ -70,11 +70,13 @@ class Follower:
         self._peers = PeerLog(log)
         self._back_off_s = FIRST_BACK_OFF_S
         self.connects = self.failed_connects = 0
+        self.connected_timestamp = 0  # ms of the clock, of the last connection
         self._link: SlaveLink | None = None  # the last one
         self._received = self._sent = 0  # bytes, of those before it
         self.last_close_reason = ""  # of the last connection that has ended
         self.last_close_clause = ""  # that its master has broken
         self.master_subject = ""  # of the master's certificate, on the last connection with TLS
+        self._is_unheard = False  # the last connection was closed by the master without a byte
         self._refusals = 0  # connections in a row that the master has ended without a byte, while it was to show the overlap
         self._last_file: int | None = None  # of the master, asked for after many of them
         self._asks_again = False  # what `prepare` asks is not known yet: the next connect begins with it again
@@ -140,6 +142,8 @@ class Follower:
         """Why the last connection ended, with the clause that its master has broken, or what may help."""
         if self.last_close_reason == "tls_port":
             return "the master speaks TLS on this port: give --tls-cert, --tls-key and --tls-ca, or the port of its --listen"
+        if self._is_unheard:
+            return f"{self.last_close_reason}, {WITHOUT_A_BYTE}"
         return self.last_close_reason + (f" ({self.last_close_clause})" if self.last_close_clause else "")
 
     def _asked(self, prepare: Callable[[], bool], stopped: Callable[[], bool]) -> bool:
@@ -200,8 +204,10 @@ class Follower:
         self._received, self._sent = self.received_bytes, self.sent_bytes
         link = SlaveLink(end, self.client, self._frame_deadline_ms, self._before_report, ends_short=True)
         self._link = link
-        link.on_connect(clock_ms())
+        self.connected_timestamp = clock_ms()
+        link.on_connect(self.connected_timestamp)
         start_offset, since_s = self.client.current_reported_offset, time.monotonic()
+        held_offset = self._log.max_offset  # the report may be less: where the last record begins (HA-S-61)
         self._say(logging.INFO, "%s: connected at offset %d", self.client.peer, start_offset, offset=start_offset)
         violation: PeerViolation | None = None
         poll = select.poll()
@@ -248,13 +254,14 @@ class Follower:
         self.last_close_clause = violation.clause if violation else ""
         if link.out_of_step is not None:
             raise link.out_of_step
-        if compared is not None and link.received == 0 and self.client.close_reason == "end_of_stream":
+        self._is_unheard = link.received == 0 and self.client.close_reason == "end_of_stream"
+        if compared is not None and self._is_unheard:
             self._count_refusal(compared, stopped)
         else:
             self._refusals, self._last_file = 0, None
         if (violation and not self._learns_anew) or self.client.close_reason == "tls_port":
             self._back_off_s = LAST_BACK_OFF_S
-        elif self._log.max_offset > start_offset or time.monotonic() - since_s > LAST_BACK_OFF_S:
+        elif self._log.max_offset > held_offset or time.monotonic() - since_s > LAST_BACK_OFF_S:
             self._back_off_s = FIRST_BACK_OFF_S  # it brought something; one that only talks does not (HA-S-25)
         link.close("shutdown")
 

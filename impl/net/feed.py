@@ -44,6 +44,8 @@ _DATA_AFTER_HEARTBEAT_S: Final = 2.0  # a heartbeat goes before data (HA-M-8), a
 _TURN_MS: Final = 100
 _REFUSALS: Final = 3
 _RECV_SIZE: Final = 256 * 1024
+# Said behind "closed": our master refuses an address so (HA-M-51), and nothing on the wire says why.
+WITHOUT_A_BYTE: Final = "without a byte: see whether the master's --allow names this address, and what its log says"
 
 log = logging.getLogger(__name__)
 
@@ -156,7 +158,8 @@ class MasterFeed:
         if not nbytes and is_tls(self._pieces.unparsed):
             raise SpeaksTls(f"{self.peer}: the master speaks TLS on this port: give --tls-cert, --tls-key and --tls-ca")
         if not nbytes:
-            raise FeedEnded(f"{self.peer}: the master has closed the connection")
+            is_unheard = self.first_offset is None and not self._pieces.unparsed
+            raise FeedEnded(f"{self.peer}: the master has closed the connection" + f", {WITHOUT_A_BYTE}" * is_unheard)
         self.last_read_ms = now_ms()
         pieces = list(self._pieces.take(self._buffer[:nbytes]))
         if pieces and self.first_offset is None:

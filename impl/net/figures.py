@@ -261,13 +261,9 @@ class SlaveFigures(Figures):
     def __init__(self, follower: Follower, log: CommitLog, profile: str, kept: Callable[[], Snapshot] = nothing_kept) -> None:
         super().__init__(log, profile, kept)
         self._follower = follower
-        self._since_ms: int | None = None  # of the connection
 
     def _sample(self, now_ms: int) -> None:
-        if not self._follower.client.connected:
-            self._since_ms = None
-        elif self._since_ms is None:
-            self._since_ms = now_ms
+        """Nothing but what both ends have."""
 
     def _more(self, now_ms: int) -> Snapshot:
         client = self._follower.client
@@ -277,7 +273,7 @@ class SlaveFigures(Figures):
             "master": client.peer,
             "certificate": self._follower.master_subject or None,
             "state": "connected" if connected else "disk full" if self._follower.disk_full else "disconnected",
-            "connected_ms": now_ms - self._since_ms if connected and self._since_ms is not None else None,
+            "connected_ms": now_ms - self._follower.connected_timestamp if connected else None,
             "silent_ms": now_ms - client.last_read_timestamp if connected else None,
             "reported_offset": client.current_reported_offset if connected else None,
             "comparing": client.overlap is not None,  # its last message with the master's (HA-S-62)

@@ -17,6 +17,7 @@ from rocketmq_ha.impl.net.link import SlaveLink
 from rocketmq_ha.impl.net.peer_log import LINES, WINDOW_MS
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.wire.frame import HEADER
+from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Settings
 
 
@@ -148,6 +149,32 @@ def test_a_master_that_only_greets_is_left_alone_for_longer_and_longer(net: Any,
         follower.run(lambda: follower.connects >= 6 and not follower.client.connected)
         assert follower._back_off_s >= 0.05 * 2**5
     thread.join(PATIENCE_S)
+
+
+@pytest.mark.parametrize("holds_a_message", [False, True])
+def test_a_slave_that_is_refused_comes_back_later_and_later_and_says_what_may_help(
+    net: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, holds_a_message: bool
+) -> None:
+    """HA-S-25 "longer after each one that brought nothing": to report where the last message begins is nothing, too."""
+    listener, rounds = net.listener(), 4
+
+    def refuse() -> None:
+        for _ in range(rounds):
+            peer, _ = listener.accept()
+            peer.close()
+
+    thread = threading.Thread(target=refuse)
+    thread.start()
+    caplog.set_level(logging.INFO, "rocketmq_ha")
+    with CommitLog.open(tmp_path / "store", file_size=1000) as log:
+        if holds_a_message:
+            log.append(Message("t", b"body"))
+        follower = Follower(log, *listener.getsockname(), Settings(1000), HARDENED)
+        follower.run(lambda: follower.connects >= rounds and not follower.client.connected)
+        assert follower._back_off_s >= 0.05 * 2 ** (rounds - 1)
+    thread.join(PATIENCE_S)
+    assert follower.last_close.startswith("end_of_stream, without a byte: see whether the master's --allow names this address")
+    assert sum("closed: end_of_stream, without a byte: see" in line for line in caplog.messages) == rounds - 1
 
 
 def test_a_slave_that_is_always_sent_away_does_not_fill_its_log(

@@ -25,7 +25,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.cli.status import _duration, _size
-from rocketmq_ha.impl.net.figures import Growth, MasterFigures, Rate
+from rocketmq_ha.impl.net.client import Follower
+from rocketmq_ha.impl.net.figures import Growth, MasterFigures, Rate, SlaveFigures
 from rocketmq_ha.impl.net.server import Master, listen
 from rocketmq_ha.impl.net.status_socket import SOCKET_NAME, NotRunning, StatusSocket, ask
 from rocketmq_ha.impl.store.commit_log import CommitLog
@@ -141,6 +142,39 @@ def poll_until(master: Master, condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < until, "waited in vain"
         master.poll(5)
+
+
+def test_a_slave_is_connected_since_its_last_connection_began(tmp_path: Path) -> None:
+    """A slave that connects again between two samples counts from there, too."""
+    done = threading.Event()
+
+    def serve() -> None:
+        peer, _ = listener.accept()
+        time.sleep(0.5)
+        peer.close()
+        peer, _ = listener.accept()
+        with peer:
+            done.wait(PATIENCE_S)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, CommitLog.open(tmp_path / "b", file_size=FILE_SIZE) as log:
+        listener.settimeout(PATIENCE_S)
+        thread = threading.Thread(target=serve)
+        thread.start()
+        follower = Follower(log, *listener.getsockname(), Settings(FILE_SIZE), HARDENED)
+        figures, connected_ms = SlaveFigures(follower, log, "hardened"), {0: 0}
+
+        def look() -> bool:
+            if follower.client.connected:  # no sample while it is not
+                figures._next_sample_ms = 0
+                figures.sample()
+                connected_ms[follower.connects] = figures.snapshot()["connected_ms"]
+            return 2 in connected_ms
+
+        follower.run(look)
+        done.set()
+        thread.join(PATIENCE_S)
+    assert connected_ms[1] > 200
+    assert connected_ms[2] < 200
 
 
 def test_figures_are_said_as_people_say_them() -> None:
