@@ -4,14 +4,17 @@ Exit status: 0; 1 where the answer is no (two stores differ, a doctor has findin
 the thing and what was expected; 130 and 143 after SIGINT and SIGTERM. A traceback means a bug of ours.
 """
 
-import contextlib
-import faulthandler
+try:  # Ctrl-C while the modules are imported, which takes a while, ends this program as Ctrl-C does later
+    import contextlib
+    import faulthandler
 
-import click
+    import click
 
-from rocketmq_ha.impl.cli.commands import LazyGroup, print_version
-from rocketmq_ha.impl.cli.log_options import log_options
-from rocketmq_ha.impl.cli.logs import configure
+    from rocketmq_ha.impl.cli.commands import LazyGroup, print_version
+    from rocketmq_ha.impl.cli.log_options import log_options
+    from rocketmq_ha.impl.cli.logs import configure
+except KeyboardInterrupt:
+    raise SystemExit(130) from None
 
 
 @click.group(

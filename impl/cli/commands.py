@@ -108,7 +108,7 @@ class LazyGroup(click.Group):
         try:
             status = super().main(args, name, complete_var, standalone_mode=False, **extra)
             sys.exit(status if type(status) is int else 0)
-        except click.Abort:
+        except (click.Abort, KeyboardInterrupt):  # the latter before click catches it, or after
             sys.exit(EXIT_INTERRUPTED)
         except click.UsageError as error:
             path = error.ctx.command_path if error.ctx is not None else name

@@ -46,12 +46,12 @@ def _keys_of_toml(file: Path, text: str, command: str, known: Mapping[str, Mappi
         ) from error
     shared = {key: value for key, value in document.items() if key not in COMMANDS}
     everywhere = {key for keys in known.values() for key in keys}
-    _refuse_unknown(file, "", shared, everywhere)
+    _refuse_unknown(file, "", shared, everywhere, command)
     for name in COMMANDS:
         table = document.get(name, {})
         if not isinstance(table, dict):
             raise ConfigInvalid(f"{file}: {name} = {table!r}: expected a table [{name}]" + _MASTER_HINT * (name == "master"))
-        _refuse_unknown(file, f"[{name}] ", table, set(known[name]))
+        _refuse_unknown(file, f"[{name}] ", table, set(known[name]), name)
     own: dict[str, Any] = document.get(command, {})
     return {key: value for key, value in shared.items() if key in known[command]} | own
 
@@ -59,11 +59,14 @@ def _keys_of_toml(file: Path, text: str, command: str, known: Mapping[str, Mappi
 _MASTER_HINT: Final = "; a slave's master is the key `master` in [slave]"
 
 
-def _refuse_unknown(file: Path, where: str, table: Mapping[str, object], known: set[str]) -> None:
+def _refuse_unknown(file: Path, where: str, table: Mapping[str, object], known: set[str], command: str) -> None:
+    """Name the option that is most like an unknown one; where none is, the command whose help names them all."""
+    help_of = f"`rocketmq-ha {command} --help`"
     for key in table:
         if key not in known:
-            expected = difflib.get_close_matches(key, known, 1) or sorted(known)
-            raise ConfigInvalid(f"{file}: {where}{key}: no such option, expected {', '.join(expected)}")
+            near = difflib.get_close_matches(key, known, 1)
+            expected = near[0] if near else f"one of those that {help_of} names, its dashes underscores"
+            raise ConfigInvalid(f"{file}: {where}{key}: no such option, expected {expected}")
 
 
 def read_config(ctx: click.Context, file: Path) -> tuple[dict[str, Any], str]:

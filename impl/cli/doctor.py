@@ -168,7 +168,13 @@ def _examine_process(store: Path, address: str, findings: Findings) -> None:
     elif told.get("state") != "connected":
         text = f"the slave, pid {told.get('pid')}, is not connected; {told.get('failed_connects')} tries have failed"
         ended = told.get("last_close_reason")
-        findings.finding("process", text + (f", its last connection ended: {ended}" if ended else ""), "see its log")
+        advice = "see its log"
+        if ended == "end_of_stream":
+            advice += ": a master ends connections at once whose address its --allow does not name; see the master's log too"
+        if told.get("disk_full"):
+            advice = "make room: it goes on by itself"
+            text += f"; its disk is full: {told['disk_full']}"
+        findings.finding("process", text + (f", its last connection ended: {ended}" if ended else ""), advice)
     else:
         findings.ok("process", f"a slave, pid {told.get('pid')}, is connected and has reported {told.get('reported_offset'):,}")
 

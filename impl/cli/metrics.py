@@ -18,7 +18,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 from rocketmq_ha.impl.errors import ConfigInvalid
-from rocketmq_ha.impl.net.address import format_address, parse_address
+from rocketmq_ha.impl.net.address import format_address, parse_address, reason
 from rocketmq_ha.impl.net.figures import KINDS, SLAVE
 from rocketmq_ha.impl.net.remote_status import STATUS_PATH
 
@@ -86,7 +86,7 @@ class Metrics(Collector):
         try:
             self._server = _Server(host, port, self._answer)
         except OSError as error:
-            raise ConfigInvalid(f"cannot listen on {format_address(host, port)}: {error.strerror or error}") from error
+            raise ConfigInvalid(f"cannot listen on {format_address(host, port)}: {reason(error)}") from error
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
         self._thread.start()
         self._next_s = 0.0
@@ -128,6 +128,8 @@ class Metrics(Collector):
             is_connected = snapshot["state"] == "connected"
             yield GaugeMetricFamily("rocketmq_ha_connected", "Whether the master is connected.", value=float(is_connected))
         for field, (name, text) in _GAUGES.items():
+            if field == "replicas_needed" and snapshot["broker_role"] == "ASYNC_MASTER":
+                continue  # no put waits for a slave, so an alert on too few has nothing to compare with
             if snapshot.get(field) is not None:
                 yield GaugeMetricFamily(f"rocketmq_ha_{name}", text, value=_scaled(field, snapshot[field]))
         is_full = snapshot["disk_full"] is not None

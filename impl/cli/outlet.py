@@ -11,6 +11,7 @@ from collections import deque
 from typing import Final, Generic, TypeVar
 
 FULL_SIZE: Final = 1 << 20  # bytes that wait, from which on a producer should pause
+STDOUT: Final = "standard output"  # the name of it in an error
 _PIPE_CHUNK: Final = 4096
 _FILE_CHUNK: Final = 1 << 20
 
@@ -58,7 +59,13 @@ class Outlet(Generic[Mark]):
             data = self._lines[0][0]
             if len(data) < self._chunk:
                 data = memoryview(b"".join(self._some()))
-            self._count(os.write(self.fd, data[: self._chunk]))
+            try:
+                written = os.write(self.fd, data[: self._chunk])
+            except BrokenPipeError:
+                raise
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, STDOUT) from error
+            self._count(written)
 
     def finish_line(self) -> bool:
         """Give up all lines but one that is half written. Returns: whether there is one."""

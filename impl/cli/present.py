@@ -12,7 +12,7 @@ from rocketmq_ha.spec.constants import SYS_FLAG_COMPRESSED
 _PREVIEW_SIZE: Final = 64  # bytes of the body, decompressed
 
 MESSAGE_COLUMNS: Final = (
-    *(Column(name, is_number=True) for name in ("offset", "size", "queue", "index")),
+    *(Column(name, is_number=True) for name in ("offset", "size", "queue", "queue offset")),
     *(Column(name) for name in ("topic", "stored (UTC)", "tags", "keys")),
     Column("body", least=16),
 )

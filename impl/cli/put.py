@@ -112,7 +112,7 @@ def put(
     one = _one_body(body, body_file)
     service = connect(target)
     with service.sock:
-        source = LineSource(sys.stdin.fileno() if one is None else None, make, service.max_line_size)
+        source = LineSource(sys.stdin.fileno() if one is None else None, make, service.max_line_size, not is_json)
         if one is not None:
             source.lines.append(make(one))
         sys.stdout.flush()
@@ -289,7 +289,8 @@ def _row(as_json: bool) -> Callable[[int, dict[str, Any]], str]:
         status = answer["status"]
         if (error := answer.get("error")) is not None:
             return f"{number:>7}  {status:<19}  {''.join(c if c.isprintable() else '·' for c in error)}"
-        place = f"{number:>7}  {status:<19}  offset {answer['commit_log_offset']:<13}  queue {answer['queue_offset']:<10}"
+        place = f"{number:>7}  {status:<19}  offset {answer['commit_log_offset']:<13}"
+        place += f"  queue offset {answer['queue_offset']:<10}"
         return f"{place}  {answer['msg_id']}" if shows_id else place.rstrip()
 
     return row

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rocketmq_ha.impl.errors import MessageIllegal
+from rocketmq_ha.spec.constants import MAX_MESSAGE_SIZE
 
 _READ_SIZE: Final = 64 * 1024
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
@@ -64,7 +65,7 @@ def text_maker(given: Given) -> Callable[[bytes], Line]:
             text = _encode(body.decode())
         except UnicodeDecodeError:
             text = ""
-        if text and len(text) <= 2 * len(body) + 2:  # escaped text may take six times the body, base64 takes four thirds
+        if text and 3 * len(text) <= 4 * len(body) + 12:  # escaped text may take six times the body, base64 takes four thirds
             return begin + b'"body":' + text.encode() + b"}"
         return begin + b'"body_base64":"' + base64.b64encode(body) + b'"}'
 
@@ -89,10 +90,11 @@ def json_maker(given: Given) -> Callable[[bytes], Line]:
 class LineSource:
     """Lines of a descriptor, each made into what is sent. `read` when it is readable and `lines` are few."""
 
-    def __init__(self, fd: int | None, make: Callable[[bytes], Line], max_line_size: int) -> None:
+    def __init__(self, fd: int | None, make: Callable[[bytes], Line], max_line_size: int, is_text: bool = False) -> None:
+        """is_text: whether a line is a body, so that a refusal speaks of the body."""
         self.fd = fd  # None at its end
         self.lines: deque[Line] = deque()
-        self._make, self._max_line_size = make, max_line_size
+        self._make, self._max_line_size, self._is_text = make, max_line_size, is_text
         self._part = bytearray()
         self._too_long = False
 
@@ -116,17 +118,16 @@ class LineSource:
     def _end_line(self, end: bytes) -> None:
         if self._too_long:
             self._too_long = False
-            self.lines.append(_too_long(f"more than {self._max_line_size} bytes", self._max_line_size))
+            self.lines.append(self._too_long_line(f"more than {self._max_line_size} bytes"))
             return
         line = bytes(self._part) + end if self._part else end
         self._part = bytearray()
-        self.lines.append(self._fitting(self._make(line)))
+        made = self._make(line)
+        if isinstance(made, bytes) and len(made) > self._max_line_size:
+            made = self._too_long_line(f"{len(line if self._is_text else made)} bytes")
+        self.lines.append(made)
 
-    def _fitting(self, line: Line) -> Line:
-        if isinstance(line, bytes) and len(line) > self._max_line_size:
-            return _too_long(f"{len(line)} bytes", self._max_line_size)
-        return line
-
-
-def _too_long(found: str, limit: int) -> MessageIllegal:
-    return MessageIllegal("line", found, f"at most {limit} bytes as JSON, a body of 4 MiB in base64")
+    def _too_long_line(self, found: str) -> MessageIllegal:
+        if self._is_text:
+            return MessageIllegal("body", found, f"at most {MAX_MESSAGE_SIZE} bytes")
+        return MessageIllegal("line", found, f"at most {self._max_line_size} bytes as JSON, a body of 4 MiB in base64")

@@ -134,11 +134,14 @@ def _lines(snapshot: dict[str, Any]) -> list[tuple[str, str]]:
         refused = snapshot["refused_connections"]
         tls = f"{snapshot['tls_listen']} (TLS)" if snapshot["tls_listen"] else None
         listens = ", ".join(filter(None, (snapshot["listen"], tls)))
+        needed = f"a put that waits needs {snapshot['replicas_needed']}"
+        if snapshot["broker_role"] == "ASYNC_MASTER":
+            needed = "no put waits for them"
         return [
             *lines,
             ("listens", listens + (f", {refused:,} connections refused" if refused else "")),
             ("slaves", f"{snapshot['slaves']}, which have acknowledged up to {acked}; {waiting} puts wait"),
-            ("replicas", f"{snapshot['replicas_counted']} count, a put that waits needs {snapshot['replicas_needed']}"),
+            ("replicas", f"{snapshot['replicas_counted']} count, {needed}"),
         ]
     state = snapshot["state"]
     if state == "connected":

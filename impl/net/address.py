@@ -1,6 +1,7 @@
 """HOST:PORT as people write it, and how long a connection to there may take."""
 
 import ipaddress
+import os
 import socket
 import time
 from typing import Final
@@ -59,6 +60,17 @@ def check_own_address(text: str) -> None:
             sock.bind((text, 0))
     except OSError as error:
         raise ConfigInvalid(f"address {text!r}: {error.strerror or error}: expected an IP address of this machine") from error
+
+
+def reason(error: OSError) -> str:
+    """The system's words for an error, without what Python's socket functions add: the address, which our line names itself.
+
+    >>> reason(OSError(98, "Address already in use (while attempting to bind on address ('127.0.0.1', 1))"))
+    'Address already in use'
+    """
+    if isinstance(error, socket.gaierror) or error.errno is None:  # a resolver has numbers of its own
+        return error.strerror or str(error)
+    return os.strerror(error.errno)
 
 
 def format_address(host: str, port: int) -> str:

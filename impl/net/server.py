@@ -14,7 +14,7 @@ from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest
 from rocketmq_ha.impl.ha.master import MasterConnection
 from rocketmq_ha.impl.ha.service import HAService
 from rocketmq_ha.impl.ha.settings import check_settings
-from rocketmq_ha.impl.net.address import format_address
+from rocketmq_ha.impl.net.address import format_address, reason
 from rocketmq_ha.impl.net.allowance import Allowance
 from rocketmq_ha.impl.net.limits import LOOPBACK, Door, Limits, Network, fit_descriptors, limits_of
 from rocketmq_ha.impl.net.link import MAX_TURN, MasterLink, Socket
@@ -64,7 +64,7 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        raise ConfigInvalid(f"cannot listen on {format_address(host, port)}: {error.strerror or error}") from error
+        raise ConfigInvalid(f"cannot listen on {format_address(host, port)}: {reason(error)}") from error
 
 
 class Master:

@@ -96,7 +96,8 @@ def _send(client: socket.socket, answer: memoryview, until: float) -> tuple[sock
 def ask(store_dir: Path, timeout_s: float = _ANSWER_S) -> dict[str, Any]:
     """How the process that has a store open stands. Raises: NotRunning, ConfigInvalid, OSError."""
     if not store_dir.is_dir():
-        raise ConfigInvalid(f"{store_dir}: no such directory, expected the root of a store")
+        found = "not a directory" if store_dir.exists() else "no such directory"
+        raise ConfigInvalid(f"{store_dir}: {found}, expected the root of a store")
     answer = bytearray()
     with local_address(store_dir, SOCKET_NAME) as address, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(_TURN_S)

@@ -56,10 +56,10 @@ def read_layout(store_dir: Path) -> Layout | None:
     the others', a name that is no multiple of the size, or a gap. OSError as the file system gives it.
     Spec: HA-ST-21 "of another length than the others MUST be refused".
     """
-    for path in (store_dir, store_dir / COMMIT_LOG_DIR):
-        if path.exists() and not path.is_dir():
-            raise ConfigInvalid(f"{path}: not a directory, expected the root of a RocketMQ store")
     directory = store_dir / COMMIT_LOG_DIR
+    for path, expected in ((store_dir, "the root of a RocketMQ store"), (directory, "the directory of commit-log files")):
+        if path.exists() and not path.is_dir():
+            raise ConfigInvalid(f"{path}: not a directory, expected {expected}")
     if not directory.is_dir():
         return None
     bases, leftovers = _list_names(directory)
@@ -101,8 +101,10 @@ def _check_files(directory: Path, bases: list[int], file_size: int) -> None:
     for index, base in enumerate(bases):
         path = directory / file_name(base)
         length = path.stat().st_size
-        if length != file_size or not END_FILE_MIN_BLANK_SIZE <= length <= MAX_FILE_SIZE:
+        if length != file_size:
             raise StoreCorrupt(path, base, f"a length of {length} bytes", f"{file_size}, as the file names say")
+        if not END_FILE_MIN_BLANK_SIZE <= length <= MAX_FILE_SIZE:
+            raise StoreCorrupt(path, base, f"a length of {length} bytes", f"{END_FILE_MIN_BLANK_SIZE} to {MAX_FILE_SIZE}")
         expected_base = bases[0] + index * file_size
         if base != expected_base or base % file_size:
             expected = file_name(expected_base - expected_base % file_size)

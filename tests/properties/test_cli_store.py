@@ -91,7 +91,7 @@ def test_inspect_shows_messages_as_a_table(store: Path) -> None:
     result = run("inspect", store)
     lines = result.stdout.splitlines()
     assert result.exit_code == 0
-    assert " ".join(lines[0].split()) == "offset size queue index topic stored (UTC) tags keys body"
+    assert " ".join(lines[0].split()) == "offset size queue queue offset topic stored (UTC) tags keys body"
     assert len(lines) == 11
     assert lines[4].split()[:7] == ["555", "185", "1", "1", "topic-1", "2023-11-14", "22:13:20.123"]
     assert "key-3" in lines[4]
@@ -405,11 +405,19 @@ def _corrupt(store: Path) -> Path:
     return store
 
 
+def _too_short(store: Path) -> Path:
+    for file in (store / "commitlog").iterdir():
+        file.unlink()
+    file_of(store, 0).write_bytes(b"abc")
+    return store
+
+
 BAD_STORES = {
+    _too_short: "00000000000000000000: at commit-log offset 0: found a length of 3 bytes, expected 8 to 2147483647",
     _missing: "nowhere: no such directory, expected the root of a RocketMQ store",
     _no_commitlog: "commitlog: no commitlog in it, expected the root of a RocketMQ store",
     _a_file: "lock: not a directory, expected the root of a RocketMQ store",
-    _commitlog_is_a_file: "commitlog: not a directory, expected the root of a RocketMQ store",
+    _commitlog_is_a_file: "commitlog: not a directory, expected the directory of commit-log files",
     _wrong_length: "00000000000000001024: at commit-log offset 1024: found a length of 1000 bytes, expected 1024",
     _wrong_name: "commitlog/1024: at commit-log offset 0: found the name '1024', expected a file named by 20 digits",
     _gap: "found the name 00000000000000004096, expected 00000000000000002048",
@@ -621,6 +629,26 @@ def test_a_signal_ends_it_cleanly(tmp_path: Path, number: signal.Signals, status
     _, errors = running.communicate(timeout=20)
     assert running.returncode == status
     assert errors.strip() == ""
+
+
+INTERRUPTED = """
+import os, runpy, signal, sys
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == {name!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+sys.argv = ["rocketmq-ha", "status", "."]
+runpy.run_module("rocketmq_ha.impl.cli", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("name", ["click", "rocketmq_ha.impl.cli.logs", "rocketmq_ha.impl.cli.status"])
+def test_an_interrupt_while_modules_are_imported_shows_no_traceback(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED.format(name=name)], capture_output=True, text=True, check=False, timeout=20
+    )
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "")
 
 
 def test_log_lines_are_text_or_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -104,7 +104,7 @@ def test_the_command_line_wins_wherever_it_stands(tmp_path: Path, order: int) ->
     ("text", "says"),
     (
         ('stor = "a"', "stor: no such option, expected store"),
-        ('[slave]\nlisten = "h:1"', "[slave] listen: no such option, expected "),
+        ("[slave]\nxyzzy = 1", "[slave] xyzzy: no such option, expected one of those that `rocketmq-ha slave --help` names"),
         ('master = "h:1"', "master = 'h:1': expected a table [master]; a slave's master is the key `master` in [slave]"),
         ("slave = 1", "slave = 1: expected a table [slave]"),
         ("store = ", "Invalid value (at end of document): expected TOML"),

@@ -20,6 +20,7 @@ from golden_kit import RELEASES, VECTORS
 from node_kit import PATIENCE_S
 
 from rocketmq_ha.fuzz.processes import Node
+from rocketmq_ha.impl.cli import doctor as doctor_module
 from rocketmq_ha.impl.cli import logs, main
 from rocketmq_ha.impl.cli.doctor import Findings, _tell_end
 from rocketmq_ha.impl.cli.known_quirks import parse_version, quirks_of
@@ -394,6 +395,27 @@ def test_where_it_cannot_look_the_status_is_2(tmp_path: Path) -> None:
 
 
 # --- The process -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "ended", "words"),
+    [
+        ({"state": "disk full", "disk_full": "no room for f"}, "disk_full", ("its disk is full: no room for f", "make room")),
+        ({"state": "disconnected", "disk_full": None}, "end_of_stream", ("--allow does not name", "the master's log too")),
+        ({"state": "disconnected", "disk_full": None}, "heartbeat", ("see its log",)),
+    ],
+)
+def test_a_slave_that_is_not_connected_is_told_what_may_help(
+    state: dict[str, object], ended: str, words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = {"role": "slave", "pid": 1, "master": "h:1", "failed_connects": 0, "last_close_reason": ended} | state
+    monkeypatch.setattr(doctor_module, "ask", lambda *_: answer)
+    findings = Findings(True)
+    doctor_module._examine_process(tmp_path, "h:1", findings)
+    (found,) = findings.all
+    for word in words:
+        assert word in found.text + " -> " + found.advice
+    assert ("--allow" in found.advice) == (ended == "end_of_stream")
 
 
 def test_the_slave_is_asked_itself(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from node_kit import PATIENCE_S, follow, wait_for
 from rocketmq_ha.fuzz import golden
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.cli.outlet import Outlet
+from rocketmq_ha.impl.cli.present import MESSAGE_COLUMNS
 from rocketmq_ha.impl.cli.put import Putter
 from rocketmq_ha.impl.cli.put_lines import Given, LineSource, json_maker, text_maker
 from rocketmq_ha.impl.errors import MessageIllegal
@@ -282,9 +283,34 @@ def test_lines_are_cut_at_newlines_wherever_reads_end() -> None:
     assert "expected at most 50000 bytes" in str(refused[2])
 
 
+def test_a_body_that_is_too_long_is_refused_as_a_body(master: Path) -> None:
+    status, rows, _ = put(master, "--topic", "t", lines=LONG)
+    assert (status, len(rows)) == (1, 1)
+    assert rows[0].endswith("message body: found more than 6291456 bytes, expected at most 4194304 bytes")
+
+
+def test_the_offset_in_its_queue_has_the_name_that_inspect_gives_it(master: Path) -> None:
+    options = ("--topic", "named", "--queue-id", 7)
+    assert put(master, *options, "--body", "first")[0] == 0
+    _, (row,), _ = put(master, *options, "--body", "second")
+    assert " queue offset 1 " in row
+    assert "queue offset" in {column.name for column in MESSAGE_COLUMNS}
+
+
+def test_a_full_disk_behind_its_output_is_named(master: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        command = [*PUT, "--to", str(master), "--topic", "t", "--body", "x"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=PATIENCE_S, check=False)
+    assert done.stderr.splitlines()[-1] == b"rocketmq-ha: standard output: No space left on device"
+    assert done.returncode == 75
+
+
 def test_text_that_json_would_blow_up_is_sent_as_base64() -> None:
     make = text_maker(Given(topic="t"))
     assert make(b"plain") == b'{"topic":"t","body":"plain"}'
-    assert len(make(b"\x01" * 4 * 1024 * 1024)) < MAX_LINE_SIZE
+    for byte in (b"\x01", b'"'):
+        made = make(byte * 4 * 1024 * 1024)
+        assert isinstance(made, bytes)
+        assert len(made) < MAX_LINE_SIZE
     assert make(b"\xff") == b'{"topic":"t","body_base64":"/w=="}'
     assert json_maker(Given(topic="t"))(b"no json") == b"no json"

@@ -260,6 +260,22 @@ def test_an_error_is_one_line_with_status_2(tmp_path: Path) -> None:
     assert done.stderr == f"rocketmq-ha: {tmp_path / 'none'}: no such directory, expected the root of a store\n"
 
 
+def test_a_file_is_not_called_a_missing_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = status(tmp_path / "file")
+    expected = f"rocketmq-ha: {tmp_path / 'file'}: not a directory, expected the root of a store\n"
+    assert (result.exit_code, result.stderr) == (2, expected)
+
+
+def test_no_put_of_an_async_master_waits_for_replicas(tmp_path: Path, nodes: ExitStack) -> None:
+    """An alert that compares what counts with what is needed finds nothing there to compare with."""
+    node, _ = serve(nodes, tmp_path / "a", "--role", "ASYNC_MASTER", "--metrics", "127.0.0.1:0")
+    at = node.line("metrics")
+    wait_for(lambda: ("rocketmq_ha_replicas_counted", "") in scrape(at))
+    assert ("rocketmq_ha_replicas_needed", "") not in scrape(at)
+    assert "0 count, no put waits for them" in status(tmp_path / "a").stdout
+
+
 def test_a_store_with_a_path_longer_than_an_address_has_its_status(tmp_path: Path, nodes: ExitStack) -> None:
     deep = tmp_path / ("d" * 120) / ("e" * 120)
     deep.mkdir(parents=True)
@@ -372,4 +388,12 @@ def test_a_port_that_is_taken_is_told_before_the_store_is_touched(tmp_path: Path
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert done.returncode == 2
     assert done.stderr == f"rocketmq-ha: cannot listen on {address}: Address already in use\n"
+    assert not (tmp_path / "a").exists()
+
+
+def test_an_ha_port_that_is_taken_is_named_once(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        result = CliRunner().invoke(main, ["master", "--store", str(tmp_path / "a"), "--listen", address])
+    assert (result.exit_code, result.stderr) == (2, f"rocketmq-ha: cannot listen on {address}: Address already in use\n")
     assert not (tmp_path / "a").exists()
