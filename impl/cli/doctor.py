@@ -169,8 +169,6 @@ def _examine_process(store: Path, address: str, findings: Findings) -> None:
         text = f"the slave, pid {told.get('pid')}, is not connected; {told.get('failed_connects')} tries have failed"
         ended = told.get("last_close_reason")
         advice = "see its log"
-        if ended == "end_of_stream":
-            advice += ": a master ends connections at once whose address its --allow does not name; see the master's log too"
         if told.get("disk_full"):
             advice = "make room: it goes on by itself"
             text += f"; its disk is full: {told['disk_full']}"

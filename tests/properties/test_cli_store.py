@@ -637,6 +637,7 @@ class Interrupt:
     def find_spec(self, name, *_):
         if name == {name!r}:
             os.kill(os.getpid(), signal.SIGINT)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets its background jobs ignore it
 sys.meta_path.insert(0, Interrupt())
 sys.argv = ["rocketmq-ha", "status", "."]
 runpy.run_module("rocketmq_ha.impl.cli", run_name="__main__")
