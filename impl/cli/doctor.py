@@ -21,6 +21,8 @@ from rocketmq_ha.impl.errors import ConfigInvalid, PeerViolation, StoreCorrupt
 from rocketmq_ha.impl.net.address import parse_address
 from rocketmq_ha.impl.net.broker_info import BrokerInfo, NotTold, ask_broker
 from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, SpeaksTls, Stopped, TlsRefused, Unreachable
+from rocketmq_ha.impl.net.figures import CONNECTED
+from rocketmq_ha.impl.net.fresh import ASKING, WAITING
 from rocketmq_ha.impl.net.status_socket import NotRunning, ask
 from rocketmq_ha.impl.net.tls import ClientTls, TlsBroken
 from rocketmq_ha.impl.store.reader import LogReader
@@ -165,7 +167,9 @@ def _examine_process(store: Path, address: str, findings: Findings) -> None:
     elif told.get("master") != address:
         text = f"the slave, pid {told.get('pid')}, follows {told.get('master')}, not {address}"
         findings.finding("process", text, "start it with the address of this master, or ask about the other")
-    elif told.get("state") != "connected":
+    elif told.get("state") in (ASKING, WAITING):
+        findings.note("process", f"a slave, pid {told.get('pid')}, is {told.get('state')}")
+    elif told.get("state") != CONNECTED:
         text = f"the slave, pid {told.get('pid')}, is not connected; {told.get('failed_connects')} tries have failed"
         ended = told.get("last_close_reason")
         advice = "see its log"

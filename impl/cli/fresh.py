@@ -55,6 +55,12 @@ class FreshStore:
         self._is_refused = False
         self._is_begun = False  # the log has been looked at
         self._is_prepared = False
+        self._search: FreshStart | None = None  # that is going on
+
+    @property
+    def state(self) -> str:
+        """How the search at the master stands; "" where none is going on, or no connection has come about."""
+        return self._search.state if self._search else ""
 
     def __enter__(self) -> "FreshStore":
         inner = self._store / COMMIT_LOG_DIR, self._store / LOCK_FILE
@@ -89,6 +95,7 @@ class FreshStore:
         told = self._file_size or (commit_log.file_size if commit_log.queue.files else None)
         search = FreshStart(address, told, stopped, self._settle_s, tls, source_address)
         is_first, self._is_begun = not self._is_begun, True
+        self._search = search
         try:
             if commit_log.max_offset > (commit_log.min_offset if is_first else 0):
                 self._is_prepared = True
@@ -104,6 +111,8 @@ class FreshStore:
         except (RocketmqHaError, OSError):
             self._undo()
             raise
+        finally:
+            self._search = None
         return self._is_prepared
 
     def _look_at_log(self, commit_log: CommitLog, search: FreshStart) -> None:

@@ -19,7 +19,8 @@ from prometheus_client.registry import Collector
 
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.net.address import format_address, parse_address, reason
-from rocketmq_ha.impl.net.figures import KINDS, SLAVE
+from rocketmq_ha.impl.net.figures import CONNECTED, KINDS, SLAVE
+from rocketmq_ha.impl.net.fresh import ASKING, WAITING
 from rocketmq_ha.impl.net.remote_status import STATUS_PATH
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class Metrics(Collector):
         )
         yield GaugeMetricFamily("rocketmq_ha_uptime_seconds", "Since the start.", value=snapshot["uptime_s"])
         if snapshot["role"] == "slave":
-            is_connected = snapshot["state"] == "connected"
+            is_connected = snapshot["state"] in (CONNECTED, ASKING, WAITING)
             yield GaugeMetricFamily("rocketmq_ha_connected", "Whether the master is connected.", value=float(is_connected))
         for field, (name, text) in _GAUGES.items():
             if field == "replicas_needed" and snapshot["broker_role"] == "ASYNC_MASTER":
@@ -187,7 +188,9 @@ class Metrics(Collector):
             return f"the disk is full: {snapshot['disk_full']}"
         if snapshot["role"] == "master":
             return "" if snapshot["accepting"] else "no connection is accepted: there are no descriptors"
-        if snapshot["state"] != "connected":
+        if snapshot["state"] in (ASKING, WAITING):
+            return str(snapshot["state"])
+        if snapshot["state"] != CONNECTED:
             return "not connected to the master"
         if snapshot["comparing"]:
             return "comparing the last message with the master's"

@@ -297,7 +297,7 @@ def slave(
             with (
                 flushing(log, flush_intervals) as flush,
                 cleaning(log, store, keeping, space) as kept,
-                telling(store, SlaveFigures(follower, log, profile, kept.figures), metrics) as teller,
+                telling(store, SlaveFigures(follower, log, profile, kept.figures, lambda: fresh.state), metrics) as teller,
             ):
                 if metrics is not None:
                     click.echo(f"metrics={metrics.address}")

@@ -34,6 +34,10 @@ READER: Final = "reader"  # it has been heard since it was sent something, and a
 NEW: Final = "new"  # sent nothing so far that it could have acknowledged, or not heard since: either of them
 NOT_REPORTED: Final = "not reported"  # it has said nothing yet
 KINDS: Final = (SLAVE, READER, NEW, NOT_REPORTED)
+# What a slave is. Until its log is prepared it is ASKING or WAITING (fresh.py), by connections that bring nothing into the log.
+CONNECTED: Final = "connected"
+DISK_FULL: Final = "disk full"
+DISCONNECTED: Final = "disconnected"
 # How a put that a master has stored can end.
 PUT_STATUSES: Final = (
     PutMessageStatus.PUT_OK,
@@ -258,9 +262,17 @@ class SlaveFigures(Figures):
 
     role = "slave"
 
-    def __init__(self, follower: Follower, log: CommitLog, profile: str, kept: Callable[[], Snapshot] = nothing_kept) -> None:
+    def __init__(
+        self,
+        follower: Follower,
+        log: CommitLog,
+        profile: str,
+        kept: Callable[[], Snapshot] = nothing_kept,
+        preparing: Callable[[], str] = lambda: "",
+    ) -> None:
+        """preparing: how the preparation of a log without a record stands; "" where there is none."""
         super().__init__(log, profile, kept)
-        self._follower = follower
+        self._follower, self._preparing = follower, preparing
 
     def _sample(self, now_ms: int) -> None:
         """Nothing but what both ends have."""
@@ -272,7 +284,7 @@ class SlaveFigures(Figures):
             "broker_role": BrokerRole.SLAVE.value,
             "master": client.peer,
             "certificate": self._follower.master_subject or None,
-            "state": "connected" if connected else "disk full" if self._follower.disk_full else "disconnected",
+            "state": self._state(),
             "connected_ms": now_ms - self._follower.connected_timestamp if connected else None,
             "silent_ms": now_ms - client.last_read_timestamp if connected else None,
             "reported_offset": client.current_reported_offset if connected else None,
@@ -285,6 +297,11 @@ class SlaveFigures(Figures):
             "received_bytes": self._follower.received_bytes,
             "failed_connects": self._follower.failed_connects,
         }
+
+    def _state(self) -> str:
+        if self._follower.client.connected:
+            return CONNECTED
+        return DISK_FULL if self._follower.disk_full else self._preparing() or DISCONNECTED
 
 
 def _free_disk(log: CommitLog) -> int | None:

@@ -28,6 +28,10 @@ from rocketmq_ha.spec.constants import MAPPED_FILE_SIZE_COMMIT_LOG
 # "last" or "min", the master's last or first file; or the file of a commit-log offset.
 Start = str | int
 
+# How a search stands.
+ASKING: Final = "asking the master about its files"
+WAITING: Final = "waiting for the master's first message"
+
 _TURN_MS: Final = 100
 
 log = logging.getLogger(__name__)
@@ -65,7 +69,15 @@ class FreshStart:
         """file_size: bytes, of the slave's files, if it was told. stopped: is asked ten times a second."""
         self._inquiry = Inquiry(address, stopped, settle_s, tls, source_address)
         self._told, self._stopped = file_size, stopped
+        self._is_waiting = False  # for the master's first message
         self._tls, self._source_address = tls, source_address
+
+    @property
+    def state(self) -> str:
+        """ASKING or WAITING; "" before the master has taken a connection."""
+        if self._is_waiting:
+            return WAITING
+        return ASKING if self._inquiry.connections else ""
 
     def find(self, start: Start) -> Found:
         """The file to begin with, and how large the master's files are.
@@ -211,6 +223,7 @@ class FreshStart:
         try:
             while True:
                 for offset, data in self._pieces(feed):
+                    self._is_waiting = not data
                     if not data and not is_waiting:
                         log.info("%s: waiting for its first message", feed.peer)
                         is_waiting = True

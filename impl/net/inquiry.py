@@ -37,8 +37,9 @@ class Inquiry:
 
     def open(self, report: int) -> MasterFeed:
         """A connection that asks for data from an offset; from 0 for that of the master's last file."""
+        feed = MasterFeed(self.address, report, tls=self._tls, source_address=self._source_address)
         self.connections += 1
-        return MasterFeed(self.address, report, tls=self._tls, source_address=self._source_address)
+        return feed
 
     def last_file(self) -> int:
         """Where the master's last file begins; 0 if it has no message."""

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,6 +22,7 @@ from rocketmq_ha.impl.errors import PeerViolation
 from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, OutOfRange, Stopped, Unreachable, open_old
 from rocketmq_ha.impl.net.fresh import FreshStart, NoSuchStart, WrongFileSize
 from rocketmq_ha.impl.net.server import Master
+from rocketmq_ha.impl.net.status_socket import ask
 from rocketmq_ha.impl.net.tls import ClientTls
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.store.reader import LogReader
@@ -451,8 +454,15 @@ def test_a_slave_waits_for_its_master_and_tells_how_it_stands_meanwhile(tmp_path
 
 def test_a_slave_that_waits_can_be_stopped(tmp_path: Path, nodes: ExitStack) -> None:
     with serving(tmp_path / "a", FILE_SIZE) as master:
-        node = follow(nodes, tmp_path / "b", address_of(master), "--from", "min", *SIZED)
+        node = follow(nodes, tmp_path / "b", address_of(master), "--from", "min", *SIZED, "--metrics", "127.0.0.1:0")
         wait_for(lambda: "waiting for its first message" in (tmp_path / "b.log").read_text("utf-8"))
+        at, waiting = node.line("metrics"), "waiting for the master's first message"
+        wait_for(lambda: ask(tmp_path / "b")["state"] == waiting)
+        assert f"state    {waiting}\n" in CliRunner().invoke(main, ["status", str(tmp_path / "b")]).stdout
+        wait_for(lambda: b"\nrocketmq_ha_connected 1.0\n" in urllib.request.urlopen(f"http://{at}/metrics", timeout=5).read())
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"http://{at}/readyz", timeout=5)
+        assert (refused.value.code, refused.value.read().decode()) == (503, waiting + "\n")
         assert node.stop() == 0
     assert not list((tmp_path / "b" / "commitlog").iterdir())
 

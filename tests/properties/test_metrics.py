@@ -20,6 +20,7 @@ from rocketmq_ha.impl.cli import metrics as metrics_module
 from rocketmq_ha.impl.cli.metrics import ALIVE_S, HEARD_S, Metrics
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.figures import SlaveFigures
+from rocketmq_ha.impl.net.fresh import ASKING, WAITING
 from rocketmq_ha.impl.net.status_socket import ask
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
@@ -200,6 +201,8 @@ def slave_snapshot(**changed: Any) -> dict[str, Any]:
     [
         (slave_snapshot(), ""),
         (slave_snapshot(state="disconnected"), "not connected to the master"),
+        (slave_snapshot(state=ASKING), "asking the master about its files"),
+        (slave_snapshot(state=WAITING), "waiting for the master's first message"),
         (slave_snapshot(comparing=True), "comparing the last message with the master's"),
         (slave_snapshot(silent_ms=HEARD_S * 1000 + 500), "the master has not been heard for 16 s"),
         (slave_snapshot(disk_full="no room"), "the disk is full: no room"),
