@@ -7,6 +7,7 @@ where the last stop was not clean, so `abort` stays behind, and the checkpoint s
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from rocketmq_ha.impl.cli.topic_watch import TopicWatch
@@ -14,8 +15,10 @@ from rocketmq_ha.impl.errors import MessageMalformed
 from rocketmq_ha.impl.ha.overlap import find_overlap
 from rocketmq_ha.impl.store.checkpoint import CHECKPOINT_FILE, StoreCheckpoint, mark_running, mark_stopped, was_aborted
 from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.knowledge import place_of
 from rocketmq_ha.impl.store.mapped_file import MappedFile
 from rocketmq_ha.impl.store.mapped_file_queue import Creator
+from rocketmq_ha.impl.store.opening import nothing_known
 from rocketmq_ha.impl.wire.message import decode
 
 logger = logging.getLogger(__name__)
@@ -32,7 +35,9 @@ def bare_log(
     lower the checkpoint's second time to the least of its three"; HA-ST-52 "MUST have `config/topics.json` name the topics".
     Raises: as CommitLog.open; then nothing has changed.
     """
-    with CommitLog.open(store_dir, file_size=file_size, clear_tail=clear_tail, create=create) as log:
+    # A slave is told by its master where its log goes on; a master would give offsets a second time (HA-ST-7).
+    knowledge = nothing_known if replicated else partial(place_of, store_dir)
+    with CommitLog.open(store_dir, file_size=file_size, clear_tail=clear_tail, knowledge=knowledge, create=create) as log:
         if not replicated:  # a master's slaves must have files of this size, and nobody may have told it
             logger.info("%s: commit-log files of %d bytes", store_dir, log.file_size)
         was_clean, began_at = not was_aborted(store_dir), log.max_offset

@@ -16,7 +16,7 @@ from rocketmq_ha.impl.store.recovery_plan import RecoveryPlan, plan_recovery
 
 _NAMES: Final = (
     *("store", "stop", "held_by", "files", "min_offset", "looked_from", "messages", "max_offset", "cut", "entries_cut"),
-    *("keys_cut", "dispatch_from"),
+    *("keys_cut", "dispatch_from", "files_removed"),
 )
 
 
@@ -43,6 +43,8 @@ def recover(store: Path, dry_run: bool, as_json: bool) -> None:
         cut             bytes beyond that
         entries_cut     of consume queues, and keys_cut of the index, that name what is beyond
         dispatch_from   from where messages would be dispatched again; of a store that is open, how far they are dispatched
+        files_removed   all files of a log that holds no whole record; then its offsets begin at 0 again, and min_offset and
+                        max_offset say so
         verdict         NOTHING_TO_DO, WOULD_CHANGE, RECOVERED, or HELD where a process has the store open
     """
     with outcome(_NAMES, as_json=as_json) as fields:
@@ -73,6 +75,6 @@ def _verdict(plan: RecoveryPlan, *, dry_run: bool) -> str:
 def _fields(plan: RecoveryPlan) -> dict[str, Any]:
     values = (
         *(plan.store_dir, plan.stop, plan.holder, plan.files, plan.min_offset, plan.start, plan.messages),
-        *(plan.end, plan.cut_size, plan.entries_cut, plan.keys_cut, plan.dispatch_from),
+        *(plan.end, plan.cut_size, plan.entries_cut, plan.keys_cut, plan.dispatch_from, plan.files_removed),
     )
     return dict(zip(_NAMES, values, strict=True))

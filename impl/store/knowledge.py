@@ -26,10 +26,15 @@ def known_of(store_dir: Path, files: Sequence[MappedFile], *, strict: bool = Tru
     Args:  strict: if not, all is as in RocketMQ; see recovery.py.
     """
     checkpoint = StoreCheckpoint(store_dir)
-    keeps_place = bool(files) and files[0].base > 0 and _has_queues(store_dir)
+    keeps_place = place_of(store_dir, files).keeps_place
     if not was_aborted(store_dir):
         return Known(max(0, len(files) - CLEAN_STOP_FILES), None, keeps_place)
     return Known(first_file(files, checkpoint.min_timestamp, strict=strict), checkpoint.flushed_before_ms, keeps_place)
+
+
+def place_of(store_dir: Path, files: Sequence[MappedFile]) -> Known:
+    """Whether a log keeps its place, and nothing else: recovery looks at every record."""
+    return Known(keeps_place=bool(files) and files[0].base > 0 and _has_queues(store_dir))
 
 
 def _has_queues(store_dir: Path) -> bool:

@@ -156,6 +156,12 @@ def _cut(queue: MappedFileQueue, found: Recovery, clear_tail: bool, keeps_place:
         level = logging.INFO if is_usual else logging.WARNING
         logger.log(level, "%s: cut off %d bytes behind the last whole record", last.path, found.cut_size)
     if files and found.end == files[0].base and clear_tail and not keeps_place:
+        if found.end:  # what stood here is forgotten
+            logger.warning(
+                "%s: removed, for the log holds no whole record, and there are no consume queues to keep its place for: its "
+                "offsets begin at 0 again, or a slave's where its master says (HA-ST-7)",
+                files[0].path,
+            )
         queue.remove_all()
     else:
         queue.truncate(found.end, clear=clear_tail and bool(found.cut_size))

@@ -48,6 +48,7 @@ class RecoveryPlan:
     dispatch_from: int  # where dispatch would begin anew; of a store that is open, how far it has come
     entries_cut: int  # of consume queues, which name messages beyond the end
     keys_cut: int  # of the index, likewise
+    files_removed: int  # that hold no whole record, so that offsets begin at 0 again: all of them, or none
 
     @property
     def stop(self) -> str:
@@ -59,7 +60,11 @@ class RecoveryPlan:
     @property
     def changes_something(self) -> bool:
         """Whether an opening would change more than it always does."""
-        return not self.is_clean or bool(self.cut_size or self.entries_cut or self.keys_cut) or self.dispatch_from < self.end
+        return (
+            not self.is_clean
+            or bool(self.cut_size or self.entries_cut or self.keys_cut or (self.files_removed and self.start))
+            or self.dispatch_from < self.end
+        )
 
 
 def plan_recovery(store_dir: Path, progress: Progress | None = None, *, is_ours: bool = False) -> RecoveryPlan:
@@ -103,6 +108,10 @@ def _plan(store_dir: Path, holder: int | None, progress: Progress) -> RecoveryPl
         is_clean = not was_aborted(store_dir)
         table.recover(min_offset, None)
         is_open = holder is not None
+        end = found.end
+        is_removed = bool(files) and end == min_offset and not known.keeps_place and not is_open
+        if is_removed:  # HA-ST-7 "a store without a whole record has no files"
+            min_offset = end = 0
         dispatched = table.max_physic_offset if is_clean or is_open else found.start
         return RecoveryPlan(
             store_dir,
@@ -111,12 +120,13 @@ def _plan(store_dir: Path, holder: int | None, progress: Progress) -> RecoveryPl
             len(files),
             min_offset,
             found.start,
-            found.end,
+            end,
             found.messages,
             0 if is_open else found.cut_size,
-            min(max(dispatched, min_offset), found.end),
-            0 if is_open else sum(queue.count_at_or_behind(found.end) for _, queue in table),
-            0 if is_open else index.count_at_or_behind(found.end),
+            min(max(dispatched, min_offset), end),
+            0 if is_open else sum(queue.count_at_or_behind(end) for _, queue in table),
+            0 if is_open else index.count_at_or_behind(end),
+            len(files) if is_removed else 0,
         )
     finally:
         for file in files:

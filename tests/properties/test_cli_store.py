@@ -18,7 +18,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rocketmq_ha.impl.cli import commands, logs, main
+from rocketmq_ha.impl.cli.bare_log import bare_log
 from rocketmq_ha.impl.cli.present import preview
+from rocketmq_ha.impl.store import opening
 from rocketmq_ha.impl.store import reader as reader_module
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.store.index_file import Geometry
@@ -327,7 +329,9 @@ def test_query_takes_times(broker: Path) -> None:
 
 def test_recover_tells_what_it_would_do_and_does_it_only_if_told(broker: Path) -> None:
     whole = run("recover", broker, "--dry-run").stdout
-    assert whole.endswith(" max_offset=2036 cut=0 entries_cut=0 keys_cut=0 dispatch_from=2036 verdict=NOTHING_TO_DO\n")
+    assert whole.endswith(
+        " max_offset=2036 cut=0 entries_cut=0 keys_cut=0 dispatch_from=2036 files_removed=0 verdict=NOTHING_TO_DO\n"
+    )
     patch(file_of(broker, 1024), 2036 - 1024 - 3, b"\0\0\0")  # the end of the last record's properties
     (broker / "abort").touch()
     before = snapshot(broker)
@@ -340,6 +344,41 @@ def test_recover_tells_what_it_would_do_and_does_it_only_if_told(broker: Path) -
     assert run("recover", broker, "--write").stdout.endswith("verdict=RECOVERED\n")
     assert run("recover", broker).stdout.endswith("verdict=NOTHING_TO_DO\n")
     assert " verdict=OK" in run("verify", broker).stdout
+
+
+@pytest.mark.parametrize("has_queues", [False, True])
+def test_recover_and_a_master_say_and_do_the_same_to_a_log_without_a_record(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, has_queues: bool
+) -> None:
+    """HA-ST-7 "keeps its place while there are consume queues": else its files go, and its offsets begin at 0 again."""
+    first, store = 71303168, tmp_path / "store"
+    (store / "commitlog").mkdir(parents=True)
+    file_of(store, first).write_bytes(bytes(1024))
+    monkeypatch.setattr(opening.logger, "handlers", [caplog.handler])
+    queue = store / "consumequeue/t/0/00000000000000000000"
+
+    def add_queue() -> None:
+        queue.parent.mkdir(parents=True, exist_ok=True)
+        queue.write_bytes(bytes(6_000_000))
+
+    if has_queues:
+        add_queue()
+    end, removed, files = (first, 0, [file_of(store, first)]) if has_queues else (0, 1, [])
+    told = f" min_offset={end} looked_from={first} messages=0 max_offset={end} cut=0 "
+    for option, verdict in (("--dry-run", "NOTHING_TO_DO" if has_queues else "WOULD_CHANGE"), ("--write", "RECOVERED")):
+        result = run("recover", store, option)
+        assert told in result.stdout, result.output
+        assert result.stdout.endswith(f" files_removed={removed} verdict={verdict}\n")
+    assert list((store / "commitlog").iterdir()) == files
+    file_of(store, first).write_bytes(bytes(1024))
+    if has_queues:
+        add_queue()  # one without an entry has gone
+    caplog.clear()
+    with bare_log(store, file_size=None, clear_tail=True, replicated=False) as log:
+        assert log.max_offset == end
+        assert [file.path for file in log.queue.files] == files
+    warned = [line for line in caplog.messages if "offsets begin at 0 again" in line]
+    assert [line.partition(": removed, ")[0] for line in warned] == ([] if has_queues else [str(file_of(store, first))])
 
 
 def test_recover_and_query_refuse_what_is_no_store(tmp_path: Path) -> None:
