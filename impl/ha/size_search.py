@@ -56,6 +56,8 @@ def find_file_size(last_file: int, body_size_at: BodySizeAt, likely: int | None 
         raise OnlyLastFile(f"it has nothing before its last file, which begins at {last_file}")
     if found == 1:
         raise CannotTell("it sends its log byte by byte, so that the end of a file looks like any other place")
+    if found > 2:
+        raise Contradiction(f"a frame of {found} bytes from {last_file - 2}, and its last file begins at {last_file}")
     if likely in search.sizes and likely != last_file:
         assert likely is not None
         search.ask_about(likely, closely=True)

@@ -153,6 +153,8 @@ def test_what_cannot_be_told_is_said() -> None:
         find_file_size(4096, lambda _: 1)
     with pytest.raises(Contradiction, match="no size fits"):
         find_file_size(2**31 - 1 << 1, lambda _: 2)
+    with pytest.raises(Contradiction, match="a frame of 100 bytes from 48, and its last file begins at 50"):
+        find_file_size(50, lambda _: 100)  # HA-W-4: a file ends at 50, so no frame reaches over it
     answers = iter([2, 2, 1, None])
     with pytest.raises(Contradiction, match="it has no longer"):
         find_file_size(4096, lambda _: next(answers), 8)
