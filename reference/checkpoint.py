@@ -1,9 +1,9 @@
 """What is known to be on the disk: the checkpoint, and the flushed position of a log.
 
-     0        8        16       24                 4096
-    +--------+--------+--------+------------------+
-    | physic | logics | index  | zeros            |      three times in ms, each an i64
-    +--------+--------+--------+------------------+
+     0        8        16       24         40       48          4096
+    +--------+--------+--------+----------+--------+-----------+
+    | physic | logics | index  | zeros    | logics | zeros     |      three times in ms, and an offset, each an i64
+    +--------+--------+--------+----------+--------+-----------+
 
 Spec: HA-ST-24 "MUST be a file of 4,096 bytes that begins with three times in ms, each an i64".
 """
@@ -16,6 +16,7 @@ from rocketmq_ha.reference.store import Log, max_offset, min_offset
 
 OS_PAGE_SIZE = 4096
 TIMES_SIZE = 3 * 8
+OFFSET_AT = 40
 MARGIN_MS = 3_000  # several messages share one ms, and not all of them need be on the disk
 
 
@@ -26,6 +27,8 @@ class StoreCheckpoint:
     physic_msg_timestamp: int = 0
     logics_msg_timestamp: int = 0
     index_msg_timestamp: int = 0
+    # Of RocketMQ 5.5.1: up to there the queues are on the disk. It believes this and not the times, where it is above 0.
+    logics_physical_offset: int = 0
 
 
 def encode(checkpoint: StoreCheckpoint) -> bytes:
@@ -35,20 +38,21 @@ def encode(checkpoint: StoreCheckpoint) -> bytes:
     (4096, '0000000000000001 0000000000000002 0000000000000003')
     """
     times = (checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp, checkpoint.index_msg_timestamp)
-    return b"".join(time.to_bytes(8, "big", signed=True) for time in times).ljust(OS_PAGE_SIZE, b"\0")
+    data = b"".join(time.to_bytes(8, "big", signed=True) for time in times).ljust(OFFSET_AT, b"\0")
+    return (data + checkpoint.logics_physical_offset.to_bytes(8, "big", signed=True)).ljust(OS_PAGE_SIZE, b"\0")
 
 
 def decode(data: bytes) -> StoreCheckpoint:
-    """The three times. 5.x has two offsets behind them, which are left alone. What is too short says nothing.
+    """The three times and the offset. 5.x has two offsets between them, which are left alone. What is too short says nothing.
 
-    >>> decode(encode(StoreCheckpoint(1, 2, 3))) == StoreCheckpoint(1, 2, 3)
+    >>> decode(encode(StoreCheckpoint(1, 2, 3, 4))) == StoreCheckpoint(1, 2, 3, 4)
     True
     >>> decode(b"") == decode(encode(StoreCheckpoint(1, 2, 3))[:23]) == StoreCheckpoint()
     True
     """
     if len(data) < TIMES_SIZE:
         return StoreCheckpoint()
-    return StoreCheckpoint(*(int.from_bytes(data[at : at + 8], "big", signed=True) for at in (0, 8, 16)))
+    return StoreCheckpoint(*(int.from_bytes(data[at : at + 8], "big", signed=True) for at in (0, 8, 16, OFFSET_AT)))
 
 
 def vouches_for(checkpoint: StoreCheckpoint, store_timestamp: int) -> bool:

@@ -64,6 +64,7 @@ def flush(state: Store, *, synced: bool = True) -> Store:
         checkpoints.last_store_timestamp(state.log, flushed_where) or state.checkpoint.physic_msg_timestamp,
         state.dispatched.store_timestamp or state.checkpoint.logics_msg_timestamp,
         index_file.header(full[-1]).end_timestamp if full else state.checkpoint.index_msg_timestamp,
+        state.checkpoint.logics_physical_offset,
     )
     return replace(state, flushed_where=flushed_where, checkpoint=checkpoint)
 
@@ -79,11 +80,11 @@ def stop(state: Store) -> Store:
 
 def start_bare(state: Store) -> Store:
     """A process begins to append to the log alone: HA-ST-51 "MUST first lower the checkpoint's second time to the least of its
-    three", so that the next recovery begins where queues and index can both be made again.
+    three, and MUST set the i64 at byte 40", so that the next recovery begins where queues and index can both be made again.
     """
     told = state.checkpoint
     least = min(told.physic_msg_timestamp, told.logics_msg_timestamp, told.index_msg_timestamp)
-    return replace(state, checkpoint=replace(told, logics_msg_timestamp=least), abort=True)
+    return replace(state, checkpoint=replace(told, logics_msg_timestamp=least, logics_physical_offset=0), abort=True)
 
 
 def stop_bare(state: Store, before: Store) -> Store:
@@ -327,7 +328,8 @@ def _kept(state: Store, log: Log, dispatched: Dispatched, start_offset: int) -> 
 
     Else a second crash, when the log alone was flushed, would let the next recovery begin behind what was dispatched anew.
 
-    Spec: HA-ST-24 "up to when messages, then consume queues, then the index are on the disk".
+    Spec: HA-ST-24 "up to when messages, then consume queues, then the index are on the disk"; HA-ST-51 "A recovery after which
+    messages are dispatched again MUST clear that i64 as well".
     """
     told, index = state.checkpoint, dispatched.index
     logics, vouched_until = told.logics_msg_timestamp, max_offset(log)
@@ -335,10 +337,12 @@ def _kept(state: Store, log: Log, dispatched: Dispatched, start_offset: int) -> 
     if state.abort:
         whole = index_service.count_vouched(state.dispatched.index, told.index_msg_timestamp, max_offset(log))
         logics, vouched_until = min(told.physic_msg_timestamp, logics), min(start_offset, max_offset(log))
+    offset = 0 if dispatched.reput_from_offset < max_offset(log) else told.logics_physical_offset
     if dispatched.reput_from_offset < vouched_until:
         logics = min(logics, max(0, dispatch_request.pickup_store_timestamp(log, dispatched.reput_from_offset)))
     end_timestamp = index_file.header(index[whole - 1]).end_timestamp if whole else 0
-    return replace(told, logics_msg_timestamp=logics, index_msg_timestamp=min(told.index_msg_timestamp, end_timestamp))
+    times = {"logics_msg_timestamp": logics, "index_msg_timestamp": min(told.index_msg_timestamp, end_timestamp)}
+    return replace(told, **times, logics_physical_offset=offset)
 
 
 def _record_at_or_before(log: Log, offset: int) -> int:

@@ -32,7 +32,8 @@ def bare_log(
 
     Args:  replicated: what is appended comes from a master; else it is put. create: makes its new files.
     Spec: HA-ST-50 "MUST leave `abort` behind, and a store to which nothing was appended as it was"; HA-ST-51 "MUST first
-    lower the checkpoint's second time to the least of its three"; HA-ST-52 "MUST have `config/topics.json` name the topics".
+    lower the checkpoint's second time to the least of its three, and MUST set the i64 at byte 40"; HA-ST-52 "MUST have
+    `config/topics.json` name the topics".
     Raises: as CommitLog.open; then nothing has changed.
     """
     # A slave is told by its master where its log goes on; a master would give offsets a second time (HA-ST-7).
@@ -43,9 +44,10 @@ def bare_log(
         was_clean, began_at = not was_aborted(store_dir), log.max_offset
         has_checkpoint = (store_dir / CHECKPOINT_FILE).exists()
         checkpoint = StoreCheckpoint(store_dir)
-        logics_msg_timestamp = checkpoint.logics_msg_timestamp
+        logics_msg_timestamp, logics_physical_offset = checkpoint.logics_msg_timestamp, checkpoint.logics_physical_offset
         if has_checkpoint:
             checkpoint.logics_msg_timestamp = checkpoint.least_timestamp
+            checkpoint.logics_physical_offset = 0
             checkpoint.flush()
         mark_running(store_dir)
         topics = TopicWatch(store_dir, log, reads=replicated)
@@ -58,6 +60,7 @@ def bare_log(
             if log.max_offset in (began_at, log.min_offset):  # nothing was appended
                 if has_checkpoint:
                     checkpoint.logics_msg_timestamp = logics_msg_timestamp
+                    checkpoint.logics_physical_offset = logics_physical_offset
                     checkpoint.flush()
                 if was_clean:
                     mark_stopped(store_dir)

@@ -29,7 +29,8 @@ def verify(ctx: click.Context, store: Path, other: Path | None, as_json: bool) -
     Each record must have a right size, magic, body CRC and physical offset, and nothing may follow the last. An
     incomplete record at the end, which a slave can hold, is reported as a tail and is no error. Each entry of a consume
     queue and each key of the index must be that of its message; those that are missing are counted, and are no error,
-    for a broker makes them again from the log. Two logs are compared byte by byte over the offsets that both have.
+    for a broker makes them again from the log; of the index only those behind the first message that it has. Two logs are
+    compared byte by byte over the offsets that both have.
 
     Releases put different keys into the index: keys_as names those that put these, "," between one and its successor and "/"
     between those that do the same with these messages, or any, or none.

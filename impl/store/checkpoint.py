@@ -1,12 +1,14 @@
 """What an earlier process has left on the disk: `checkpoint` says up to when, `abort` that it did not stop cleanly.
 
-    checkpoint  4,096 bytes = i64 physic_msg_timestamp, i64 logics_msg_timestamp, i64 index_msg_timestamp, zeros; all in ms
+    checkpoint  4,096 bytes = i64 physic_msg_timestamp, i64 logics_msg_timestamp, i64 index_msg_timestamp, all in ms;
+                two i64 of RocketMQ 5.x, which stay as they are; i64 logics_physical_offset; zeros
     abort       empty
 
 A time says that all messages stored before it are on the disk: in the log, in the consume queues, in the index. It is raised
-only after a sync that covered them has succeeded, and never goes back.
+only after a sync that covered them has succeeded, and never goes back. logics_physical_offset is RocketMQ 5.5.1's: up to there
+the consume queues are on the disk. 5.5.1 believes it and not the times, so it is set to 0 where they go back.
 
-Spec: HA-ST-24 "a file of 4,096 bytes that begins with three times in ms, each an i64".
+Spec: HA-ST-24 "a file of 4,096 bytes that begins with three times in ms, each an i64"; HA-ST-51.
 Source: 4.9.8 StoreCheckpoint, DefaultMessageStore.createTempFile; quirk 31.
 """
 
@@ -23,6 +25,8 @@ CHECKPOINT_SIZE: Final = 4096
 # Recovery goes back by this much more, so that clocks and timers may be that wrong.
 SAFETY_MS: Final = 3000
 _TIMES: Final = struct.Struct(">qqq")
+_OFFSET: Final = struct.Struct(">q")
+_OFFSET_POSITION: Final = 40
 
 
 class StoreCheckpoint:
@@ -36,13 +40,17 @@ class StoreCheckpoint:
     def __init__(self, store_dir: Path) -> None:
         self.path: Final = store_dir / CHECKPOINT_FILE
         self.physic_msg_timestamp = self.logics_msg_timestamp = self.index_msg_timestamp = 0
-        self._written: tuple[int, int, int] | None = None  # what a whole file on the disk says
+        self.logics_physical_offset = 0
+        self._others = bytes(_OFFSET_POSITION - _TIMES.size)  # what stands between the times and that offset
+        self._written: bytes | None = None  # the first bytes of a whole file on the disk
         if self.path.exists():
             data = self.path.read_bytes()
             times = _TIMES.unpack_from(data) if len(data) >= _TIMES.size else (0, 0, 0)
             self.physic_msg_timestamp, self.logics_msg_timestamp, self.index_msg_timestamp = times
             if len(data) >= CHECKPOINT_SIZE:
-                self._written = times
+                self._others = data[_TIMES.size : _OFFSET_POSITION]
+                (self.logics_physical_offset,) = _OFFSET.unpack_from(data, _OFFSET_POSITION)
+                self._written = data[: _OFFSET_POSITION + _OFFSET.size]
 
     @property
     def min_timestamp(self) -> int:
@@ -65,17 +73,18 @@ class StoreCheckpoint:
         return max(0, self.physic_msg_timestamp - SAFETY_MS + 1)
 
     def flush(self) -> None:
-        """Write the times, and force them to the disk; nothing where they are there already. Raises: OSError."""
-        times = (self.physic_msg_timestamp, self.logics_msg_timestamp, self.index_msg_timestamp)
+        """Write what has changed, and force it to the disk; nothing where it is there already. Raises: OSError."""
+        times = _TIMES.pack(self.physic_msg_timestamp, self.logics_msg_timestamp, self.index_msg_timestamp)
+        data = times + self._others + _OFFSET.pack(self.logics_physical_offset)
         if self._written is None or not self.path.exists():
             # The file gets its name when it is whole: whoever is killed in between leaves none.
             creating = self.path.with_name(self.path.name + CREATING_SUFFIX)
-            _write(creating, _TIMES.pack(*times).ljust(CHECKPOINT_SIZE, b"\0"), os.O_CREAT | os.O_TRUNC)
+            _write(creating, data.ljust(CHECKPOINT_SIZE, b"\0"), os.O_CREAT | os.O_TRUNC)
             creating.replace(self.path)
             sync_directory(self.path.parent)
-        elif times != self._written:
-            _write(self.path, _TIMES.pack(*times))  # 24 bytes lie in one sector: they are written whole or not at all
-        self._written = times
+        elif data != self._written:
+            _write(self.path, data)  # 48 bytes lie in one sector: they are written whole or not at all
+        self._written = data
 
 
 def _write(path: Path, data: bytes, flags: int = 0) -> None:

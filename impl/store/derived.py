@@ -58,11 +58,14 @@ class DerivedRecovery:
         What is dispatched again is on the disk when it is flushed again. Were this machine to fail before that, a checkpoint
         that spoke of it would let the next recovery begin behind it. An index file that is cut fills up again, too, with times
         that the checkpoint has spoken of.
+
+        Spec: HA-ST-51 "A recovery after which messages are dispatched again MUST clear that i64 as well".
         """
         checkpoint, files = self._checkpoint, self._index.files
         end_timestamp = files[whole - 1].header.end_timestamp if whole else 0
         checkpoint.logics_msg_timestamp = min(checkpoint.logics_msg_timestamp, logics_msg_timestamp)
         checkpoint.index_msg_timestamp = min(checkpoint.index_msg_timestamp, end_timestamp)
+        checkpoint.logics_physical_offset = 0
         checkpoint.flush()
 
     def _is_true(self, key: Key, queue_offset: int, entry: Entry) -> bool:

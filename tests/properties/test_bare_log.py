@@ -4,6 +4,7 @@ HA-ST-50 to HA-ST-52.
 """
 
 import shutil
+import struct
 import threading
 from contextlib import ExitStack
 from pathlib import Path
@@ -116,10 +117,51 @@ def test_a_store_that_was_appended_to_without_dispatching_serves_all(tmp_path: P
     check_all_is_served(left, 100)
 
 
+MORE = struct.pack(">qqqq", 4, 5, 1 << 40, 7)  # what RocketMQ 5.5.1 has behind the three times, and 7 for what may come
+
+
+def write_more(store: Path) -> None:
+    with (store / "checkpoint").open("r+b") as checkpoint:
+        checkpoint.seek(24)
+        checkpoint.write(MORE)
+
+
+def more_of(store: Path) -> tuple[int, ...]:
+    return struct.unpack(">qqqq", (store / "checkpoint").read_bytes()[24:56])
+
+
+def test_the_offset_by_which_5_5_1_recovers_is_cleared(tmp_path: Path) -> None:
+    """HA-ST-51 "MUST set the i64 at byte 40 of the checkpoint to 0": 5.5.1 ignores the times where it is above 0."""
+    source, store = tmp_path / "source", tmp_path / "store"
+    with MessageStore.open(source, OPTIONS) as master:
+        put(master, range(10))
+    shutil.copytree(source, store)
+    write_more(store)
+    with MessageStore.open(source, OPTIONS) as master:
+        put(master, range(10, 20))
+    with bare_log(store, file_size=None, clear_tail=True, replicated=True) as log:
+        assert more_of(store) == (4, 5, 0, 7)
+        copy_log(source, log)
+    assert more_of(store) == (4, 5, 0, 7)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_recovery_that_dispatches_again_clears_that_offset(tmp_path: Path, is_clean: bool) -> None:
+    """HA-ST-51 "A recovery after which messages are dispatched again MUST clear that i64 as well"."""
+    with MessageStore.open(tmp_path, OPTIONS) as store:
+        put(store, range(10))
+    write_more(tmp_path)
+    if not is_clean:
+        (tmp_path / "abort").touch()
+    MessageStore.open(tmp_path, OPTIONS).close()
+    assert more_of(tmp_path) == (4, 5, 1 << 40 if is_clean else 0, 7)
+
+
 def test_a_store_to_which_nothing_was_appended_stays_as_it_was(tmp_path: Path) -> None:
     """HA-ST-50 "a store to which nothing was appended as it was": with `abort` or without."""
     with MessageStore.open(tmp_path, OPTIONS) as store:
         put(store, range(40))
+    write_more(tmp_path)
     for _ in range(2):
         before = files_of(tmp_path)
         with bare_log(tmp_path, file_size=None, clear_tail=True, replicated=True) as log:

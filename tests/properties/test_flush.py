@@ -334,11 +334,11 @@ def test_a_checkpoint_has_its_name_when_it_is_whole(tmp_path: Path, monkeypatch:
 
 def test_what_else_the_checkpoint_holds_stays(tmp_path: Path) -> None:
     """RocketMQ 5.x keeps more behind the three times."""
-    (tmp_path / "checkpoint").write_bytes(struct.pack(">qqqqq", 1, 2, 3, 4, 5) + bytes(4056))
+    (tmp_path / "checkpoint").write_bytes(struct.pack(">qqqqqqq", 1, 2, 3, 4, 5, 6, 8) + bytes(4040))
     checkpoint = StoreCheckpoint(tmp_path)
     checkpoint.physic_msg_timestamp = 7
     checkpoint.flush()
-    assert (tmp_path / "checkpoint").read_bytes() == struct.pack(">qqqqq", 7, 2, 3, 4, 5) + bytes(4056)
+    assert (tmp_path / "checkpoint").read_bytes() == struct.pack(">qqqqqqq", 7, 2, 3, 4, 5, 6, 8) + bytes(4040)
 
 
 def test_abort_is_there_from_the_start_to_the_clean_stop(tmp_path: Path) -> None:

@@ -331,7 +331,9 @@ def test_what_a_process_appends_without_dispatching_is_dispatched_by_the_next_br
     monkeypatch.setattr(sys.modules[__name__], "SIZES", replace(SIZES, max_index_num=30))
     at_work = filled(count, count)
     stopped = store_recovery.stop(at_work.state)
+    stopped = replace(stopped, checkpoint=replace(stopped.checkpoint, logics_physical_offset=1 << 40))
     at_work.state = store_recovery.start_bare(stopped)
+    assert at_work.state.checkpoint.logics_physical_offset == 0  # HA-ST-51 "MUST set the i64 at byte 40 of the checkpoint to 0"
     draw = random.Random(count)
     for _ in range(20):
         at_work.put(draw)
@@ -343,6 +345,7 @@ def test_what_a_process_appends_without_dispatching_is_dispatched_by_the_next_br
     recovered = store_recovery.recover(found, MADE_AT, SIZES, profile)
     assert isinstance(recovered, Store)
     assert recovered.log == state.log
+    assert recovered.checkpoint.logics_physical_offset == 0
     at_work.state = recovered
     agrees(at_work, to_the_byte=profile is HARDENED)  # classic begins another index file behind one that was full
 
