@@ -62,8 +62,13 @@ def start_master(nodes: ExitStack, tmp_path: Path, store: Path, listen: str, *mo
 
 def statuses_of(master: Node) -> dict[str, int]:
     """What `--put` tells in the end."""
-    words = [pair.split("=") for pair in master.line("put").split()[1:]]
-    return {name: int(count) for name, count in words if name.isupper()}
+    return puts_of(master)[0]
+
+
+def puts_of(master: Node) -> tuple[dict[str, int], int]:
+    """What `--put` tells in the end, and how many messages it put besides, for which nobody waited."""
+    words = dict(pair.split("=") for pair in master.line("put").split()[1:])
+    return {name: int(count) for name, count in words.items() if name.isupper()}, int(words.get("unwaited", 0))
 
 
 def end_of(store: Path) -> int:
