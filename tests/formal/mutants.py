@@ -53,7 +53,7 @@ GRAPH_STATES: Final = 100_000  # of the scopes of a profile that a mutant is com
 LOCKSTEP_SEEDS: Final = range(1, 161)
 HOSTILE_SEEDS: Final = range(1, 121)
 REFINEMENT_SEEDS: Final = range(1, 41)
-SECONDS_PER_CHECK: Final = 10  # what takes longer does not end; a check takes a fiftieth of a second
+SECONDS_PER_CHECK: Final = 20  # what takes longer does not end; a check takes a fiftieth of a second on a quiet machine
 # But for these, which take up to ten seconds; the protocol level has no loop that might not end.
 SECONDS: Final = {"table": 120, "snapshot": 120, "trace": 120, "graph": 300}
 MEMORY_BYTES: Final = 3 << 30
