@@ -5,7 +5,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -260,8 +260,11 @@ def test_a_slave_that_is_ahead_stops(profile: Profile, tmp_path: Path) -> None:
     assert log_of(tmp_path / "s") == before
 
 
-def test_a_master_that_only_begins_by_closing_does_not_stop_a_slave(tmp_path: Path) -> None:
-    """HA-S-64 "then answers a report of 0, and closes the next one too": five closes alone prove nothing."""
+def follow_behind(tmp_path: Path, stand_in: Callable[[socket.socket], None]) -> None:
+    """A slave gets all of its master's log, though something else takes its first connections and then gives way.
+
+    Args:  stand_in: what does so, given the listening socket that the master takes over when it returns.
+    """
     filled(tmp_path / "s", ("one", 15))
     filled(tmp_path / "m", ("one", 40))
     listener = listen("127.0.0.1", 0)
@@ -269,11 +272,7 @@ def test_a_master_that_only_begins_by_closing_does_not_stop_a_slave(tmp_path: Pa
     with CommitLog.open(tmp_path / "m", file_size=FILE_SIZE) as log:
 
         def run() -> None:
-            for _ in range(REFUSALS):
-                sock, _ = listener.accept()
-                while len(sock.recv(8, socket.MSG_WAITALL)) < 8:
-                    pass
-                sock.close()
+            stand_in(listener)
             master = Master(log, listener, SETTINGS, HARDENED)
             while not stopped.is_set():
                 master.poll(20)
@@ -290,39 +289,33 @@ def test_a_master_that_only_begins_by_closing_does_not_stop_a_slave(tmp_path: Pa
         finally:
             stopped.set()
             thread.join(PATIENCE_S)
+
+
+def test_a_master_that_only_begins_by_closing_does_not_stop_a_slave(tmp_path: Path) -> None:
+    """HA-S-64 "then answers a report of 0, and closes the next one too": five closes alone prove nothing."""
+
+    def close_five(listener: socket.socket) -> None:
+        for _ in range(REFUSALS):
+            sock, _ = listener.accept()
+            while len(sock.recv(8, socket.MSG_WAITALL)) < 8:
+                pass
+            sock.close()
+
+    follow_behind(tmp_path, close_five)
 
 
 def test_heartbeats_of_one_that_is_gone_when_the_master_answers_do_not_stop_a_slave(tmp_path: Path) -> None:
     """HA-S-64 "on a connection that is still there and as far when the master has answered a report of 0 on another one"."""
-    filled(tmp_path / "s", ("one", 15))
-    filled(tmp_path / "m", ("one", 40))
-    listener = listen("127.0.0.1", 0)
-    stopped = threading.Event()
-    with CommitLog.open(tmp_path / "m", file_size=FILE_SIZE) as log:
 
-        def run() -> None:
-            with listener.accept()[0] as sock:  # what stands before the master sends heartbeats in its place
-                report = b""
-                while len(report) < 8:
-                    report += sock.recv(8 - len(report))
-                sock.sendall((report + bytes(4)) * 4096)
-                select.select([listener], [], [], PATIENCE_S)  # the slave asks on another connection
-            master = Master(log, listener, SETTINGS, HARDENED)
-            while not stopped.is_set():
-                master.poll(20)
-            master.close()
+    def send_heartbeats(listener: socket.socket) -> None:
+        with listener.accept()[0] as sock:
+            report = b""
+            while len(report) < 8:
+                report += sock.recv(8 - len(report))
+            sock.sendall((report + bytes(4)) * 4096)
+            select.select([listener], [], [], PATIENCE_S)  # the slave asks on another connection
 
-        thread = threading.Thread(target=run, name="master")
-        thread.start()
-        try:
-            with CommitLog.open(tmp_path / "s", file_size=FILE_SIZE) as replica:
-                follower = Follower(replica, *listener.getsockname(), SETTINGS, HARDENED)
-                give_up = time.monotonic() + PATIENCE_S
-                follower.run(lambda: replica.max_offset == log.max_offset or time.monotonic() > give_up)
-                assert replica.max_offset == log.max_offset
-        finally:
-            stopped.set()
-            thread.join(PATIENCE_S)
+    follow_behind(tmp_path, send_heartbeats)
 
 
 @BOTH
