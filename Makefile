@@ -36,6 +36,7 @@ check: setup ## Format, lint, types, the import table, and that generated files 
 	$(BIN)/python -m rocketmq_ha.reference.transitions --check
 	$(BIN)/python -m rocketmq_ha.reference.diagram --check
 	$(BIN)/python tests/formal/snapshots.py --check
+	$(BIN)/python -m rocketmq_ha.spec.clause_form --check
 	$(BIN)/python -m rocketmq_ha.spec.citations --check
 
 format: setup ## Format, and mend what the linter can mend
@@ -62,9 +63,10 @@ report: setup ## The coverage report of a campaign's logs: LOGS=build/fuzz (to b
 demo-bug: setup ## See it disagree: plant FAULT=name in a copy and find it; without FAULT, list them
 	@$(ROCKETMQ_HA) demo-bug $(FAULT)
 
-transitions: setup ## Write anew what is generated from the model (table, diagrams, snapshots, tours, traces); look at the diff
+transitions: setup ## Write anew what is generated (table, diagrams, indexes of clauses, snapshots, tours, traces); look at the diff
 	$(BIN)/python -m rocketmq_ha.reference.transitions --write
 	$(BIN)/python -m rocketmq_ha.reference.diagram --write
+	$(BIN)/python -m rocketmq_ha.spec.clause_form --write
 	$(BIN)/python tests/formal/snapshots.py --write
 	$(BIN)/python tests/formal/tours.py --write
 	$(BIN)/python tests/formal/violations.py --write

@@ -1,16 +1,29 @@
-"""Read the normative clauses out of the chapters.
+"""Read the clauses out of the chapters.
 
-A clause is a paragraph that opens with its id in bold: `**HA-M-4.** Sentence.`; a line that opens with `Source:` ends it.
+A clause is a paragraph. Each of its parts begins on a line of its own with its word, and the parts come in this order:
+
+    **HA-M-4.** *(classic)* One or two sentences.
+    Why: where it is not plain.
+    Source: where it comes from.
+    Releases: where releases differ (generated).
+
+`clause_form.py` holds the form.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 CLAUSE_ID: Final = re.compile(r"HA-(?:W|M|S|G|ST|MD|R|T)-\d+")
-_CLAUSE: Final = re.compile(r"^\*\*(HA-[A-Z]+-\d+)\.\*\*\s+(.*?)(?=^Source:|\n\n)", re.MULTILINE | re.DOTALL)
+PARTS: Final = ("Why", "Source", "Releases")
+_CLAUSE: Final = re.compile(r"^\*\*(HA-[A-Z]+-\d+)\.\*\*\s+(.*?)(?:\n\n|\n?\Z)", re.MULTILINE | re.DOTALL)
+_PART: Final = re.compile(rf"^({'|'.join(PARTS)}):\s*", re.MULTILINE)
+_MARKS: Final = re.compile(r"\*\(([^)]*)\)\*")
+_HEADING: Final = re.compile(r"^#+ (.*)$", re.MULTILINE)
+_CHAPTER: Final = re.compile(r"(\d+)-[a-z0-9-]+\.md")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,21 +31,52 @@ class Clause:
     """One clause, and where it stands."""
 
     clause_id: str
-    sentence: str  # on one line, with the mark of its profile
+    sentence: str  # on one line, with its marks
     place: str  # chapter and line, as "2-master.md:57"
+    parts: tuple[tuple[str, str], ...] = ()  # (word, text on one line), in the order in which they stand
+    section: str = ""  # the heading above it
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """The marks behind the id.
+
+        >>> Clause("HA-M-1", "*(classic, description)* A master waits.", "").marks
+        ('classic', 'description')
+        """
+        found = _MARKS.match(self.sentence)
+        return tuple(mark.strip() for mark in found[1].split(",")) if found else ()
+
+    def part(self, word: str) -> str:
+        """The text of one of PARTS, or the empty string."""
+        return next((text for name, text in self.parts if name == word), "")
+
+
+def chapters(spec_dir: Path) -> list[Path]:
+    """The files of the chapters, in the order of their numbers."""
+    numbered = [(int(found[1]), path) for path in spec_dir.glob("*.md") if (found := _CHAPTER.fullmatch(path.name))]
+    return [path for _, path in sorted(numbered)]
+
+
+def in_chapter(text: str, name: str) -> Iterator[Clause]:
+    """The clauses of one chapter, in their order."""
+    headings = [(found.start(), found[1]) for found in _HEADING.finditer(text)]
+    for found in _CLAUSE.finditer(text):
+        clause_id, body = found.groups()
+        sentence, *rest = _PART.split(body)
+        parts = tuple((word, " ".join(told.split())) for word, told in zip(rest[::2], rest[1::2], strict=True))
+        place = f"{name}:{text.count(chr(10), 0, found.start()) + 1}"
+        section = next((title for start, title in reversed(headings) if start < found.start()), "")
+        yield Clause(clause_id, " ".join(sentence.split()), place, parts, section)
 
 
 def read(spec_dir: Path) -> dict[str, Clause]:
     """The clauses of the chapters in a directory, by id, in their order. Raises: ValueError for an id that stands twice."""
     clauses: dict[str, Clause] = {}
-    for chapter in sorted(spec_dir.glob("[0-9]-*.md")):
-        text = chapter.read_text(encoding="utf-8")
-        for found in _CLAUSE.finditer(text):
-            clause_id, sentence = found.groups()
-            place = f"{chapter.name}:{text.count(chr(10), 0, found.start()) + 1}"
-            if clause_id in clauses:
-                raise ValueError(f"spec/{place}: {clause_id} stands in {clauses[clause_id].place} too")
-            clauses[clause_id] = Clause(clause_id, " ".join(sentence.split()), place)
+    for chapter in chapters(spec_dir):
+        for clause in in_chapter(chapter.read_text(encoding="utf-8"), chapter.name):
+            if (other := clauses.get(clause.clause_id)) is not None:
+                raise ValueError(f"spec/{clause.place}: {clause.clause_id} stands in {other.place} too")
+            clauses[clause.clause_id] = clause
     return clauses
 
 
@@ -40,7 +84,7 @@ def read(spec_dir: Path) -> dict[str, Clause]:
 def load() -> dict[str, str]:
     """All clauses of this tree, id to sentence, in the order of the chapters.
 
-    >>> load()["HA-W-3"].startswith("A frame with a body size of 0 is a heartbeat")
+    >>> "heartbeat" in load()["HA-W-3"]
     True
     """
     return {clause_id: clause.sentence for clause_id, clause in read(Path(__file__).parent).items()}

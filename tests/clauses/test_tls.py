@@ -1,4 +1,4 @@
-"""TLS: chapter 2's clauses on a master that listens with it, and chapter 3's on a slave that connects so."""
+"""TLS: chapter 10's clauses on a master that listens with it, and on a slave that connects so."""
 
 import contextlib
 import gc
