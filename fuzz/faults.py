@@ -39,6 +39,13 @@ FAULTS: Final = (
         "the slave acknowledges bytes that it does not have, up to the next multiple of 8",
     ),
     Fault(
+        "failed-append-counts",
+        "ha/slave.py",
+        "                if self._profile.checks_appends:\n",
+        "                if self._profile.checks_appends and offset == 0:\n",
+        "a slave acknowledges what its disk did not take, unless its log is empty (HA-S-38)",
+    ),
+    Fault(
         "first-report-of-a-read",
         "ha/master.py",
         "REPORT.unpack_from(self._read_buffer, pos - REPORT.size)",

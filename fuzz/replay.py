@@ -16,6 +16,7 @@ from rocketmq_ha.reference.events import (
     Cut,
     DeliverFrames,
     DeliverReports,
+    DiskFull,
     Event,
     ForgeHeader,
     ForgeReport,
@@ -142,6 +143,8 @@ def _event(event: Event) -> str:
             return f"forged header of size {event.body_size} to s{event.slave}"
         case Clog():
             return f"socket of s{event.slave} takes {event.room} B, no more"
+        case DiskFull():
+            return f"disk of s{event.slave} {'is full' if event.is_full else 'has room again'}"
         case Cut():
             return f"link of s{event.slave} cut, told: {event.tell}"
         case RestartSlave():

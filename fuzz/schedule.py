@@ -16,6 +16,7 @@ from rocketmq_ha.reference.events import (
     Cut,
     DeliverFrames,
     DeliverReports,
+    DiskFull,
     Event,
     ForgeHeader,
     ForgeReport,
@@ -63,6 +64,8 @@ def draw(seed: int) -> Schedule:
         events = _with_rounds(rng, events, slaves)
     slave_file_size, adopts_file_size = draw_slave_file_size(rng, settings.mapped_file_size)
     settings = replace(settings, replicas=replicas, slave_file_size=slave_file_size, adopts_file_size=adopts_file_size)
+    if rng.random() < 0.15:
+        events = _with_full_disks(rng, events, slaves)
     return Schedule(seed, profile, settings, slaves, tuple(events))
 
 
@@ -83,6 +86,16 @@ def _with_rounds(rng: random.Random, events: list[Event], slaves: int) -> list[E
             slave = rng.randrange(slaves)
             found += (Connect(slave, UNBOUNDED_ROOM, UNBOUNDED_ROOM), DeliverReports(slave, UNBOUNDED_ROOM))
             found += (Grant(slave, UNBOUNDED_ROOM), DeliverFrames(slave, UNBOUNDED_ROOM), DeliverReports(slave, UNBOUNDED_ROOM))
+    return found
+
+
+def _with_full_disks(rng: random.Random, events: list[Event], slaves: int) -> list[Event]:
+    """The events, and among them times in which a slave's disk takes nothing."""
+    found: list[Event] = []
+    for event in events:
+        found.append(event)
+        if rng.random() < 0.1:
+            found.append(DiskFull(rng.randrange(slaves), rng.random() < 0.5))
     return found
 
 
@@ -118,6 +131,8 @@ def fault_of(event: Event) -> str:
             return "forge_header"
         case Clog():
             return "clog"
+        case DiskFull():
+            return "fill_disk" if event.is_full else NO_FAULT
         case RestartSlave():
             return "restart_slave"
         case RestartMaster():

@@ -5,11 +5,15 @@ network and an operating system would: connections, who is told of a break, proc
 implementation's own.
 """
 
+import errno
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import assert_never
 
 from rocketmq_ha.fuzz.channel import Channel
 from rocketmq_ha.fuzz.observe import Observation, ObservedLink, ObservedSlave
+from rocketmq_ha.impl.errors import AppendFailed
 from rocketmq_ha.impl.ha.five_waits import FiveWaits
 from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest, GroupTransfer
 from rocketmq_ha.impl.ha.service import HAService
@@ -26,6 +30,7 @@ from rocketmq_ha.reference.events import (
     Cut,
     DeliverFrames,
     DeliverReports,
+    DiskFull,
     Event,
     ForgeHeader,
     ForgeReport,
@@ -99,6 +104,17 @@ class ReferenceWorld:
         )
 
 
+class _Log(CommitLog):
+    """The log of a slave, on a disk that a schedule may fill: it then has no room for a byte, nor for a file."""
+
+    is_full = False
+
+    def append_data(self, offset: int, buffers: Sequence[bytes | memoryview]) -> None:
+        if self.is_full and any(map(len, buffers)):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().append_data(offset, buffers)
+
+
 class _Connection:
     """One connection of the implementation's world, with both of its ends."""
 
@@ -129,12 +145,12 @@ class ImplementationWorld:
     def _open(self, name: str, size: int) -> CommitLog:
         return CommitLog.open(self._directory / name, file_size=size, clear_tail=self._profile.clears_tail)
 
-    def _open_slave(self, index: int) -> CommitLog:
+    def _open_slave(self, index: int) -> _Log:
         """A slave that was told no size has that of its file, or a first guess."""
         size = self._settings.slave_file_size or self._settings.mapped_file_size
         if self._settings.adopts_file_size and any((self._directory / f"slave-{index}").glob(f"{COMMIT_LOG_DIR}/*")):
-            return CommitLog.open(self._directory / f"slave-{index}", clear_tail=self._profile.clears_tail)
-        return self._open(f"slave-{index}", size)
+            return _Log.open(self._directory / f"slave-{index}", clear_tail=self._profile.clears_tail)
+        return _Log.open(self._directory / f"slave-{index}", file_size=size, clear_tail=self._profile.clears_tail)
 
     def _client(self, log: CommitLog) -> SlaveClient:
         return SlaveClient("master", log, self._settings, self._profile)
@@ -174,6 +190,8 @@ class ImplementationWorld:
             case Clog():
                 if connection := self._of(event.slave):
                     connection.channel.at_slave.room = event.room
+            case DiskFull():
+                self._logs[event.slave].is_full = event.is_full
             case Cut():
                 self._cut(event)
             case RestartSlave():
@@ -245,8 +263,12 @@ class ImplementationWorld:
     def _deliver_frames(self, event: DeliverFrames) -> None:
         connection = self._of(event.slave)
         if connection and connection.channel.deliver(connection.channel.at_master, event.nbytes):
-            while connection.channel.at_slave.arrived and connection.at_slave.client.connected:
-                connection.at_slave.on_readable(self._now_ms)
+            try:
+                while connection.channel.at_slave.arrived and connection.at_slave.client.connected:
+                    connection.at_slave.on_readable(self._now_ms)
+            except AppendFailed as error:  # what net/client.py makes of it: HA-ST-68
+                assert error.is_for_want_of_room
+                connection.at_slave.close("disk_full")
 
     def _deliver_reports(self, event: DeliverReports) -> None:
         connection = self._of(event.slave)
@@ -269,8 +291,10 @@ class ImplementationWorld:
             connection.slave_open = False
             if connection.master_open and not connection.channel.at_master.severed:
                 self._tell_master(connection)
+        is_full = self._logs[index].is_full
         self._logs[index].close()
         self._logs[index] = self._open_slave(index)
+        self._logs[index].is_full = is_full
         self._clients[index] = self._client(self._logs[index])
 
     def _restart_master(self, clean: bool, lost: int) -> None:

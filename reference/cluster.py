@@ -16,6 +16,7 @@ from rocketmq_ha.reference.events import (
     Cut,
     DeliverFrames,
     DeliverReports,
+    DiskFull,
     Event,
     ForgeHeader,
     ForgeReport,
@@ -135,6 +136,8 @@ def step(cluster: Cluster, event: Event, settings: Settings, profile: Profile) -
         case Clog():
             if link := work.link_of(event.slave):
                 work.disturb("clog", link, replace(link, slave_room=event.room))
+        case DiskFull():
+            work.slaves[event.slave] = replace(work.slaves[event.slave], disk_full=event.is_full)
         case Cut():
             work.cut(event)
         case RestartSlave():

@@ -92,6 +92,14 @@ class Clog:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskFull:
+    """From now on the slave's disk takes no byte of what is appended, or takes all again. Its process goes on (quirk 42)."""
+
+    slave: int
+    is_full: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Cut:
     """The link breaks and what is in flight is lost. `tell`: the ends that notice; the other holds a stale connection."""
 
@@ -128,6 +136,7 @@ Event = (
     | ForgeReport
     | ForgeHeader
     | Clog
+    | DiskFull
     | Cut
     | RestartSlave
     | RestartMaster

@@ -60,11 +60,21 @@ def ack_is_appended(cluster: Cluster, _settings: Settings) -> bool:
     )
 
 
+def holds_up_to(cluster: Cluster, node: Slave, next_offset: int) -> bool:
+    """A slave has the master's bytes, from where its own log begins to an offset."""
+    base = node.log.base
+    if base is None or store.max_offset(node.log) < next_offset:
+        return False
+    first = store.min_offset(cluster.log)
+    return node.log.data[: next_offset - base] == cluster.log.data[base - first : next_offset - first]
+
+
 def put_ok_is_replicated(cluster: Cluster, settings: Settings) -> bool:
-    """A put that ended with PUT_OK in this step is in the logs of as many slaves as it needs. HA-G-30."""
+    """A put that ended with PUT_OK in this step is in the logs of as many slaves as it needs. HA-G-30, HA-S-38."""
     ended = [done.next_offset for done in cluster.done if done.status == group_transfer.PUT_OK]
-    ends = [store.max_offset(node.log) for node in cluster.slaves]
-    return all(sum(end >= next_offset for end in ends) >= settings.replicas for next_offset in ended)
+    return all(
+        sum(holds_up_to(cluster, node, next_offset) for node in cluster.slaves) >= settings.replicas for next_offset in ended
+    )
 
 
 def slave_log_opens(cluster: Cluster, _settings: Settings) -> bool:

@@ -20,6 +20,7 @@ from rocketmq_ha.reference.events import (
     Cut,
     DeliverFrames,
     DeliverReports,
+    DiskFull,
     Event,
     ForgeHeader,
     ForgeReport,
@@ -52,6 +53,7 @@ REFUSE_UNSENT: Final = "RefuseUnsent"
 REFUSE_FRAME: Final = "RefuseFrame"
 REFUSE_FILE_SIZE: Final = "RefuseFileSize"
 LOSE_FRAME: Final = "LoseFrame"
+FAIL_APPEND: Final = "FailAppend"
 RESUME: Final = "Resume"
 LATE_OUTCOME: Final = "LateOutcome"
 TORN_RECORD: Final = "TornRecord"
@@ -93,6 +95,11 @@ EXCEPTIONS: Final[dict[str, BelowTheLevel]] = {
         21,
         ("HA-S-36",),
         "what the master sends behind a header that no slave can dispatch is lost, on a connection that stays open",
+    ),
+    FAIL_APPEND: BelowTheLevel(
+        42,
+        ("HA-S-37", "HA-S-38"),
+        "a slave's disk is full: classic takes what its file holds for the units of the frame, hardened closes over it",
     ),
     RESUME: BelowTheLevel(
         32, ("HA-G-12",), "a put waits some time after it has been appended, behind others that were put later (classic)"
@@ -198,7 +205,7 @@ class _Witness:
                 self.restart_master(self.event)
             case Resume():
                 self.resume(self.event.nth)
-            case Grant() | Clog() | ForgeHeader():
+            case Grant() | Clog() | ForgeHeader() | DiskFull():
                 pass  # how much a socket takes is below the level; so is a header, until it is dispatched
             case _:
                 assert_never(self.event)
@@ -320,12 +327,17 @@ class _Witness:
             if protocol.differs(node, frame):
                 self.recv_frame(s, run)
                 return
+            if self.before.slaves[event.slave].disk_full and len(protocol.held(node, frame)) < len(frame.units):
+                if self.profile.checks_appends:
+                    self.act(f"{FAIL_APPEND}({s})", self.close_at_slave(s, run - 1))
+                    return
+                self.act(f"{FAIL_APPEND}({s})", self.with_first_frame(s, self.unwritten(s, node, frame)))
             if self.settings.slave_file_size:
                 own_size, fitting = self.look_at_size(node, frame, own_size)
                 if fitting is not None:
                     self.act(f"{REFUSE_FILE_SIZE}({s})", self.close_at_slave(s, run - 1, fitting))
                     return
-            node = protocol.appended(node, frame, self.scope)
+            node = protocol.appended(node, frame, self.scope)  # in classic recv_frame takes it, and node is read anew
             if not self.profile.coalesces_reports:
                 reports += self.recv_frame(s, run)
                 self.drop_if_cut(link, reports)
@@ -526,6 +538,19 @@ class _Witness:
         if fitting is not None and fitting.units:
             node = protocol.appended(node, fitting, self.scope)
         return protocol.close(protocol.with_slave(self.state, s, node), self.scope, s, node.slot)
+
+    def unwritten(self, s: int, node: SlaveNode, frame: Frame) -> Frame:
+        """A frame whose units are what the slave's file holds where they would go: what a recovery cut off there, and zeros."""
+        log = self.before.slaves[s - 1].log
+        held = (log.data + log.stale)[len(node.units) :] + bytes(len(frame.units))
+        return replace(frame, units=held[: len(frame.units)])
+
+    def with_first_frame(self, s: int, frame: Frame) -> State:
+        """Another frame in the place of the next one that the slave takes."""
+        conn = protocol.attached(self.state, s)
+        assert conn is not None
+        slot = self.state.slave[s - 1].slot
+        return protocol.with_conn(self.state, s, slot, replace(conn, frames=(frame, *conn.frames[1:])))
 
     def reread(self, s: int, log: Log, recovered: Log) -> State | None:
         """A recovery takes what is behind the log for a part of it: what was cut off there, if anything, and zeros."""

@@ -42,6 +42,7 @@ class Slave:
     dispatch_position: int = 0  # start of the first frame that is not dispatched; <= len(byte_buffer_read)
     deaf: bool = False  # what is read is of no more use: the buffer stays empty
     close_reason: str = ""  # why the last connection ended
+    disk_full: bool = False  # what is appended does not come to the file (quirk 42)
 
 
 def unparsed(slave: Slave) -> bytes:
@@ -154,13 +155,22 @@ def on_readable(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: 
                     if adopted is None:
                         # HA-S-92 "MUST append nothing from that record on, close the connection, and stop".
                         if fitting := body[held:][: max(0, seen.position - len(slave.log.data))]:
+                            if slave.disk_full:
+                                return close("disk_full", "HA-S-38")
                             slave = replace(slave, log=store.append_data(slave.log, offset, fitting))
                         return close("file_size", "HA-S-92")
                     slave = replace(slave, log=adopted)
                     clauses.append("HA-S-91")
             if held < body_size or not profile.checks_frames:  # HA-S-10 "A heartbeat is appended too, with length 0"
+                appended = body[held:]
+                if slave.disk_full and appended:
+                    # HA-S-38 "MUST NOT count it to its log, and MUST NOT report any byte of it".
+                    if profile.checks_appends:
+                        return close("disk_full", "HA-S-38")
+                    appended = store.unwritten(slave.log, len(appended))
+                    clauses.append("HA-S-37")
                 clauses += ("HA-S-5", "HA-ST-6") if body_size else ("HA-S-10",)
-                slave = replace(slave, log=store.append_data(slave.log, offset, body[held:]))
+                slave = replace(slave, log=store.append_data(slave.log, offset, appended))
                 position = store.max_offset(slave.log)
             slave = replace(slave, dispatch_position=at + body_size)
             # OUTPUT
@@ -260,7 +270,7 @@ def on_restart(slave: Slave, profile: Profile) -> Step[Slave]:
     Spec: HA-ST-5, HA-ST-7, HA-ST-10.
     """
     recovered = store.recover(slave.log, profile)
-    return Step(Slave(recovered.state), clauses=recovered.clauses)
+    return Step(Slave(recovered.state, disk_full=slave.disk_full), clauses=recovered.clauses)
 
 
 def report_slave_max_offset_plus(slave: Slave, position: int, room: int, now_ms: int) -> tuple[Slave, tuple[Output, ...]]:

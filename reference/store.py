@@ -105,8 +105,16 @@ def append_data(log: Log, offset: int, body: bytes) -> Log:
     if base is None:  # divided as Java divides, towards zero: an offset of -5 (quirk 4) is in file 0
         base = offset - offset % log.file_size if offset >= 0 else -(-offset // log.file_size * log.file_size)
     if base < 0 or len(body) > log.file_size - len(log.data) % log.file_size:
-        return log  # what does not fit is not written; HA-S-33 "The outcome of an append MUST NOT be looked at" (quirk 19)
+        return log  # what does not fit is not written; HA-S-33 "does not look at the outcome of an append" (quirk 19)
     return _extend(replace(log, base=base), body)
+
+
+def unwritten(log: Log, size: int) -> bytes:
+    """What the last file holds behind the max offset, where the next bytes would go.
+
+    Spec: HA-S-37 "counts an append whose write fails as done", and these are then the bytes of its log.
+    """
+    return (log.stale + bytes(size))[:size]
 
 
 def record_size(log: Log, position: int) -> int:

@@ -22,14 +22,15 @@ class Profile:
     checks_reports: bool  # HA-M-11; quirks 1, 4, 7, 9
     checks_frames: bool  # HA-S-11; quirks 17 to 24
     checks_file_size: bool  # HA-S-90 to HA-S-93; quirk 19: classic acknowledges what its own files cannot hold
+    checks_appends: bool  # HA-S-38; quirk 42: classic acknowledges what its disk did not take
     detects_silent_master: bool  # HA-S-12; classic counts its own reports as signs of life
     forgets_lost_slaves: bool  # HA-G-5; quirks 2 and 3: acks and counts outlive, or precede, a replica
     serves_by_deadline: bool  # HA-G-7; quirks 32 and 33: classic gives each request five waits, one request after the other
     clears_tail: bool  # HA-ST-7, HA-ST-10; quirk 35
 
 
-CLASSIC: Final = Profile("classic", False, False, False, False, False, False, False, False, False, False)
-HARDENED: Final = Profile("hardened", True, True, True, True, True, True, True, True, True, True)
+CLASSIC: Final = Profile("classic", False, False, False, False, False, False, False, False, False, False, False)
+HARDENED: Final = Profile("hardened", True, True, True, True, True, True, True, True, True, True, True)
 PROFILES: Final = {profile.name: profile for profile in (CLASSIC, HARDENED)}
 
 

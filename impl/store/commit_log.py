@@ -12,7 +12,7 @@ Source: article 003 section 1.1; 4.9.8 CommitLog and MappedFileQueue; quirks 17,
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Final, Self
 
 from rocketmq_ha.impl.errors import StoreClosed
 from rocketmq_ha.impl.store.layout import check_file_size
@@ -48,7 +48,7 @@ class CommitLog(LogWriter):
         knowledge: Knowledge = nothing_known,
         create: Creator = MappedFile.create,
         lock: StoreLock | None = None,
-    ) -> "CommitLog":
+    ) -> Self:
         """Lock a store, find the end of its log, and make ready to append there. All is checked before any change.
 
         Where the log ends, and what is a tear and what is damage, is decided in recovery.py: what stands behind the

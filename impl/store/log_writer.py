@@ -250,20 +250,34 @@ class LogWriter:
         """
         total = sum(map(len, buffers))
         with self._put_lock:
-            if self._refusal is not None:
-                raise self._refusal()
-            last = self._last
-            if last is not None and not last.is_full:
-                base, room = last.base, last.size - last.wrote_position
-            else:
-                base, room = (_base_of(offset, self.file_size) if last is None else last.base + last.size), self.file_size
-            if total > room or base < 0:
-                path = self.queue.directory / file_name(base)
-                raise AppendRefused(path, offset, f"{total} bytes", f"at most {room}: a frame lies in one file")
-            if last is None or last.is_full:
-                last = self._take(self.queue.add(base))
+            file = self._file_for(offset, total)
             if total:
-                last.append_vectors(buffers, total)
+                file.append_vectors(buffers, total)
+
+    def count_as_written(self, offset: int, size: int) -> None:
+        """Move the max offset over replicated bytes that the disk has refused: the file keeps what it held there (quirk 42).
+
+        Args, Raises:  as `append_data` has them.
+        Spec: HA-S-37 "counts an append whose write fails as done". For classic alone.
+        """
+        with self._put_lock:
+            file = self._file_for(offset, size)
+            file.look()
+            file.wrote_position += size
+
+    def _file_for(self, offset: int, size: int) -> MappedFile:
+        """The file that takes so many bytes; it may be new. The caller has the put lock. Raises: as append_data."""
+        if self._refusal is not None:
+            raise self._refusal()
+        last = self._last
+        if last is not None and not last.is_full:
+            base, room = last.base, last.size - last.wrote_position
+        else:
+            base, room = (_base_of(offset, self.file_size) if last is None else last.base + last.size), self.file_size
+        if size > room or base < 0:
+            path = self.queue.directory / file_name(base)
+            raise AppendRefused(path, offset, f"{size} bytes", f"at most {room}: a frame lies in one file")
+        return self._take(self.queue.add(base)) if last is None or last.is_full else last
 
     def _queue_end(self, queue_id: int, topic: bytes) -> QueueEnd:
         """The end of a queue, which may be new. The caller has the put lock. Raises: MessageIllegal for no queue id."""

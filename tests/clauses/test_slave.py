@@ -21,7 +21,7 @@ from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.reference import slave, store, wire
-from rocketmq_ha.reference.events import Connect, Cut, DeliverFrames, DeliverReports, ForgeHeader, Put, Tick
+from rocketmq_ha.reference.events import Connect, Cut, DeliverFrames, DeliverReports, DiskFull, ForgeHeader, Put, Tick
 from rocketmq_ha.reference.slave import Slave
 from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
@@ -211,7 +211,7 @@ def test_the_largest_body_of_the_default_buffer_is_four_mebibytes_less_a_header(
 
 
 def test_an_append_that_fails_shows_in_the_header_behind_it(tmp_path: Path) -> None:
-    """HA-S-33 "The outcome of an append MUST NOT be looked at": 100 bytes do not fit in the 50 that are left of the file."""
+    """HA-S-33 "does not look at the outcome of an append": 100 bytes do not fit in the 50 that are left of the file."""
     settings = Settings(FILE_SIZE)
     crossing, behind = HEADER.pack(950, 100) + bytes(100), HEADER.pack(1050, 1) + b"x"
     node = Slave(Log(FILE_SIZE, 0, bytes(950)), connected=True, current_reported_offset=950)
@@ -263,6 +263,45 @@ def test_a_slave_whose_disk_fails_stops_and_says_where(
     serving.join(20)
     assert stopped.value.offset == at
     assert f"{at - at % FILE_SIZE:020d}: append at commit-log offset {at}: Input/output error" in str(stopped.value)
+
+
+@PROFILES
+def test_a_write_that_fails_is_acknowledged_in_classic_alone(
+    profile: Profile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On a real file: HA-S-37 "counts an append whose write fails as done"; HA-S-38 "MUST NOT count it to its log"."""
+    with CommitLog.open(tmp_path / "store", file_size=FILE_SIZE) as log:
+        client = SlaveClient("master", log, Settings(FILE_SIZE), profile)
+        client.on_connect(0)
+        sent = HEADER.pack(0, 30) + b"x" * 30
+        client.recv_buffer()[: len(sent)] = sent
+        client.on_received(len(sent), 0)
+        monkeypatch.setattr(os, "pwritev", broken)
+        if profile is CLASSIC:
+            assert client.dispatch() == REPORT.pack(30)
+            monkeypatch.undo()
+            assert bytes(log.data_at(0, 100) or b"") == bytes(30)
+        else:
+            with pytest.raises(AppendFailed):
+                client.dispatch()
+            monkeypatch.undo()
+            assert (log.max_offset, client.report_plus()) == (0, None)
+
+
+@PROFILES
+def test_a_put_waits_in_vain_for_a_slave_whose_disk_is_full(profile: Profile, worlds: Any) -> None:
+    """HA-S-38 "MUST NOT report any byte of it", in both worlds; HA-S-37 "it reports them"."""
+    both = worlds(profile)
+    both.happens(PUT, Connect(0, ALL, ALL), Tick(5001))
+    both.settle()
+    both.happens(DiskFull(0, True), Put("T", bytes(8), "", 0, True))
+    both.happens(DeliverFrames(0, ALL))
+    statuses = [done.status for done in both.happens(DeliverReports(0, ALL)).done]
+    held = both.cluster.slaves[0].log.data
+    if profile is CLASSIC:
+        assert (statuses, held[100:]) == (["PUT_OK"], bytes(100))
+    else:
+        assert (statuses, held, both.cluster.slaves[0].close_reason) == ([], both.cluster.log.data[:100], "disk_full")
 
 
 def broken(*_: object) -> int:

@@ -21,7 +21,7 @@ import graph
 from rocketmq_ha.fuzz.schedule import START_MS
 from rocketmq_ha.reference import cluster, invariants, slave, store, wire
 from rocketmq_ha.reference.cluster import Cluster
-from rocketmq_ha.reference.group_transfer import FLUSH_SLAVE_TIMEOUT
+from rocketmq_ha.reference.group_transfer import FLUSH_SLAVE_TIMEOUT, PUT_OK
 from rocketmq_ha.reference.protocol_properties import CATALOGUE
 from rocketmq_ha.reference.protocol_state import of_profile
 from rocketmq_ha.reference.slave import Slave
@@ -105,6 +105,12 @@ def slave_differs(_: Cluster, after: Cluster) -> bool:
     return not invariants.slave_holds_a_prefix(after, Settings())
 
 
+def put_ok_is_held_by_no_slave(_: Cluster, after: Cluster) -> bool:
+    """A put ends with PUT_OK, and its message is in no slave's log."""
+    ended = [done.next_offset for done in after.done if done.status == PUT_OK]
+    return any(not any(invariants.holds_up_to(after, node, offset) for node in after.slaves) for offset in ended)
+
+
 BYTES: Final = (
     ByteViolation(4, "quirk-04-negative-report", transfer_begins_below_0),
     ByteViolation(20, "quirk-20-negative-size", slave_is_deaf),
@@ -116,6 +122,7 @@ BYTES: Final = (
     ByteViolation(35, "quirk-35-stale-bytes", cut_bytes_stay),
     ByteViolation(40, "quirk-40-torn-record", slave_differs),
     ByteViolation(41, "group-transfer-five-notifications", put_times_out_early),
+    ByteViolation(42, "quirk-42-failed-append", put_ok_is_held_by_no_slave),
 )
 
 

@@ -18,6 +18,7 @@ from rocketmq_ha.reference.events import (
     Cut,
     DeliverFrames,
     DeliverReports,
+    DiskFull,
     Event,
     ForgeHeader,
     ForgeReport,
@@ -140,6 +141,11 @@ SCENARIOS: dict[str, tuple[Profile, Settings, tuple[Event, ...]]] = {
         (put(bytes(80)), *SERVED, put(bytes(80)), DeliverFrames(0, ALL)),
     ),
     refinement.LOSE_FRAME: (CLASSIC, CLUSTER, (put(), *SERVED, ForgeHeader(0, -4), DeliverFrames(0, ALL), put())),
+    refinement.FAIL_APPEND: (
+        CLASSIC,
+        CLUSTER,
+        (put(), Connect(0, ALL, ALL), *FIRST_REPORT, DiskFull(0, True), DeliverFrames(0, ALL)),
+    ),
     refinement.RESUME: (CLASSIC, CLUSTER, (*SERVED, put(wait=True, pauses=True), Resume(0))),
     refinement.LATE_OUTCOME: (
         CLASSIC,

@@ -23,6 +23,7 @@ from rocketmq_ha.reference.events import (
     Cut,
     DeliverFrames,
     DeliverReports,
+    DiskFull,
     Event,
     ForgeHeader,
     ForgeReport,
@@ -61,6 +62,7 @@ faults = st.one_of(
     st.builds(lambda size: lambda slave, _: ForgeHeader(slave, size), st.sampled_from(NO_SIZES)),
     st.builds(lambda room: lambda slave, _: Clog(slave, room), st.integers(0, 20)),
     st.just(lambda slave, _: RestartSlave(slave)),
+    st.builds(lambda full: lambda slave, _: DiskFull(slave, full), st.booleans()),
     st.builds(lambda clean: lambda *_: RestartMaster(clean), st.booleans()),
     st.builds(lambda lost: lambda *_: RestartMaster(clean=False, lost=lost), st.integers(1, 3)),
 )

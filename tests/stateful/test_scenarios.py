@@ -12,6 +12,7 @@ a step is what the model does in it (who, from which state to which, by which cl
     frames SLAVE N|all     reports SLAVE N|all       so many bytes arrive at the slave, at the master
     forge SLAVE OFFSET     clog SLAVE N              a report that no slave sent; the slave's socket takes N bytes and no more
     forge-header SLAVE SIZE                          a header that no master sent, of the next offset and of SIZE
+    disk-full SLAVE        disk-room SLAVE           the slave's disk takes nothing from now on; it takes all again
     cut SLAVE both|slave|master                      the link breaks, and who is told
     restart-slave SLAVE    restart-master [clean]
 
@@ -40,6 +41,7 @@ from rocketmq_ha.reference.events import (
     Cut,
     DeliverFrames,
     DeliverReports,
+    DiskFull,
     Event,
     ForgeHeader,
     ForgeReport,
@@ -97,6 +99,8 @@ def parse_event(words: list[str]) -> Event:
             return ForgeHeader(*number)
         case "clog":
             return Clog(*number)
+        case "disk-full" | "disk-room":
+            return DiskFull(number[0], words[0] == "disk-full")
         case "cut":
             assert words[2] in ("both", "slave", "master"), words
             return Cut(number[0], words[2])  # type: ignore[arg-type]
@@ -135,7 +139,7 @@ def describe_log(log: store.Log) -> str:
 
 
 def describe_slave(node: Slave) -> str:
-    log = describe_log(node.log)
+    log = describe_log(node.log) + (", disk full" if node.disk_full else "")
     if not node.connected:
         return f"{log}, not connected" + (f": {node.close_reason}" if node.close_reason else "")
     held = len(slave.unparsed(node))
@@ -222,6 +226,7 @@ def test_the_steps_can_say_every_event() -> None:
         "forge-header 0 -4",
         "resume 0",
         "clog 0 3",
+        "disk-full 0",
         "cut 0 both",
     )
     told = {type(parse_event(line.split())) for line in (*lines, "restart-slave 0", "restart-master clean")}
