@@ -37,6 +37,7 @@ check: setup ## Format, lint, types, the import table, and that generated files 
 	$(BIN)/python -m rocketmq_ha.reference.diagram --check
 	$(BIN)/python tests/formal/snapshots.py --check
 	$(BIN)/python -m rocketmq_ha.spec.clause_form --check
+	$(BIN)/python -m rocketmq_ha.spec.release_texts --check
 	$(BIN)/python -m rocketmq_ha.spec.citations --check
 
 format: setup ## Format, and mend what the linter can mend
@@ -63,13 +64,14 @@ report: setup ## The coverage report of a campaign's logs: LOGS=build/fuzz (to b
 demo-bug: setup ## See it disagree: plant FAULT=name in a copy and find it; without FAULT, list them
 	@$(ROCKETMQ_HA) demo-bug $(FAULT)
 
-transitions: setup ## Write anew what is generated (table, diagrams, indexes of clauses, snapshots, tours, traces); look at the diff
+transitions: setup ## Write anew what is generated (table, diagrams, indexes of clauses, snapshots, tours, traces, releases); look at the diff
 	$(BIN)/python -m rocketmq_ha.reference.transitions --write
 	$(BIN)/python -m rocketmq_ha.reference.diagram --write
 	$(BIN)/python -m rocketmq_ha.spec.clause_form --write
 	$(BIN)/python tests/formal/snapshots.py --write
 	$(BIN)/python tests/formal/tours.py --write
 	$(BIN)/python tests/formal/violations.py --write
+	$(BIN)/python -m rocketmq_ha.spec.release_texts --write
 
 clauses: setup ## Clause -> TLA+ -> model -> implementation -> tests, as a table
 	@$(BIN)/python -m rocketmq_ha.spec.citations

@@ -9,7 +9,6 @@ import lzma
 import random
 import shutil
 import tarfile
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from rocketmq_ha.impl.store.verify import Comparison, compare, verify
 from rocketmq_ha.impl.wire.message import Message, decode, decompress_body, encode
 from rocketmq_ha.impl.wire.properties import parse_properties
 from rocketmq_ha.spec.constants import SYS_FLAG_COMPRESSED
+from rocketmq_ha.spec.release_table import value_of
 
 Told = dict[str, Any]
 
@@ -119,19 +119,13 @@ def test_every_record_comes_back_byte_for_byte(golden: Path, told: list[Told]) -
 
 def test_0x02_stands_behind_the_last_property_where_versions_toml_says_so(golden: Path, told: list[Told], release: str) -> None:
     """HA-ST-16 "MUST take the string with 0x02 behind the last value, and without it"."""
-    rows = tomllib.loads((VECTORS.parent / "versions.toml").read_text(encoding="utf-8"))["row"]
-    spans = {tuple(row["releases"]): row["value"] for row in rows if row["behaviour"] == "0x02 behind the last property"}
-    value = next(value for (first, last), value in spans.items() if _number(first) <= _number(release) <= _number(last))
+    value = value_of("0x02 behind the last property", release)
     with LogReader(golden) as reader:
         messages = [decode(reader.data_at(each["commit_log_offset"], each["store_size"])) for each in told]
     ends = {message.properties_string.endswith("\x02") for message in messages}
     assert ends == {value == "is written"}
     for message in messages:
         assert message.properties == parse_properties(message.properties_string.removesuffix("\x02")) != {}
-
-
-def _number(release: str) -> tuple[int, ...]:
-    return tuple(map(int, release.split(".")))
 
 
 def test_verify_passes_and_counts_as_the_broker_did(golden: Path, manifest: Told) -> None:

@@ -1,63 +1,180 @@
-"""spec/versions.toml is of its form: each row says who does what, and where that is known from."""
+"""spec/versions.toml is of its form and whole, and says of the quirks what the catalogue and the record of runs say."""
 
+import itertools
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rocketmq_ha.impl.cli.known_quirks import parse_version, quirks_of
 from rocketmq_ha.impl.store.index_keys import KEY_SETS
-from rocketmq_ha.spec import clauses
+from rocketmq_ha.spec import clauses, release_table, release_texts
+from rocketmq_ha.spec.release_table import RELEASES, ROCKETMQ, Behaviour, Range, number
 
 SPEC = Path(__file__).parents[2] / "spec"
-NEEDED = {"behaviour", "releases", "value", "source", "where"}
-OPTIONAL = {"implementation", "clause"}
+RAW: dict[str, Any] = tomllib.loads((SPEC / "versions.toml").read_text(encoding="utf-8"))
+BEHAVIOURS = release_table.load()
+of_each = pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=lambda behaviour: behaviour.name)
+CATALOGUE = (SPEC / "violations.md").read_text(encoding="utf-8")
 
 
-def rows() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = tomllib.loads((SPEC / "versions.toml").read_text(encoding="utf-8"))["row"]
-    return found
+def ranges() -> Iterator[tuple[Behaviour, Range]]:
+    for behaviour in BEHAVIOURS:
+        for found in behaviour.ranges:
+            yield behaviour, found
 
 
-def number(release: str) -> tuple[int, ...]:
-    assert re.fullmatch(r"\d+\.\d+\.\d+", release), release
-    return tuple(map(int, release.split(".")))
+# --- The form ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row['behaviour']} {row['releases'][0]}")
-def test_a_row_has_its_fields(row: dict[str, Any]) -> None:
-    assert set(row) >= NEEDED
-    assert set(row) <= NEEDED | OPTIONAL
-    assert all(isinstance(value, str) and value for name, value in row.items() if name != "releases")
-    first, last = row["releases"]
-    assert number(first) <= number(last)
-    assert row["source"] in ("source", "run")
-    if "clause" in row:
-        assert f"**{row['clause']}.**" in "".join(path.read_text(encoding="utf-8") for path in clauses.chapters(SPEC))
+def test_nothing_stands_in_a_row_that_nobody_reads() -> None:
+    assert set(RAW) == {"files", "behaviour"}
+    for row in RAW["behaviour"]:
+        assert set(row) >= {"name", "table", "classic", "hardened", "releases"}, row["name"]
+        assert set(row) <= {"name", "table", "classic", "hardened", "releases", "clauses", "quirks"}, row["name"]
+        for found in row["releases"]:
+            assert set(found) <= {"from", "to", "value", "source", "run", "without", "implementation"}, (row["name"], found)
+    assert len({behaviour.name for behaviour in BEHAVIOURS}) == len(BEHAVIOURS)
 
 
-def test_no_release_does_two_things() -> None:
-    every = rows()
-    for one in every:
-        for other in every:
-            if (
-                one is other
-                or one["behaviour"] != other["behaviour"]
-                or one.get("implementation") != other.get("implementation")
-            ):
-                continue
-            (first, last), (other_first, other_last) = one["releases"], other["releases"]
-            assert number(last) < number(other_first) or number(other_last) < number(first), (one, other)
+@of_each
+def test_each_release_stands_in_exactly_one_range(behaviour: Behaviour) -> None:
+    for release in RELEASES:
+        assert sum(release in found for found in behaviour.of()) == 1, release
+
+
+@of_each
+def test_ranges_ascend_and_do_not_overlap(behaviour: Behaviour) -> None:
+    for implementation in {found.implementation for found in behaviour.ranges}:
+        told = behaviour.of(implementation)
+        assert all(number(found.first) <= number(found.last) for found in told)
+        assert all(number(one.last) < number(other.first) for one, other in itertools.pairwise(told))
+
+
+@of_each
+def test_nothing_is_open(behaviour: Behaviour) -> None:
+    """A value says what is so: no question mark, no "unknown", no bar that would break a table."""
+    for text in (behaviour.name, behaviour.classic, behaviour.hardened, *(found.value for found in behaviour.ranges)):
+        assert text
+        assert not re.search(r"\?|\bunknown\b|\|", text), text
+
+
+def test_each_range_says_where_it_is_known_from() -> None:
+    """A source names a class of [files], so that each class has one file; a run names releases of the range."""
+    for behaviour, found in ranges():
+        assert found.source or found.run, behaviour.name
+        if found.source and found.implementation == ROCKETMQ:
+            assert re.fullmatch(r"[A-Z]\w+(\.\w+)+", found.source), found.source
+            assert found.source.partition(".")[0] in RAW["files"], found.source
+        assert all(release in found for release in found.run), (behaviour.name, found.run)
+    named = {found.source.partition(".")[0] for _, found in ranges()}
+    assert named >= set(RAW["files"]), "a file that no row names"
+    for name, paths in RAW["files"].items():
+        assert all(path.endswith(f"/src/main/java/org/apache/rocketmq/{path.split('/rocketmq/')[1]}") for path in paths)
+        assert all(path.endswith(f"/{name}.java") for path in paths), name
+
+
+def test_a_method_is_spelt_alike_wherever_it_is_named() -> None:
+    """Of one class no two methods differ in case alone, and none is named with and without the class that it stands in."""
+    spelt: dict[tuple[str, str], str] = {}
+    for _, found in ranges():
+        if found.source and found.implementation == ROCKETMQ:
+            outer, *_, method = found.source.split(".")
+            inner = found.source.removeprefix(outer)
+            if method not in {"run", "processReadEvent"}:  # of several inner classes
+                assert spelt.setdefault((outer, method.lower()), inner) == inner, found.source
+
+
+def test_the_clauses_are_there() -> None:
+    known = clauses.load()
+    for behaviour in BEHAVIOURS:
+        told = [*behaviour.clauses, *re.findall(r"HA-[A-Z]+-\d+", behaviour.classic + behaviour.hardened)]
+        assert all(clause in known for clause in told), (behaviour.name, told)
+
+
+# --- The catalogue -----------------------------------------------------------------------------------------------------------
+
+
+def catalogued() -> set[int]:
+    return {int(row[2] or row[3]) for row in release_texts.ROW.finditer(CATALOGUE)}
+
+
+def test_each_quirk_has_a_row_and_each_number_is_a_quirk() -> None:
+    assert catalogued() == set(release_table.quirks())
+    for behaviour, found in ranges():
+        assert found.without <= set(behaviour.quirks), (behaviour.name, found.without)
+
+
+def test_no_release_stands_in_the_overview_by_hand() -> None:
+    for row in release_texts.ROW.finditer(CATALOGUE):
+        assert not re.search(r"\b\d\.\d+(\.\d+|\.x)?\b|\b[45]\.x\b", row[1].partition(") | ")[2] or row[1]), row[1]
+
+
+def test_each_section_has_its_paragraph_between_the_markers() -> None:
+    sections = [int(number_) for number_, _ in release_texts.SECTION.findall(CATALOGUE)]
+    assert [int(block[2]) for block in release_texts.VERSIONS.finditer(CATALOGUE)] == sections
+    assert CATALOGUE.count("**Versions.**") == len(sections)
+
+
+def test_what_ran_is_in_the_record_of_runs_and_in_a_row() -> None:
+    """spec/violations.toml: a release that showed a quirk is one that has it, and a row with the quirk says that it ran."""
+    for item in tomllib.loads((SPEC / "violations.toml").read_text(encoding="utf-8"))["shown"]:
+        ran = {
+            release
+            for behaviour in BEHAVIOURS
+            if item["quirk"] in behaviour.quirks
+            for found in behaviour.of()
+            for release in found.run
+        }
+        assert set(item) - {"quirk"} <= ran, item["quirk"]
+
+
+def test_every_text_is_what_the_table_makes_of_it() -> None:
+    for path, text in release_texts.texts().items():
+        assert path.read_text(encoding="utf-8") == text, f"{path}: make transitions"
+
+
+# --- Who else speaks of releases ---------------------------------------------------------------------------------------------
 
 
 def test_the_key_sets_of_verify_are_those_of_the_table() -> None:
     """HA-ST-47 "MUST all be of one of these sets": what `verify` prints names the releases of such a row."""
+    (behaviour,) = (each for each in BEHAVIOURS if each.name == "keys of the index")
     told = set()
-    for row in rows():
-        if row["behaviour"] == "keys of the index":
-            first, last = row["releases"]
-            span = first if first == last else f"{first}-{last}"
-            prefix = f"{row['implementation']}-" if "implementation" in row else ""
-            told.add((f"{prefix}{span}", "#T#" in row["value"], "#U#" in row["value"]))
+    for found in behaviour.ranges:
+        span = found.first if found.first == found.last else f"{found.first}-{found.last}"
+        prefix = "" if found.implementation == ROCKETMQ else f"{found.implementation}-"
+        told.add((f"{prefix}{span}", "#T#" in found.value, "#U#" in found.value))
     assert {(key_set.releases, key_set.has_tags, key_set.marks_unique) for key_set in KEY_SETS} <= told
+
+
+@pytest.mark.parametrize(
+    ("words", "behaviour", "value"),
+    [
+        ("reports can starve", "heartbeats of the master, at least as often as the slave's reports are due", "keep the slave"),
+        ("never notices a master", "a silent master", "is never noticed"),
+        ("says nothing for 5 s", "the first report of a connection", "comes after more than 5 s"),
+        ("closes the connection, from the second", "a later report beyond the log", "closes"),
+        ("each connection counts as a slave", "a socket that never reports", "counts as a slave"),
+        ("connections that ended while they began", "a connection that ends while it starts", "stays listed for ever, and"),
+        ("does not wait for a slave", "whose acknowledgement counts", "nobody's"),
+        ("flow control", "flow control", "`haFlowControlEnable`"),
+        ("may make nothing of haMasterAddress", "a slave with `haMasterAddress`", "loses it"),
+    ],
+)
+def test_doctor_tells_of_the_releases_that_the_table_has(words: str, behaviour: str, value: str) -> None:
+    """Each release that begins a range is told what the table says of it, and no other is."""
+    (row,) = (each for each in BEHAVIOURS if each.name == behaviour)
+    begun = {found.first for each in BEHAVIOURS for found in each.of()} | {
+        found.last for each in BEHAVIOURS for found in each.of()
+    }
+    for release in begun | set(RELEASES):
+        for found in row.of():
+            if release in found:
+                version = parse_version("V" + release.replace(".", "_"))
+                assert version is not None
+                told = any(words in line for line in quirks_of(version))
+                assert told == found.value.startswith(value), release
