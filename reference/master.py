@@ -106,8 +106,9 @@ def on_readable(
     Args: arrived: the bytes that the socket holds; each read takes as many as the buffer has room for.
     Returns: Step with an `Acked` for each report used, of 0 where it acknowledges nothing, or a `Close`.
     Spec: HA-W-8 "A receiver MUST NOT draw anything from where the stream is split"; HA-M-2 "the master MUST take the last
-    complete report, and no other, as slave_ack_offset"; HA-M-10 "reused from its start only when it is full"; HA-M-23 "MUST set
-    last_read_timestamp, whether or not they complete a report".
+    complete report, and no other, as slave_ack_offset"; HA-M-10 "Reports MUST stay aligned in
+    the read buffer: it is reused from its start only when it is full"; HA-M-23
+    "MUST set last_read_timestamp, whether or not they complete a report".
     Source: article 001, ReadSocketService.processReadEvent.
     """
     outputs: list[Output] = []
@@ -131,7 +132,8 @@ def on_readable(
             return Step(conn, (*outputs, Close("report")), unique((*clauses, broken)))
         # STATE
         # HA-W-9 "MUST be taken for three things at once": the start, what the slave holds and, above, that it is alive.
-        # HA-M-3 "The first non-negative report fixes slave_request_offset; a later report only moves slave_ack_offset".
+        # HA-M-3 "The first non-negative report MUST fix slave_request_offset; a later report MUST move slave_ack_offset".
+        # HA-M-39 "A negative report becomes slave_request_offset too, until a later report replaces it".
         first = conn.slave_request_offset < 0
         clauses += ("HA-M-3",) if first else ()
         conn = replace(
@@ -165,8 +167,8 @@ def on_writable(conn: MasterConnection, log: Log, room: int, now_ms: int, settin
     Args: room: bytes that the socket will take; 0 where it would block.
     Returns: Step with a `Send` for each write that took bytes.
     Spec: HA-M-1 "MUST NOT send anything before the first report"; HA-M-27 "MUST be fixed once, when the write side first finds
-    a report"; HA-M-4 "starts the transfer at the beginning of the last commit-log file"; HA-M-5 "starts the transfer at that
-    offset"; HA-M-6 "MUST be finished before another is begun"; HA-M-8 "sends a heartbeat before it looks for data".
+    a report"; HA-M-4 "MUST start the transfer at the beginning of the last commit-log file"; HA-M-5 "MUST start the transfer at
+    that offset"; HA-M-6 "MUST be finished before another is begun"; HA-M-8 "MUST send a heartbeat before it looks for data".
     Source: article 001, WriteSocketService.run.
     """
     outputs: list[Output] = []
@@ -199,7 +201,7 @@ def on_writable(conn: MasterConnection, log: Log, room: int, now_ms: int, settin
     while conn.last_write_over:  # HA-M-28 "MUST NOT wait for a report between two frames"
         offset = conn.next_transfer_from_where
         body = store.data_at(log, offset, settings.ha_transfer_batch_size)
-        if not body:  # HA-M-35 "MUST be served heartbeats alone, for as long as that is so"
+        if not body:  # HA-M-35 "is served heartbeats alone, for as long as that is so"
             break
         conn = build_frame(conn, offset, body)
         clauses += ("HA-W-2", "HA-M-7")
@@ -214,8 +216,8 @@ def on_writable(conn: MasterConnection, log: Log, room: int, now_ms: int, settin
 def build_frame(conn: MasterConnection, offset: int, body: bytes | None) -> MasterConnection:
     """The connection with a frame pending: of data, or a heartbeat where `body` is None.
 
-    Spec: HA-M-7 "next_transfer_from_where advances by their number at once"; HA-W-3 "A frame with a body size of 0 is a
-    heartbeat, and its offset is next_transfer_from_where".
+    Spec: HA-M-7 "next_transfer_from_where MUST advance by their number at once"; HA-W-3 "A frame with a body size of 0 is a
+    heartbeat, and its offset MUST be next_transfer_from_where".
     """
     size = 0 if body is None else len(body)
     return replace(
@@ -252,8 +254,8 @@ def transfer_data(conn: MasterConnection, room: int, now_ms: int) -> tuple[Maste
 def on_tick(conn: MasterConnection, now_ms: int, settings: Settings) -> Step[MasterConnection]:
     """Close a connection from which nothing has come for too long.
 
-    Spec: HA-M-9 "nothing has been read for more than ha_housekeeping_interval MUST be closed"; HA-T-1 "strictly more than its
-    length has passed".
+    Spec: HA-M-9 "nothing has been read for more than ha_housekeeping_interval MUST be closed"; HA-T-1 "MUST count as
+    passed when strictly more than its length has passed".
     Source: article 001, ReadSocketService.run.
     """
     if now_ms - conn.last_read_timestamp > settings.ha_housekeeping_interval_ms:
@@ -264,7 +266,7 @@ def on_tick(conn: MasterConnection, now_ms: int, settings: Settings) -> Step[Mas
 def on_end_of_stream(conn: MasterConnection) -> Step[MasterConnection]:
     """The slave, or the network, has closed the connection.
 
-    Spec: HA-M-13 "An end of stream or an error of the socket closes the connection, and the pending frame is dropped".
+    Spec: HA-M-13 "An end of stream or an error of the socket MUST close the connection, and the pending frame is dropped".
     Source: article 001, ReadSocketService.run.
     """
     return Step(replace(conn, close_reason="end_of_stream"), clauses=("HA-M-13",))

@@ -35,7 +35,7 @@ class NotARecord(RocketmqHaError):
 class Pieces:
     """The frames of one connection, their bodies handed on as they come in.
 
-    Spec: HA-W-2 "A transfer frame is a 12-byte header"; HA-W-3 "A frame with a body size of 0 is a heartbeat".
+    Spec: HA-W-2 "A transfer frame MUST be a 12-byte header"; HA-W-3 "A frame with a body size of 0 is a heartbeat".
     """
 
     def __init__(self, peer: str) -> None:

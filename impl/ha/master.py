@@ -118,7 +118,8 @@ class MasterConnection:
             self._check_report(read_offset)
         # HA-W-9 "where the slave wants to start (the first of a connection), what it holds, and that it is alive" (above).
         self.slave_ack_offset = read_offset
-        if self.slave_request_offset < 0:  # HA-M-3 "a later report only moves slave_ack_offset"
+        # HA-M-39 "A negative report becomes slave_request_offset too, until a later report replaces it".
+        if self.slave_request_offset < 0:  # HA-M-3 "a later report MUST move slave_ack_offset"
             self.slave_request_offset = read_offset
         return True
 
@@ -193,7 +194,7 @@ class MasterConnection:
         self._frames = frames
         buffers: list[memoryview] = []
         start = position = self.next_transfer_from_where
-        # HA-M-8 "sends a heartbeat before it looks for data"; HA-W-3 "its offset is next_transfer_from_where".
+        # HA-M-8 "MUST send a heartbeat before it looks for data"; HA-W-3 "its offset MUST be next_transfer_from_where".
         if now_ms - self.last_write_timestamp > settings.ha_send_heartbeat_interval_ms:
             HEADER.pack_into(headers, 0, position, 0)
             frames.append((position, header_views[0], None))
@@ -219,7 +220,7 @@ class MasterConnection:
         """Fix where the transfer starts.
 
         Spec: HA-M-27 "once, when the write side first finds a report"; HA-M-4 "at the beginning of the last commit-log file";
-        HA-M-5 "Any other slave_request_offset starts the transfer at that offset".
+        HA-M-5 "Any other slave_request_offset MUST start the transfer at that offset".
         """
         start = self.slave_request_offset
         if start == 0:
@@ -229,7 +230,8 @@ class MasterConnection:
     def on_sent(self, nbytes: int, now_ms: int) -> None:
         """The socket took the first `nbytes` of what was gathered; 0 where it would block.
 
-        Spec: HA-M-6 "A frame once begun MUST be finished"; HA-M-7 "next_transfer_from_where advances by their number at once".
+        Spec: HA-M-6 "A frame once begun MUST be finished"; HA-M-7 "next_transfer_from_where MUST advance by their
+        number at once".
         """
         if nbytes:  # HA-M-34 "at least one byte MUST set last_write_timestamp"
             self.last_write_timestamp = now_ms

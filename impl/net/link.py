@@ -70,7 +70,7 @@ class MasterLink:
     def on_readable(self, now_ms: int) -> PeerViolation | None:
         """Read until the socket would block. Returns: the violation for which the connection was closed.
 
-        Spec: HA-M-54 "nor read of one connection more than 16 KiB", and what is left is there in the next turn.
+        Spec: HA-M-54 "MUST NOT read more than 16 KiB of one connection", and what is left is there in the next turn.
         """
         conn, moved = self.conn, 0
         try:
@@ -87,7 +87,7 @@ class MasterLink:
             self.close("tls" if violation.clause in _TLS_CLAUSES else "report")
             return violation
         except OSError:
-            pass  # reset by the peer: HA-M-13 "An end of stream or an error of the socket closes the connection"
+            pass  # reset by the peer: HA-M-13 "An end of stream or an error of the socket MUST close the connection"
         self.close("end_of_stream")
         return None
 

@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 
 def clock_ms() -> int:
-    """HA-T-2 "milliseconds of one clock a machine"; HA-T-3 "MUST be measured by a clock that does not step"."""
+    """HA-T-2 "MUST be milliseconds of one clock a machine"; HA-T-3 "MUST be measured by a clock that does not step"."""
     return time.monotonic_ns() // 1_000_000
 
 
@@ -218,7 +218,7 @@ class Master:
         A socket that is full says when it has room for much; at each tick it is asked whether it has any. Then heartbeats, too.
 
         Spec: HA-M-60 "MUST be sent what they brought before anything is sent to one that is behind"; HA-M-61 "MUST NOT send
-        more than 2 MiB"; HA-M-62 "MUST serve the one that has the least to be sent, and of the others nobody twice".
+        more than 2 MiB"; HA-M-62 "MUST serve the one that has the least to be sent, and of the others none twice".
         """
         self._unsent = self._throttled = False
         end = self._offered = self.service.log.max_offset

@@ -101,7 +101,7 @@ Forge(s) ==
     /\ UNCHANGED <<log, flushed, min, epoch, push2, waiting, slave>>
 
 \* A read brings one report or more: HA-M-2 "the master MUST take the last complete report, and no other".  HA-M-3 "The first
-\* non-negative report fixes slave_request_offset".  HA-M-11 "MUST close the connection and MUST NOT be used" (hardened).
+\* non-negative report MUST fix slave_request_offset".  HA-M-11 "MUST close the connection and MUST NOT be used" (hardened).
 RecvReport(s, k) ==
     /\ <<s, k>> \in Open
     /\ \E n \in 1..Len(conn[s][k].reports) :
@@ -139,7 +139,7 @@ Begin(s, k) ==
            /\ conn' = [conn EXCEPT ![s][k] = [Started(@, n) EXCEPT !.next = n]]
     /\ UNCHANGED <<log, flushed, min, epoch, push2, waiting, slave, used>>
 
-\* HA-M-7 "next_transfer_from_where advances by their number at once", whether or not the frame arrives.  On a stale connection
+\* HA-M-7 "next_transfer_from_where MUST advance by their number at once", whether or not the frame arrives.  On a stale connection
 \* it does not.
 Send(s, k) ==
     /\ MayWrite(s, k)
@@ -153,7 +153,7 @@ Send(s, k) ==
     /\ UNCHANGED <<log, flushed, min, epoch, push2, waiting, slave, used>>
 
 \* HA-M-8 "nothing has been written for more than ha_send_heartbeat_interval": HA-W-3 "A frame with a body size of 0 is a
-\* heartbeat, and its offset is next_transfer_from_where".
+\* heartbeat, and its offset MUST be next_transfer_from_where".
 Heartbeat(s, k) ==
     /\ MayWrite(s, k)
     /\ ~conn[s][k].stale
@@ -217,7 +217,7 @@ RecvFrame(s) ==
 
 (* ------------------------------------------------- links -------------------------------------------------------------------- *)
 
-\* Both ends are told.  HA-M-13 "closes the connection, and the pending frame is dropped"; HA-S-13 "the unparsed bytes are
+\* Both ends are told.  HA-M-13 "MUST close the connection, and the pending frame is dropped"; HA-S-13 "the unparsed bytes are
 \* dropped".
 Drop(s) ==
     /\ used.drops < MaxDrops

@@ -17,7 +17,7 @@ NoFrameAcrossFile ==
         LET f == At(p).frames[i]
         IN  f.units # <<>> => FileStart(f.offset) = FileStart(f.offset + Len(f.units) - 1)
 
-\* HA-M-7 "A data frame carries the bytes from next_transfer_from_where"; the next one begins, or next stands, behind it.
+\* HA-M-7 "A data frame MUST carry the bytes from next_transfer_from_where"; the next one begins, or next stands, behind it.
 FrameIsLog ==
     \A p \in Open : \A i \in 1..Len(At(p).frames) :
         LET f == At(p).frames[i]
@@ -30,7 +30,7 @@ SilentBeforeFirstReport == \A p \in Open : At(p).req = -1 => At(p).next = -1 /\ 
 \* HA-M-7: next_transfer_from_where never goes back within a connection.
 NextMonotone == [][\A s \in Slaves, k \in Slots : Kept(s, k) => conn'[s][k].next >= conn[s][k].next]_vars
 
-\* slave_request_offset is set once: HA-M-3 "a later report only moves slave_ack_offset".
+\* slave_request_offset is set once: HA-M-3 "a later report MUST move slave_ack_offset".
 RequestSetOnce == [][\A s \in Slaves, k \in Slots : Kept(s, k) /\ conn[s][k].req # -1 => conn'[s][k].req = conn[s][k].req]_vars
 
 \* HA-G-6 "Every waiting put MUST end exactly once": a put begins to wait once, when it is put ...

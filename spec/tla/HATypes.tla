@@ -112,8 +112,8 @@ AckedBy(cs, s) == Greatest({0} \union {Acked(cs[s][k]) : k \in {j \in Slots : cs
 Acknowledged(cs) ==
     Greatest({0} \union {o \in {AckedBy(cs, s) : s \in Slaves} : Cardinality({s \in Slaves : AckedBy(cs, s) >= o}) >= Replicas})
 
-\* Where the next frame of a connection starts, once req is known.  HA-M-4 "A slave_request_offset of 0 starts the transfer at
-\* the beginning of the last commit-log file"; HA-M-5 "Any other slave_request_offset starts the transfer at that offset".
+\* Where the next frame of a connection starts, once req is known.  HA-M-4 "A slave_request_offset of 0 MUST start the transfer at
+\* the beginning of the last commit-log file"; HA-M-5 "Any other slave_request_offset MUST start the transfer at that offset".
 Start(c) == IF c.next # -1 THEN c.next ELSE IF c.req = 0 THEN FileStart(mmax) ELSE c.req
 
 \* The frame at n: HA-M-7 "that the master has when the frame is built"; HA-W-5 "MUST NOT be larger than

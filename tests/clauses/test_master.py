@@ -174,7 +174,7 @@ def test_a_byte_that_is_taken_puts_the_next_heartbeat_off_and_a_write_that_takes
 
 @pytest.mark.parametrize("offset", [5000, -5, 1 << 62])
 def test_where_the_log_has_no_byte_there_are_heartbeats_alone(offset: int, worlds: Any) -> None:
-    """HA-M-35 "MUST be served heartbeats alone, for as long as that is so"."""
+    """HA-M-35 "is served heartbeats alone, for as long as that is so"."""
     both = worlds(CLASSIC, ha_housekeeping_interval_ms=1 << 40)
     both.happens(PUT, Connect(0, ALL, ALL), ForgeReport(0, offset), DeliverReports(0, ALL))
     assert both.link().to_slave == b""

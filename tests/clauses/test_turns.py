@@ -48,7 +48,7 @@ class Flood:
 
 
 def test_a_flood_of_reports_ends_its_turn(tmp_path: Path) -> None:
-    """HA-M-54 "nor read of one connection more than 16 KiB"."""
+    """HA-M-54 "MUST NOT read more than 16 KiB of one connection"."""
     with CommitLog.open(tmp_path, file_size=MIB) as log:
         service = HAService(log, Settings(MIB, master_read_buffer_size=4096), HARDENED)
         flood = Flood()

@@ -217,8 +217,8 @@ def test_classic_takes_the_greatest_report_for_an_ack(tmp_path: Path) -> None:
 
 
 def test_probes_and_half_reports_do_no_harm(tmp_path: Path) -> None:
-    """HA-M-13 "An end of stream or an error of the socket closes the connection": connect and close, with nothing, with part
-    of a report, or by a reset; the slave beside them gets all.
+    """HA-M-13 "An end of stream or an error of the socket MUST close the connection": connect and close, with nothing, with
+    part of a report, or by a reset; the slave beside them gets all.
     """
     with serving(tmp_path / "m", HARDENED) as master, following(tmp_path / "s", master.address[1], HARDENED) as replica:
         wait_for(lambda: master.service.count_connected() == 1, lambda: master.poll(10))

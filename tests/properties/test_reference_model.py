@@ -180,7 +180,8 @@ def test_a_frame_that_exactly_fills_the_buffer_works() -> None:
 def test_fragments_make_no_difference_to_the_last_ack(offsets: list[int], cuts: list[int], buffer_size: int) -> None:
     """Which reports are used depends on the reads: HA-W-8 "reports between two reads may go unused". The last ack does not.
 
-    Nor do the bytes that are left over, for HA-M-10 "its size is a multiple of 8, so that reports stay aligned".
+    Nor do the bytes that are left over, for HA-M-10 "it is reused from its start only when it is
+    full, and its size is a multiple of 8".
     """
     settings = Settings(FILE_SIZE, master_read_buffer_size=buffer_size)
     stream = b"".join(map(wire.pack_report, offsets)) + b"\0\0\0"
