@@ -18,8 +18,8 @@ from rocketmq_ha.spec.release_table import ROCKETMQ, Behaviour, number
 SPEC: Final = Path(__file__).parent
 WIDTH: Final = 120
 SECTION: Final = re.compile(r"^### (\d+)\. (.+)$", re.MULTILINE)
-# The first cells of a quirk in the overview: number, what happens, releases.
-ROW: Final = re.compile(r"^(\| (?:\[(\d+)\]\([^)]*\)|(\d+)) \| (?:[^|]*) \| )([^|]*)( \|)", re.MULTILINE)
+# The cells of a quirk in the overview: number and what happens, releases, whether it was reproduced.
+ROW: Final = re.compile(r"^(\| (?:\[(\d+)\]\([^)]*\)|(\d+)) \| [^|]* \|)[^|]*\|[^|]*\|", re.MULTILINE)
 VERSIONS: Final = re.compile(r"(<!-- versions (\d\d) -->\n).*?(<!-- end of versions -->\n)", re.DOTALL)
 CLAUSE: Final = re.compile(r"^\*\*(HA-[A-Z]+-\d+)\.\*\*.*?(?=\n\n|\n*\Z)", re.MULTILINE | re.DOTALL)
 RELEASES: Final = re.compile(r"\nReleases:.*", re.DOTALL)
@@ -124,17 +124,21 @@ def _changes() -> str:
 
 def violations_md(text: str) -> str:
     """The catalogue with the releases of the table: a cell for each quirk in the overview, and a paragraph in each section."""
-    text = ROW.sub(lambda row: f"{row[1]}{_cell(int(row[2] or row[3]))}{row[5]}", text)
+    text = ROW.sub(lambda row: f"{row[1]} {_cells(int(row[2] or row[3]))} |", text)
     return VERSIONS.sub(lambda block: f"{block[1]}{_paragraph(int(block[2]))}\n{block[3]}", text)
 
 
-def _cell(quirk: int) -> str:
+def _cells(quirk: int) -> str:
+    return f"{_spans_with(quirk)} | {'R' if release_table.runs_of(quirk) else 'C'}"
+
+
+def _spans_with(quirk: int) -> str:
     return ", ".join(span(first, last) for first, last in release_table.releases_with(quirk))
 
 
 def _paragraph(quirk: int) -> str:
     runs = release_table.runs_of(quirk)
-    told = [f"**Versions.** {_cell(quirk)}{f' [R in {joined(runs)}]' if runs else ' [C]'}."]
+    told = [f"**Versions.** {_spans_with(quirk)}{f' [R in {joined(runs)}]' if runs else ' [C]'}."]
     for behaviour in release_table.load():
         if quirk in behaviour.quirks:
             told.append(f"- {sentence(behaviour)}")
