@@ -1,7 +1,8 @@
 """Fixtures: Apache RocketMQ from Maven Central, as itself, on loopback.
 
 Where Java or Maven is missing the tests are skipped, and one line says so; with CI=true in the environment that is a failure.
-`make interop VIOLATIONS=1` runs test_known_violations.py, and nothing else of these; without it all but that.
+`make interop VIOLATIONS=1` runs the files test_known_*.py, and nothing else of these; without it all but those.
+RELEASE=4.5.2 runs either on that release alone.
 """
 
 import hashlib
@@ -21,8 +22,9 @@ HERE: Final = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "golden"))
 sys.path.insert(0, str(HERE))
 
+from releases import PROMOTED, RELEASES, refusal  # noqa: E402
 from results import Results  # noqa: E402
-from rocketmq import PROMOTED, RELEASES, Rocketmq  # noqa: E402
+from rocketmq import Rocketmq  # noqa: E402
 from servers import Servers  # noqa: E402
 
 ROOT: Final = HERE.parents[1]
@@ -33,10 +35,7 @@ RESULTS: Final = Results(ROOT / "build" / ("violations.json" if VIOLATIONS else 
 TIMEOUT_S: Final = 1500  # of a test on a machine that does much else
 
 collect_ignore = ["golden"]
-if VIOLATIONS:
-    collect_ignore += [path.name for path in HERE.glob("test_*.py") if path.name != "test_known_violations.py"]
-else:
-    collect_ignore += ["test_known_violations.py"]
+collect_ignore += [path.name for path in HERE.glob("test_*.py") if path.name.startswith("test_known_") != VIOLATIONS]
 
 
 # --- What is needed ----------------------------------------------------------------------------------------------------------
@@ -60,6 +59,11 @@ def missing() -> str:
     """The first program that is needed and not there, or the empty string. Maven only fetches."""
     needed = ["java", "javac"] + ([] if all(map(jars_are_there, {*RELEASES, *PROMOTED})) else ["mvn"])
     return next((program for program in needed if shutil.which(program) is None), "")
+
+
+def pytest_configure() -> None:
+    if refused := refusal():
+        pytest.exit(f"interop: {refused}", returncode=2)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

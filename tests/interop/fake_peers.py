@@ -53,7 +53,10 @@ class FakeMaster:
         return self.connection
 
     def first_report(self) -> int:
-        """End the connection, with all that was sent before; of the next one the first report."""
+        """End the connection, with all that was sent before; of the next one the first report.
+
+        Raises: TimeoutError if the slave keeps the connection, or makes no other.
+        """
         if self.connection is not None:
             self.connection.shutdown(socket.SHUT_WR)
             self.await_close(PATIENCE_S)
@@ -89,9 +92,11 @@ class FakeMaster:
         return None
 
     def await_close(self, seconds: float) -> None:
+        """Raises: TimeoutError if the slave does not close within so many seconds."""
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and self.answer(deadline - time.monotonic()) != "closes":
-            pass
+        while self.answer(deadline - time.monotonic()) != "closes":
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"the slave has not closed the connection in {seconds:.0f} s")
 
     def close(self) -> None:
         if self.connection is not None:

@@ -1,6 +1,6 @@
 """A real broker is started on what our slave and our master left behind, and serves every message, at its queue offset.
 
-HA-ST-50 to HA-ST-52: nothing is put right by hand. The releases are rocketmq.PROMOTED.
+HA-ST-50 to HA-ST-52: nothing is put right by hand. The releases are releases.PROMOTED.
 """
 
 import random
@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from links import await_same_end, end_of, start_master, start_slave
 from our_store import Row, row_of
+from releases import PROMOTED
 from results import Results
-from rocketmq import FILE_SIZE, PROMOTED, Rocketmq, wait
+from rocketmq import FILE_SIZE, Rocketmq, wait
 
 from rocketmq_ha.impl.store.reader import LogReader
 from rocketmq_ha.impl.store.topic_config import read_topics

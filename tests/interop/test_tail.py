@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from releases import run_on
 from rocketmq import FILE_SIZE, Rocketmq, wait
 
 from rocketmq_ha.fuzz.processes import Node
@@ -52,7 +53,7 @@ def doctor(*arguments: object) -> tuple[int, dict[str, str]]:
 
 
 # Of frames as they come, which are the same in both releases; how each counts what it reports is the next test's matter.
-@pytest.mark.parametrize("release", ["5.3.3"], indirect=True, scope="session")
+@pytest.mark.parametrize("release", run_on("5.3.3"), indirect=True, scope="session")
 def test_tail_is_a_feed_of_a_real_broker_through_its_kill(rocketmq: Rocketmq, tmp_path: Path, nodes: ExitStack) -> None:
     store, out = tmp_path / "theirs", tmp_path / "feed"
     rocketmq.start_broker("master", store, "ASYNC_MASTER")

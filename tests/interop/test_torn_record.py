@@ -18,8 +18,10 @@ MISSING = 3  # bytes at the end of the last message
 
 
 def torn_store(store: Path, release: str) -> tuple[int, int]:
-    """The golden store without its last bytes. Returns: where its last message starts, and where it ended."""
+    """A golden store without its last bytes. Returns: where its last message starts, and where it ended."""
     vectors = VECTORS / f"rocketmq-{release}"
+    if not vectors.is_dir():
+        vectors = VECTORS / "rocketmq-4.9.8"  # its records are those of the first version, which every release reads
     with tarfile.open(vectors / "store.tar.xz") as archive:
         archive.extractall(store, filter="data")
     end = int(json.loads((vectors / "manifest.json").read_text(encoding="utf-8"))["log"]["commit_log_max_offset"])

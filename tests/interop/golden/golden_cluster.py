@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -119,13 +119,14 @@ class Cluster:
             *args,
         ]
 
-    def start(self, name: str, main: str, conf: Mapping[str, str], timeout_s: float) -> None:
-        """Start a server and wait until it says "boot success"."""
+    def start(self, name: str, main: str, conf: Mapping[str, str], timeout_s: float, behind: Sequence[str] = ()) -> None:
+        """Start a server, by a command that stands behind another one if that is given; wait until it says "boot success"."""
         conf_file = self.work / f"{name}.conf"
         conf_file.write_text("".join(f"{key}={value}\n" for key, value in conf.items()))
         out = self.work / f"logs/{name}.out"
         with out.open("wb") as sink:
-            self.running[name] = subprocess.Popen(self.java(name, main, "-c", str(conf_file)), stdout=sink, stderr=sink)
+            command = [*behind, *self.java(name, main, "-c", str(conf_file))]
+            self.running[name] = subprocess.Popen(command, stdout=sink, stderr=sink)
         deadline = time.monotonic() + timeout_s
         while b"boot success" not in out.read_bytes():
             if self.running[name].poll() is not None or time.monotonic() > deadline:
