@@ -1,6 +1,6 @@
 """The state diagrams of chapters 2 to 5, drawn from spec/transitions.json: what the model can do, and nothing else.
 
-Each stands between two markers in its chapter: a matrix, to be read as plain text, and a picture, where Mermaid is rendered.
+Each stands between two markers in its chapter: a picture in Mermaid, and below it, in words, what the picture draws as one.
 
     python -m rocketmq_ha.reference.diagram           print them
     python -m rocketmq_ha.reference.diagram --check   exit status 1 if a chapter differs
@@ -9,7 +9,6 @@ Each stands between two markers in its chapter: a matrix, to be read as plain te
 
 import json
 import sys
-from collections.abc import Iterable
 from importlib import resources
 from typing import Final
 
@@ -43,46 +42,6 @@ TOGETHER: Final = {
 }
 
 
-def letters(events: Iterable[str]) -> dict[str, str]:
-    """A letter an event: its first, or where that is taken its next.
-
-    >>> letters(["put", "put_roll", "recover"])
-    {'put': 'p', 'put_roll': 'u', 'recover': 'r'}
-    """
-    found: dict[str, str] = {}
-    for event in events:
-        found[event] = next(letter for letter in event if letter not in found.values())
-    return found
-
-
-def mark(profiles: Iterable[str]) -> str:
-    """Behind the letter of a transition: nothing where both profiles have it."""
-    return {BOTH: "", frozenset({CLASSIC.name}): "-", frozenset({HARDENED.name}): "+"}[frozenset(profiles)]
-
-
-def matrix(states: list[str], rows: list[Row]) -> list[str]:
-    """Lines: a row for each state before, a column for each state after, in the cells the events that lead there.
-
-    >>> matrix(["up", "down"], [("up", "cut", "down", BOTH), ("down", "mend", "up", frozenset({"hardened"}))])
-    ['    from \\\\ to  1   2', '    1 up       .   c', '    2 down     m+  .', '', '    c cut, m mend']
-    """
-    letter = letters(sorted({event for _, event, _, _ in rows}))
-    numbered = [f"{number} {state}" for number, state in enumerate(states, 1)]
-    cells = {(before, after): "" for before in states for after in states}
-    for before, event, after, profiles in rows:
-        cells[before, after] += letter[event] + mark(profiles)
-    widths = [max(1, *(len(cells[before, after]) for before in states)) for after in states]
-    first = max(len("from \\ to"), *map(len, numbered))
-
-    def line(head: str, columns: Iterable[str]) -> str:
-        return f"    {head:<{first}}  " + "  ".join(f"{column:<{width}}" for column, width in zip(columns, widths, strict=True))
-
-    lines = [line("from \\ to", map(str, range(1, len(states) + 1)))]
-    for state, head in zip(states, numbered, strict=True):
-        lines.append(line(head, (cells[state, after] or "." for after in states)))
-    return [one.rstrip() for one in (*lines, "", "    " + ", ".join(f"{key} {event}" for event, key in letter.items()))]
-
-
 def picture(states: list[str], rows: list[Row]) -> list[str]:
     """Lines of a Mermaid state diagram, with an arrow for each pair of states and on it the events.
 
@@ -91,7 +50,7 @@ def picture(states: list[str], rows: list[Row]) -> list[str]:
     """
     arrows: dict[tuple[str, str], dict[str, set[str]]] = {}
     for before, event, after, profiles in rows:
-        pair = TOGETHER.get(before, before), TOGETHER.get(after, after)
+        pair = drawn_as(before), drawn_as(after)
         arrows.setdefault(pair, {}).setdefault(event, set()).update(profiles)
     places = {TOGETHER.get(state, state): number for number, state in reversed(tuple(enumerate(states)))}
     lines = ["stateDiagram-v2", f"    [*] --> {states[0]}"]
@@ -103,20 +62,45 @@ def picture(states: list[str], rows: list[Row]) -> list[str]:
     return lines
 
 
+def exceptions(states: list[str], rows: list[Row]) -> list[str]:
+    """Lines, one for each arrow that does not hold between every two of the states that the picture draws as one.
+
+    >>> rows = [("wait_1", "tick", "wait_2", BOTH), ("wait_1", "put", "wait_1", BOTH), ("wait_2", "put", "wait_2", BOTH)]
+    >>> exceptions(["wait_1", "wait_2"], rows)
+    ['- wait to wait on put: each to itself', '- wait to wait on tick: only wait_1 to wait_2']
+    """
+    members = {name: [state for state in states if TOGETHER.get(state, state) == name] for name in map(drawn_as, states)}
+    arrows: dict[tuple[str, str, str], set[tuple[str, str]]] = {}
+    for before, event, after, _ in rows:
+        arrows.setdefault((drawn_as(before), drawn_as(after), event), set()).add((before, after))
+    lines = []
+    for (before, after, event), found in sorted(
+        arrows.items(), key=lambda arrow: (states.index(members[arrow[0][0]][0]), arrow)
+    ):
+        every = {(one, other) for one in members[before] for other in members[after]}
+        if found == every:
+            continue
+        few, word = (every - found, "not") if len(every - found) < len(found) else (found, "only")
+        pairs = ", ".join(f"{one} to {other}" for one, other in sorted(few))
+        told = "each to itself" if found == {(one, one) for one in members[before]} else f"{word} {pairs}"
+        lines.append(f"- {before} to {after} on {event}: {told}")
+    return lines
+
+
+def drawn_as(state: str) -> str:
+    return TOGETHER.get(state, state)
+
+
 def block(states: list[str], rows: list[Row], meaning: str) -> str:
     """The text between the markers."""
-    profiles = {mark(profiles) for *_, profiles in rows}
-    only = [
-        text
-        for key, text in (("-", "`-` behind one: in classic only"), ("+", "`+` behind one: in hardened only"))
-        if key in profiles
-    ]
-    legend = "; ".join(["The events that lead from one state to another", *only])
+    lines = [*([meaning, ""] if meaning else []), "```mermaid", *picture(states, rows), "```"]
     merged = {name: [state for state in states if TOGETHER.get(state) == name] for name in dict.fromkeys(TOGETHER.values())}
     told = "; ".join(f"*{name}* is {', '.join(group)}" for name, group in merged.items() if group)
-    lines = [*([meaning, ""] if meaning else []), f"{legend}.", "", *matrix(states, rows), ""]
-    lines += [f"In the picture {told}.", ""] if told else []
-    return "\n".join([*lines, "```mermaid", *picture(states, rows), "```"])
+    if told:
+        lines += ["", f"In the picture {told}."]
+    if found := exceptions(states, rows):
+        lines += ["An arrow holds for each of them and to each of them, except:", "", *found]
+    return "\n".join(lines)
 
 
 def blocks() -> dict[str, str]:
