@@ -11,7 +11,7 @@ ARGS ?=
 .DEFAULT_GOAL := help
 
 .PHONY: help setup demo test check format bench fuzz replay report demo-bug transitions golden lock clean
-.PHONY: interop formal formal-breaks clauses hostile soak
+.PHONY: interop formal formal-breaks clauses golden-claims hostile soak
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | \
@@ -75,6 +75,9 @@ transitions: setup ## Write anew what is generated (table, diagrams, indexes of 
 
 clauses: setup ## Clause -> TLA+ -> model -> implementation -> tests, as a table
 	@$(BIN)/python -m rocketmq_ha.spec.citations
+
+golden-claims: setup ## Which clause was held against how many pieces of RocketMQ's bytes (also to build/golden-claims.txt)
+	@$(BIN)/python tests/golden_claims/table.py
 
 # Each step has a table of its own; the first that fails ends it.
 formal: setup ## TLC and its graphs against the model's, the refinement exhaustively, contracts, mutants (TLC needs Java and Maven)

@@ -9,6 +9,7 @@ shape of the real ones (spec/event_log.py) and nothing else of them.
 import json
 import random
 import sys
+import tarfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,6 +23,8 @@ import pytest
 from rocketmq_ha.spec.event_log import EVENT_COLUMNS, RUN_COLUMNS, SCHEMA_VERSION
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # of node_kit.py: these tests are in no package
+
+from golden_kit import RELEASES, VECTORS
 
 if TYPE_CHECKING:  # the tests beside those of analysis do not wait for Spark's import
     from pyspark.sql import SparkSession
@@ -189,6 +192,27 @@ def spark() -> "Iterator[SparkSession]":
     session = spark_session("rocketmq-ha tests", master="local[2]", shuffle_partitions=2, fast_start=True)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session", params=RELEASES)
+def release(request: pytest.FixtureRequest) -> str:
+    """Each release of RocketMQ that wrote a golden store."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def vectors(release: str) -> Path:
+    """What a release wrote, and what it said of that."""
+    return VECTORS / f"rocketmq-{release}"
+
+
+@pytest.fixture(scope="session")
+def golden(vectors: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The golden store of a release, unpacked; it stays as it is."""
+    store = tmp_path_factory.mktemp("golden") / "store"
+    with tarfile.open(vectors / "store.tar.xz") as archive:
+        archive.extractall(store, filter="data")
+    return store
 
 
 @pytest.fixture

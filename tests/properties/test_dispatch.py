@@ -3,26 +3,22 @@
 import errno
 import json
 import shutil
-import tarfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from golden_kit import RELEASES, VECTORS, has_keys_of_tags
+from golden_kit import has_keys_of_tags
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
 from rocketmq_ha.impl.store import dispatch as dispatch_module
 from rocketmq_ha.impl.store import topic_config
-from rocketmq_ha.impl.store.consume_queue_table import ConsumeQueueTable
 from rocketmq_ha.impl.store.delay import DelayLevels
 from rocketmq_ha.impl.store.dispatch import DispatchRequest, Handed, ReputMessageService
 from rocketmq_ha.impl.store.dispatch_request import Read, RequestMaker, read_requests
-from rocketmq_ha.impl.store.index_file import Geometry
-from rocketmq_ha.impl.store.index_service import IndexService
 from rocketmq_ha.impl.store.java_hash import java_hash
 from rocketmq_ha.impl.store.reader import LogReader
 from rocketmq_ha.impl.store.topic_config import read_topics, write_topics
@@ -376,85 +372,6 @@ def test_a_lone_record_is_dispatched_without_being_asked_for() -> None:
 
 
 # --- What RocketMQ made of its own log -------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module", params=RELEASES)
-def vectors(request: pytest.FixtureRequest) -> Path:
-    """What a release wrote, and what it said of that."""
-    return VECTORS / f"rocketmq-{request.param}"
-
-
-@pytest.fixture(scope="module")
-def golden(vectors: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    store = tmp_path_factory.mktemp("golden") / "store"
-    with tarfile.open(vectors / "store.tar.xz") as archive:
-        archive.extractall(store, filter="data")
-    return store
-
-
-class ReadLog:
-    """A store's log as a source of dispatch."""
-
-    def __init__(self, reader: LogReader) -> None:
-        reader.walk()
-        self._reader, self.file_size = reader, reader.file_size
-        self.min_offset, self.max_offset = reader.min_offset, reader.max_offset
-
-    def data_at(self, offset: int, limit: int) -> memoryview | None:
-        if offset >= self.max_offset:
-            return None
-        file = self._reader.files[(offset - self.min_offset) // self.file_size]
-        return file.view(offset - file.base, min(offset - file.base + limit, file.size, self.max_offset - file.base))
-
-
-def files_of(directory: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(directory)): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()}
-
-
-def test_queues_and_index_of_rocketmqs_log_are_rocketmqs_byte_for_byte(golden: Path, vectors: Path, tmp_path: Path) -> None:
-    """HA-ST-29 to HA-ST-34, HA-ST-39 to HA-ST-43; of index files all but the name, which is the time of their making."""
-    table = ConsumeQueueTable(tmp_path, 6000, writable=True)
-    index = IndexService(tmp_path, Geometry(1000, 4000), writable=True)
-    with LogReader(golden) as reader:
-        service = ReputMessageService(ReadLog(reader), [table.put, index.put], 0)
-        assert service.dispatch_all() == reader.max_offset
-    table.close()
-    index.close()
-    ours, theirs = files_of(tmp_path / "consumequeue"), files_of(golden / "consumequeue")
-    assert len(theirs) == 24
-    assert ours == theirs
-    if not has_keys_of_tags(vectors):  # else test_index_keys.py has the model make it
-        assert list(files_of(tmp_path / "index").values()) == list(files_of(golden / "index").values())
-
-
-def test_queues_and_index_of_rocketmq_answer_as_rocketmq_did(golden: Path, vectors: Path) -> None:
-    manifest = json.loads((vectors / "manifest.json").read_text(encoding="utf-8"))
-    index = IndexService(golden, writable=False)
-    assert index.geometry == Geometry(1000, 4000)
-    assert len(manifest["index_queries"]) > 5
-    with LogReader(golden) as reader:
-        for asked in manifest["index_queries"]:
-            found = index.query_offset(asked["topic"], asked["key"], asked["max_num"], 0, 1 << 62)
-            # The admin client drops what has another key with the same hash.
-            keys = [offset for offset in found if asked["key"] in _keys(reader, offset)]
-            assert keys == asked["commit_log_offsets"], asked
-    table = ConsumeQueueTable(golden, writable=False)
-    table.recover(0, manifest["log"]["commit_log_max_offset"])
-    assert table.file_size == 6000
-    for queue in manifest["queues"]:
-        found_queue = table.get(queue["topic"].encode(), queue["queue_id"])
-        assert found_queue is not None
-        assert found_queue.min_offset == queue["min_queue_offset"]
-        assert found_queue.max_offset == queue["max_queue_offset"]
-    table.close()
-    index.close()
-
-
-def _keys(reader: LogReader, offset: int) -> list[str]:
-    found = reader.message_at(offset)
-    assert found is not None
-    named = found[2].properties
-    return [named.get("UNIQ_KEY", ""), *named.get("KEYS", "").split(" ")]
 
 
 def test_verify_holds_queues_and_index_against_the_log(golden: Path, vectors: Path, tmp_path: Path) -> None:

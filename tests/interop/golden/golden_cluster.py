@@ -89,6 +89,7 @@ class Cluster:
 
     work: Path
     classpath: str
+    has_ipv6: bool = False
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def prepare(self) -> None:
@@ -107,6 +108,7 @@ class Cluster:
         return [
             "java",
             *JVM,
+            *(["-Djava.net.preferIPv4Stack=false"] if self.has_ipv6 else []),
             f"-Dgolden.log={logs / name}.log",
             f"-Drmq.logback.configurationFile={self.shaded_logback}",
             f"-Drocketmq.client.logRoot={logs}",

@@ -3,6 +3,8 @@
 One thing has to be changed on the way. RocketMQ hands out broker addresses in its replies, and a peer that took
 such an address would go around the proxy; so a proxy may replace one "ip:port" by another of the same length in
 what it forwards to the client. The transcript holds the bytes before that.
+
+`LinkRecorder` does the same for the HA port, whose bytes have no frames of remoting.
 """
 
 from __future__ import annotations
@@ -12,17 +14,20 @@ import contextlib
 import json
 import socket
 import threading
+import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 # Codes worth a transcript. Not kept: those whose replies tell of the machine (GET_BROKER_CONFIG, runtime info).
 CODES = {
+    10: "SEND_MESSAGE",
     11: "PULL_MESSAGE",
     12: "QUERY_MESSAGE",
     14: "QUERY_CONSUMER_OFFSET",
     15: "UPDATE_CONSUMER_OFFSET",
     21: "GET_ALL_TOPIC_CONFIG",
+    25: "UPDATE_BROKER_CONFIG",
     30: "GET_MAX_OFFSET",
     31: "GET_MIN_OFFSET",
     33: "VIEW_MESSAGE_BY_ID",
@@ -52,11 +57,14 @@ class Exchange:
 
     who: str
     to: str
+    port: str
     number: int
     header: dict[str, object]
     request: bytes
+    asked_at: float
     response_header: dict[str, object] | None = None
     response: bytes | None = None
+    answered_at: float | None = None
 
     @property
     def size(self) -> int:
@@ -70,11 +78,15 @@ class Transcript:
     exchanges: list[Exchange] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def request(self, who: str, to: str, header: dict[str, object], frame: bytes) -> Exchange:
+    def request(self, who: str, to: str, port: str, header: dict[str, object], frame: bytes) -> Exchange:
         with self.lock:
-            exchange = Exchange(who, to, len(self.exchanges), header, frame)
+            exchange = Exchange(who, to, port, len(self.exchanges), header, frame, time.monotonic())
             self.exchanges.append(exchange)
             return exchange
+
+    def everything(self, who: str) -> list[dict[str, object]]:
+        """Every exchange of one that asked, in the order of the requests, with how long each answer took."""
+        return [_row(exchange) | _times(exchange) for exchange in self.exchanges if exchange.who == who]
 
     def selection(self) -> list[dict[str, object]]:
         """Up to PER_CODE small exchanges of each kind: one a response code, the last, the smallest with a body."""
@@ -114,6 +126,11 @@ def _row(exchange: Exchange) -> dict[str, object]:
         "request": base64.b64encode(exchange.request).decode(),
         "response": None if response is None else base64.b64encode(response).decode(),
     }
+
+
+def _times(exchange: Exchange) -> dict[str, object]:
+    answered = exchange.answered_at
+    return {"port": exchange.port, "answered_ms": None if answered is None else round(1000 * (answered - exchange.asked_at))}
 
 
 def _int(header: dict[str, object], name: str) -> int:
@@ -170,11 +187,14 @@ class Proxy:
         *,
         port: int,
         target: int,
-        hide: tuple[str, str] | None = None,
+        host: str = "127.0.0.1",
+        kind: str = "plain",
+        hide: Sequence[tuple[str, str]] = (),
     ) -> None:
-        self.transcript, self.who, self.to, self.target = transcript, who, to, target
-        self.hide = None if hide is None else (hide[0].encode(), hide[1].encode())
-        assert self.hide is None or len(self.hide[0]) == len(self.hide[1])
+        self.transcript, self.who, self.to, self.target = transcript, who, to, (host, target)
+        self.kind = kind
+        self.hide = [(shown.encode(), instead.encode()) for shown, instead in hide]
+        assert all(len(shown) == len(instead) for shown, instead in self.hide)
         self.listener = socket.create_server(("127.0.0.1", port))
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -185,7 +205,7 @@ class Proxy:
         while True:
             try:
                 client, _ = self.listener.accept()
-                server = socket.create_connection(("127.0.0.1", self.target), timeout=5)
+                server = socket.create_connection(self.target, timeout=5)
             except ConnectionRefusedError:
                 client.close()
                 continue
@@ -212,8 +232,9 @@ class Proxy:
             if len(frame) < 8:
                 break
             self._record(frame, from_client, waiting)
-            if self.hide and not from_client:
-                frame = frame.replace(*self.hide)
+            if not from_client:
+                for shown, instead in self.hide:
+                    frame = frame.replace(shown, instead)
             try:
                 sink.sendall(frame)
             except OSError:
@@ -228,7 +249,58 @@ class Proxy:
         if _flag(header) & RESPONSE_BIT:
             exchange = waiting.pop((not from_client, opaque), None)
             if exchange is not None:
-                exchange.response_header, exchange.response = header, frame
+                exchange.response_header, exchange.response, exchange.answered_at = header, frame, time.monotonic()
         elif _code(header) in CODES:
             who, to = (self.who, self.to) if from_client else (self.to, self.who)
-            waiting[from_client, opaque] = self.transcript.request(who, to, header, frame)
+            waiting[from_client, opaque] = self.transcript.request(who, to, self.kind, header, frame)
+
+
+class LinkRecorder:
+    """Forwards the HA port, and keeps what passed: a row for each read, in the order in which they were forwarded."""
+
+    def __init__(self, port: int, target: int) -> None:
+        self.rows: list[dict[str, object]] = []
+        self.target = target
+        self.started = time.monotonic()
+        self.connections = 0
+        self.lock = threading.Lock()
+        self.listener = socket.create_server(("127.0.0.1", port))
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self.listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                slave, _ = self.listener.accept()
+                master = socket.create_connection(("127.0.0.1", self.target), timeout=5)
+            except ConnectionRefusedError:
+                slave.close()
+                continue
+            except OSError:
+                return
+            master.settimeout(None)
+            number = self.connections
+            self.connections += 1
+            for name, source, sink in (("slave", slave, master), ("master", master, slave)):
+                threading.Thread(target=self._pump, args=(number, name, source, sink), daemon=True).start()
+
+    def _pump(self, number: int, name: str, source: socket.socket, sink: socket.socket) -> None:
+        while True:
+            try:
+                data = source.recv(1 << 16)
+            except OSError:
+                data = b""
+            if not data:
+                break
+            with self.lock:
+                ms = round(1000 * (time.monotonic() - self.started))
+                self.rows.append({"connection": number, "from": name, "ms": ms, "bytes": base64.b64encode(data).decode()})
+            try:
+                sink.sendall(data)
+            except OSError:
+                break
+        for peer in (source, sink):
+            with contextlib.suppress(OSError):  # the other direction has closed it
+                peer.shutdown(socket.SHUT_RDWR)

@@ -23,6 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import golden_unusual
 from golden_check import COMPRESSED, SCHEDULE_TOPIC, check
 from golden_cluster import BROKER_NAME, Cluster, Ports, broker_conf, refuse_busy_ports
 from golden_wire import Proxy, Transcript
@@ -31,6 +32,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 XZ = lzma.PRESET_EXTREME | 9
 LIMIT = 3 << 20
+TOPICS = "GoldenOrders,GoldenEvents,Golden-Wide_8"
 KEPT = ("commitlog/*", "consumequeue/*/*/*", "index/*", "checkpoint", "config/*.json")
 
 
@@ -59,7 +61,7 @@ def run_rocketmq(cluster: Cluster, ports: Ports, release: str, seed: int) -> Tra
     shown = {who: f"127.0.0.1:{ports.master_for(who)}" for who in ("slave", "client")}
     proxies = []
     for who in ("master", "slave", "client"):
-        hide = (master, shown[who]) if who in shown else None
+        hide = [(master, shown[who])] if who in shown else []
         proxies.append(Proxy(transcript, who, "namesrv", port=ports.namesrv_for(who), target=ports.namesrv, hide=hide))
     for who in shown:
         for vip in (0, 2):
@@ -76,7 +78,7 @@ def run_rocketmq(cluster: Cluster, ports: Ports, release: str, seed: int) -> Tra
         cluster.await_log("master", "request offset 0", 60)
         cluster.run("produce", "golden.Produce", namesrv, broker, BROKER_NAME, str(seed), timeout_s=180)
         cluster.run("consume", "golden.Consume", namesrv, timeout_s=150)
-        cluster.run("record", "golden.Recorder", namesrv, broker, BROKER_NAME, str(out), timeout_s=300)
+        cluster.run("record", "golden.Recorder", namesrv, broker, BROKER_NAME, str(out), TOPICS, timeout_s=300)
         for name in ("slave", "master", "namesrv"):
             cluster.stop(name)
     finally:
@@ -157,10 +159,15 @@ def write_vectors(cluster: Cluster, ports: Ports, release: str, transcript: Tran
     (vectors / "store.tar.xz").write_bytes(pack(files))
     (vectors / "messages.jsonl.xz").write_bytes(lzma.compress(messages, preset=XZ))
     write_json(vectors / "manifest.json", manifest)
-    found = check(vectors)  # the first pass counts; main() checks what was written in the end
-    manifest["log"] |= found
-    write_json(vectors / "manifest.json", manifest)
+    count(vectors)
     write_json(vectors / "transcripts.json", transcript.selection())
+
+
+def count(vectors: Path) -> None:
+    """Put into the manifest what the check counts; main() checks what was written in the end."""
+    manifest = json.loads((vectors / "manifest.json").read_text())
+    manifest["log"] |= check(vectors)
+    write_json(vectors / "manifest.json", manifest)
 
 
 def write_json(path: Path, value: object) -> None:
@@ -184,11 +191,12 @@ def _inner(part: object) -> str:
 
 def refuse_traces(vectors: Path) -> None:
     """The vectors must not tell of the machine that made them, and must stay small."""
-    for path in vectors.iterdir():
+    files = [path for path in vectors.iterdir() if path.is_file()]
+    for path in files:
         data = path.read_bytes()
         for trace in (str(ROOT), str(Path.home())):
             assert trace.encode() not in data, f"{path.name} names {trace}"
-    size = sum(path.stat().st_size for path in vectors.iterdir())
+    size = sum(path.stat().st_size for path in files)
     assert size <= LIMIT, f"{size} bytes of vectors; at most {LIMIT} are kept"
 
 
@@ -200,11 +208,13 @@ def main() -> None:
     parser.add_argument("--port-base", type=int, default=21000, help="ports up to base + 500 are used, on loopback")
     parser.add_argument("--seed", type=int, default=498)
     parser.add_argument("-D", dest="properties", action="append", default=[], help="a Maven property, name=value")
+    parser.add_argument("--unusual", action="store_true", help="the small store of rare records instead, to .../unusual")
     args = parser.parse_args()
 
     started = time.monotonic()
-    build: Path = (args.build or ROOT / f"build/golden-{args.release}").resolve()
-    vectors: Path = args.vectors or ROOT / f"spec/vectors/rocketmq-{args.release}"
+    kind = "-unusual" if args.unusual else ""
+    build: Path = (args.build or ROOT / f"build/golden-{args.release}{kind}").resolve()
+    vectors: Path = args.vectors or ROOT / f"spec/vectors/rocketmq-{args.release}{kind.replace('-', '/')}"
     ports = Ports(args.port_base)
     refuse_busy_ports(ports)
     maven = build / "maven"
@@ -212,10 +222,16 @@ def main() -> None:
     classpath = f"{maven / 'classes'}:{maven / 'lib'}/*"
     work = build / "run"
     shutil.rmtree(work, ignore_errors=True)
-    cluster = Cluster(work, classpath)
+    cluster = Cluster(work, classpath, has_ipv6=args.unusual)
     cluster.prepare()
-    transcript = run_rocketmq(cluster, ports, args.release, args.seed)
-    write_vectors(cluster, ports, args.release, transcript, vectors, args.seed)
+    if args.unusual:
+        run = golden_unusual.Run(cluster, ports, args.seed)
+        run.go()
+        golden_unusual.write(run, vectors, {"jars": jars(maven / "lib")}, args.seed)
+        count(vectors)
+    else:
+        transcript = run_rocketmq(cluster, ports, args.release, args.seed)
+        write_vectors(cluster, ports, args.release, transcript, vectors, args.seed)
     found = check(vectors)
     refuse_traces(vectors)
     took = time.monotonic() - started

@@ -24,7 +24,8 @@ import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /**
- * Writes what RocketMQ itself says of its store. Arguments: name server, broker address, broker name, output folder.
+ * Writes what RocketMQ itself says of its store. Arguments: name server, broker address, broker
+ * name, output folder, the topics of which keys are asked for, with commas.
  *
  * <p>Every queue of every topic is pulled; what no queue gives is asked for by its commit-log offset (viewMessage). Nothing here
  * reads the store's files.
@@ -38,19 +39,22 @@ public final class Recorder {
     private static final String[][] QUERIES = {
         {"GoldenEvents", "Aa"}, {"GoldenEvents", "BB"}, {"GoldenEvents", "customer-7"}, {"GoldenOrders", "customer-1"},
         {"GoldenOrders", "Größe"}, {"GoldenEvents", "订单-1"}, {"Golden-Wide_8", "订单-1"}, {"GoldenOrders", "transaction-0"},
-        {"GoldenOrders", "transaction-2"}, {"GoldenEvents", "no such key"},
+        {"GoldenOrders", "transaction-2"}, {"GoldenEvents", "no such key"}, {"Unusual", "Aa"}, {"Unusual", "BB"},
+        {"Unusual", "Wvavusl"}, {"Unusual", "flag-4"}, {"Unusual", "flag-8"}, {"Unusual", "flag-12"}, {"Unusual", "ключ"},
     };
 
     private final String broker;
     private final String brokerName;
+    private final List<String> topics;
     private final DefaultMQAdminExt admin = new DefaultMQAdminExt(20_000);
     private final DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("GoldenRecorder");
     private final TreeMap<Long, Map<String, Object>> messages = new TreeMap<>();
     private final List<Map<String, Object>> queues = new ArrayList<>();
 
-    private Recorder(String namesrv, String broker, String brokerName) throws MQClientException {
+    private Recorder(String namesrv, String broker, String brokerName, List<String> topics) throws MQClientException {
         this.broker = broker;
         this.brokerName = brokerName;
+        this.topics = topics;
         admin.setNamesrvAddr(namesrv);
         admin.setClientIP("127.0.0.1");
         admin.setInstanceName("golden-admin");
@@ -62,7 +66,7 @@ public final class Recorder {
     }
 
     public static void main(String[] args) throws Exception {
-        Recorder recorder = new Recorder(args[0], args[1], args[2]);
+        Recorder recorder = new Recorder(args[0], args[1], args[2], List.of(args[4].split(",")));
         Path out = Path.of(args[3]);
         long logEnd = recorder.awaitQuiet();
         for (TopicConfig topic : new TreeMap<>(recorder.admin.getAllTopicConfig(recorder.broker, 10_000).getTopicConfigTable()).values()) {
@@ -230,8 +234,13 @@ public final class Recorder {
     }
 
     private List<Object> queries() throws Exception {
-        List<String[]> asked = new ArrayList<>(List.of(QUERIES));
-        for (String topic : List.of("GoldenOrders", "GoldenEvents", "Golden-Wide_8")) {
+        List<String[]> asked = new ArrayList<>();
+        for (String[] query : QUERIES) {
+            if (topics.contains(query[0])) {
+                asked.add(query);
+            }
+        }
+        for (String topic : topics) {
             List<String> keys = new ArrayList<>();
             for (Map<String, Object> message : messages.values()) {
                 if (message.get("topic").equals(topic) && message.get("keys") != null) {

@@ -1,0 +1,219 @@
+"""Chapter 7: registrations, routes, and what a pull is answered."""
+
+from registry import claim
+from specimens import Connection, Defaults, Exchange, RemotingFrame, StoredRecord, number
+
+from rocketmq_ha.reference import message
+
+SUCCESS, SYSTEM_ERROR, SYSTEM_BUSY, SERVICE_NOT_AVAILABLE = 0, 1, 2, 14
+NOT_FOUND, RETRY_IMMEDIATELY, OFFSET_MOVED = 19, 20, 21
+LOOKED_INTO_QUEUE = (SUCCESS, NOT_FOUND, RETRY_IMMEDIATELY, OFFSET_MOVED)
+# No permission, topic not there, subscription not to be parsed, not there, not the latest, group not there, invalid parameter.
+REFUSALS = (SYSTEM_ERROR, SYSTEM_BUSY, 16, 17, 23, 24, 25, 26, 29)
+PUTS = (10, 310, 320)
+
+# --- Registration ----------------------------------------------------------------------------------------------------
+
+
+@claim("HA-R-2")
+def a_masters_id_is_0_and_a_slaves_is_not(exchange: Exchange) -> bool | None:
+    if not exchange.asks(103, to="namesrv"):
+        return None
+    return (int(exchange.request.fields["brokerId"]) == 0) == (exchange.row["who"] == "master")
+
+
+@claim("HA-R-3")
+def master_and_slave_register_under_one_name(exchange: Exchange) -> bool | None:
+    if not exchange.asks(103, to="namesrv"):
+        return None
+    fields, conf = exchange.request.fields, exchange.store.manifest["master_conf"]
+    return bool((fields["brokerName"], fields["clusterName"]) == (conf["brokerName"], conf["brokerClusterName"]))
+
+
+@claim("HA-R-13")
+def the_ha_address_is_broker_ip_2(exchange: Exchange) -> bool | None:
+    """And a port that is the listen port and 1, as nobody set haListenPort: HA-R-12."""
+    if not exchange.asks(103, to="namesrv"):
+        return None
+    manifest, fields = exchange.store.manifest, exchange.request.fields
+    conf = manifest["slave_conf"] if exchange.row["who"] == "slave" else manifest["master_conf"]
+    if fields["brokerAddr"].startswith("::1"):
+        conf = manifest["hosts_conf"]
+    return bool(fields["haServerAddr"] == f"{conf['brokerIP2']}:{int(conf['listenPort']) + 1}")
+
+
+@claim("HA-R-15")
+def a_broker_registers_with_its_names_and_its_topics(exchange: Exchange) -> bool | None:
+    if not exchange.asks(103, to="namesrv"):
+        return None
+    names = {"brokerName", "brokerAddr", "clusterName", "haServerAddr", "brokerId"}
+    return names <= set(exchange.request.fields) and len(exchange.request.body) > 0
+
+
+@claim("HA-R-10")
+def a_slave_is_told_of_its_master_and_a_master_is_not(exchange: Exchange) -> bool | None:
+    answer = exchange.answer
+    if not exchange.asks(103, to="namesrv") or answer is None:
+        return None
+    conf = exchange.store.manifest["master_conf"]
+    listen = int(conf["listenPort"])
+    told = {"haServerAddr": f"{conf['brokerIP2']}:{listen + 1}", "masterAddr": f"{conf['brokerIP1']}:{listen}"}
+    return bool(answer.fields == (told if exchange.row["who"] == "slave" else {}))
+
+
+@claim("HA-R-14")
+def a_slave_connects_to_the_address_that_it_was_told(connection: Connection) -> bool:
+    """It knew the master's from the name server alone, in whose answer a recording port stood for it."""
+    return bool(connection.from_slave)
+
+
+@claim("HA-R-16")
+def a_broker_registers_every_30_s_by_default(defaults: Defaults) -> bool:
+    return defaults.settings["registerNameServerPeriod"] == "30000"
+
+
+@claim("HA-R-18")
+def a_broker_that_stops_takes_itself_off(exchange: Exchange) -> bool | None:
+    """All were stopped cleanly."""
+    if not exchange.asks(104, to="namesrv"):
+        return None
+    fields = exchange.request.fields
+    return {"brokerName", "brokerAddr", "clusterName", "brokerId"} <= set(fields) and exchange.answer is not None
+
+
+@claim("HA-R-28")
+def a_broker_asks_whether_its_topics_are_known(exchange: Exchange) -> bool | None:
+    return None if not exchange.asks(322, to="namesrv") else exchange.answer is not None and "changed" in exchange.answer.fields
+
+
+@claim("HA-R-19", "HA-R-4")
+def a_route_lists_queues_and_the_groups_that_have_them(frame: RemotingFrame) -> bool | None:
+    """Each group by `brokerId`, each id with an address of its own."""
+    if not frame.is_answer or not frame.exchange.asks(105) or frame.header["code"] != SUCCESS:
+        return None
+    groups = {group["brokerName"]: group["brokerAddrs"] for group in frame.table["brokerDatas"]}
+    queues = frame.table["queueDatas"]
+    has_queues = all(queue["brokerName"] in groups and queue["readQueueNums"] > 0 for queue in queues)
+    has_master = all("0" in addresses and len(set(addresses.values())) == len(addresses) for addresses in groups.values())
+    return bool(queues) and has_queues and has_master
+
+
+# --- Pulls -----------------------------------------------------------------------------------------------------------
+
+
+@claim("HA-R-5")
+def a_slave_refuses_puts(exchange: Exchange) -> bool | None:
+    """5.x as it refuses pulls, before it has looked at the request."""
+    if exchange.code not in PUTS or exchange.row["to"] != "slave" or exchange.answer is None:
+        return None
+    return exchange.answer.header["code"] == (SERVICE_NOT_AVAILABLE if is_4(exchange) else SYSTEM_BUSY)
+
+
+@claim("HA-R-6")
+def a_slave_that_may_not_be_read_answers_until_5_0(exchange: Exchange) -> bool | None:
+    """Where nobody has set slaveReadEnable, which is false by default."""
+    if not exchange.asks(11, to="slave") or exchange.answer is None or settings_at(exchange).get("slaveReadEnable") == "true":
+        return None
+    code = exchange.answer.header["code"]
+    return code in LOOKED_INTO_QUEUE if is_4(exchange) else code == SYSTEM_BUSY
+
+
+@claim("HA-R-26")
+def a_pull_is_answered_with_one_of_these_codes(exchange: Exchange) -> bool | None:
+    """SUCCESS has messages; the three others that the queue gave have none, but say from where to go on."""
+    answer = exchange.answer
+    if exchange.code != 11 or answer is None:
+        return None
+    code = answer.header["code"]
+    if code not in LOOKED_INTO_QUEUE:
+        return code in REFUSALS and not answer.body
+    return bool(answer.body) == (code == SUCCESS) and {"nextBeginOffset", "minOffset", "maxOffset"} <= set(answer.fields)
+
+
+@claim("HA-R-20")
+def an_answer_suggests_a_broker(exchange: Exchange) -> bool | None:
+    """Where the queue was looked into; a refusal suggests none."""
+    answer = exchange.answer
+    if not exchange.asks(11, to="master") or answer is None or answer.header["code"] not in LOOKED_INTO_QUEUE:
+        return None
+    return answer.fields.get("suggestWhichBrokerId", "").isdecimal()
+
+
+@claim("HA-R-21")
+def the_lag_is_from_the_last_message_pulled(exchange: Exchange) -> bool | None:
+    """With a bound of 0 every message that is not the end of the log lags; with 40 % of a machine's memory none of so few."""
+    settings = settings_at(exchange)
+    if not is_suggestion(exchange) or settings.get("slaveReadEnable") != "true":
+        return None
+    assert exchange.answer is not None
+    if exchange.answer.header["code"] != SUCCESS:
+        return None
+    return exchange.answer.fields["suggestWhichBrokerId"] == ("1" if settings["accessMessageInMemoryMaxRatio"] == "0" else "0")
+
+
+@claim("HA-R-21")
+def the_memory_bound_is_40_percent_by_default(defaults: Defaults) -> bool:
+    return defaults.settings["accessMessageInMemoryMaxRatio"] == "40"
+
+
+@claim("HA-R-22")
+def a_slave_is_suggested_where_it_may_be_read(exchange: Exchange) -> bool | None:
+    if not is_suggestion(exchange) or settings_at(exchange).get("slaveReadEnable") == "true":
+        return None
+    assert exchange.answer is not None
+    return exchange.answer.fields["suggestWhichBrokerId"] == "0"
+
+
+@claim("HA-R-22")
+def a_slave_may_not_be_read_by_default(defaults: Defaults) -> bool:
+    return defaults.settings["slaveReadEnable"] == "false"
+
+
+@claim("HA-R-24")
+def no_slave_but_that_of_id_1_is_suggested(exchange: Exchange) -> bool | None:
+    if not is_suggestion(exchange):
+        return None
+    assert exchange.answer is not None
+    return exchange.answer.fields["suggestWhichBrokerId"] in ("0", "1")
+
+
+@claim("HA-ST-37")
+def messages_come_from_the_log_by_way_of_the_queue(exchange: Exchange) -> bool | None:
+    """Each as it stands in the log, where an entry of the queue says; in the queue's order, from the offset asked for on."""
+    answer = exchange.answer
+    if exchange.code != 11 or answer is None or answer.header["code"] != SUCCESS:
+        return None
+    fields = exchange.request.fields
+    at, numbers = 0, [int(fields["queueOffset"]) - 1]
+    while at < len(answer.body):
+        size = number(answer.body, at, 4)
+        offset = number(answer.body, at + 28, 8)
+        here: StoredRecord | None = exchange.store.records.get(offset)
+        entry = exchange.store.queued.get(offset)
+        if here is None or entry is None or message.decode(answer.body, at) is None:
+            return False
+        if here.raw != answer.body[at : at + size] or (entry.topic, str(entry.queue_id)) != (
+            fields["topic"],
+            fields["queueId"],
+        ):
+            return False
+        numbers.append(entry.number)
+        at += size
+    return numbers == sorted(set(numbers)) and numbers[-1] < int(answer.fields["nextBeginOffset"])
+
+
+def is_4(exchange: Exchange) -> bool:
+    return exchange.store.release.startswith("4.")
+
+
+def is_suggestion(exchange: Exchange) -> bool:
+    is_pull = exchange.asks(11, to="master") and exchange.answer is not None
+    return is_pull and exchange.answer is not None and "suggestWhichBrokerId" in exchange.answer.fields
+
+
+def settings_at(exchange: Exchange) -> dict[str, str]:
+    """What this broker was told while it ran, before this request."""
+    found: dict[str, str] = {}
+    for told in exchange.told:
+        found |= dict(line.split("=", 1) for line in told.request.body.decode().splitlines() if line)
+    return found

@@ -1,0 +1,24 @@
+"""What the claims are held against: every golden vector, read once."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # these tests are in no package
+
+import table
+from registry import CLAIMS, Held, hold
+from specimens import Golden, read_all
+
+assert table
+
+
+@pytest.fixture(scope="session")
+def goldens() -> list[Golden]:
+    return read_all()
+
+
+@pytest.fixture(scope="session")
+def held(goldens: list[Golden]) -> Held:
+    return hold(goldens, CLAIMS)

@@ -1,0 +1,672 @@
+"""The bytes that real releases of RocketMQ wrote and sent, in the pieces that claims are about.
+
+Records are taken apart by the model (reference/), never by the implementation; headers of remoting, for which there is no
+model, by the standard library's JSON. What a claim compares them with comes from somewhere else: from what RocketMQ's own
+client reported of the same message, from another file of the same store, or from the arithmetic of the claim itself.
+"""
+
+import base64
+import json
+import lzma
+import re
+import tarfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from rocketmq_ha.reference import dispatch_request, wire
+from rocketmq_ha.reference.dispatch_request import PLAIN_KEYS, TAG_KEYS
+from rocketmq_ha.reference.message import Record
+from rocketmq_ha.reference.store import Log
+from rocketmq_ha.spec import constants
+
+VECTORS: Final = Path(__file__).parents[2] / "spec" / "vectors"
+Row = dict[str, Any]
+BLANK_ENTRY: Final = (0, (1 << 31) - 1, 0)  # of a consume queue: offset, size, tags code
+ENTRY_SIZE, INDEX_HEADER_SIZE, SLOT_SIZE, INDEX_ENTRY_SIZE = 20, 40, 4, 20
+
+
+def number(data: bytes, position: int, width: int) -> int:
+    return int.from_bytes(data[position : position + width], "big", signed=True)
+
+
+# --- Stores ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Store:
+    """What a broker left on its disk."""
+
+    release: str
+    name: str  # "4.9.8", "4.9.8/unusual", "4.9.8/unusual slave"
+    files: dict[str, bytes]
+    manifest: Row
+    told: dict[int, Row]  # commit-log offset -> what the client reported; empty for a slave's store
+    master: "Store | None" = None  # of a slave's store
+
+    @cached_property
+    def log(self) -> Log:
+        names = self.names("commitlog")
+        return Log(len(self.files[names[0]]), int(Path(names[0]).name), b"".join(self.files[name] for name in names))
+
+    def names(self, folder: str) -> list[str]:
+        return sorted(name for name in self.files if name.startswith(f"{folder}/"))
+
+    def bytes_at(self, offset: int, size: int) -> bytes:
+        assert self.log.base is not None
+        return self.log.data[offset - self.log.base : offset - self.log.base + size]
+
+    @cached_property
+    def parts(self) -> "list[StoredRecord | Blank]":
+        """The records and BLANKs, from the first byte of the log to where the bytes are zero."""
+        assert self.log.base is not None
+        found: list[StoredRecord | Blank] = []
+        offset, end = self.log.base, self.log.base + len(self.log.data)
+        before: int | None = None
+        while offset < end and (size := number(self.bytes_at(offset, 4), 0, 4)):
+            magic = int.from_bytes(self.bytes_at(offset + 4, 4), "big")
+            if magic == constants.BLANK_MAGIC_CODE:
+                room = self.log.file_size - offset % self.log.file_size
+                found.append(Blank(self, offset, room))
+                size = room
+            else:
+                parsed = dispatch_request.record_at(self.log, offset)
+                if parsed is None:
+                    raise ValueError(f"{self.name}: the model reads no record at {offset}")
+                found.append(StoredRecord(self, offset, self.bytes_at(offset, size), parsed[0], before))
+            offset += size
+            before = offset
+        return found
+
+    @cached_property
+    def end(self) -> int:
+        last = self.parts[-1]
+        return last.offset + last.size
+
+    @cached_property
+    def records(self) -> "dict[int, StoredRecord]":
+        return {part.offset: part for part in self.parts if isinstance(part, StoredRecord)}
+
+    @cached_property
+    def queued_records(self) -> "list[StoredRecord]":
+        return [record for record in self.records.values() if dispatch_request.is_queued(record.record.sys_flag)]
+
+    @cached_property
+    def queue_entries(self) -> "list[QueueEntry]":
+        """Of each queue those from its first file on, until the first that is all zero."""
+        found: list[QueueEntry] = []
+        queues: dict[tuple[str, int], list[str]] = defaultdict(list)
+        for name in self.names("consumequeue"):
+            _, topic, queue_id, _ = name.split("/")
+            queues[topic, int(queue_id)].append(name)
+        for (topic, queue_id), names in queues.items():
+            base = int(Path(names[0]).name)
+            data = b"".join(self.files[name] for name in names)
+            real = 0
+            before: QueueEntry | None = None
+            for at in range(0, len(data), ENTRY_SIZE):
+                if not any(data[at : at + ENTRY_SIZE]):
+                    break
+                entry = QueueEntry(self, topic, queue_id, (base + at) // ENTRY_SIZE, data[at : at + ENTRY_SIZE], real, before)
+                before = entry
+                found.append(entry)
+                real += not entry.is_blank
+        return found
+
+    @cached_property
+    def queued(self) -> "dict[int, QueueEntry]":
+        """By the offset of the message that an entry names."""
+        return {entry.offset: entry for entry in self.queue_entries if not entry.is_blank}
+
+    @cached_property
+    def index_files(self) -> "list[IndexFile]":
+        found: list[IndexFile] = []
+        for name in self.names("index"):
+            found.append(IndexFile(self, Path(name).name, self.files[name], found[-1] if found else None))
+        return found
+
+    @cached_property
+    def hashes(self) -> "dict[int, Counter[int]]":
+        """The hashes that the index has of each message, over all files."""
+        found: dict[int, Counter[int]] = defaultdict(Counter)
+        for file in self.index_files:
+            for entry in file.entries:
+                found[entry.offset][entry.key_hash] += 1
+        return found
+
+    @property
+    def key_set(self) -> str:
+        return TAG_KEYS if self.release == "5.4.0" else PLAIN_KEYS
+
+
+@dataclass(frozen=True, eq=False)
+class StoredRecord:
+    """A message in a commit log."""
+
+    store: Store
+    offset: int
+    raw: bytes
+    record: Record
+    before: int | None  # where what stands before it ends; None for the first
+
+    @property
+    def size(self) -> int:
+        return len(self.raw)
+
+    @cached_property
+    def told(self) -> Row | None:
+        return self.store.told.get(self.offset)
+
+    @cached_property
+    def topic(self) -> str:
+        return self.record.topic.decode()
+
+    @cached_property
+    def properties(self) -> dict[str, str]:
+        return dispatch_request.parse_properties(self.record.properties)
+
+    def __str__(self) -> str:
+        return f"record at {self.offset}"
+
+
+@dataclass(frozen=True, eq=False)
+class Blank:
+    """The rest of a commit-log file."""
+
+    store: Store
+    offset: int
+    size: int
+
+    def __str__(self) -> str:
+        return f"BLANK at {self.offset}"
+
+
+@dataclass(frozen=True, eq=False)
+class LogFile:
+    """One file of a commit log, and those beside it."""
+
+    store: Store
+    name: str
+    names: list[str]
+
+    @property
+    def size(self) -> int:
+        return len(self.store.files[f"commitlog/{self.name}"])
+
+    def __str__(self) -> str:
+        return f"commitlog/{self.name}"
+
+
+@dataclass(frozen=True, eq=False)
+class QueueFile:
+    """One file of a consume queue."""
+
+    store: Store
+    path: str
+
+    def __str__(self) -> str:
+        return self.path
+
+
+@dataclass(frozen=True, eq=False)
+class QueueEntry:
+    """One entry of a consume queue: `number` is its place in the queue, `real` says how many of messages stand before it."""
+
+    store: Store
+    topic: str
+    queue_id: int
+    number: int
+    raw: bytes
+    real: int
+    before: "QueueEntry | None"
+
+    @property
+    def offset(self) -> int:
+        return number(self.raw, 0, 8)
+
+    @property
+    def size(self) -> int:
+        return number(self.raw, 8, 4)
+
+    @property
+    def tags_code(self) -> int:
+        return number(self.raw, 12, 8)
+
+    @property
+    def is_blank(self) -> bool:
+        return (self.offset, self.size, self.tags_code) == BLANK_ENTRY
+
+    @property
+    def message(self) -> StoredRecord | None:
+        return self.store.records.get(self.offset)
+
+    def __str__(self) -> str:
+        return f"entry {self.number} of {self.topic}/{self.queue_id}"
+
+
+@dataclass(frozen=True, eq=False)
+class IndexFile:
+    """One index file. How many slots and entries it has room for is nowhere in it: the broker's settings say it."""
+
+    store: Store
+    name: str
+    data: bytes
+    before: "IndexFile | None"
+
+    @property
+    def slots(self) -> int:
+        return int(self.store.manifest["master_conf"]["maxHashSlotNum"])
+
+    @property
+    def room(self) -> int:
+        return int(self.store.manifest["master_conf"]["maxIndexNum"])
+
+    @property
+    def index_count(self) -> int:
+        return number(self.data, 36, 4)
+
+    def slot(self, index: int) -> int:
+        return number(self.data, INDEX_HEADER_SIZE + index * SLOT_SIZE, SLOT_SIZE)
+
+    @cached_property
+    def entries(self) -> "list[IndexEntry]":
+        """From entry 1 on to the last that is not all zero; entry 0 must be."""
+        found = []
+        newest: dict[int, int] = {}
+        base = INDEX_HEADER_SIZE + self.slots * SLOT_SIZE
+        for place in range(1, self.room):
+            raw = self.data[base + place * INDEX_ENTRY_SIZE : base + (place + 1) * INDEX_ENTRY_SIZE]
+            if not any(raw):
+                break
+            slot = number(raw, 0, 4) % self.slots
+            found.append(IndexEntry(self, place, raw, newest.get(slot, 0)))
+            newest[slot] = place
+        return found
+
+    @property
+    def zeroth(self) -> bytes:
+        base = INDEX_HEADER_SIZE + self.slots * SLOT_SIZE
+        return self.data[base : base + INDEX_ENTRY_SIZE]
+
+    def __str__(self) -> str:
+        return f"index/{self.name}"
+
+
+@dataclass(frozen=True, eq=False)
+class IndexEntry:
+    """One entry; `newest_before` is the number of the entry of its slot that stands nearest before it, as the reader counts."""
+
+    file: IndexFile
+    place: int
+    raw: bytes
+    newest_before: int
+
+    @property
+    def store(self) -> Store:
+        return self.file.store
+
+    @property
+    def key_hash(self) -> int:
+        return number(self.raw, 0, 4)
+
+    @property
+    def offset(self) -> int:
+        return number(self.raw, 4, 8)
+
+    @property
+    def seconds(self) -> int:
+        return number(self.raw, 12, 4)
+
+    @property
+    def previous(self) -> int:
+        return number(self.raw, 16, 4)
+
+    def __str__(self) -> str:
+        return f"entry {self.place} of {self.file}"
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    store: Store
+    raw: bytes
+
+    def __str__(self) -> str:
+        return "checkpoint"
+
+
+@dataclass(frozen=True, eq=False)
+class IndexQuery:
+    """A question by key, and what RocketMQ's admin client was given."""
+
+    store: Store
+    row: Row
+
+    def __str__(self) -> str:
+        return f"query {self.row['topic']}#{self.row['key']}"
+
+
+@dataclass(frozen=True, eq=False)
+class Abort:
+    """The size of the file `abort` of a store at some time, or None."""
+
+    store: Store
+    when: str
+    size: int | None
+
+    def __str__(self) -> str:
+        return f"abort of the {self.when}"
+
+
+@dataclass(frozen=True, eq=False)
+class Defaults:
+    """The settings that the release's own classes have where nobody sets them."""
+
+    store: Store
+    settings: dict[str, str]
+
+    def __str__(self) -> str:
+        return "defaults"
+
+
+@dataclass(frozen=True, eq=False)
+class SlaveConfig:
+    """A table in the `config/` of a running slave, and the body of the master's last answer to the request for it."""
+
+    store: Store
+    code: int
+    text: str
+    answer: str
+
+    def __str__(self) -> str:
+        return f"config of code {self.code}"
+
+
+# --- The HA link -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Connection:
+    """One connection of a slave, all of it."""
+
+    store: Store  # the master's
+    slave: Store
+    before: "Connection | None"
+    index: int
+    from_slave: bytes
+    from_master: bytes
+
+    @cached_property
+    def frames(self) -> "list[Frame]":
+        """Raises: ValueError where the bytes of the master are no frames."""
+        found: list[Frame] = []
+        at = 0
+        after: int | None = None
+        while at < len(self.from_master):
+            header = self.from_master[at : at + constants.TRANSFER_HEADER_SIZE]
+            if len(header) < constants.TRANSFER_HEADER_SIZE:
+                break  # the connection ended within it
+            offset, size = wire.unpack_header(header)
+            if size < 0:
+                raise ValueError(f"a body of {size} bytes at {at}")
+            body = self.from_master[at + len(header) : at + len(header) + size]
+            found.append(Frame(self, header, offset, size, body, after))
+            at += len(header) + size
+            after = offset + size
+        return found
+
+    @cached_property
+    def reports(self) -> "list[Report]":
+        parts = [self.from_slave[at : at + 8] for at in range(0, len(self.from_slave) - 7, 8)]
+        return [Report(self, index, raw, wire.unpack_report(raw)) for index, raw in enumerate(parts)]
+
+    def __str__(self) -> str:
+        return f"connection {self.index}"
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A transfer frame; `after` is where the frame before it ended."""
+
+    connection: Connection
+    header: bytes
+    offset: int
+    body_size: int
+    body: bytes
+    after: int | None
+
+    @property
+    def store(self) -> Store:
+        return self.connection.store
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.body) == self.body_size
+
+    def __str__(self) -> str:
+        return f"frame at {self.offset} of {self.connection}"
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    connection: Connection
+    index: int
+    raw: bytes
+    offset: int
+
+    @property
+    def store(self) -> Store:
+        return self.connection.store
+
+    def __str__(self) -> str:
+        return f"report {self.index} of {self.connection}"
+
+
+# --- Remoting --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Exchange:
+    """A request and its answer, each a whole frame; `told` are the settings that the same peer was sent before it."""
+
+    store: Store
+    row: Row
+    told: "tuple[Exchange, ...]" = ()
+
+    @cached_property
+    def request(self) -> "RemotingFrame":
+        return RemotingFrame(self, base64.b64decode(self.row["request"]), False)
+
+    @cached_property
+    def answer(self) -> "RemotingFrame | None":
+        text = self.row["response"]
+        return RemotingFrame(self, base64.b64decode(text), True) if text else None
+
+    @property
+    def code(self) -> int:
+        return int(self.row["code"])
+
+    def asks(self, code: int, who: str = "", to: str = "") -> bool:
+        return self.code == code and who in ("", self.row["who"]) and to in ("", self.row["to"])
+
+    def __str__(self) -> str:
+        return f"{self.row['name']} of {self.row['who']} to {self.row['to']}, opaque {self.row['request_header']['opaque']}"
+
+
+@dataclass(frozen=True, eq=False)
+class RemotingFrame:
+    """A frame of remoting as it came, the 4-byte length included."""
+
+    exchange: Exchange
+    raw: bytes
+    is_answer: bool
+
+    @property
+    def store(self) -> Store:
+        return self.exchange.store
+
+    @property
+    def header_length(self) -> int:
+        return int.from_bytes(self.raw[5:8], "big")
+
+    @cached_property
+    def header(self) -> Row:
+        found: Row = json.loads(self.raw[8 : 8 + self.header_length])
+        return found
+
+    @property
+    def fields(self) -> dict[str, str]:
+        return self.header.get("extFields") or {}
+
+    @property
+    def body(self) -> bytes:
+        return self.raw[8 + self.header_length :]
+
+    @cached_property
+    def table(self) -> Row:
+        """The body as a table, its integer keys in quotes."""
+        found: Row = json.loads(quoted_keys(self.body.decode()))
+        return found
+
+    def __str__(self) -> str:
+        return f"{'answer to' if self.is_answer else 'request'} {self.exchange}"
+
+
+def quoted_keys(text: str) -> str:
+    """JSON of what fastjson wrote: its integer keys get the quotes that JSON wants. No string of the tables has `{1:` in it."""
+    return re.sub(r"([{,])(-?\d+):", r'\1"\2":', text)
+
+
+@dataclass(frozen=True, eq=False)
+class SyncRound:
+    """What a slave asked its master in one round of SlaveSynchronize, in the order of its requests; all four are there."""
+
+    store: Store
+    codes: list[int] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"round {self.codes}"
+
+
+# --- Reading the vectors ---------------------------------------------------------------------------------------------
+
+
+def unpack(archive: Path) -> dict[str, bytes]:
+    with tarfile.open(archive, "r:xz") as tar:
+        found = {member.name.removeprefix("./"): tar.extractfile(member) for member in tar if member.isfile()}
+        return {name: file.read() for name, file in found.items() if file is not None}
+
+
+def read_lines(file: Path) -> list[Row]:
+    return [json.loads(line) for line in lzma.decompress(file.read_bytes()).decode().splitlines()]
+
+
+@dataclass(frozen=True)
+class Golden:
+    """All that one run of a release left: its stores, its exchanges, its link."""
+
+    release: str
+    stores: list[Store]
+    exchanges: list[Exchange]
+    connections: list[Connection]
+    slave_configs: list[SlaveConfig]
+
+
+def read(folder: Path, release: str) -> Golden:
+    """The vectors of one folder, which may have a slave's store and a link beside the master's store."""
+    manifest: Row = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    name = release + ("/unusual" if folder.name == "unusual" else "")
+    told = {row["commit_log_offset"]: row for row in read_lines(folder / "messages.jsonl.xz")}
+    master = Store(release, name, unpack(folder / "store.tar.xz"), manifest, told)
+    stores = [master]
+    if (folder / "slave.tar.xz").exists():
+        stores.append(Store(release, f"{name} slave", unpack(folder / "slave.tar.xz"), manifest, {}, master))
+    if (folder / "transcripts.jsonl.xz").exists():
+        rows = read_lines(folder / "transcripts.jsonl.xz")
+    else:
+        rows = json.loads((folder / "transcripts.json").read_text(encoding="utf-8"))
+    connections: list[Connection] = []
+    if (folder / "link.jsonl.xz").exists():
+        streams: dict[tuple[int, str], bytes] = defaultdict(bytes)
+        for row in read_lines(folder / "link.jsonl.xz"):
+            streams[row["connection"], row["from"]] += base64.b64decode(row["bytes"])
+        for index in sorted({index for index, _ in streams}):
+            before = connections[-1] if connections else None
+            streamed = streams[index, "slave"], streams[index, "master"]
+            connections.append(Connection(master, stores[1], before, index, *streamed))
+    configs = []
+    if (folder / "slave_config.jsonl.xz").exists():
+        for row in read_lines(folder / "slave_config.jsonl.xz"):
+            frame = base64.b64decode(row["answer"])
+            body = frame[8 + int.from_bytes(frame[5:8], "big") :]
+            configs.append(SlaveConfig(stores[1], row["code"], row["text"], body.decode()))
+    return Golden(release, stores, list(exchanges_of(master, rows)), connections, configs)
+
+
+def exchanges_of(store: Store, rows: list[Row]) -> Iterator[Exchange]:
+    told: dict[tuple[str, str], tuple[Exchange, ...]] = defaultdict(tuple)
+    for row in rows:
+        peers = row["who"], row["to"]
+        exchange = Exchange(store, row, told[peers])
+        if row["code"] == UPDATE_BROKER_CONFIG:
+            told[peers] += (exchange,)
+        yield exchange
+
+
+def read_all() -> list[Golden]:
+    found = []
+    for folder in sorted(VECTORS.glob("rocketmq-*")):
+        for each in (folder, folder / "unusual"):
+            if (each / "store.tar.xz").exists():
+                found.append(read(each, folder.name.removeprefix("rocketmq-")))
+    return found
+
+
+UPDATE_BROKER_CONFIG: Final = 25
+SYNC_CODES: Final = (21, 43, 45, 201)
+ROUND_OPAQUES: Final = 20  # the four requests of a round, and what a broker asks between them
+
+
+def rounds(golden: Golden) -> Iterator[SyncRound]:
+    asked = sorted(
+        (exchange.row["request_header"]["opaque"], exchange.code)
+        for exchange in golden.exchanges
+        if exchange.row["who"] == "slave" and exchange.row["to"] == "master" and exchange.code in SYNC_CODES
+    )
+    for opaque, code in asked:
+        if code == SYNC_CODES[0]:
+            near = [other for at, other in asked if abs(at - opaque) <= ROUND_OPAQUES]
+            if sorted(near) == sorted(SYNC_CODES):
+                yield SyncRound(golden.stores[0], near)
+
+
+def specimens(golden: Golden) -> Iterator[object]:
+    """Every piece of a run that a claim may be about."""
+    for store in golden.stores:
+        yield from store.parts
+        names = [Path(name).name for name in store.names("commitlog")]
+        yield from (LogFile(store, name, names) for name in names)
+        yield from (QueueFile(store, path) for path in store.names("consumequeue"))
+        yield from store.queue_entries
+        for file in store.index_files:
+            yield file
+            yield from file.entries
+        yield Checkpoint(store, store.files["checkpoint"])
+    master = golden.stores[0]
+    yield from (IndexQuery(master, row) for row in master.manifest["index_queries"])
+    yield from (Abort(master, when, size) for when, size in master.manifest.get("abort", {}).items())
+    if "defaults" in master.manifest:
+        yield Defaults(master, master.manifest["defaults"])
+    for connection in golden.connections:
+        yield connection
+        yield from connection.frames
+        yield from connection.reports
+    for exchange in golden.exchanges:
+        yield exchange
+        yield exchange.request
+        if exchange.answer:
+            yield exchange.answer
+    yield from rounds(golden)
+    yield from golden.slave_configs
