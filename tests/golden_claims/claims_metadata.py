@@ -2,12 +2,14 @@
 
 import json
 import re
+from typing import Any
 
 from registry import claim
 from specimens import SYNC_CODES, Exchange, RemotingFrame, SlaveConfig, SyncRound, quoted_keys
 
 REQUIRED = {"code", "language", "version", "opaque", "flag", "serializeTypeCurrentRPC"}
 OPTIONAL = {"remark", "extFields"}
+Table = dict[str, dict[str, Any]]
 ANSWER_BIT, ONEWAY_BIT = 1, 2
 TABLES = {21: "topicConfigTable", 43: "offsetTable", 45: "offsetTable", 201: "subscriptionGroupTable"}
 
@@ -26,11 +28,14 @@ def topics_are_asked_for_at_the_vip_port(exchange: Exchange) -> bool | None:
 
 @claim("HA-MD-10", "HA-MD-15")
 def a_versioned_table_replaces_the_slaves(config: SlaveConfig) -> bool | None:
-    """With the version that came: the last answer is what the slave wrote."""
+    """What the slave wrote is the last answer, and so is the version; in 5.x what is replaced moves that on afterwards."""
     if config.code not in (21, 201):
         return None
     ours, theirs = tables(config)
-    return all(ours[name] == theirs[name] for name in (TABLES[config.code], "dataVersion"))
+    is_version = ours["dataVersion"] == theirs["dataVersion"]
+    if not config.store.release.startswith("4."):
+        is_version = counter(ours) > counter(theirs)
+    return ours[TABLES[config.code]] == theirs[TABLES[config.code]] and is_version
 
 
 @claim("HA-MD-13")
@@ -117,6 +122,13 @@ def answers(frame: RemotingFrame, code: int) -> bool:
     return frame.is_answer and frame.exchange.code == code and frame.header["code"] == 0
 
 
-def tables(config: SlaveConfig) -> tuple[dict[str, dict[str, dict[str, object]]], dict[str, dict[str, dict[str, object]]]]:
+def counter(table: Table) -> int:
+    """How often a version has moved on."""
+    found = table["dataVersion"]["counter"]
+    assert isinstance(found, int)
+    return found
+
+
+def tables(config: SlaveConfig) -> tuple[Table, Table]:
     """(the slave's file, the master's answer)."""
     return json.loads(quoted_keys(config.text)), json.loads(quoted_keys(config.answer))

@@ -9,6 +9,7 @@ from specimens import Blank, Frame, LogFile, StoredRecord, number
 
 from rocketmq_ha.reference import message
 from rocketmq_ha.spec import constants
+from rocketmq_ha.spec.release_table import value_of
 
 BORN_V6, STORE_V6 = 0x10, 0x20
 V2 = constants.MESSAGE_MAGIC_CODE_V2
@@ -108,6 +109,14 @@ def properties_are_one_string(record: StoredRecord) -> bool | None:
     text = record.record.properties.decode()
     pairs = text.removesuffix("\x02").split("\x02") if text else []
     return all(pair.count("\x01") == 1 for pair in pairs) and parted(pairs) == record.told["properties"]
+
+
+@claim("HA-ST-16")
+def the_last_0x02_is_what_versions_toml_says(record: StoredRecord) -> bool | None:
+    if not record.record.properties:
+        return None
+    is_written = value_of("0x02 behind the last property", record.store.release) == "is written"
+    return record.record.properties.endswith(b"\x02") == is_written
 
 
 @claim("HA-ST-3")

@@ -30,9 +30,9 @@ def master_and_slave_register_under_one_name(exchange: Exchange) -> bool | None:
     return bool((fields["brokerName"], fields["clusterName"]) == (conf["brokerName"], conf["brokerClusterName"]))
 
 
-@claim("HA-R-13")
-def the_ha_address_is_broker_ip_2(exchange: Exchange) -> bool | None:
-    """And a port that is the listen port and 1, as nobody set haListenPort: HA-R-12."""
+@claim("HA-R-12", "HA-R-13")
+def the_ha_address_is_broker_ip_2_and_a_port(exchange: Exchange) -> bool | None:
+    """Which is the listen port and 1, where nobody has set haListenPort."""
     if not exchange.asks(103, to="namesrv"):
         return None
     manifest, fields = exchange.store.manifest, exchange.request.fields

@@ -13,6 +13,7 @@ from rocketmq_ha.spec import clauses
 
 Verdict = bool | None  # None: the premise does not apply
 Function = TypeVar("Function", bound=Callable[[Any], Verdict])
+OTHER_KINDS: Final = ("behaviour", "time", "configuration", "consumer", "ours")
 CHAPTERS: Final = ("HA-W-", "HA-ST-", "HA-MD-", "HA-R-")
 LISTS: Final = Path(__file__).with_name("not_held.toml")
 
@@ -109,6 +110,9 @@ def errors(held: Held, claims: Iterable[Claim], lists: Lists, known: Iterable[st
     for each in claims:
         if not held.met[each.name] and not all(clause_id in lists.unseen for clause_id in each.clause_ids):
             yield f"{each.clause_ids[0]} ({each.name}): no golden byte meets its premise"
+    for clause_id, kind in lists.other.items():
+        if kind not in OTHER_KINDS:
+            yield f"{clause_id} stands in {LISTS.name} as {kind!r}, expected one of {', '.join(OTHER_KINDS)}"
     for clause_id in sorted(claimed | set(lists.other) | set(lists.unseen)):
         if clause_id not in known:
             yield f"{clause_id} is no clause of chapters 1, 5, 6 and 7"

@@ -61,13 +61,25 @@ def never_met(_: StoredRecord) -> bool | None:
 @pytest.mark.parametrize(
     ("claims", "lists", "error"),
     [
+        (
+            CLAIMS,
+            Lists({**read_lists().other, "HA-W-8": "odd"}, {}),
+            "HA-W-8 stands in not_held.toml as 'odd', expected one of",
+        ),
         (CLAIMS[1:], read_lists(), f"{CLAIMS[0].clause_ids[0]} has no claim"),
         ([*CLAIMS, claim_of(never_met, "HA-ST-2")], read_lists(), "HA-ST-2 (never_met): no golden byte meets its premise"),
         (CLAIMS, Lists(read_lists().other, {"HA-ST-4": "no reason"}), "HA-ST-4 stands in not_held.toml as unseen, but"),
         (CLAIMS, Lists({**read_lists().other, "HA-ST-4": "time"}, {}), "HA-ST-4 stands in not_held.toml as of another kind"),
         (CLAIMS, Lists({**read_lists().other, NO_CLAUSE: "time"}, {}), f"{NO_CLAUSE} is no clause"),
     ],
-    ids=["a clause is forgotten", "a premise is never met", "unseen, and seen", "of no bytes, and held", "no clause"],
+    ids=[
+        "an unknown kind",
+        "a clause is forgotten",
+        "a premise is never met",
+        "unseen, and seen",
+        "of no bytes, and held",
+        "no clause",
+    ],
 )
 def test_a_list_that_is_wrong_is_told(held: Held, claims: list[Claim], lists: Lists, error: str) -> None:
     if claims and claims[0] is not CLAIMS[0]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden_kit import VECTORS, WITH_KEYS_OF_TAGS
+from golden_kit import WITH_KEYS_OF_TAGS
 
 from rocketmq_ha.impl.errors import StoreCorrupt
 from rocketmq_ha.impl.store import reader as reader_module

@@ -246,12 +246,13 @@ public final class Unusual {
         }
     }
 
-    /** A topic of more than 127 bytes is refused to a producer; the topics of what a long-named group gives back are not. */
+    /** A producer is refused a topic of more than 127 bytes, and so is %DLQ%; in 5.x the %RETRY% of a long-named group is not. */
     private void longTopics() throws Exception {
         String group = "g".repeat(125);
         send(broker, "%RETRY%" + group, 0, "KEYS\u0001refused", text.body(50));
         Raw.must(send(broker, "%RETRY%" + group.substring(5), 0, "KEYS\u0001just", text.body(50)));
-        if (giveBack(group, -1).getCode() == 0) { // to %DLQ%; 4.x refuses it
+        giveBack(group, -1); // to %DLQ%
+        if (MQVersion.getVersionDesc(MQVersion.CURRENT_VERSION).startsWith("V5")) { // 4.x would try to deliver it for ever
             Raw.must(giveBack(group, 1)); // in a second to %RETRY%
         }
     }
