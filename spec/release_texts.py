@@ -67,9 +67,10 @@ def sentence(behaviour: Behaviour) -> str:
     """What the releases do, in one sentence.
 
     >>> sentence(next(each for each in release_table.load() if each.name == "two connections of one slave"))
-    'two connections of one slave: count as one: one is enough (4.3.0 to 4.9.8); count as two replicas (5.0.0 to 5.4.0).'
+    '*Two connections of one slave*: count as one, and one is enough (4.3.0 to 4.9.8); count as two replicas (5.0.0 to 5.4.0).'
     """
-    return f"{behaviour.name}: {'; '.join(f'{value} ({releases})' for releases, value in spans(behaviour))}."
+    name = behaviour.name[:1].upper() + behaviour.name[1:]
+    return f"*{name}*: {'; '.join(f'{value} ({releases})' for releases, value in spans(behaviour))}."
 
 
 # --- versions.md -------------------------------------------------------------------------------------------------------------
@@ -167,7 +168,7 @@ def releases_line(clause_id: str) -> str:
     rows = [
         sentence(behaviour)
         for behaviour in release_table.load()
-        if clause_id in behaviour.clauses and len(release_table.together(behaviour.of())) > 1
+        if behaviour.clauses[:1] == (clause_id,) and len(release_table.together(behaviour.of())) > 1
     ]
     return "\n" + "\n".join(_wrapped(f"Releases: {' '.join(rows)}")) if rows else ""
 
