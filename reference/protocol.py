@@ -99,11 +99,11 @@ def close(state: State, scope: Scope, s: int, k: int) -> State:
 
 
 def lose(state: State, s: int) -> State:
-    """The slave's end of its connection is gone, and the master is not told."""
+    """The slave's end of its connection is gone, and the master is not told; what was reported still arrives. HA-S-13."""
     k = state.slave[s - 1].slot
     conn = state.conn[s - 1][k - 1]
     assert conn is not None
-    state = with_conn(state, s, k, replace(conn, frames=(), reports=(), stale=True))
+    state = with_conn(state, s, k, replace(conn, frames=(), stale=True))
     return with_slave(state, s, replace(state.slave[s - 1], slot=0))
 
 
@@ -117,6 +117,11 @@ def acknowledge(state: State, r: int) -> State:
 def reporting(conn: Connection, r: int, scope: Scope) -> Connection:
     """A connection with a report more in flight; where the window is full it takes the place of the last one. HA-M-2."""
     return replace(conn, reports=(*conn.reports[: scope.report_window - 1], r))
+
+
+def flushing(node: SlaveNode, r: int, scope: Scope) -> SlaveNode:
+    """A slave that reports `r`: what it says has been flushed before. HA-S-60."""
+    return replace(node, flushed=r) if scope.acks_flushed and r > node.flushed else node
 
 
 def attached(state: State, s: int) -> Connection | None:
@@ -153,8 +158,12 @@ def put_sync(state: State, scope: Scope) -> State | None:
 
 
 def join(before: State, after: State, scope: Scope) -> State:
-    """The put that has just been appended waits, if slaves enough count and nobody has reported beyond it. HA-G-1, HA-G-32."""
-    if counted(before, scope) < scope.replicas or len(after.log) <= after.push2:
+    """The put that has just been appended waits, if slaves enough count, nobody has reported beyond it, and not all lag too far.
+
+    Spec: HA-G-1, HA-G-3, HA-G-32.
+    """
+    lags = len(after.log) - after.push2
+    if counted(before, scope) < scope.replicas or not 0 < lags < scope.fall_behind_max:
         return after
     return replace(after, waiting=(*after.waiting, len(after.log)))
 
@@ -168,8 +177,12 @@ def timeout(state: State, o: int) -> State | None:
     return replace(state, waiting=tuple(other for other in state.waiting if other != o))
 
 
-def flush(state: State) -> State:
-    """What the log holds becomes durable."""
+def flush(state: State, scope: Scope) -> State | None:
+    """What the log holds becomes durable, if a crash is still to come: else it makes no difference."""
+    # GUARD
+    if state.used.mcrashes >= scope.max_master_crashes:
+        return None
+    # STATE
     return replace(state, flushed=len(state.log))
 
 
@@ -205,8 +218,11 @@ def connect(state: State, scope: Scope, s: int, first: int | None = None) -> Sta
     reported = first_report(node, scope) if first is None else first
     if not max(node.base, 0) <= reported <= max_offset(node):
         return None
+    node = replace(node, slot=free[0], reported=reported)
+    if scope.at_once:
+        node = flushing(node, reported, scope)
     state = with_conn(state, s, free[0], Connection(reports=(reported,) if scope.at_once else ()))
-    return with_slave(state, s, replace(node, slot=free[0], reported=reported))
+    return with_slave(state, s, node)
 
 
 def report(state: State, scope: Scope, s: int) -> State | None:
@@ -216,11 +232,12 @@ def report(state: State, scope: Scope, s: int) -> State | None:
     if conn is None:
         return None
     # STATE
-    return with_conn(state, s, node.slot, reporting(conn, node.reported, scope))
+    state = with_conn(state, s, node.slot, reporting(conn, node.reported, scope))
+    return with_slave(state, s, flushing(node, node.reported, scope))
 
 
-def forge(state: State, scope: Scope, s: int, r: int = FORGED_REPORT) -> State | None:
-    """Somebody reports what no slave holds: there is no authentication. HA-W-7."""
+def forge(state: State, scope: Scope, s: int, r: int) -> State | None:
+    """Somebody else reports `r` in the slave's name: there is no authentication. HA-W-7."""
     # GUARD
     conn = attached(state, s)
     if state.used.forgeries >= scope.max_forgeries or conn is None:
@@ -311,7 +328,7 @@ def recv_frame(state: State, scope: Scope, s: int, n: int = 1) -> State | None:
     # STATE
     conn = replace(conn, frames=conn.frames[n:])
     if node.reported > reported:
-        conn = reporting(conn, node.reported, scope)
+        conn, node = reporting(conn, node.reported, scope), flushing(node, node.reported, scope)
     return with_slave(with_conn(state, s, node.slot, conn), s, node)
 
 
@@ -365,7 +382,7 @@ def drop(state: State, scope: Scope, s: int) -> State | None:
 
 
 def drop_unseen(state: State, scope: Scope, s: int) -> State | None:
-    """A link breaks, and the slave alone is told: the master holds a stale connection. HA-S-13."""
+    """A link breaks, and the slave alone is told: the master holds a stale connection, with the reports on it. HA-S-13."""
     # GUARD
     if state.used.drops >= scope.max_drops or not state.slave[s - 1].slot:
         return None
@@ -384,15 +401,16 @@ def reap(state: State, scope: Scope, s: int, k: int) -> State | None:
     return close(state, scope, s, k)
 
 
-def master_crash(state: State, scope: Scope) -> State | None:
-    """The master comes back with what was durable, and remembers nothing else."""
+def master_crash(state: State, scope: Scope, kept: int) -> State | None:
+    """The master comes back with `kept` units, at least those that were durable, and remembers nothing else."""
     # GUARD
-    if state.used.mcrashes >= scope.max_master_crashes or state.flushed < state.min:
+    if state.used.mcrashes >= scope.max_master_crashes or not max(state.flushed, state.min) <= kept <= len(state.log):
         return None
     # STATE
     return replace(
         state,
-        log=state.log[: state.flushed],
+        log=state.log[:kept],
+        flushed=kept,
         epoch=state.epoch + 1,
         push2=0,
         waiting=(),
@@ -402,18 +420,20 @@ def master_crash(state: State, scope: Scope) -> State | None:
     )
 
 
-def slave_crash(state: State, scope: Scope, s: int) -> State | None:
-    """A slave comes back without its last unit, which was in flight to the disk. HA-ST-5, HA-ST-7."""
+def slave_crash(state: State, scope: Scope, s: int, kept: int) -> State | None:
+    """A slave comes back with `kept` of its units, at least those that were durable. HA-ST-5, HA-ST-7, HA-S-60."""
     # GUARD
-    if state.used.scrashes >= scope.max_slave_crashes:
+    node = state.slave[s - 1]
+    if state.used.scrashes >= scope.max_slave_crashes or not 0 <= kept <= len(node.units):
+        return None
+    if kept < len(node.units) and node.base + kept < node.flushed:
         return None
     # STATE
     if state.slave[s - 1].slot:
         state = lose(state, s)
     node = state.slave[s - 1]
-    units = node.units[:-1]
-    base = -1 if scope.ignores_heartbeats and not units else node.base
-    state = with_slave(state, s, replace(node, base=base, units=units))
+    node = replace(node, base=-1 if scope.ignores_heartbeats and not kept else node.base, units=node.units[:kept])
+    state = with_slave(state, s, replace(node, flushed=min(node.flushed, max_offset(node))))
     return replace(state, used=replace(state.used, scrashes=state.used.scrashes + 1))
 
 
@@ -426,18 +446,21 @@ def attempts(state: State, scope: Scope) -> Iterator[tuple[str, State | None]]:
     yield "PutSync", put_sync(state, scope)
     for o in state.waiting:
         yield f"Timeout({o})", timeout(state, o)
-    yield "Flush", flush(state)
+    yield "Flush", flush(state, scope)
     yield "Delete", delete(state, scope)
-    yield "MasterCrash", master_crash(state, scope)
+    for kept in range(state.flushed, len(state.log) + 1):
+        yield "MasterCrash", master_crash(state, scope, kept)
     for s in range(1, scope.slaves + 1):
         yield f"Connect({s})", connect(state, scope, s)
         yield f"Report({s})", report(state, scope, s)
-        yield f"Forge({s})", forge(state, scope, s)
+        for r in (*range(len(state.log) + 1), FORGED_REPORT):
+            yield f"Forge({s})", forge(state, scope, s, r)
         for taken in several(partial(recv_frame, state, scope, s), scope.frame_window):
             yield f"RecvFrame({s})", taken
         yield f"Drop({s})", drop(state, scope, s)
         yield f"DropUnseen({s})", drop_unseen(state, scope, s)
-        yield f"SlaveCrash({s})", slave_crash(state, scope, s)
+        for kept in range(len(state.slave[s - 1].units) + 1):
+            yield f"SlaveCrash({s})", slave_crash(state, scope, s, kept)
         for k in SLOTS:
             for taken in several(partial(recv_report, state, scope, s, k), scope.report_window):
                 yield f"RecvReport({s},{k})", taken

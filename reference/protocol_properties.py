@@ -105,20 +105,21 @@ def waiter_waits_for_something(state: State, _scope: Scope) -> bool:
 
 
 def ends_agree(state: State, _scope: Scope) -> bool:
-    """A slave's slot is the one connection of its that is not stale; nothing is in flight on a stale one."""
+    """A slave's slot is the one connection of its that is not stale; nothing is in flight to the slave on a stale one."""
     return all(
         [k for k, conn in enumerate(slots, 1) if conn is not None and not conn.stale] == ([node.slot] if node.slot else [])
-        and all(not conn.stale or (not conn.reports and not conn.frames) for conn in slots if conn is not None)
+        and all(not conn.stale or not conn.frames for conn in slots if conn is not None)
         for node, slots in zip(state.slave, state.conn, strict=True)
     )
 
 
 def offsets_are_in_order(state: State, scope: Scope) -> bool:
-    """min is the start of a file within the log, flushed within the log, and what is in flight within its windows."""
+    """min is the start of a file within the log, flushed within the logs, and what is in flight within its windows."""
     return (
         0 <= state.min <= len(state.log)
         and state.min % scope.file_size == 0
         and 0 <= state.flushed <= len(state.log)
+        and all(0 <= node.flushed <= (max_offset(node) if scope.acks_flushed else 0) for node in state.slave)
         and all(
             len(conn.frames) <= scope.frame_window and len(conn.reports) <= scope.report_window
             for conn in connections(state.conn)
@@ -281,9 +282,14 @@ class Excused:
     """A property that hardened breaks all the same, and why it may."""
 
     holds: StateProperty | EdgeProperty
-    needs: tuple[str, ...]  # constants of a scope without which the property holds
+    needs: tuple[str, ...]  # constants of a scope without which the property holds, but for another exception of it
     scope: Scope  # a least one that shows it; hardened
     reason: str
+    unless: str = ""  # a constant with which the property holds all the same
+
+    def excuses(self, scope: Scope) -> bool:
+        """Whether a scope may show it."""
+        return all(getattr(scope, name) for name in self.needs) and not (self.unless and getattr(scope, self.unless))
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +327,40 @@ EXCEPTIONS: Final[tuple[Excused, ...]] = (
         put_ok_is_replicated,
         ("sync_puts", "max_slave_crashes"),
         replace(_ROLL, file_size=1, max_slave_crashes=1, sync_puts=True),
-        "quirk 8 again: a slave that lost its log starts behind the put if the file rolls first, and acknowledges what follows",
+        "quirk 8 again: a slave that lost its log starts behind the put if the file rolls first, and acknowledges what follows;"
+        " or its report arrives after its end, as below",
+        unless="acks_flushed",
+    ),
+    Excused(
+        put_ok_is_acknowledged,
+        ("sync_puts", "max_slave_crashes"),
+        replace(_ONE, max_puts=2, max_slave_crashes=1, sync_puts=True),
+        "an ack says appended, not flushed: a report may arrive when the slave that sent it has lost what it says",
+        unless="acks_flushed",
+    ),
+    Excused(
+        ack_is_appended,
+        ("max_forgeries",),
+        replace(_ONE, max_forgeries=1),
+        "a forger may acknowledge what a slave has been sent: HA-M-11 refuses what was not; only the link can prove who reports",
+    ),
+    Excused(
+        push2_is_within_the_slaves,
+        ("max_forgeries",),
+        replace(_ONE, max_forgeries=1),
+        "the same",
+    ),
+    Excused(
+        put_ok_is_acknowledged,
+        ("sync_puts", "max_forgeries"),
+        replace(_ONE, max_puts=2, max_forgeries=1, sync_puts=True),
+        "the same, and a put ends by it",
+    ),
+    Excused(
+        put_ok_is_replicated,
+        ("sync_puts", "max_forgeries"),
+        replace(_ONE, max_puts=2, max_forgeries=1, sync_puts=True),
+        "the same",
     ),
     Excused(
         slave_is_not_ahead,
@@ -340,6 +379,7 @@ EXCEPTIONS: Final[tuple[Excused, ...]] = (
         ("max_slave_crashes",),
         replace(_ONE, max_slave_crashes=1),
         "the master learns of a slave's loss when it closes the connection (HA-M-9)",
+        unless="acks_flushed",
     ),
     Excused(
         transfer_can_go_on,

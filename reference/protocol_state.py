@@ -6,6 +6,7 @@ from typing import Final
 from rocketmq_ha.spec.profile import Profile
 
 FORGED_REPORT: Final = 99  # which no log reaches
+NO_BOUND: Final = 99  # fall_behind_max of a scope that bounds nothing
 SLOTS: Final = (1, 2)  # at most two connections of a slave stand at the master; all but its own are stale
 
 Units = bytes  # a run of log; a unit is the epoch in which it was put, or, in the refinement (refinement.py), the byte itself
@@ -26,6 +27,8 @@ class Scope:
     batch: int = 2  # units
     sync_puts: bool = False
     replicas: int = 1  # slaves that must have a put which waits (HA-G-30); 1 in classic
+    fall_behind_max: int = NO_BOUND  # units; a put whose end is so far beyond push2 is refused (HA-G-3)
+    acks_flushed: bool = False  # a slave flushes before it reports (HA-S-60)
     frame_window: int = 1  # frames in flight on a connection
     report_window: int = 1  # reports in flight on a connection
     # The profile: all False in classic, all True in hardened.
@@ -79,6 +82,7 @@ class SlaveNode:
     units: Units = b""
     slot: int = 0  # of the connection that it holds; 0: none
     reported: int = 0  # current_reported_offset; while it holds a connection, where its next unit belongs
+    flushed: int = 0  # a crash takes nothing before it; stays 0 without Scope.acks_flushed
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,7 @@ class State:
     """One master, its slaves, and what is between them."""
 
     log: Units  # the master's, deleted units included
-    flushed: int  # <= len(log); what is beyond is lost in a crash
+    flushed: int  # <= len(log); what is beyond may be lost in a crash
     epoch: int  # how often the master has crashed
     push2: int  # push2_slave_max_offset
     min: int  # units below it are deleted; a multiple of file_size

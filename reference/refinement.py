@@ -52,6 +52,7 @@ NEGATIVE_HEARTBEAT: Final = "NegativeHeartbeat"
 REFUSE_UNSENT: Final = "RefuseUnsent"
 REFUSE_FRAME: Final = "RefuseFrame"
 REFUSE_FILE_SIZE: Final = "RefuseFileSize"
+LOSE_REPORTS: Final = "LoseReports"
 LOSE_FRAME: Final = "LoseFrame"
 FAIL_APPEND: Final = "FailAppend"
 RESUME: Final = "Resume"
@@ -90,6 +91,11 @@ EXCEPTIONS: Final[dict[str, BelowTheLevel]] = {
         19,
         ("HA-S-11", "HA-S-92"),
         "a slave of other files than its master's appends what is before the record that shows it, and closes",
+    ),
+    LOSE_REPORTS: BelowTheLevel(
+        None,
+        ("HA-S-13",),
+        "a link breaks with the reports that are on their way; in units they stay in flight, to arrive or to be reaped",
     ),
     LOSE_FRAME: BelowTheLevel(
         21,
@@ -240,7 +246,7 @@ class _Witness:
         after = protocol.append(self.state, units)
         pauses = event.pauses and not self.profile.serves_by_deadline
         refused = event.wait and not pauses and self.is_refused(len(after.log))
-        if not event.wait or pauses or (refused and self.have_slaves()):
+        if not event.wait or pauses:
             self.act("Put", after)
         else:
             self.act("PutSync", protocol.join(self.state, after, self.scope))
@@ -262,14 +268,10 @@ class _Witness:
     def is_refused(self, next_offset: int) -> bool:
         """Whether a put ends with SLAVE_NOT_AVAILABLE: too few count, or lag too far. HA-G-3, HA-G-32."""
         lags = next_offset - self.state.push2 >= self.settings.ha_slave_fallbehind_max
-        refused = lags or not self.have_slaves()
+        refused = lags or protocol.counted(self.state, self.scope) < self.scope.replicas
         if refused:
             self.done.append((next_offset, group_transfer.SLAVE_NOT_AVAILABLE))
         return refused
-
-    def have_slaves(self) -> bool:
-        """Whether as many slaves count as a put needs."""
-        return protocol.counted(self.state, self.scope) >= self.scope.replicas
 
     def tick(self) -> None:
         """What time has made due: silent connections end, slaves report, puts time out."""
@@ -396,10 +398,12 @@ class _Witness:
     def cut(self, event: Cut) -> None:
         """A slave that is told later of what its master knows already is below the level."""
         s = event.slave + 1
-        if self.attached(event.slave) is None:
+        link = self.attached(event.slave)
+        if link is None:
             return
         if event.tell == "slave":
             self.act(f"DropUnseen({s})", protocol.drop_unseen(self.state, self.scope, s))
+            self.lose_reports(link)
         else:
             self.drop(s)
 
@@ -412,14 +416,14 @@ class _Witness:
             label = TORN_RECORD if len(recovered.data) % log.file_size else TORN_BLANK
             label = GHOST_RECORD if any(recovered.data[len(log.data) :]) else label
             self.act(f"{label}({s})", self.reread(s, log, recovered))
-        for _ in range(len(log.data) - len(recovered.data)):
-            self.act(f"SlaveCrash({s})", protocol.slave_crash(self.state, self.scope, s))
+        if len(recovered.data) < len(log.data):
+            self.act(f"SlaveCrash({s})", protocol.slave_crash(self.state, self.scope, s, len(recovered.data)))
 
     def restart_master(self, event: RestartMaster) -> None:
         """What survives is what had been flushed. Only a clean stop tells the puts, and in hardened alone. HA-G-6."""
-        self.state = replace(self.state, flushed=len(units_of(self.after.log)))
         outcome = group_transfer.FLUSH_SLAVE_TIMEOUT if event.clean and self.profile.serves_by_deadline else ""
-        self.act("MasterCrash", protocol.master_crash(self.state, self.scope), outcome)
+        kept = len(units_of(self.after.log))
+        self.act("MasterCrash", protocol.master_crash(self.state, self.scope, kept), outcome)
 
     def transfer(self, link: Link) -> None:
         """What is in flight afterwards and was not before has been built; on a stale connection, what `next` has passed."""
@@ -454,6 +458,13 @@ class _Witness:
         if not conn.stale:
             lost = replace(conn, frames=conn.frames[:-1])
             self.act(f"{LOSE_FRAME}({s},{k})", protocol.with_conn(self.state, s, k, lost))
+
+    def lose_reports(self, link: Link) -> None:
+        """The network breaks with what is on its way on a connection that becomes stale."""
+        s, k = link.slave + 1, self.slot_of[link.link_id]
+        conn = self.connection(link)
+        if conn.reports:
+            self.act(f"{LOSE_REPORTS}({s},{k})", protocol.with_conn(self.state, s, k, replace(conn, reports=())))
 
     def timeouts(self) -> None:
         """A put that the byte level has told so has timed out: time ends it, or in classic the fifth wait. HA-G-2, HA-G-15.

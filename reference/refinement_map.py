@@ -32,6 +32,7 @@ def byte_scope(slaves: int, settings: Settings, profile: Profile) -> Scope:
         batch=settings.ha_transfer_batch_size,
         sync_puts=True,
         replicas=settings.replicas,
+        fall_behind_max=settings.ha_slave_fallbehind_max,
         frame_window=UNBOUNDED,
         report_window=UNBOUNDED,
     )
@@ -110,7 +111,9 @@ def abstract_connection(link: Link, node: Slave, settings: Settings) -> Connecti
     conn = link.conn
     found = Connection(conn.slave_request_offset, conn.slave_ack_offset, conn.start_offset, conn.next_transfer_from_where)
     if not is_attached(link):
-        return replace(found, stale=True)
+        on_their_way = to_master(link)
+        whole = len(on_their_way) - len(on_their_way) % REPORT_SIZE  # the rest of a report that is cut never comes
+        return replace(found, stale=True, reports=reports_of(on_their_way[:whole]))
     return replace(found, frames=to_slave(link, node, settings).frames, reports=reports_of(to_master(link)))
 
 

@@ -8,7 +8,7 @@ Connection(reports) == [req |-> -1, ack |-> -1, start |-> -1, next |-> -1, frame
 Init ==
     /\ log = <<>> /\ flushed = 0 /\ min = 0 /\ epoch = 0 /\ push2 = 0 /\ waiting = {}
     /\ conn = [s \in Slaves |-> [k \in Slots |-> NONE]]
-    /\ slave = [s \in Slaves |-> [base |-> -1, units |-> <<>>, slot |-> 0, reported |-> 0]]
+    /\ slave = [s \in Slaves |-> [base |-> -1, units |-> <<>>, slot |-> 0, reported |-> 0, flushed |-> 0]]
     /\ used = [puts |-> 0, drops |-> 0, mcrashes |-> 0, scrashes |-> 0, deletes |-> 0, forgeries |-> 0]
 
 (* ------------------------------------------- closing and acknowledging, at the master --------------------------------------- *)
@@ -39,12 +39,15 @@ Put ==
     /\ PutOne
     /\ UNCHANGED <<flushed, min, epoch, push2, waiting, conn, slave>>
 
-\* HA-G-3 "ends with SLAVE_NOT_AVAILABLE, without waiting, when there is no slave"; HA-G-32 "when fewer than N replicas count".
+\* HA-G-3 "ends with SLAVE_NOT_AVAILABLE, without waiting, when there is no slave", or when its end is "ha_slave_fallbehind_max
+\* or more beyond push2_slave_max_offset"; HA-G-32 "when fewer than N replicas count".
 \* HA-G-1: with PUT_OK, if a report is beyond it already; no slave sends such a report (quirk 1).
 PutSync ==
     /\ SyncPuts
     /\ PutOne
-    /\ waiting' = IF Cardinality(Counted) >= Replicas /\ mmax + 1 > push2 THEN waiting \union {mmax + 1} ELSE waiting
+    /\ waiting' = IF Cardinality(Counted) >= Replicas /\ push2 < mmax + 1 /\ mmax + 1 < push2 + FallBehindMax
+                  THEN waiting \union {mmax + 1}
+                  ELSE waiting
     /\ UNCHANGED <<flushed, min, epoch, push2, conn, slave>>
 
 \* HA-G-2 "It ends with FLUSH_SLAVE_TIMEOUT when more than sync_flush_timeout has passed since the put".
@@ -53,7 +56,9 @@ Timeout(o) ==
     /\ waiting' = waiting \ {o}
     /\ UNCHANGED <<log, flushed, min, epoch, push2, conn, slave, used>>
 
+\* Without a crash to come it makes no difference, and no states.
 Flush ==
+    /\ used.mcrashes < MaxMasterCrashes
     /\ flushed' = mmax
     /\ flushed # mmax
     /\ UNCHANGED <<log, min, epoch, push2, waiting, conn, slave, used>>
@@ -69,6 +74,9 @@ Delete ==
 
 (* ------------------------------------------------- reports ------------------------------------------------------------------ *)
 
+\* What reporting r makes of a slave.  HA-S-60 "MUST have on its disk all that a report says before it writes the report".
+Flushing(v, r) == [v EXCEPT !.flushed = IF AcksFlushed /\ r > @ THEN r ELSE @]
+
 \* HA-S-1 "sets current_reported_offset to its max offset", or HA-S-61 to the start of its last whole record; HA-S-3 "MUST report
 \* at once on connecting" in hardened; HA-S-19 "MUST NOT hold more than one connection".
 Connect(s) ==
@@ -76,7 +84,9 @@ Connect(s) ==
     /\ \E k \in Slots :
         /\ conn[s][k] = NONE /\ \A j \in Slots : j < k => conn[s][j] # NONE
         /\ conn' = [conn EXCEPT ![s][k] = Connection(IF AtOnce THEN <<FirstReport(slave[s])>> ELSE <<>>)]
-        /\ slave' = [slave EXCEPT ![s].slot = k, ![s].reported = FirstReport(slave[s])]
+        /\ LET r == FirstReport(slave[s])
+               v == [slave[s] EXCEPT !.slot = k, !.reported = r]
+           IN  slave' = [slave EXCEPT ![s] = IF AtOnce THEN Flushing(v, r) ELSE v]
     /\ UNCHANGED <<log, flushed, min, epoch, push2, waiting, used>>
 
 \* A report more in flight.  Where there is no room it takes the place of the last one, which has not arrived (HA-M-2).
@@ -87,16 +97,17 @@ Reporting(c, r) ==
 Report(s) ==
     LET k == slave[s].slot IN
     /\ k > 0
-    /\ Reporting(conn[s][k], slave[s].reported) # conn[s][k]
     /\ conn' = [conn EXCEPT ![s][k] = Reporting(@, slave[s].reported)]
-    /\ UNCHANGED <<log, flushed, min, epoch, push2, waiting, slave, used>>
+    /\ slave' = [slave EXCEPT ![s] = Flushing(@, slave[s].reported)]
+    /\ conn' # conn \/ slave' # slave
+    /\ UNCHANGED <<log, flushed, min, epoch, push2, waiting, used>>
 
-\* Nothing proves who reports (HA-W-1: eight bytes): quirk 1.
+\* Nothing proves who reports (HA-W-1: eight bytes): quirk 1.  Any offset of the log, or one that no log reaches.
 Forge(s) ==
     LET k == slave[s].slot IN
     /\ used.forgeries < MaxForgeries
     /\ k > 0
-    /\ conn' = [conn EXCEPT ![s][k] = Reporting(@, Forged)]
+    /\ \E r \in 0..mmax \union {Forged} : conn' = [conn EXCEPT ![s][k] = Reporting(@, r)]
     /\ used' = [used EXCEPT !.forgeries = @ + 1]
     /\ UNCHANGED <<log, flushed, min, epoch, push2, waiting, slave>>
 
@@ -209,7 +220,7 @@ RecvFrame(s) ==
            /\ IF d.refused
               THEN /\ CloseAtMaster(s, k)
                    /\ slave' = [slave EXCEPT ![s] = [d.slave EXCEPT !.slot = 0, !.reported = slave[s].reported]]
-              ELSE /\ slave' = [slave EXCEPT ![s] = d.slave]
+              ELSE /\ slave' = [slave EXCEPT ![s] = IF isNew THEN Flushing(d.slave, m) ELSE d.slave]
                    /\ conn' = [conn EXCEPT ![s][k] = LET taken == [c EXCEPT !.frames = rest]
                                                      IN  IF isNew THEN Reporting(taken, m) ELSE taken]
                    /\ UNCHANGED push2
@@ -227,11 +238,12 @@ Drop(s) ==
     /\ used' = [used EXCEPT !.drops = @ + 1]
     /\ UNCHANGED <<log, flushed, min, epoch, waiting>>
 
-\* The slave's end is gone, and the master has not noticed.  Without a connection nothing becomes stale.
+\* The slave's end is gone, and the master has not noticed.  What the slave has reported is on its way all the same: TCP
+\* delivers what was sent before the end.  Without a connection nothing becomes stale.
 Stale(s) ==
     LET k == slave[s].slot IN
     IF k = 0 THEN conn
-    ELSE [conn EXCEPT ![s][k].stale = TRUE, ![s][k].frames = <<>>, ![s][k].reports = <<>>]
+    ELSE [conn EXCEPT ![s][k].stale = TRUE, ![s][k].frames = <<>>]
 
 DropUnseen(s) ==
     /\ used.drops < MaxDrops
@@ -250,24 +262,32 @@ Reap(s, k) ==
 
 (* ------------------------------------------------- crashes ------------------------------------------------------------------ *)
 
-\* What is not flushed is lost.  Waiting puts end with their master.
+\* What is flushed survives, and of what is not as much as may be.  Waiting puts end with their master.
 MasterCrash ==
     /\ used.mcrashes < MaxMasterCrashes
-    /\ min <= flushed
-    /\ log' = SubSeq(log, 1, flushed)
+    /\ \E n \in flushed..mmax :
+        /\ min <= n
+        /\ log' = SubSeq(log, 1, n)
+        /\ flushed' = n
     /\ epoch' = epoch + 1
     /\ push2' = 0
     /\ waiting' = {}
     /\ conn' = [s \in Slaves |-> [k \in Slots |-> NONE]]
     /\ slave' = [s \in Slaves |-> [slave[s] EXCEPT !.slot = 0]]
     /\ used' = [used EXCEPT !.mcrashes = @ + 1]
-    /\ UNCHANGED <<flushed, min>>
+    /\ UNCHANGED min
 
-\* The last unit was in flight to the disk.  HA-ST-7 "a store without a whole record has no files" (hardened).
+\* A slave of which n units are left.  HA-ST-7 "a store without a whole record has no files" (hardened).
+Cut(v, n) ==
+    LET cut == [v EXCEPT !.slot = 0, !.units = SubSeq(@, 1, n), !.base = IF IgnoresHeartbeats /\ n = 0 THEN -1 ELSE @]
+    IN  [cut EXCEPT !.flushed = Least(@, MaxOf(cut))]
+
+\* Any suffix that was not flushed is lost, or none.
 SlaveCrash(s) ==
-    LET rest == SubSeq(slave[s].units, 1, Len(slave[s].units) - 1) IN
     /\ used.scrashes < MaxSlaveCrashes
-    /\ slave' = [slave EXCEPT ![s].slot = 0, ![s].units = rest, ![s].base = IF IgnoresHeartbeats /\ rest = <<>> THEN -1 ELSE @]
+    /\ \E n \in 0..Len(slave[s].units) :
+        /\ n = Len(slave[s].units) \/ slave[s].base + n >= slave[s].flushed
+        /\ slave' = [slave EXCEPT ![s] = Cut(@, n)]
     /\ conn' = Stale(s)
     /\ used' = [used EXCEPT !.scrashes = @ + 1]
     /\ UNCHANGED <<log, flushed, min, epoch, push2, waiting>>

@@ -174,8 +174,9 @@ StaleIsReaped == <>[](\A p \in Open : ~At(p).stale)
 (* ----------------------------------------------------- bounds --------------------------------------------------------------- *)
 (* Constraints of the scopes that have everything in them: TLC goes on from a state only while they hold.                       *)
 
+StepsAtMost_8 == TLCGet("level") <= 8
 StepsAtMost_9 == TLCGet("level") <= 9
-StepsAtMost_11 == TLCGet("level") <= 11
+StepsAtMost_10 == TLCGet("level") <= 10
 UsedAtMost_3 == used.puts + used.drops + used.mcrashes + used.scrashes + used.deletes + used.forgeries <= 3
 UsedAtMost_4 == used.puts + used.drops + used.mcrashes + used.scrashes + used.deletes + used.forgeries <= 4
 

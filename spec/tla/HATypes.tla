@@ -11,6 +11,8 @@ CONSTANTS
     Batch,             \* units in a frame at most                                   HA-W-5
     SyncPuts,          \* whether puts may wait
     Replicas,          \* how many slaves must have a put that waits                   HA-G-30
+    FallBehindMax,     \* a put so far beyond push2 is refused                        HA-G-3
+    AcksFlushed,       \* whether a slave flushes before it reports                  HA-S-60
     FrameWindow,       \* frames in flight on a connection at most
     ReportWindow,      \* reports in flight on a connection at most
     Checks,            \* hardened: bad reports close the connection                 HA-M-11, HA-M-12
@@ -26,7 +28,7 @@ Forged == 99           \* an offset that no log reaches
 
 VARIABLES
     log,      \* the master's units; the one at offset i is log[i + 1], and is the epoch in which it was put
-    flushed,  \* what is beyond is lost in a crash
+    flushed,  \* what is beyond may be lost in a crash
     min,      \* units below are deleted
     epoch,    \* how often the master has crashed
     push2,    \* push2_slave_max_offset
@@ -52,12 +54,16 @@ IsConnection(c) ==
     /\ Len(c.reports) <= ReportWindow /\ \A i \in 1..Len(c.reports) : IsOffset(c.reports[i])
     /\ c.stale \in BOOLEAN
 
+\* The slave's max offset.  HA-ST-6 "Replicated bytes are appended at the max offset".
+MaxOf(v) == IF v.base = -1 THEN 0 ELSE v.base + Len(v.units)
+
 IsSlave(v) ==
-    /\ DOMAIN v = {"base", "units", "slot", "reported"}
+    /\ DOMAIN v = {"base", "units", "slot", "reported", "flushed"}
     /\ v.base = -1 \/ (IsOffset(v.base) /\ v.base % FileSize = 0)
     /\ IsUnits(v.units, MaxPuts)
     /\ v.slot \in {0} \union Slots
     /\ IsOffset(v.reported)
+    /\ v.flushed \in 0..(IF AcksFlushed THEN MaxOf(v) ELSE 0)
 
 TypeOK ==
     /\ IsUnits(log, MaxPuts)
@@ -70,11 +76,11 @@ TypeOK ==
     /\ \A s \in Slaves : IsSlave(slave[s])
     /\ used \in [puts: 0..MaxPuts, drops: 0..MaxDrops, mcrashes: 0..MaxMasterCrashes, scrashes: 0..MaxSlaveCrashes,
                  deletes: 0..MaxDeletes, forgeries: 0..MaxForgeries]
-    \* Both ends agree: a slave that holds a connection has one at the master that is not stale; stale ones carry nothing.
+    \* Both ends agree: a slave that holds a connection has one at the master that is not stale.  To nobody nothing is on its way.
     /\ \A s \in Slaves : slave[s].slot > 0 => conn[s][slave[s].slot] # NONE
     /\ \A s \in Slaves : \A k \in Slots : conn[s][k] # NONE =>
           /\ conn[s][k].stale = (slave[s].slot # k)
-          /\ conn[s][k].stale => conn[s][k].frames = <<>> /\ conn[s][k].reports = <<>>
+          /\ conn[s][k].stale => conn[s][k].frames = <<>>
 
 (* ----------------------------------------------------- words ---------------------------------------------------------------- *)
 
@@ -84,9 +90,7 @@ Greatest(S) == CHOOSE m \in S : \A o \in S : o <= m
 FileStart(o) == o - (o % FileSize)         \* HA-ST-1: where the file of o begins
 mmax == Len(log)                           \* the master's max offset
 
-\* The slave's max offset.  HA-ST-6 "Replicated bytes are appended at the max offset".
-MaxOf(v) == IF v.base = -1 THEN 0 ELSE v.base + Len(v.units)
-MaxOffset(s) == MaxOf(slave[s])
+MaxOffset(s) == MaxOf(slave[s])           \* the slave's max offset
 
 \* What a slave reports on connecting.  HA-S-1 "its max offset" (classic); HA-S-61 "the start of its last whole record" (hardened).
 FirstReport(v) == IF Overlaps /\ v.units # <<>> THEN MaxOf(v) - 1 ELSE MaxOf(v)

@@ -26,7 +26,7 @@ from typing import Any, Final
 STATE_KEYS: Final = ("log", "flushed", "min", "epoch", "push2", "waiting", "conn", "slave", "used")
 CONNECTION_KEYS: Final = ("req", "ack", "start", "next", "frames", "reports", "stale")
 FRAME_KEYS: Final = ("offset", "units")
-SLAVE_KEYS: Final = ("base", "units", "slot", "reported")
+SLAVE_KEYS: Final = ("base", "units", "slot", "reported", "flushed")
 USED_KEYS: Final = ("puts", "drops", "mcrashes", "scrashes", "deletes", "forgeries")
 
 # A node's line is `6049604134999566072 [label="/\\ epoch = 0\n/\\ slave = ...",style = filled]`: a `\n` stands for a line's
@@ -70,12 +70,12 @@ def state(text: str) -> str:
     r"""The canonical line of a state as TLC prints it, a conjunct a variable.
 
     >>> text = "/\\ epoch = 0\n/\\ waiting = {2, 1}\n/\\ log = <<0, 0>>\n/\\ conn = << << NONE, NONE >> >>\n"
-    >>> text += "/\\ slave = <<[slot |-> 0, units |-> <<>>, base |-> -1, reported |-> 0]>>\n/\\ min = 0\n/\\ push2 = 0\n"
+    >>> text += "/\\ slave = <<[slot |-> 0, units |-> <<>>, base |-> -1, reported |-> 0, flushed |-> 0]>>\n/\\ min = 0\n/\\ push2 = 0\n"
     >>> text += "/\\ flushed = 0\n/\\ used = [ puts |-> 2, drops |-> 0,\n  mcrashes |-> 0, scrashes |-> 0,\n  deletes |-> 0,\n"
     >>> text += "  forgeries |-> 0 ]"
     >>> print(state(text)[:81], state(text)[81:], sep="\n")
     {"log":[0,0],"flushed":0,"min":0,"epoch":0,"push2":0,"waiting":[1,2],"conn":[[nul
-    l,null]],"slave":[[-1,[],0,0]],"used":[2,0,0,0,0,0]}
+    l,null]],"slave":[[-1,[],0,0,0]],"used":[2,0,0,0,0,0]}
     """
     values = dict(_variable(conjunct) for conjunct in text.split("/\\ ")[1:])
     assert set(values) == set(STATE_KEYS), sorted(values)

@@ -81,7 +81,7 @@ def _conn(conn: Connection | None) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _slave(node: SlaveNode) -> str:
-    return f"[{node.base},{_ints(node.units)},{node.slot},{node.reported}]"
+    return f"[{node.base},{_ints(node.units)},{node.slot},{node.reported},{node.flushed}]"
 
 
 def canonical(state: State) -> str:

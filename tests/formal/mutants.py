@@ -87,9 +87,16 @@ PICKED: Final = (
     Mutant(
         "protocol.py",
         0,
-        "replace(conn, frames=(), reports=(), stale=True)",
-        "replace(conn, reports=(), stale=True)",
+        "replace(conn, frames=(), stale=True)",
+        "replace(conn, stale=True)",
     ),
+    Mutant(
+        "protocol.py",
+        0,
+        "replace(conn, frames=(), stale=True)",
+        "replace(conn, frames=(), reports=(), stale=True)",
+    ),
+    Mutant("protocol.py", 0, "node.base + kept < node.flushed", "node.base + kept <= node.flushed"),
     Mutant("protocol.py", 0, "frames = () if conn.stale else (*conn.frames,", "frames = (*conn.frames,"),
     Mutant("protocol.py", 0, "        conn=initial(scope).conn,\n", ""),
     Mutant("protocol.py", 0, 'Frame(n, b"")', 'Frame(state.min, b"")'),

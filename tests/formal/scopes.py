@@ -23,8 +23,18 @@ NUMBERS: Final = {
     "frame_window": "FrameWindow",
     "report_window": "ReportWindow",
     "replicas": "Replicas",
+    "fall_behind_max": "FallBehindMax",
 }
-UNSAID: Final = 1  # frame_window, report_window and replicas of a scope that does not say
+# What a scope has that does not say: 1, but no bound.
+UNSAID: Final = dict.fromkeys(NUMBERS, 1) | {"fall_behind_max": 99}
+BOOLEANS: Final = {"sync_puts": "SyncPuts", "acks_flushed": "AcksFlushed"}  # FALSE in a scope that does not say
+ALIKE: Final = (
+    "file_size",
+    "batch",
+    "replicas",
+    "fall_behind_max",
+    "acks_flushed",
+)  # of scopes of which one includes the other
 SWITCHES: Final = ("Checks", "Forgets", "AtOnce", "IgnoresHeartbeats", "Coalesces", "Overlaps")
 QUIRKS: Final = {"1", "2", "3", "7", "8", "9", "17"}  # of spec/violations.md: those that show without bytes
 IS_ON: Final = {"classic": False, "hardened": True}
@@ -123,13 +133,17 @@ def load(file: Path = SCOPES_FILE) -> Catalogue:
     return catalogue
 
 
+def constant(scope: Scope, key: str) -> int | bool:
+    """A constant of a scope, which need not say it."""
+    return scope.constants.get(key, UNSAID.get(key, False))
+
+
 def includes(other: Scope, scope: Scope) -> bool:
     """Whether `other` is a hardened scope that has every run which `scope` has, as far as hardened goes along."""
     if other.profile != "hardened" or other.fair != scope.fair or other.max_steps or other.max_used:
         return False
-    mine, its = scope.constants, other.constants
-    alike = all(its.get(key, UNSAID) == mine.get(key, UNSAID) for key in ("file_size", "batch", "replicas"))
-    return alike and all(its.get(key, UNSAID) >= mine.get(key, UNSAID) for key in ("slaves", "sync_puts", *NUMBERS))
+    alike = all(constant(other, key) == constant(scope, key) for key in ALIKE)
+    return alike and all(constant(other, key) >= constant(scope, key) for key in ("slaves", "sync_puts", *NUMBERS))
 
 
 def claimed(scope: Scope, properties: Properties) -> list[str]:
@@ -142,8 +156,8 @@ def configuration(scope: Scope, names: Sequence[str], properties: Properties) ->
     """TLC's configuration file for a scope and the properties to check."""
     slaves = ", ".join(str(slave + 1) for slave in range(int(scope.constants["slaves"])))
     constants = [f"Slaves = {{{slaves}}}"]
-    constants += [f"{tla} = {scope.constants.get(key, UNSAID)}" for key, tla in NUMBERS.items()]
-    constants += [f"SyncPuts = {_tla(bool(scope.constants['sync_puts']))}"]
+    constants += [f"{tla} = {constant(scope, key)}" for key, tla in NUMBERS.items()]
+    constants += [f"{tla} = {_tla(bool(constant(scope, key)))}" for key, tla in BOOLEANS.items()]
     constants += [f"{switch} = {_tla(IS_ON[scope.profile])}" for switch in SWITCHES]
     constants += ["NONE = NONE"]
     lines = [

@@ -140,6 +140,7 @@ SCENARIOS: dict[str, tuple[Profile, Settings, tuple[Event, ...]]] = {
         replace(CLUSTER, slave_file_size=1024),
         (put(bytes(80)), *SERVED, put(bytes(80)), DeliverFrames(0, ALL)),
     ),
+    refinement.LOSE_REPORTS: (HARDENED, CLUSTER, (Connect(0, ALL, ALL), Cut(0, "slave"))),
     refinement.LOSE_FRAME: (CLASSIC, CLUSTER, (put(), *SERVED, ForgeHeader(0, -4), DeliverFrames(0, ALL), put())),
     refinement.FAIL_APPEND: (
         CLASSIC,
