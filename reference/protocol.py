@@ -158,7 +158,7 @@ def put_sync(state: State, scope: Scope) -> State | None:
 
 
 def join(before: State, after: State, scope: Scope) -> State:
-    """The put that has just been appended waits, if slaves enough count, nobody has reported beyond it, and not all lag too far.
+    """The put that has just been appended waits: slaves enough count, nobody has reported beyond it, not all lag too far.
 
     Spec: HA-G-1, HA-G-3, HA-G-32.
     """

@@ -342,7 +342,7 @@ EXCEPTIONS: Final[tuple[Excused, ...]] = (
         ack_is_appended,
         ("max_forgeries",),
         replace(_ONE, max_forgeries=1),
-        "a forger may acknowledge what a slave has been sent: HA-M-11 refuses what was not; only the link can prove who reports",
+        "a forger may acknowledge what a slave has been sent (HA-M-11 refuses the rest); only the link can prove who reports",
     ),
     Excused(
         push2_is_within_the_slaves,

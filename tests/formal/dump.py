@@ -70,7 +70,8 @@ def state(text: str) -> str:
     r"""The canonical line of a state as TLC prints it, a conjunct a variable.
 
     >>> text = "/\\ epoch = 0\n/\\ waiting = {2, 1}\n/\\ log = <<0, 0>>\n/\\ conn = << << NONE, NONE >> >>\n"
-    >>> text += "/\\ slave = <<[slot |-> 0, units |-> <<>>, base |-> -1, reported |-> 0, flushed |-> 0]>>\n/\\ min = 0\n/\\ push2 = 0\n"
+    >>> text += "/\\ slave = <<[slot |-> 0, units |-> <<>>, base |-> -1, reported |-> 0, flushed |-> 0]>>\n"
+    >>> text += "/\\ min = 0\n/\\ push2 = 0\n"
     >>> text += "/\\ flushed = 0\n/\\ used = [ puts |-> 2, drops |-> 0,\n  mcrashes |-> 0, scrashes |-> 0,\n  deletes |-> 0,\n"
     >>> text += "  forgeries |-> 0 ]"
     >>> print(state(text)[:81], state(text)[81:], sep="\n")
