@@ -116,3 +116,15 @@ def initial(scope: Scope) -> State:
     """Empty logs, nobody connected."""
     conn = ((None,) * len(SLOTS),) * scope.slaves
     return State(b"", 0, 0, 0, 0, (), conn, (SlaveNode(),) * scope.slaves, Used())
+
+
+def warm(scope: Scope) -> State:
+    """A later beginning: one unit is put, every slave holds it, is connected and has acknowledged it.
+
+    It is reached from the initial state too; a scope that begins here spends its bounds on what comes after.
+    """
+    conn = Connection(req=0, ack=1, start=0, next=1)
+    push2 = 1 if scope.slaves >= scope.replicas else 0
+    none = (None,) * (len(SLOTS) - 1)
+    slaves = (SlaveNode(0, b"\0", 1, 1, 1 if scope.acks_flushed else 0),) * scope.slaves
+    return State(b"\0", 0, 0, push2, 0, (), ((conn, *none),) * scope.slaves, slaves, Used(puts=1))

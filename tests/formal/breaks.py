@@ -104,10 +104,18 @@ EDITS: Final = (
     Edit(
         "a TLA+ fairness",
         "spec/tla/HAProperties.tla",
-        re.escape("        /\\ SF_vars(SendLive(s))\n"),
-        "",
-        "no frame with data need ever be sent",
+        re.escape("SF_vars(SendLive(s))"),
+        "WF_vars(SendLive(s))",
+        "heartbeats may take the place of every frame with data",
         run_formal("fair-roll-hardened"),
+    ),
+    Edit(
+        "a scope's purpose",
+        "tests/formal/scopes.toml",
+        r'(?s)(\[scope\.once-hardened\](?:(?!\[scope\.).)*?\nfor = \[")OnlyReplicasAreWaitedFor',
+        r"\g<1>PutOkIsHeld",
+        "once-hardened is there for puts that end with PUT_OK, and there none can wait",
+        run_formal("once-hardened"),
     ),
     Edit(
         "a protocol function",

@@ -2,17 +2,20 @@
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import dump
 import equality
 import graph
+import premises
 import scopes
 import tlc
-from scopes import Properties, Scope, Violation
+from scopes import Properties, Scope, Unfair, Violation
 
 Results = tuple[int, int, str]  # states, edges and hash of a graph
+Counts = dict[str, list[premises.Count]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +25,10 @@ class Outcome:
     surprise: empty where everything is as scopes.toml has it.
     trace: the labels of a violation's trace; of a liveness violation, up to where it repeats.
     results: of the graph that TLC and Python agree on, or that Python alone found.
+    counts: how often the premises of each claimed property were reached.
     """
 
-    job: Scope | Violation
+    job: Scope | Violation | Unfair
     states: int
     transitions: int
     depth: int
@@ -33,45 +37,67 @@ class Outcome:
     surprise: str = ""
     trace: tuple[str, ...] = ()
     results: Results | None = None
+    counts: Counts | None = None
 
 
 def check_scope(scope: Scope, properties: Properties) -> Outcome:
-    """Everything claimed of a scope holds, its graph is Python's too, and is the one checked in."""
+    """Everything claimed of a scope holds, not for want of a case, its graph is Python's too, and is the one checked in."""
     began = time.monotonic()
     names = scopes.claimed(scope, properties)
     dot = tlc.BUILD / scope.name / "graph.dot"
     dumped = ["-dump", "dot,actionlabels", str(dot)] if scope.graph else []
-    ran = tlc.run(scope.name, scopes.configuration(scope, names, properties), *dumped, edges=scope.edges or 0)
-    verdict, surprise, results = f"{len(names)} hold", "", None
+    text = scopes.configuration(scope, names, properties)
+    ran = tlc.run(scope.name, text, *dumped, module=scope.module, edges=scope.edges or 0)
+    verdict, surprises, results, counts = "", "", None, None
     if ran.status in tlc.VIOLATED:
-        verdict = surprise = f"{ran.violated()} is violated, after {' '.join(ran.trace())}"
+        verdict = surprises = f"{ran.violated()} is violated, after {' '.join(ran.trace())}"
     elif ran.status != tlc.HOLDS:
-        verdict, surprise = "TLC failed", f"TLC failed, see {ran.log}"
-    elif scope.graph:
-        told, surprise, results = compare_graphs(scope, dot)
-        verdict += f", {told}"
-    return Outcome(scope, *ran.numbers(), time.monotonic() - began, verdict, surprise, results=results)
+        verdict, surprises = "TLC failed", f"TLC failed, see {ran.log}"
+    else:
+        told, surprises, results, python = compare(scope, ran.numbers()[0], dot)
+        held = f"{len(names)} hold"
+        if python is not None:
+            held, counts, vacuous = count_premises(scope, names, python)
+            surprises = surprises or vacuous
+        verdict = f"{held}, {told}"
+    return Outcome(scope, *ran.numbers(), time.monotonic() - began, verdict, surprises, results=results, counts=counts)
 
 
-def compare_graphs(scope: Scope, dot: Path) -> tuple[str, str, Results | None]:
-    """A verdict, a surprise, and the results where TLC's graph is Python's: the same states, edges and labels."""
+def compare(scope: Scope, states: int, dot: Path) -> tuple[str, str, Results | None, graph.Graph | None]:
+    """A verdict, a surprise, the results where TLC's graph is Python's, and Python's graph where it has TLC's states.
+
+    A scope of liveness is not dumped; there the number of states is compared.
+    """
     named = graph.load_scopes()[scope.name]
-    dumped = dump.read_file(dot)
+    dumped = dump.read_file(dot) if scope.graph else None
     try:
-        python = graph.explore_named(named, limit=2 * len(dumped.states))
+        python = graph.explore_named(named, limit=2 * states)
     except graph.GraphTooLargeError as error:
-        return "Python's graph is ANOTHER", f"Python's graph has {error}; TLC's has {len(dumped.states)}", None
+        return "Python's graph is ANOTHER", f"Python's graph has {error}; TLC's has {states}", None, None
+    if dumped is None:
+        surprise = "" if len(python.states) == states else f"Python's graph has {len(python.states)} states, TLC's {states}"
+        return "", surprise, None, python
     if told := equality.difference(python, dumped):
-        return "Python's graph is ANOTHER", f"Python's graph is another than TLC's: {told}", None
+        return "Python's graph is ANOTHER", f"Python's graph is another than TLC's: {told}", None, None
     dot.unlink()
     results = (len(python.states), len(python.edges), dumped.hash)
     verdict = f"graph {dumped.hash[:8]} = Python's"
     if surprise := other_results(named, results):
-        return f"{verdict}, NOT AS CHECKED IN", surprise, results
+        return f"{verdict}, NOT AS CHECKED IN", surprise, results, python
     if scope.min_edges:
         told, surprise = check_labels(scope, Counter(dump.labels(dumped)))
         verdict += f"; {told}"
-    return verdict, surprise, results
+    return verdict, surprise, results, python
+
+
+def count_premises(scope: Scope, names: Sequence[str], python: graph.Graph) -> tuple[str, Counts, str]:
+    """How many properties hold with and without a case, the counts, and a surprise where the scope's purpose has too few."""
+    counts = premises.counted(python, names)
+    reached = [name for name in names if name in premises.UNCONDITIONAL or (counts[name] and counts[name][0].reached)]
+    held = f"{len(reached)} hold"
+    if len(reached) < len(names):
+        held += f", {len(names) - len(reached)} have no case"
+    return held, counts, "; ".join(premises.too_few(counts, scope.least))
 
 
 def other_results(named: graph.NamedScope, results: Results) -> str:
@@ -98,7 +124,7 @@ def find_violation(violation: Violation, scope: Scope, properties: Properties) -
     """A catalogued violation is found, by a trace of the expected length."""
     began = time.monotonic()
     name = violation.property
-    ran = tlc.run(f"{scope.name}.{name}", scopes.configuration(scope, [name], properties))
+    ran = tlc.run(f"{scope.name}.{name}", scopes.configuration(scope, [name], properties), module=scope.module)
     steps, length = ran.trace(), ran.length()
     verdict, surprise = f"found, {length} states", ""
     if ran.status == tlc.HOLDS:
@@ -110,8 +136,21 @@ def find_violation(violation: Violation, scope: Scope, properties: Properties) -
     return Outcome(violation, *ran.numbers(), time.monotonic() - began, verdict, surprise, steps)
 
 
-def check_python(scope: Scope) -> Outcome:
-    """The graph of the Python model alone is the one checked in, which was TLC's too."""
+def find_unfair(unfair: Unfair, scope: Scope, properties: Properties) -> Outcome:
+    """Without one part of the fairness a property fails that holds with it."""
+    began = time.monotonic()
+    text = scopes.configuration(scope, [unfair.property], properties, f"Without{unfair.without}")
+    ran = tlc.run(f"{scope.name}.without.{unfair.without}", text)
+    verdict, surprise = f"found, {ran.length()} states", ""
+    if ran.status == tlc.HOLDS:
+        verdict, surprise = "NOT FOUND", f"{unfair.property} holds without it"
+    elif ran.status not in tlc.VIOLATED:
+        verdict, surprise = "TLC failed", f"TLC failed, see {ran.log}"
+    return Outcome(unfair, *ran.numbers(), time.monotonic() - began, verdict, surprise, ran.trace())
+
+
+def check_python(scope: Scope, properties: Properties) -> Outcome:
+    """The graph of the Python model alone is the one checked in, which was TLC's too, and reaches the premises."""
     began = time.monotonic()
     named = graph.load_scopes()[scope.name]
     try:
@@ -119,7 +158,8 @@ def check_python(scope: Scope) -> Outcome:
     except graph.GraphTooLargeError as error:
         return Outcome(scope, 0, 0, 0, time.monotonic() - began, "ANOTHER GRAPH", f"the graph has {error}, not {named.states}")
     results = (len(python.states), len(python.edges), python.hash())
-    surprise = other_results(named, results)
-    verdict = "ANOTHER GRAPH" if surprise else f"graph {results[2][:8]}, as checked in"
+    _, counts, vacuous = count_premises(scope, scopes.claimed(scope, properties), python)
+    other = other_results(named, results)
+    verdict = "ANOTHER GRAPH" if other else f"graph {results[2][:8]}, as checked in"
     numbers = (results[0], results[1], python.depth + 1)
-    return Outcome(scope, *numbers, time.monotonic() - began, verdict, surprise, results=results)
+    return Outcome(scope, *numbers, time.monotonic() - began, verdict, other or vacuous, results=results, counts=counts)

@@ -23,6 +23,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+GHOST: Final = "acked"  # the last key, in the scopes that remember what was acknowledged
 STATE_KEYS: Final = ("log", "flushed", "min", "epoch", "push2", "waiting", "conn", "slave", "used")
 CONNECTION_KEYS: Final = ("req", "ack", "start", "next", "frames", "reports", "stale")
 FRAME_KEYS: Final = ("offset", "units")
@@ -79,8 +80,9 @@ def state(text: str) -> str:
     l,null]],"slave":[[-1,[],0,0,0]],"used":[2,0,0,0,0,0]}
     """
     values = dict(_variable(conjunct) for conjunct in text.split("/\\ ")[1:])
-    assert set(values) == set(STATE_KEYS), sorted(values)
-    return "{" + ",".join([f'"{key}":{values[key]}' for key in STATE_KEYS]) + "}"
+    keys = (*STATE_KEYS, GHOST) if GHOST in values else STATE_KEYS
+    assert set(values) == set(keys), sorted(values)
+    return "{" + ",".join([f'"{key}":{values[key]}' for key in keys]) + "}"
 
 
 @lru_cache(maxsize=1 << 16)
@@ -91,7 +93,7 @@ def _variable(conjunct: str) -> tuple[str, str]:
         text = text.replace(tla, plain)
     value: Any = json.loads(_FIELD.sub(r'"\1":', text))
     match name:
-        case "waiting":
+        case "waiting" | "acked":
             value = sorted(value)
         case "conn":
             value = [[_connection(slot) for slot in slots] for slots in value]

@@ -17,12 +17,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import cast
 
-from rocketmq_ha.reference import protocol
+from rocketmq_ha.reference import protocol, protocol_durability
+from rocketmq_ha.reference.protocol_durability import AckedState
 from rocketmq_ha.reference.protocol_properties import CATALOGUE, EXCEPTIONS, OF_STATES, EdgeProperty, StateProperty
-from rocketmq_ha.reference.protocol_state import Connection, Scope, SlaveNode, State, initial, of_profile
+from rocketmq_ha.reference.protocol_state import Connection, Scope, SlaveNode, State, initial, of_profile, warm
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, PROFILES
 
 SCOPES_FILE = Path(__file__).with_name("scopes.toml")
+STEP = "Step"  # the label of every edge in spec/tla/HADurable.tla
 
 Edge = tuple[str, int, int]  # label, index of the state before, index of the state after
 Edges = Callable[[State, Scope], Iterator[tuple[str, State]]]
@@ -45,6 +47,14 @@ class NamedScope:
     hash: str | None = None
     max_steps: int | None = None  # of a path from the initial state, that is gone along
     max_used: int | None = None  # puts and faults of such a path
+    warm: bool = False  # it begins where every slave has acknowledged one unit
+    durable: bool = False  # its states remember what was acknowledged
+    patient: bool = False  # no put gives up
+
+    def start(self) -> State:
+        """The initial state."""
+        state = warm(self.scope) if self.warm else initial(self.scope)
+        return protocol_durability.remembering(state) if self.durable else state
 
     @property
     def results(self) -> tuple[int | None, int | None, str | None]:
@@ -57,7 +67,8 @@ def load_scopes(file: Path = SCOPES_FILE) -> dict[str, NamedScope]:
     found = {}
     for name, table in tables.items():
         scope = of_profile(Scope(**table["constants"]), PROFILES[table["profile"]])
-        more = {key: table[key] for key in ("states", "edges", "hash", "max_steps", "max_used") if key in table}
+        keys = ("states", "edges", "hash", "max_steps", "max_used", "warm", "durable", "patient")
+        more = {key: table[key] for key in keys if key in table}
         found[name] = NamedScope(name, scope, table["profile"], table.get("graph", False), **more)
     return found
 
@@ -88,10 +99,11 @@ def canonical(state: State) -> str:
     """The line of a state."""
     used = state.used
     slots = ",".join(f"[{','.join(map(_conn, slots))}]" for slots in state.conn)
+    acked = f',"acked":[{",".join(map(_ints, state.acked))}]' if isinstance(state, AckedState) else ""
     return (
         f'{{"log":{_ints(state.log)},"flushed":{state.flushed},"min":{state.min},"epoch":{state.epoch},"push2":{state.push2},'
         f'"waiting":{_ints(state.waiting)},"conn":[{slots}],"slave":[{",".join(map(_slave, state.slave))}],'
-        f'"used":[{used.puts},{used.drops},{used.mcrashes},{used.scrashes},{used.deletes},{used.forgeries}]}}'
+        f'"used":[{used.puts},{used.drops},{used.mcrashes},{used.scrashes},{used.deletes},{used.forgeries}]{acked}}}'
     )
 
 
@@ -154,15 +166,17 @@ def explore(
     limit: int | None = None,
     edges: Edges = protocol.edges,
     *,
+    start: State | None = None,
     max_steps: int | None = None,
     max_used: int | None = None,
 ) -> Graph:
     """The graph of a scope, breadth-first.
 
-    Args: limit: GraphTooLargeError is raised beyond this number of states.
+    Args: start: the initial state, where it is another than the scope's own.
+    limit: GraphTooLargeError is raised beyond this number of states.
     max_steps: the edges of a state are left out at this distance. max_used: states with more puts and faults are left out.
     """
-    start = initial(scope)
+    start = initial(scope) if start is None else start
     graph = Graph(scope, [start], [], [(-1, "")])
     index_of = {start: 0}
     distance = [0]
@@ -192,7 +206,16 @@ def used(state: State) -> int:
 
 def explore_named(named: NamedScope, limit: int | None = None) -> Graph:
     """The graph of a table of scopes.toml, as far as it goes there."""
-    return explore(named.scope, limit, max_steps=named.max_steps, max_used=named.max_used)
+    edges = protocol_durability.edges if named.durable else patient_edges if named.patient else protocol.edges
+    found = explore(named.scope, limit, edges, start=named.start(), max_steps=named.max_steps, max_used=named.max_used)
+    if named.durable:  # TLC has one label for all of them
+        found.edges = sorted({(STEP, before, after) for _, before, after in found.edges})
+    return found
+
+
+def patient_edges(state: State, scope: Scope) -> Iterator[tuple[str, State]]:
+    """The edges by which no put gives up."""
+    return ((label, after) for label, after in protocol.edges(state, scope) if not label.startswith("Timeout"))
 
 
 def show(path: Sequence[tuple[str, str]]) -> str:

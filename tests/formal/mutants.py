@@ -325,10 +325,9 @@ def bounded(check: Callable[[], str], seconds: int) -> str:
         signal.alarm(0)
 
 
-def graph_differs(scope: object, name: str, as_it_is: ModuleType) -> str:
+def graph_differs(scope: object, start: object, name: str, as_it_is: ModuleType) -> str:
     """The first edge, nearest to the initial state, that the mutant and the unchanged model do not share."""
     changed = importlib.import_module(f"{PACKAGE}.protocol")
-    start = as_it_is.initial(scope)
     seen, queue = {start}, [start]
     for number, state in enumerate(queue):  # the list grows while it is walked
         edges = list(as_it_is.edges(state, scope))
@@ -349,12 +348,14 @@ def protocol_checks() -> Iterator[tuple[str, Callable[[], str]]]:
 
     as_it_is = module_from("protocol_as_it_is", ROOT / "reference" / "protocol.py")
     total: Counter[str] = Counter()
-    checked_in = [named for named in graph.load_scopes().values() if named.hash and named.max_steps is None]
+    checked_in = [
+        named for named in graph.load_scopes().values() if named.hash and named.max_steps is None and not named.durable
+    ]
     for named in sorted(checked_in, key=lambda named: named.states or 0):
         total[named.profile] += named.states or 0
         if total[named.profile] > GRAPH_STATES:
             continue
-        yield "graph", partial(graph_differs, named.scope, named.name, as_it_is)
+        yield "graph", partial(graph_differs, named.scope, named.start(), named.name, as_it_is)
 
 
 def lockstep_differs(seed: int, table: set[tuple[str, str, str, str, str]]) -> str:

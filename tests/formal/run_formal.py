@@ -1,8 +1,8 @@
 """`make formal`: TLC checks every scope of scopes.toml, its graphs are Python's, and it finds every violation catalogued there.
 
-Fails on a surprise in either direction: a property that should hold and is violated, a violation that is not found or has a
-trace of another length, a state graph that is not the Python model's or not the one checked in, a label too rare, a .cfg file
-that is out of date.
+Fails on a surprise in either direction: a property that should hold and is violated, or that holds for want of a case; a
+violation that is not found or has a trace of another length; a part of the fairness without which everything still holds; a
+state graph that is not the Python model's or not the one checked in; a label too rare; a .cfg file that is out of date.
 
     python tests/formal/run_formal.py                   check everything
     python tests/formal/run_formal.py pair 'roll*'      the scopes whose names begin with that, and their violations
@@ -19,6 +19,7 @@ import argparse
 import os
 import resource
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -31,16 +32,20 @@ import scopes
 import tlc
 from checks import Outcome
 from graph import say
-from scopes import Catalogue, Scope, Violation
+from scopes import Catalogue, Scope, Unfair, Violation
 
 # About what a run costs, in seconds of one core: to begin with the longest, and to say how long it will still take.
 SECONDS_PER_RUN: Final = 1.0
 SECONDS_OF_LIVENESS: Final = 4.0
 EDGES_PER_SECOND: Final = 9000
+WIDTH: Final = 120  # of the tables
 CORES: Final = 2  # the machine that the time of a whole run is reckoned for
 
 
-def run(jobs: Sequence[Scope | Violation], catalogue: Catalogue, workers: int, python_only: bool = False) -> list[Outcome]:
+Job = Scope | Violation | Unfair
+
+
+def run(jobs: Sequence[Job], catalogue: Catalogue, workers: int, python_only: bool = False) -> list[Outcome]:
     """Run the jobs, the longest first, and tell of each as it ends."""
     ordered = sorted(jobs, key=cost, reverse=True)
     outcomes, began, total, done = [], time.monotonic(), sum(map(cost, jobs)), 0.0
@@ -49,8 +54,10 @@ def run(jobs: Sequence[Scope | Violation], catalogue: Catalogue, workers: int, p
         for job in ordered:
             if isinstance(job, Violation):
                 running.append(pool.submit(checks.find_violation, job, catalogue.scopes[job.scope], catalogue.properties))
+            elif isinstance(job, Unfair):
+                running.append(pool.submit(checks.find_unfair, job, catalogue.scopes[job.scope], catalogue.properties))
             elif python_only:
-                running.append(pool.submit(checks.check_python, job))
+                running.append(pool.submit(checks.check_python, job, catalogue.properties))
             else:
                 running.append(pool.submit(checks.check_scope, job, catalogue.properties))
         for number, future in enumerate(as_completed(running), start=1):
@@ -64,33 +71,59 @@ def run(jobs: Sequence[Scope | Violation], catalogue: Catalogue, workers: int, p
     return outcomes
 
 
-def cost(job: Scope | Violation) -> float:
+def cost(job: Job) -> float:
     """Seconds, about."""
-    if isinstance(job, Violation):
+    if not isinstance(job, Scope):
         return SECONDS_PER_RUN
-    return SECONDS_PER_RUN + (job.edges or 0) / EDGES_PER_SECOND + SECONDS_OF_LIVENESS * job.fair
+    return SECONDS_PER_RUN + (job.edges or 0) / EDGES_PER_SECOND + SECONDS_OF_LIVENESS * (job.fair or job.patient)
 
 
-def title(job: Scope | Violation) -> str:
+def title(job: Job) -> str:
+    if isinstance(job, Unfair):
+        return f"{job.property} in {job.scope} without {job.without}"
     return job.name if isinstance(job, Scope) else f"{job.property} in {job.scope}"
 
 
 def tell(outcomes: Sequence[Outcome], traces: bool) -> None:
-    """The two tables, in the order of scopes.toml."""
-    ran = [(outcome, outcome.job) for outcome in outcomes]
-    if of_scopes := [(outcome, job) for outcome, job in ran if isinstance(job, Scope)]:
-        say(f"\n{'scope':22}{'states':>9}{'transitions':>13}{'depth':>7}{'seconds':>9}  verdict")
-        for found, scope in of_scopes:
-            counts = f"{found.states:>9}{found.transitions:>13}{found.depth:>7}{found.seconds:>9.1f}"
-            say(f"{scope.name:22}{counts}  {found.verdict}")
-    if of_violations := [(outcome, job) for outcome, job in ran if isinstance(job, Violation)]:
-        say(f"\n{'quirk':7}{'violated':26}{'scope':22}{'seconds':>9}  verdict")
-        for found, violation in of_violations:
-            reason = f"; stands: {violation.reason}" if violation.reason else ""
-            names = f"{violation.quirk or '-':7}{violation.property:26}{violation.scope:22}"
-            say(f"{names}{found.seconds:>9.1f}  {found.verdict}{reason}")
-            if traces:
-                say(f"{'':7}{' '.join(found.trace)}")
+    """The three tables, in the order of scopes.toml."""
+    if any(isinstance(outcome.job, Scope) for outcome in outcomes):
+        say(f"\n{'scope':26}{'states':>8}{'transitions':>13}{'seconds':>9}  verdict")
+        say(f"{'':4}its story; then what it is there for: each property with how often its premise was reached (after a fault)")
+    for outcome in outcomes:
+        if isinstance(outcome.job, Scope):
+            tell_scope(outcome, outcome.job)
+    if any(isinstance(outcome.job, Violation) for outcome in outcomes):
+        say(f"\n{'quirk':7}{'violated':26}{'scope':26}{'seconds':>9}  verdict")
+    for outcome in outcomes:
+        if isinstance(outcome.job, Violation):
+            say(f"{outcome.job.quirk or '-':7}{title_row(outcome)}")
+            tell_below(f"stands: {outcome.job.reason}" if outcome.job.reason else "")
+            tell_below(" ".join(outcome.trace) if traces else "")
+    if any(isinstance(outcome.job, Unfair) for outcome in outcomes):
+        say(f"\n{'without':12}{'violated':26}{'scope':26}{'seconds':>9}  verdict")
+    for outcome in outcomes:
+        if isinstance(outcome.job, Unfair):
+            say(f"{outcome.job.without:12}{title_row(outcome)}")
+            tell_below(outcome.job.reason)
+
+
+def tell_scope(outcome: Outcome, scope: Scope) -> None:
+    counts = f"{outcome.states:>8}{outcome.transitions:>13}{outcome.seconds:>9.1f}"
+    say(f"{scope.name:26}{counts}  {outcome.verdict}")
+    tell_below(scope.story)
+    if outcome.counts is not None:
+        tell_below(", ".join(" + ".join([name, *map(str, outcome.counts[name])]) for name in scope.purpose))
+
+
+def title_row(outcome: Outcome) -> str:
+    assert not isinstance(outcome.job, Scope)
+    return f"{outcome.job.property:26}{outcome.job.scope:26}{outcome.seconds:>9.1f}  {outcome.verdict}"
+
+
+def tell_below(text: str) -> None:
+    """Lines of a row that say more, if there is more."""
+    if text:
+        say(textwrap.fill(text, WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 6, break_on_hyphens=False))
 
 
 def conclude(outcomes: Sequence[Outcome], seconds: float) -> int:
@@ -102,7 +135,10 @@ def conclude(outcomes: Sequence[Outcome], seconds: float) -> int:
     graphs = sum(outcome.results is not None for outcome in of_scopes)
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     cpu = sum(usage.ru_utime + usage.ru_stime for usage in used)
-    told = f"{len(of_scopes)} scopes, {graphs} graphs, {len(outcomes) - len(of_scopes)} violations, {len(surprises)} surprises"
+    violations = sum(isinstance(outcome.job, Violation) for outcome in outcomes)
+    unfair = len(outcomes) - len(of_scopes) - violations
+    told = f"{len(of_scopes)} scopes, {graphs} graphs, {violations} violations, {unfair} parts of the fairness,"
+    told += f" {len(surprises)} surprises"
     say(f"\nformal: {told}; {seconds:.0f} s, {cpu:.0f} s of processors, which is {cpu / CORES:.0f} s of {CORES} idle ones")
     return bool(surprises)
 
@@ -161,7 +197,7 @@ def main(arguments: Sequence[str]) -> int:
     if not chosen:
         parser.error(f"no scope begins like that; there are: {', '.join(catalogue.scopes)}")
     began = time.monotonic()
-    jobs: list[Scope | Violation]
+    jobs: list[Job]
     if lacking := tlc.missing():
         if os.environ.get("CI") == "true":
             say(f"formal: {lacking} is missing, so TLC cannot run")
@@ -171,8 +207,9 @@ def main(arguments: Sequence[str]) -> int:
     else:
         tlc.alone()
         tlc.fetch()
-        found = [violation for violation in catalogue.violations if catalogue.scopes[violation.scope] in chosen]
-        jobs = [*excuses(catalogue, chosen)] if options.excuses else [*chosen, *found]
+        more: list[Job] = [job for job in (*catalogue.violations, *catalogue.unfair) if catalogue.scopes[job.scope] in chosen]
+        claiming = [scope for scope in chosen if scopes.claimed(scope, catalogue.properties)]
+        jobs = [*excuses(catalogue, chosen)] if options.excuses else [*claiming, *more]
     outcomes = run(jobs, catalogue, options.workers, python_only=bool(lacking))
     outcomes.sort(key=lambda outcome: jobs.index(outcome.job))
     tell(outcomes, options.traces)

@@ -1,10 +1,13 @@
 """scopes.toml as data, and a scope as the configuration file that TLC reads."""
 
+import re
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+from premises import PREMISES, UNCONDITIONAL
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 TLA: Final = ROOT / "spec" / "tla"
@@ -42,11 +45,24 @@ IS_ON: Final = {"classic": False, "hardened": True}
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """What HAProperties.tla defines: of states, of steps, and of runs."""
+    """What HAProperties.tla defines: of states, of steps, of runs, of runs in which no put gives up.
+
+    durable: what HADurable.tla defines, of states.
+    """
 
     invariants: tuple[str, ...]
     steps: tuple[str, ...]
     liveness: tuple[str, ...]
+    patient: tuple[str, ...]
+    durable: tuple[str, ...]
+
+    def of(self, scope: "Scope") -> tuple[str, ...]:
+        """Those that can be checked in a scope."""
+        if scope.durable:
+            return self.durable
+        if scope.patient:
+            return self.patient
+        return self.liveness if scope.fair else self.invariants + self.steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +73,13 @@ class Scope:
     story: str
     profile: str
     constants: dict[str, int | bool]
+    purpose: tuple[str, ...]
+    least: dict[str, int]
     graph: bool = False
     fair: bool = False
+    patient: bool = False
+    durable: bool = False
+    warm: bool = False
     excused: tuple[str, ...] = ()
     max_steps: int | None = None
     max_used: int | None = None
@@ -68,6 +89,17 @@ class Scope:
     states: int | None = None
     edges: int | None = None
     hash: str | None = None
+
+    @property
+    def specification(self) -> str:
+        """Its name in the module."""
+        if self.patient:
+            return "PatientSpec"
+        return f"{'Warm' if self.warm else ''}{'Durable' if self.durable else 'Fair' if self.fair else ''}Spec"
+
+    @property
+    def module(self) -> str:
+        return "HADurable" if self.durable else "HA"
 
     def labels(self) -> list[str]:
         """Every label that the scope has parameters for."""
@@ -95,23 +127,32 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True)
+class Unfair:
+    """A table [[fairness]]: what fails without one part of the fairness."""
+
+    without: str
+    property: str
+    scope: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Catalogue:
     properties: Properties
     scopes: dict[str, Scope]
     violations: tuple[Violation, ...] = field(default=())
+    unfair: tuple[Unfair, ...] = field(default=())
 
 
 def load(file: Path = SCOPES_FILE) -> Catalogue:
     """Read scopes.toml, and refuse one in which a property could fail, or cease to fail, unseen."""
     tables: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
     properties = Properties(**{kind: tuple(names) for kind, names in tables["properties"].items()})
-    scopes = {
-        name: Scope(name=name, **table | {key: tuple(table.get(key, ())) for key in ("excused", "rare", "never")})
-        for name, table in tables["scope"].items()
-    }
+    usual = tables["premises"]["least"]
+    scopes = {name: _scope(name, table, usual) for name, table in tables["scope"].items()}
     violations = tuple(Violation(**table) for table in tables["violation"])
-    catalogue = Catalogue(properties, scopes, violations)
-    known = {*properties.invariants, *properties.steps, *properties.liveness}
+    catalogue = Catalogue(properties, scopes, violations, tuple(Unfair(**table) for table in tables["fairness"]))
+    known = {name for names in asdict(properties).values() for name in names}
     found = {(scopes[violation.scope].profile, violation.property) for violation in violations}
     for scope in scopes.values():
         for name in scope.excused:
@@ -126,10 +167,12 @@ def load(file: Path = SCOPES_FILE) -> Catalogue:
     for violation in violations:
         name, scope = violation.property, scopes[violation.scope]
         assert name in scope.excused, f"{scope.name} claims {name}, and a [[violation]] says that it fails there"
-        assert (name in properties.liveness) == scope.fair, f"{name} cannot be checked in {scope.name}"
+        assert name in properties.of(scope), f"{name} cannot be checked in {scope.name}"
         assert scope.profile == "classic" or violation.reason, f"{name} in {scope.name} has no reason"
         mended = any(includes(other, scope) and name not in other.excused for other in scopes.values())
         assert mended or ("hardened", name) in found, f"no hardened scope shows what becomes of {name} in {scope.name}"
+    refuse_what_nobody_is_for(catalogue)
+    refuse_unshown_fairness(catalogue)
     return catalogue
 
 
@@ -138,9 +181,47 @@ def constant(scope: Scope, key: str) -> int | bool:
     return scope.constants.get(key, UNSAID.get(key, False))
 
 
+def _scope(name: str, table: dict[str, Any], usual: int) -> Scope:
+    """`for` names the properties that a scope is there for, and `least` those of which fewer than usual are enough."""
+    rest = {key: value for key, value in table.items() if key != "for"}
+    purpose = tuple(table.get("for", ()))
+    least = dict.fromkeys(purpose, usual) | rest.pop("least", {})
+    assert set(least) == set(purpose), f"{name} has `least` for what is not in its `for`: {sorted(set(least) - set(purpose))}"
+    lists = {key: tuple(table.get(key, ())) for key in ("excused", "rare", "never")}
+    return Scope(name=name, purpose=purpose, least=least, **rest | lists)
+
+
+def refuse_what_nobody_is_for(catalogue: Catalogue) -> None:
+    """Each scope is there for something; each property that a profile claims has a scope that is for it, or a violation."""
+    wanted = {(scope.profile, name) for scope in catalogue.scopes.values() for name in scope.purpose}
+    wanted |= {(catalogue.scopes[violation.scope].profile, violation.property) for violation in catalogue.violations}
+    for scope in catalogue.scopes.values():
+        names = claimed(scope, catalogue.properties)
+        shown = {violation.property for violation in catalogue.violations if violation.scope == scope.name}
+        assert scope.purpose or shown, f"{scope.name} is there for nothing: it has no `for`, and no [[violation]]"
+        for name in scope.purpose:
+            assert name in names, f"{scope.name} is for {name}, and does not claim it"
+        for name in set(names) - set(UNCONDITIONAL):
+            assert name in PREMISES, f"{name} has no premise in premises.py"
+            assert (scope.profile, name) in wanted, f"{scope.name} claims {name}, and no {scope.profile} scope is for it"
+
+
+def refuse_unshown_fairness(catalogue: Catalogue) -> None:
+    """Each part of the fairness has a [[fairness]] that shows what fails without it."""
+    text = (TLA / "HAProperties.tla").read_text(encoding="ascii")
+    defined = text[text.index("FairnessBut(one) ==") : text.index("Fairness == FairnessBut")]
+    parts = set(re.findall(r'"(\w+)"', defined))
+    shown = [unfair.without for unfair in catalogue.unfair]
+    assert sorted(parts) == sorted(shown), f"the parts of the fairness are {sorted(parts)}; [[fairness]] shows {sorted(shown)}"
+    for unfair in catalogue.unfair:
+        scope = catalogue.scopes[unfair.scope]
+        assert scope.fair and not scope.warm, f"{scope.name} has no fairness without {unfair.without}"
+        assert unfair.property in claimed(scope, catalogue.properties), f"{scope.name} does not claim {unfair.property}"
+
+
 def includes(other: Scope, scope: Scope) -> bool:
     """Whether `other` is a hardened scope that has every run which `scope` has, as far as hardened goes along."""
-    if other.profile != "hardened" or other.fair != scope.fair or other.max_steps or other.max_used:
+    if other.profile != "hardened" or other.specification != scope.specification or other.max_steps or other.max_used:
         return False
     alike = all(constant(other, key) == constant(scope, key) for key in ALIKE)
     return alike and all(constant(other, key) >= constant(scope, key) for key in ("slaves", "sync_puts", *NUMBERS))
@@ -148,12 +229,14 @@ def includes(other: Scope, scope: Scope) -> bool:
 
 def claimed(scope: Scope, properties: Properties) -> list[str]:
     """The properties that must hold in a scope."""
-    names = properties.liveness if scope.fair else properties.invariants + properties.steps
-    return [name for name in names if name not in scope.excused]
+    return [name for name in properties.of(scope) if name not in scope.excused]
 
 
-def configuration(scope: Scope, names: Sequence[str], properties: Properties) -> str:
-    """TLC's configuration file for a scope and the properties to check."""
+def configuration(scope: Scope, names: Sequence[str], properties: Properties, specification: str = "") -> str:
+    """TLC's configuration file for a scope and the properties to check.
+
+    Args: specification: where it is another than the scope's own.
+    """
     slaves = ", ".join(str(slave + 1) for slave in range(int(scope.constants["slaves"])))
     constants = [f"Slaves = {{{slaves}}}"]
     constants += [f"{tla} = {constant(scope, key)}" for key, tla in NUMBERS.items()]
@@ -163,15 +246,16 @@ def configuration(scope: Scope, names: Sequence[str], properties: Properties) ->
     lines = [
         f"\\* {scope.name}: {scope.story}.",
         "\\* Written by tests/formal/run_formal.py --write from tests/formal/scopes.toml.",
-        f"SPECIFICATION {'FairSpec' if scope.fair else 'Spec'}",
+        f"SPECIFICATION {specification or scope.specification}",
         "CONSTANTS",
         *(f"  {constant}" for constant in constants),
         "CHECK_DEADLOCK FALSE",
     ]
     bounds = {"StepsAtMost": scope.max_steps, "UsedAtMost": scope.max_used}
     lines += [f"CONSTRAINT {name}_{most}" for name, most in bounds.items() if most is not None]
-    lines += [f"INVARIANT {name}" for name in names if name in properties.invariants]
-    lines += [f"PROPERTY {name}" for name in names if name not in properties.invariants]
+    of_states = properties.invariants + properties.durable
+    lines += [f"INVARIANT {name}" for name in names if name in of_states]
+    lines += [f"PROPERTY {name}" for name in names if name not in of_states]
     return "\n".join(lines) + "\n"
 
 

@@ -90,8 +90,8 @@ def fetch() -> None:
         sys.exit(f"formal: {JAR} has sha256 {found}, not {SHA256}: not used; remove it to fetch it again")
 
 
-def run(name: str, configuration: str, *arguments: str, edges: int = 0) -> Run:
-    """Run TLC on the modules; one worker, so that traces are shortest and TLCGet("level") is right.
+def run(name: str, configuration: str, *arguments: str, module: str = "HA", edges: int = 0) -> Run:
+    """Run TLC on a module; one worker, so that traces are shortest and TLCGet("level") is right.
 
     Args: edges: how many there are, as far as that is known.
     """
@@ -104,7 +104,12 @@ def run(name: str, configuration: str, *arguments: str, edges: int = 0) -> Run:
     java += [f"-Djava.io.tmpdir={folder}"]  # where TLC unpacks its modules under fixed names, and removes them at its end
     options = ["-workers", "1", "-metadir", str(folder), "-config", str(file), *arguments]
     done = subprocess.run(
-        [*java, "tlc2.TLC", *options, "HA.tla"], capture_output=True, text=True, check=False, cwd=scopes.TLA, timeout=TIMEOUT_S
+        [*java, "tlc2.TLC", *options, f"{module}.tla"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=scopes.TLA,
+        timeout=TIMEOUT_S,
     )
     log = folder / "tlc.log"
     log.write_text(done.stdout + done.stderr, encoding="utf-8")

@@ -1,0 +1,382 @@
+"""How often a scope reaches the premise of each property: a property that holds because nothing ever happens says nothing.
+
+A premise is a predicate of states, or of the edges of some actions, and is counted on the Python graph, which equals TLC's.
+A scope names the properties that it is there for, and each of their premises must be reached at least `least` times; where
+the scope has faults, also so often after one. What a scope cannot do at all (`possible`) it need not reach.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from graph import Graph
+
+from rocketmq_ha.reference.protocol import attached, connections, has_acked, max_offset, start_of_file
+from rocketmq_ha.reference.protocol_durability import AckedState
+from rocketmq_ha.reference.protocol_properties import survivors
+from rocketmq_ha.reference.protocol_state import Connection, Scope, SlaveNode, State
+
+OfState = Callable[[State, Scope], bool]
+OfEdge = Callable[[State, State, Scope], bool]
+
+# Properties without a premise, each with the reason.
+UNCONDITIONAL: Final = {"TypeOK": "it speaks of every state"}
+
+
+@dataclass(frozen=True, slots=True)
+class Premise:
+    """One thing that must happen before a property can fail.
+
+    told: its words in the table; empty for the first of a property.
+    actions: the edges that are looked at; empty if `met` is of states.
+    possible: whether the constants of a scope allow it.
+    """
+
+    met: OfState | OfEdge
+    actions: tuple[str, ...] = ()
+    told: str = ""
+    possible: Callable[[Scope], bool] = lambda _scope: True
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How often a premise was reached in a scope, and how often of these a fault had happened; None where there is none."""
+
+    told: str
+    reached: int
+    after_fault: int | None
+
+    def __str__(self) -> str:
+        words = f"{self.reached} {self.told}".rstrip()
+        return words if self.after_fault is None else f"{words} ({self.after_fault})"
+
+
+# --- What a scope can do ------------------------------------------------------------------------------------------------------
+
+
+def has_faults(scope: Scope) -> bool:
+    crashes = scope.max_master_crashes + scope.max_slave_crashes
+    return scope.max_drops + crashes + scope.max_deletes + scope.max_forgeries > 0
+
+
+def can_roll(scope: Scope) -> bool:
+    return scope.max_puts > scope.file_size
+
+
+def can_refuse(scope: Scope) -> bool:
+    """A bad report needs a forger, or a master that lost what it had sent."""
+    return scope.checks and scope.max_forgeries + scope.max_master_crashes > 0
+
+
+def can_lose_a_slave(scope: Scope) -> bool:
+    return scope.forgets and scope.max_drops + scope.max_slave_crashes > 0
+
+
+# --- Of a state ---------------------------------------------------------------------------------------------------------------
+
+
+def faults(state: State) -> int:
+    used = state.used
+    return used.drops + used.mcrashes + used.scrashes + used.deletes + used.forgeries
+
+
+def live(state: State) -> list[tuple[SlaveNode, Connection]]:
+    """The slaves that hold a connection, with it."""
+    ends = ((node, attached(state, s)) for s, node in enumerate(state.slave, 1))
+    return [(node, conn) for node, conn in ends if conn is not None]
+
+
+def differs(node: SlaveNode, state: State) -> bool:
+    """Whether a slave holds another unit than its master somewhere."""
+    return node.base != -1 and any(mine != its for mine, its in zip(node.units, state.log[node.base :], strict=False))
+
+
+def data_is_in_flight(state: State, _scope: Scope) -> bool:
+    return any(frame.units for conn in connections(state.conn) for frame in conn.frames)
+
+
+def frame_ends_with_its_file(state: State, scope: Scope) -> bool:
+    """A frame has room for more units, the log has more, and the file has not."""
+    for conn in connections(state.conn):
+        for frame in conn.frames:
+            end = frame.offset + len(frame.units)
+            at_end = end == start_of_file(frame.offset, scope) + scope.file_size
+            if frame.units and at_end and len(frame.units) < scope.batch and end < len(state.log):
+                return True
+    return False
+
+
+def two_frames_are_in_flight(state: State, _scope: Scope) -> bool:
+    return any(len(conn.frames) > 1 for conn in connections(state.conn))
+
+
+def nothing_is_reported_yet(state: State, _scope: Scope) -> bool:
+    """There is something to send, and a connection to wait with it."""
+    return bool(state.log) and any(conn.req == -1 for conn in connections(state.conn))
+
+
+def live_slave_has_acked(state: State, _scope: Scope) -> bool:
+    return any(conn.ack > 0 for _, conn in live(state))
+
+
+def something_is_acknowledged(state: State, _scope: Scope) -> bool:
+    return state.push2 > 0
+
+
+def start_is_asked_for(state: State, _scope: Scope) -> bool:
+    """A report that is no acknowledgement: of where the transfer is to start."""
+    return any(conn.ack > 0 and not has_acked(conn) for conn in connections(state.conn))
+
+
+def something_is_sent(state: State, _scope: Scope) -> bool:
+    return any(conn.next > 0 for conn in connections(state.conn))
+
+
+def put_waits_beyond_an_ack(state: State, _scope: Scope) -> bool:
+    return bool(state.waiting) and state.push2 > 0
+
+
+def live_slave_is_ahead(state: State, _scope: Scope) -> bool:
+    return any(max_offset(node) > len(state.log) for node, _ in live(state))
+
+
+def live_slave_differs(state: State, _scope: Scope) -> bool:
+    return any(differs(node, state) for node, _ in live(state))
+
+
+def slave_differs(state: State, _scope: Scope) -> bool:
+    return any(differs(node, state) for node in state.slave)
+
+
+def slave_has_units(state: State, _scope: Scope) -> bool:
+    return any(node.units for node in state.slave)
+
+
+def slave_has_a_later_file(state: State, scope: Scope) -> bool:
+    return len(state.log) > scope.file_size and any(node.base != -1 for node in state.slave)
+
+
+def live_slave_reads_behind_a_deletion(state: State, _scope: Scope) -> bool:
+    return state.min > 0 and any(conn.req != -1 for _, conn in live(state))
+
+
+def slave_is_behind(state: State, _scope: Scope) -> bool:
+    return any(max_offset(node) < len(state.log) for node in state.slave)
+
+
+def ack_is_due(state: State, _scope: Scope) -> bool:
+    return any(conn.ack < max_offset(node) for node, conn in live(state))
+
+
+def put_waits(state: State, _scope: Scope) -> bool:
+    return bool(state.waiting)
+
+
+def put_waits_with_a_live_slave_and_no_fault_left(state: State, scope: Scope) -> bool:
+    used = state.used
+    spent = (used.drops, used.mcrashes, used.scrashes, used.forgeries)
+    most = (scope.max_drops, scope.max_master_crashes, scope.max_slave_crashes, scope.max_forgeries)
+    return bool(state.waiting) and spent == most and bool(live(state))
+
+
+def stale_connection_stands(state: State, _scope: Scope) -> bool:
+    return any(conn.stale for conn in connections(state.conn))
+
+
+def put_ok_is_remembered(state: State, _scope: Scope) -> bool:
+    return isinstance(state, AckedState) and bool(state.acked)
+
+
+def log_is_beyond_the_slaves(state: State, _scope: Scope) -> bool:
+    return all(max_offset(node) < len(state.log) for node in state.slave)
+
+
+# --- Of an edge ---------------------------------------------------------------------------------------------------------------
+
+
+def transfer_moves(before: State, after: State, _scope: Scope) -> bool:
+    return any(old.next not in (-1, new.next) for old, new in survivors(before, after))
+
+
+def later_report_is_taken(before: State, after: State, _scope: Scope) -> bool:
+    return any(old.req != -1 for old, _ in survivors(before, after))
+
+
+def ack_moves(before: State, after: State, _scope: Scope) -> bool:
+    return any(old.ack not in (-1, new.ack) for old, new in survivors(before, after))
+
+
+def start_is_granted(before: State, after: State, _scope: Scope) -> bool:
+    return any(old.req == -1 and new.req > 0 for old, new in survivors(before, after))
+
+
+def connection_closes(before: State, after: State, _scope: Scope) -> bool:
+    """Of RecvReport: a report is refused. Of RecvFrame: a frame is."""
+    return len(connections(after.conn)) < len(connections(before.conn))
+
+
+def start_is_refused(before: State, after: State, scope: Scope) -> bool:
+    closed = (
+        old
+        for slots, then in zip(before.conn, after.conn, strict=True)
+        for old, new in zip(slots, then, strict=True)
+        if old is not None and new is None
+    )
+    return connection_closes(before, after, scope) and any(conn.req == -1 for conn in closed)
+
+
+def slave_that_differs_is_refused(before: State, after: State, scope: Scope) -> bool:
+    return connection_closes(before, after, scope) and any(
+        differs(old, before) for old, new in zip(before.slave, after.slave, strict=True) if old.slot and not new.slot
+    )
+
+
+def put_begins_to_wait(before: State, after: State, _scope: Scope) -> bool:
+    return len(after.waiting) > len(before.waiting)
+
+
+def put_ends(before: State, after: State, _scope: Scope) -> bool:
+    """Of RecvReport: with PUT_OK. Of Timeout: with FLUSH_SLAVE_TIMEOUT. Of MasterCrash: with its master."""
+    return len(after.waiting) < len(before.waiting)
+
+
+def put_ends_beside_another_slave(before: State, after: State, scope: Scope) -> bool:
+    return scope.slaves > 1 and put_ends(before, after, scope)
+
+
+def put_finds_a_connection(before: State, _after: State, _scope: Scope) -> bool:
+    return bool(connections(before.conn))
+
+
+def put_finds_too_few(before: State, after: State, scope: Scope) -> bool:
+    """A connection stands, and the put does not wait all the same."""
+    return put_finds_a_connection(before, after, scope) and not put_begins_to_wait(before, after, scope)
+
+
+def ack_is_forgotten(before: State, after: State, _scope: Scope) -> bool:
+    return after.push2 < before.push2
+
+
+def units_are_appended(before: State, after: State, _scope: Scope) -> bool:
+    return any(len(new.units) > len(old.units) for old, new in zip(before.slave, after.slave, strict=True))
+
+
+def units_are_appended_in_a_later_file(before: State, after: State, scope: Scope) -> bool:
+    return any(
+        len(new.units) > len(old.units) and max_offset(new) > scope.file_size
+        for old, new in zip(before.slave, after.slave, strict=True)
+    )
+
+
+def slave_without_units_takes_a_heartbeat(before: State, after: State, _scope: Scope) -> bool:
+    return any(not new.units and new.slot and before.conn[s] is not after.conn[s] for s, new in enumerate(after.slave))
+
+
+# --- The premises of each property --------------------------------------------------------------------------------------------
+
+_REPORT: Final = ("RecvReport",)
+_PUT_OK: Final = Premise(put_ends, _REPORT)
+_ACKNOWLEDGED: Final = Premise(something_is_acknowledged)
+_REFUSED: Final = Premise(connection_closes, _REPORT, "reports refused", can_refuse)
+
+PREMISES: Final[dict[str, tuple[Premise, ...]]] = {
+    "NoFrameAcrossFile": (Premise(frame_ends_with_its_file),),
+    "FrameIsLog": (
+        Premise(data_is_in_flight),
+        Premise(two_frames_are_in_flight, (), "with two frames", lambda scope: scope.frame_window > 1),
+    ),
+    "SilentBeforeFirstReport": (Premise(nothing_is_reported_yet),),
+    "NextMonotone": (Premise(transfer_moves, ("Send", "Heartbeat")),),
+    "RequestSetOnce": (Premise(later_report_is_taken, _REPORT),),
+    "WaitersJoinByPuts": (Premise(put_begins_to_wait, ("PutSync",)),),
+    "WaitersEndOnce": (_PUT_OK, Premise(put_ends, ("Timeout",), "by timeout")),
+    "WaitersAreBeyondPush2": (Premise(put_waits_beyond_an_ack),),
+    "AckIsAppended": (Premise(live_slave_has_acked), _REFUSED),
+    "Push2WithinLog": (_ACKNOWLEDGED, _REFUSED),
+    "NextWithinLog": (Premise(something_is_sent), _REFUSED),
+    "AckMonotone": (Premise(ack_moves, _REPORT), _REFUSED),
+    "PutOkIsReached": (_PUT_OK,),
+    "PutOkIsHeld": (_PUT_OK,),
+    "PutOkIsHeldByAll": (Premise(put_ends_beside_another_slave, _REPORT),),
+    "Push2WasSent": (
+        _ACKNOWLEDGED,
+        Premise(start_is_asked_for, (), "starts asked for", can_lose_a_slave),
+    ),
+    "Push2IsGreatestAck": (
+        _ACKNOWLEDGED,
+        Premise(ack_is_forgotten, ("RecvReport", "RecvFrame", "Drop", "Reap"), "acks forgotten", can_lose_a_slave),
+    ),
+    "Push2IsReached": (_ACKNOWLEDGED,),
+    "OnlyReplicasAreWaitedFor": (
+        Premise(put_finds_a_connection, ("PutSync",)),
+        Premise(put_finds_too_few, ("PutSync",), "with too few"),
+    ),
+    "RequestIsServable": (
+        Premise(start_is_granted, _REPORT),
+        Premise(start_is_refused, _REPORT, "starts refused", can_refuse),
+    ),
+    "AheadIsNotServed": (Premise(live_slave_is_ahead),),
+    "DivergedIsNotServed": (
+        Premise(live_slave_differs),
+        Premise(slave_that_differs_is_refused, ("RecvFrame",), "refused", lambda scope: scope.overlaps),
+    ),
+    "DiffersOnlyInLostUnits": (Premise(slave_differs),),
+    "SlaveHoldsPrefix": (Premise(slave_has_units),),
+    "SlaveNotAhead": (Premise(slave_has_units),),
+    "FrameLandsAtItsOffset": (
+        Premise(units_are_appended, ("RecvFrame",)),
+        Premise(units_are_appended_in_a_later_file, ("RecvFrame",), "after a roll", can_roll),
+    ),
+    "NoEmptyFile": (Premise(slave_without_units_takes_a_heartbeat, ("RecvFrame",)),),
+    "HistoryNotSkipped": (Premise(slave_has_a_later_file),),
+    "NotStalled": (Premise(live_slave_reads_behind_a_deletion),),
+    "CatchesUp": (Premise(slave_is_behind),),
+    "AcksArrive": (Premise(ack_is_due),),
+    "WaitersEnd": (Premise(put_waits),),
+    "StaleIsReaped": (Premise(stale_connection_stands),),
+    "WaitersAreAnswered": (Premise(put_waits_with_a_live_slave_and_no_fault_left),),
+    "AckedIsInBestLog": (Premise(put_ok_is_remembered),),
+    "LostIsBeyondBestLog": (Premise(log_is_beyond_the_slaves),),
+    "NothingIsLost": (Premise(log_is_beyond_the_slaves),),
+}
+
+
+# --- Counting -----------------------------------------------------------------------------------------------------------------
+
+
+def counted(found: Graph, names: Sequence[str]) -> dict[str, list[Count]]:
+    """How often the graph reaches the premises of these properties, of each those that its scope can reach."""
+    scope = found.scope
+    by_action: dict[str, list[tuple[State, State]]] = {}
+    for label, before, after in found.edges:
+        by_action.setdefault(label.partition("(")[0], []).append((found.states[before], found.states[after]))
+    counts: dict[Premise, Count] = {}
+
+    def count(premise: Premise) -> Count:
+        if premise not in counts:
+            if premise.actions:
+                edges = (edge for action in premise.actions for edge in by_action.get(action, ()))
+                met = [before for before, after in edges if premise.met(before, after, scope)]  # type: ignore[call-arg]
+            else:
+                met = [state for state in found.states if premise.met(state, scope)]  # type: ignore[call-arg]
+            counts[premise] = Count(premise.told, len(met), sum(map(bool, map(faults, met))) if has_faults(scope) else None)
+        return counts[premise]
+
+    return {name: [count(premise) for premise in PREMISES.get(name, ()) if premise.possible(scope)] for name in names}
+
+
+def too_few(counts: dict[str, list[Count]], least: dict[str, int]) -> list[str]:
+    """What was reached too seldom, as words; `least` says for each property how often is enough."""
+    found = []
+    for name, enough in least.items():
+        if name in UNCONDITIONAL:
+            continue
+        if not counts[name]:
+            found.append(f"{name} has a premise that the constants of the scope rule out")
+        for count in counts[name]:
+            words = f"{name}{f', {count.told},' if count.told else ''} is reached"
+            if count.reached < enough:
+                found.append(f"{words} {count.reached} times, not {enough}")
+            elif count.after_fault is not None and count.after_fault < enough:
+                found.append(f"{words} {count.after_fault} times after a fault, not {enough}")
+    return found
