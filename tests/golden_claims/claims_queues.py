@@ -23,6 +23,7 @@ from specimens import (
 from rocketmq_ha.reference import dispatch_request
 from rocketmq_ha.reference.dispatch_request import PLAIN_KEYS, TAG_KEYS, TYPED_KEYS
 from rocketmq_ha.reference.index_file import build_key, index_file_size, index_key_hash
+from rocketmq_ha.spec.release_table import value_of
 
 DAY_MS = 24 * 60 * 60 * 1000
 
@@ -254,11 +255,12 @@ def abort_is_there_while_the_broker_runs(abort: Abort) -> bool:
 
 
 @claim("HA-ST-23")
-def abort_is_empty_until_5_0(abort: Abort) -> bool | None:
-    """From 5.0 on it holds the number of the process, as text."""
+def abort_holds_what_versions_toml_says(abort: Abort) -> bool | None:
+    """Nothing, or the number of the process, as text."""
     if abort.size is None:
         return None
-    return abort.size == 0 if abort.store.release.startswith("4.") else 1 <= abort.size <= 10
+    is_empty = value_of("`abort` holds", abort.store.release) == "nothing"
+    return abort.size == 0 if is_empty else 1 <= abort.size <= 10
 
 
 @claim("HA-ST-24")

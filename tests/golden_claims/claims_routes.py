@@ -4,6 +4,7 @@ from registry import claim
 from specimens import Connection, Defaults, Exchange, RemotingFrame, StoredRecord, number
 
 from rocketmq_ha.reference import message
+from rocketmq_ha.spec.release_table import value_of
 
 SUCCESS, SYSTEM_ERROR, SYSTEM_BUSY, SERVICE_NOT_AVAILABLE = 0, 1, 2, 14
 NOT_FOUND, RETRY_IMMEDIATELY, OFFSET_MOVED = 19, 20, 21
@@ -103,19 +104,21 @@ def a_route_lists_queues_and_the_groups_that_have_them(frame: RemotingFrame) -> 
 
 @claim("HA-R-5")
 def a_slave_refuses_puts(exchange: Exchange) -> bool | None:
-    """5.x as it refuses pulls, before it has looked at the request."""
+    """With the code that versions.toml has for the release."""
     if exchange.code not in PUTS or exchange.row["to"] != "slave" or exchange.answer is None:
         return None
-    return exchange.answer.header["code"] == (SERVICE_NOT_AVAILABLE if is_4(exchange) else SYSTEM_BUSY)
+    value = value_of("a put that a slave is sent", exchange.store.release)
+    return exchange.answer.header["code"] == (SYSTEM_BUSY if value.startswith("SYSTEM_BUSY") else SERVICE_NOT_AVAILABLE)
 
 
 @claim("HA-R-6")
-def a_slave_that_may_not_be_read_answers_until_5_0(exchange: Exchange) -> bool | None:
-    """Where nobody has set slaveReadEnable, which is false by default."""
+def a_slave_that_may_not_be_read_answers_or_refuses(exchange: Exchange) -> bool | None:
+    """Where nobody has set slaveReadEnable, which is false by default: as versions.toml has it for the release."""
     if not exchange.asks(11, to="slave") or exchange.answer is None or settings_at(exchange).get("slaveReadEnable") == "true":
         return None
     code = exchange.answer.header["code"]
-    return code in LOOKED_INTO_QUEUE if is_4(exchange) else code == SYSTEM_BUSY
+    value = value_of("a slave with `slaveReadEnable=false`", exchange.store.release)
+    return code in LOOKED_INTO_QUEUE if value == "answers pulls" else code == SYSTEM_BUSY
 
 
 @claim("HA-R-26")
@@ -200,10 +203,6 @@ def messages_come_from_the_log_by_way_of_the_queue(exchange: Exchange) -> bool |
         numbers.append(entry.number)
         at += size
     return numbers == sorted(set(numbers)) and numbers[-1] < int(answer.fields["nextBeginOffset"])
-
-
-def is_4(exchange: Exchange) -> bool:
-    return exchange.store.release.startswith("4.")
 
 
 def is_suggestion(exchange: Exchange) -> bool:

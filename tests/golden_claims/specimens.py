@@ -22,6 +22,7 @@ from rocketmq_ha.reference.dispatch_request import PLAIN_KEYS, TAG_KEYS
 from rocketmq_ha.reference.message import Record
 from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec import constants
+from rocketmq_ha.spec.release_table import value_of
 
 VECTORS: Final = Path(__file__).parents[2] / "spec" / "vectors"
 Row = dict[str, Any]
@@ -139,7 +140,8 @@ class Store:
 
     @property
     def key_set(self) -> str:
-        return TAG_KEYS if self.release == "5.4.0" else PLAIN_KEYS
+        """HA-ST-47, as versions.toml has it for the release."""
+        return TAG_KEYS if "TAGS" in value_of("keys of the index", self.release) else PLAIN_KEYS
 
 
 @dataclass(frozen=True, eq=False)

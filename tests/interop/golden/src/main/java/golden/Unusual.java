@@ -250,16 +250,18 @@ public final class Unusual {
     private void longTopics() throws Exception {
         String group = "g".repeat(125);
         send(broker, "%RETRY%" + group, 0, "KEYS\u0001refused", text.body(50));
-        Raw.must(send(broker, "%RETRY%" + group.substring(5), 0, "KEYS\u0001just", text.body(50)));
-        giveBack(group, -1); // to %DLQ%
+        RemotingCommand sent = Raw.must(send(broker, "%RETRY%" + group.substring(5), 0, "KEYS\u0001just", text.body(50)));
+        String messageId = sent.getExtFields().get("msgId");
+        String offset = Long.toString(Long.parseLong(messageId.substring(messageId.length() - 16), 16));
+        giveBack(group, offset, -1); // to %DLQ%
         if (MQVersion.getVersionDesc(MQVersion.CURRENT_VERSION).startsWith("V5")) { // 4.x would try to deliver it for ever
-            Raw.must(giveBack(group, 1)); // in a second to %RETRY%
+            Raw.must(giveBack(group, offset, 1)); // in a second to %RETRY%
         }
     }
 
-    private RemotingCommand giveBack(String group, int delayLevel) throws Exception {
+    private RemotingCommand giveBack(String group, String offset, int delayLevel) throws Exception {
         Map<String, String> fields = new HashMap<>();
-        fields.put("offset", "0");
+        fields.put("offset", offset);
         fields.put("group", group);
         fields.put("delayLevel", Integer.toString(delayLevel));
         fields.put("originMsgId", "0");
