@@ -339,8 +339,8 @@ class _Work:
     def count_slaves(self) -> int:
         """How many slaves a put may wait for: in classic connections, in hardened replicas, each of which is one slave.
 
-        Spec: HA-G-4 "a connection counts as a slave from its accept on" in classic; HA-G-5 "a connection counts as a slave from
-        its first acknowledgement on" in hardened; HA-G-31 "Connections of one replica MUST count once".
+        Spec: HA-G-4 "a connection counts as a slave from its accept on" in classic; HA-G-5 "a connection MUST count as a slave
+        from its first acknowledgement on" in hardened; HA-G-31 "Connections of one replica MUST count once".
         """
         if not self.profile.forgets_lost_slaves:
             return len(self.open_at_master())
@@ -397,8 +397,9 @@ class _Work:
     def _on_ack(self, link: Link, offset: int) -> None:
         """Move push2_slave_max_offset, and release whom it frees. `offset`: what the link has acknowledged by this report.
 
-        Spec: HA-G-18 "One slave's report MUST be enough to end a put"; HA-G-30 "the N-th greatest among the acknowledgements of
-        the replicas"; HA-G-17 "MUST be notified when push2_slave_max_offset grows, and only then".
+        Spec: HA-G-5 "push2_slave_max_offset MUST be the greatest acknowledgement"; HA-G-18 "One slave's report MUST be enough
+        to end a put"; HA-G-30 "the N-th greatest among the acknowledgements of the replicas"; HA-G-17 "MUST be notified when
+        push2_slave_max_offset grows, and only then".
         """
         if self.profile.forgets_lost_slaves:
             acks = [*self.acks(but=link.link_id), (link.slave, offset)]

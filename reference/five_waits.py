@@ -72,7 +72,7 @@ def on_put(
 def on_ack(group: GroupTransfer, push2_slave_max_offset: int, now_ms: int) -> Step[GroupTransfer]:
     """A notification: it ends the wait there is, or else the next one.
 
-    Spec: HA-G-14 "that come while the service does not wait one MUST be kept, and end its next wait at once".
+    Spec: HA-G-14 "that come while the service does not wait one is kept, and ends its next wait at once".
     Source: article 001, notifyTransferSome; 4.5.2, WaitNotifyObject.
     """
     service = group.service
@@ -107,8 +107,8 @@ def on_shutdown(group: GroupTransfer) -> Step[GroupTransfer]:
 def run(group: GroupTransfer, push2_slave_max_offset: int, now_ms: int) -> Step[GroupTransfer]:
     """The thread, from the end of a wait to its next one.
 
-    Spec: HA-G-12 "MUST work in batches: swap its empty list of requests for the list of those that have come"; HA-G-13 "the
-    service MUST wait for it at most five times"; HA-G-15 "the request MUST end with FLUSH_SLAVE_TIMEOUT".
+    Spec: HA-G-12 "works in batches: it swaps its empty list of requests for the list of those that have come"; HA-G-13 "the
+    service waits for it at most five times"; HA-G-15 "the request ends with FLUSH_SLAVE_TIMEOUT".
     Source: article 001, doWaitTransfer.
     """
     waiting, service = group.requests, group.service

@@ -97,8 +97,8 @@ def on_put(
     """Let a put wait, or end it at once: where no slave could answer, or where one already has.
 
     Args: slaves: how many count: in classic connections, in hardened replicas (HA-G-4, HA-G-5, HA-G-31).
-    Spec: HA-G-3 "ends with SLAVE_NOT_AVAILABLE, without waiting"; HA-G-11 "The request MUST be known to the group transfer, and
-    the write sides be woken, before the put begins to wait": it is by the end of this step.
+    Spec: HA-G-3 "MUST end with SLAVE_NOT_AVAILABLE, without waiting"; HA-G-11 "The request MUST be known to the group transfer,
+    and the write sides be woken, before the put begins to wait": it is by the end of this step.
     Source: article 001, handleHA, isSlaveOK, and doWaitTransfer, which looks before it waits.
     """
     # GUARD
@@ -115,8 +115,8 @@ def on_put(
 def on_ack(group: GroupTransfer, push2_slave_max_offset: int) -> Step[GroupTransfer]:
     """Release every put whose bytes a slave has reported.
 
-    Spec: HA-G-1 "ends with PUT_OK when push2_slave_max_offset is at least the offset after its message"; HA-G-7 "MUST NOT wait
-    for an offset greater than its own".
+    Spec: HA-G-1 "MUST end with PUT_OK when push2_slave_max_offset is at least the offset after its message"; HA-G-7 "MUST NOT
+    wait for an offset greater than its own".
     Source: article 001, doWaitTransfer.
     """
     done = tuple(request for request in group.requests if request.next_offset <= push2_slave_max_offset)
@@ -133,7 +133,7 @@ def on_ack(group: GroupTransfer, push2_slave_max_offset: int) -> Step[GroupTrans
 def on_tick(group: GroupTransfer, now_ms: int) -> Step[GroupTransfer]:
     """End every put that has waited too long. Classic's producers wait by this too.
 
-    Spec: HA-G-2 "ends with FLUSH_SLAVE_TIMEOUT when more than sync_flush_timeout has passed since the put".
+    Spec: HA-G-2 "MUST end with FLUSH_SLAVE_TIMEOUT when more than sync_flush_timeout has passed since the put".
     Source: article 001, waitForFlush.
     """
     done = tuple(request for request in group.requests if now_ms > request.deadline_ms)

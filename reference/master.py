@@ -74,8 +74,8 @@ def sent_offset(conn: MasterConnection) -> int:
 def acked(conn: MasterConnection, profile: Profile) -> int:
     """What a connection has acknowledged: in classic its last report, whatever that says; in hardened 0 for nothing.
 
-    Spec: HA-G-5 "A report acknowledges only when it is greater than the offset at which the transfer of its connection
-    started".
+    Spec: HA-G-5 "A report MUST count as an acknowledgement only when it is greater than the offset at which the transfer of its
+    connection started".
     """
     is_ack = conn.start_offset != -1 and conn.slave_ack_offset > conn.start_offset
     return conn.slave_ack_offset if is_ack or not profile.forgets_lost_slaves else 0

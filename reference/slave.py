@@ -65,7 +65,7 @@ def on_connect(slave: Slave, room: int, now_ms: int, profile: Profile) -> Step[S
     """Start at the max offset; hardened starts where its last record does, and says so at once.
 
     Args: room: bytes that the socket will take.
-    Spec: HA-S-1 "sets current_reported_offset to its max offset and last_write_timestamp to now"; HA-S-61 "the start of its
+    Spec: HA-S-1 "MUST set current_reported_offset to its max offset and last_write_timestamp to now"; HA-S-61 "the start of its
     last whole record"; HA-S-3 "MUST report at once on connecting".
     Source: article 001, connectMaster.
     """
@@ -92,9 +92,10 @@ def on_readable(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: 
           room: bytes of reports that the socket will take.
     Returns: Step with a `Send` for each report, or a `Close`.
     Spec: HA-W-8 "A receiver MUST NOT draw anything from where the stream is split"; HA-S-31 "After each read the slave MUST
-    take all whole frames out of its buffer, in order"; HA-S-5 "A body is appended only when all of it is there, and then
-    dispatch_position advances by 12 plus its size"; HA-S-28 "MUST NOT report for any reason but these"; HA-S-62 "MUST compare
-    the bytes that it is sent before its max offset with its own"; HA-S-63 "is not where it stands MUST close the connection".
+    take all whole frames out of its buffer, in order"; HA-S-5 "A body MUST be appended only when all of it is there, and then
+    dispatch_position MUST advance by 12 plus its size"; HA-S-28 "MUST NOT report for any reason but these"; HA-S-62 "MUST
+    compare the bytes that it is sent before its max offset with its own"; HA-S-63 "is not where it stands MUST close the
+    connection".
     Source: article 001, processReadEvent and dispatchReadRequest.
     """
     outputs: list[Output] = []
@@ -181,7 +182,7 @@ def on_readable(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: 
         if len(slave.byte_buffer_read) == settings.slave_read_buffer_size:
             slave = reallocate_byte_buffer(slave)
             clauses.append("HA-S-9")
-    # HA-S-14 "A frame that fills the read buffer without being complete"; HA-S-32 "MUST hold 4 MiB by default".
+    # HA-S-14 "that fills the read buffer without being complete MUST end the connection"; HA-S-32 "MUST hold 4 MiB by default".
     if len(unparsed(slave)) == settings.slave_read_buffer_size:
         return close("stalled", "HA-S-14")
     if profile.coalesces_reports:
@@ -215,7 +216,7 @@ def parsing_throws(body_size: int) -> bool:
     """Whether 4.5.2 takes a body for complete that it can make no array for, or not fill it.
 
     Its test is `diff >= 12 + body_size` in 32 bits, which holds of a negative size, and of one with which the sum overflows.
-    Spec: HA-S-36 "of negative size, or of a size above 2,147,483,635, MUST leave the slave deaf".
+    Spec: HA-S-36 "of negative size, or of a size above 2,147,483,635, leaves the slave deaf".
     Source: article 001, dispatchReadRequest; quirks 20 to 22.
     """
     return body_size < 0 or body_size + TRANSFER_HEADER_SIZE > I32_MAX
@@ -224,8 +225,8 @@ def parsing_throws(body_size: int) -> bool:
 def reallocate_byte_buffer(slave: Slave) -> Slave:
     """Copy the unparsed bytes to the start of the backup buffer, swap the buffers, dispatch from 0.
 
-    Spec: HA-S-9 "the unparsed bytes are copied to the start of the backup buffer, the two buffers are swapped, and
-    dispatch_position becomes 0".
+    Spec: HA-S-9 "MUST copy the unparsed bytes to the start of the backup buffer, swap the two buffers, and set
+    dispatch_position to 0".
     Source: 000 section 5.2 step 1.A to 1.C. What the swapped-out buffer still holds is never read, so the state
     keeps one buffer only.
     """
@@ -236,8 +237,9 @@ def reallocate_byte_buffer(slave: Slave) -> Slave:
 def on_tick(slave: Slave, room: int, now_ms: int, settings: Settings, profile: Profile) -> Step[Slave]:
     """Report when it is time; then close a connection whose master is silent.
 
-    Spec: HA-S-2 "when more than ha_send_heartbeat_interval has passed since its last report"; HA-S-12 "nothing has been read
-    for more than ha_housekeeping_interval is silent, and the slave MUST close the connection".
+    Spec: HA-S-2 "MUST report current_reported_offset when more than ha_send_heartbeat_interval has passed since its last
+    report"; HA-S-12 "nothing has been read for more than ha_housekeeping_interval is silent, and the slave MUST close the
+    connection".
     Source: article 001, HAClient.run.
     """
     if not slave.connected:
@@ -248,7 +250,7 @@ def on_tick(slave: Slave, room: int, now_ms: int, settings: Settings, profile: P
         slave, outputs = report_slave_max_offset(slave, room, now_ms)
         clauses = ("HA-T-1", "HA-S-2", *_report_clauses(outputs))
     # 4.5.2 measures from last_write_timestamp, which the report above has just moved: its test can never be true. HA-S-29
-    # "MUST be measured from the slave's own last report, so that no silence is ever noticed".
+    # "is measured from the slave's own last report, so that no silence is ever noticed".
     silent = now_ms - slave.last_read_timestamp > settings.ha_housekeeping_interval_ms
     if slave.connected and profile.detects_silent_master and silent:
         clauses = (*clauses, "HA-T-1", "HA-S-12", "HA-S-13")
@@ -288,8 +290,8 @@ def report_slave_max_offset_plus(slave: Slave, position: int, room: int, now_ms:
 def report_slave_max_offset(slave: Slave, room: int, now_ms: int) -> tuple[Slave, tuple[Output, ...]]:
     """Write `current_reported_offset`.
 
-    Spec: HA-S-8 "A report that the socket does not take whole, in at most 3 tries, closes the connection"; HA-S-27 "A report
-    MUST set last_write_timestamp, whichever of its reasons it has".
+    Spec: HA-S-8 "A report that the socket does not take whole, in at most 3 tries, MUST close the connection"; HA-S-27 "A
+    report MUST set last_write_timestamp, whichever of its reasons it has".
     Source: article 001, reportSlaveMaxOffset.
     """
     report = wire.pack_report(slave.current_reported_offset)
@@ -302,7 +304,7 @@ def report_slave_max_offset(slave: Slave, room: int, now_ms: int) -> tuple[Slave
 
 
 def close_master(slave: Slave, reason: str) -> Slave:
-    """HA-S-13 "the unparsed bytes are dropped, and dispatch_position becomes 0". Source: article 001, closeMaster."""
+    """HA-S-13 "MUST drop the unparsed bytes and set dispatch_position to 0". Source: article 001, closeMaster."""
     return replace(slave, connected=False, byte_buffer_read=b"", dispatch_position=0, deaf=False, close_reason=reason)
 
 

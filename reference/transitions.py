@@ -198,6 +198,11 @@ def explore_slave(table: Table, profile: Profile) -> int:
         step = slave.on_readable(client, stream, full_room, 0, settings, profile)
         before, after = slave.classify(client).value, slave.classify(step.state).value
         table.add("slave_client", before, "frames", after, profile, step.clauses)
+    # A disk that is full: classic acknowledges the body all the same, hardened closes (HA-S-37, HA-S-38).
+    client = replace(start[0], connected=True, disk_full=True)
+    step = slave.on_readable(client, wire.pack_header(0, 1) + b"\x01", full_room, 0, SETTINGS, profile)
+    before, after = slave.classify(client).value, slave.classify(step.state).value
+    table.add("slave_client", before, "frames", after, profile, step.clauses)
     return explore([start], successors)
 
 

@@ -26,11 +26,12 @@ class Profile:
     detects_silent_master: bool  # HA-S-12; classic counts its own reports as signs of life
     forgets_lost_slaves: bool  # HA-G-5; quirks 2 and 3: acks and counts outlive, or precede, a replica
     serves_by_deadline: bool  # HA-G-7; quirks 32 and 33: classic gives each request five waits, one request after the other
+    checks_flush: bool  # HA-G-44, HA-G-46; quirk 36: classic ends with PUT_OK a put whose flush has failed
     clears_tail: bool  # HA-ST-7, HA-ST-10; quirk 35
 
 
-CLASSIC: Final = Profile("classic", False, False, False, False, False, False, False, False, False, False, False)
-HARDENED: Final = Profile("hardened", True, True, True, True, True, True, True, True, True, True, True)
+CLASSIC: Final = Profile("classic", False, False, False, False, False, False, False, False, False, False, False, False)
+HARDENED: Final = Profile("hardened", True, True, True, True, True, True, True, True, True, True, True, True)
 PROFILES: Final = {profile.name: profile for profile in (CLASSIC, HARDENED)}
 
 

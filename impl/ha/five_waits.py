@@ -20,7 +20,7 @@ class FiveWaits:
 
     def __init__(self) -> None:
         self.waits = 0  # that have ended, of the first request of the batch
-        self.has_notified = False  # HA-G-14 "one MUST be kept": it ends the next wait
+        self.has_notified = False  # HA-G-14 "one is kept, and ends": it ends the next wait
         self._producers: list[GroupCommitRequest] = []  # that still wait, in the order of coming
         self._requests_write: deque[GroupCommitRequest] = deque()
         self._requests_read: deque[GroupCommitRequest] = deque()
@@ -42,7 +42,7 @@ class FiveWaits:
     # --- What wakes the thread ---------------------------------------------------------------------------------------
 
     def add(self, request: GroupCommitRequest, now_ms: int) -> None:
-        """HA-G-12 "swap its empty list of requests for the list of those that have come", once the batch before is done."""
+        """HA-G-12 "swaps its empty list of requests for the list of those that have come", once the batch before is done."""
         self._producers.append(request)
         self._requests_write.append(request)
         if not self._requests_read:
@@ -80,7 +80,7 @@ class FiveWaits:
     # --- The thread --------------------------------------------------------------------------------------------------
 
     def _run(self) -> _Sleep:
-        """HA-G-12 "MUST work in batches": each to its end, before it looks whether it is to stop."""
+        """HA-G-12 "works in batches": each to its end, before it looks whether it is to stop."""
         while True:
             while not self._requests_write:
                 if self._stopped:
@@ -95,7 +95,7 @@ class FiveWaits:
                 self.waits = 0
 
     def _do_wait_transfer(self, request: GroupCommitRequest) -> _Sleep:
-        """HA-G-13 "at most five times, each time for one second or until it is notified, and compare again after each wait"."""
+        """HA-G-13 "at most five times, each time for one second or until it is notified, and compares again"."""
         while not (transfer_ok := request.next_offset <= self._push2_slave_max_offset) and self.waits < GROUP_TRANSFER_WAITS:
             if self.has_notified:
                 self.has_notified = False

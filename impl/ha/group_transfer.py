@@ -43,14 +43,14 @@ class GroupTransfer:
         requests.append(request)
 
     def on_ack(self, push2_slave_max_offset: int, now_ms: int) -> None:
-        """HA-G-1 "ends with PUT_OK when push2_slave_max_offset is at least the offset after its message"."""
+        """HA-G-1 "MUST end with PUT_OK when push2_slave_max_offset is at least the offset after its message"."""
         del now_ms
         requests = self._requests
         while requests and requests[0].next_offset <= push2_slave_max_offset:
             requests.popleft().status = _PUT_OK
 
     def on_tick(self, now_ms: int) -> None:
-        """HA-G-2 "ends with FLUSH_SLAVE_TIMEOUT". Deadlines do not ascend where the clock has stepped back."""
+        """HA-G-2 "MUST end with FLUSH_SLAVE_TIMEOUT". Deadlines do not ascend where the clock has stepped back."""
         late = [request for request in self._requests if now_ms > request.deadline_ms]
         for request in late:
             request.status = PutMessageStatus.FLUSH_SLAVE_TIMEOUT

@@ -127,8 +127,8 @@ class MasterConnection:
     def acked_offset(self) -> int:
         """What this connection has acknowledged, or 0.
 
-        Spec: HA-G-5 "only when it is greater than the offset at which the transfer of its connection started"; HA-G-4 "the
-        greatest report ever received from anyone" in classic, whatever it says.
+        Spec: HA-G-5 "MUST count as an acknowledgement only when it is greater than the offset at which the transfer of its
+        connection started"; HA-G-4 "the greatest report ever received from anyone" in classic, whatever it says.
         """
         if self._profile.forgets_lost_slaves and not -1 < self.start_offset < self.slave_ack_offset:
             return 0

@@ -2,7 +2,7 @@
 
 The documents' slave has a read buffer and a backup; this one has a single buffer, parses the frames where they lie, and hands
 all their bodies to the log in one append. What it has not parsed is moved to the front when room runs out. The lock-step
-shows that it is the same machine: HA-S-9 "the unparsed bytes are copied to the start".
+shows that it is the same machine: HA-S-9 "It MAY move the bytes within one buffer instead".
 """
 
 from collections.abc import Sequence
@@ -85,8 +85,8 @@ class SlaveClient:
         """Start at the max offset; hardened starts where its last record does.
 
         Returns: the report to write at once, HA-S-3 "MUST report at once on connecting", or None in classic.
-        Spec: HA-S-1 "sets current_reported_offset to its max offset and last_write_timestamp to now"; HA-S-61 "the start of its
-        last whole record".
+        Spec: HA-S-1 "MUST set current_reported_offset to its max offset and last_write_timestamp to now"; HA-S-61 "the start of
+        its last whole record".
         """
         self.connected = True
         self.close_reason = ""
@@ -133,7 +133,7 @@ class SlaveClient:
         Raises: PeerViolation; the frames before the broken one are appended, and the connection is to be closed. OutOfStep; so
         it is, and nothing has been appended, or of FileSizeDiffers what is before the record that shows it.
         Spec: HA-S-4 "the slave MUST close the connection if its max offset is not 0 and differs from the frame's offset";
-        HA-S-5 "A body is appended only when all of it is there"; HA-W-8 "from where the stream is split".
+        HA-S-5 "A body MUST be appended only when all of it is there"; HA-W-8 "from where the stream is split".
         """
         if self.overlap is not None:
             self._compare(self.overlap)
@@ -149,7 +149,7 @@ class SlaveClient:
                     raise PeerViolation("HA-S-4", self.peer, f"a frame at offset {offset}", f"offset {max_offset}")
                 if profile.checks_frames:
                     self._check_frame(offset, body_size, max_offset)
-                elif not 0 <= body_size <= _LARGEST_ARRAY:  # HA-S-36 "MUST leave the slave deaf"
+                elif not 0 <= body_size <= _LARGEST_ARRAY:  # HA-S-36 "leaves the slave deaf"
                     self.deaf = True
                     self._start = self._end = 0
                     break
@@ -342,13 +342,13 @@ class SlaveClient:
     def is_master_silent(self, now_ms: int) -> bool:
         """HA-S-12 "nothing has been read for more than ha_housekeeping_interval is silent".
 
-        Spec: HA-S-29 "MUST be measured from the slave's own last report, so that no silence is ever noticed" in classic.
+        Spec: HA-S-29 "is measured from the slave's own last report, so that no silence is ever noticed" in classic.
         """
         silence = now_ms - self.last_read_timestamp
         return self._profile.detects_silent_master and silence > self._settings.ha_housekeeping_interval_ms
 
     def close(self, reason: str) -> None:
-        """Forget the connection. HA-S-13 "the unparsed bytes are dropped"."""
+        """Forget the connection. HA-S-13 "the slave MUST drop the unparsed bytes"."""
         self.connected = False
         self.close_reason = reason
         self._start = self._end = 0

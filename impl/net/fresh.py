@@ -84,7 +84,8 @@ class FreshStart:
 
         It waits while the master has no message, unless it is to begin with the last file.
         Spec: HA-S-84 "An offset inside a file MUST mean the start of that file"; HA-S-83 "beyond the master's end, or that the
-        master has deleted, or that is no start of one of its files MUST be refused".
+        master has deleted, or that is no start of one of its files MUST be refused", "no multiple of the
+        slave's file size MUST be refused".
         Raises: NoSuchStart, WrongFileSize; Unreachable, FeedEnded, PeerViolation, after which another try may fare better;
         Stopped.
         """

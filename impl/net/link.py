@@ -176,7 +176,7 @@ class SlaveLink:
         self._write(self.client.on_connect(now_ms), now_ms)
 
     def on_readable(self, now_ms: int) -> PeerViolation | None:
-        """Read until the socket would block; append; report. HA-S-7 "and at the latest after 4 MiB"."""
+        """Read and append until the socket blocks. HA-S-7 "at the latest after 4 MiB, the slave MUST report its max offset"."""
         dispatched = self.received - self.client.unparsed_size
         violation = self._read(now_ms)
         if self.client.unparsed_size == 0:

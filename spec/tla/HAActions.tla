@@ -20,7 +20,7 @@ CloseAtMaster(s, k) ==
     /\ conn' = [conn EXCEPT ![s][k] = NONE]
     /\ push2' = IF Forgets THEN Acknowledged([conn EXCEPT ![s][k] = NONE]) ELSE push2
 
-\* HA-G-1 "ends with PUT_OK when push2_slave_max_offset is at least the offset after its message"; HA-G-17 "MUST be notified
+\* HA-G-1 "MUST end with PUT_OK when push2_slave_max_offset is at least the offset after its message"; HA-G-17 "MUST be notified
 \* when push2_slave_max_offset grows, and only then"; HA-G-18 "One slave's report MUST be enough to end a put", but for
 \* HA-G-30.
 Ack(r) ==
@@ -39,7 +39,7 @@ Put ==
     /\ PutOne
     /\ UNCHANGED <<flushed, min, epoch, push2, waiting, conn, slave>>
 
-\* HA-G-3 "ends with SLAVE_NOT_AVAILABLE, without waiting, when there is no slave", or when its end is "ha_slave_fallbehind_max
+\* HA-G-3 "MUST end with SLAVE_NOT_AVAILABLE, without waiting, when there is no slave", or when its end is "ha_slave_fallbehind_max
 \* or more beyond push2_slave_max_offset"; HA-G-32 "when fewer than N replicas count".
 \* HA-G-1: with PUT_OK, if a report is beyond it already; no slave sends such a report (quirk 1).
 PutSync ==
@@ -50,7 +50,7 @@ PutSync ==
                   ELSE waiting
     /\ UNCHANGED <<flushed, min, epoch, push2, conn, slave>>
 
-\* HA-G-2 "It ends with FLUSH_SLAVE_TIMEOUT when more than sync_flush_timeout has passed since the put".
+\* HA-G-2 "MUST end with FLUSH_SLAVE_TIMEOUT when more than sync_flush_timeout has passed since the put".
 Timeout(o) ==
     /\ o \in waiting
     /\ waiting' = waiting \ {o}
@@ -77,7 +77,7 @@ Delete ==
 \* What reporting r makes of a slave.  HA-S-60 "MUST have on its disk all that a report says before it writes the report".
 Flushing(v, r) == [v EXCEPT !.flushed = IF AcksFlushed /\ r > @ THEN r ELSE @]
 
-\* HA-S-1 "sets current_reported_offset to its max offset", or HA-S-61 to the start of its last whole record; HA-S-3 "MUST report
+\* HA-S-1 "MUST set current_reported_offset to its max offset", or HA-S-61 to the start of its last whole record; HA-S-3 "MUST report
 \* at once on connecting" in hardened; HA-S-19 "MUST NOT hold more than one connection".
 Connect(s) ==
     /\ slave[s].slot = 0
@@ -228,8 +228,8 @@ RecvFrame(s) ==
 
 (* ------------------------------------------------- links -------------------------------------------------------------------- *)
 
-\* Both ends are told.  HA-M-13 "MUST close the connection, and the pending frame is dropped"; HA-S-13 "the unparsed bytes are
-\* dropped".
+\* Both ends are told.  HA-M-13 "MUST close the connection, and the pending frame is dropped"; HA-S-13 "the slave MUST drop the
+\* unparsed bytes".
 Drop(s) ==
     /\ used.drops < MaxDrops
     /\ slave[s].slot > 0

@@ -82,8 +82,8 @@ def test_classic_never_forgets_the_greatest_report_and_counts_those_that_are_sil
 
 
 def test_hardened_forgets_with_the_connection_and_counts_those_that_have_acknowledged(worlds: Any) -> None:
-    """HA-G-5 "the greatest acknowledgement of the connections that are open, and a connection counts as a slave from its first
-    acknowledgement on".
+    """HA-G-5 "the greatest acknowledgement of the connections that are open, and a connection MUST count as a slave from its
+    first acknowledgement on".
     """
     both = worlds(HARDENED, 2)
     both.happens(Connect(0, ALL, ALL), Connect(1, ALL, ALL))

@@ -328,7 +328,7 @@ def test_a_size_that_no_array_has_leaves_a_classic_slave_deaf(size: int, worlds:
 
 @PROFILES
 def test_half_a_frame_does_not_outlive_its_connection(profile: Profile, worlds: Any) -> None:
-    """HA-S-13 "the unparsed bytes are dropped, and dispatch_position becomes 0": the next connection sends the whole again."""
+    """HA-S-13 "MUST drop the unparsed bytes and set dispatch_position to 0": the next connection sends the whole again."""
     both = worlds(profile)
     both.happens(PUT, Connect(0, ALL, ALL), Tick(5001), DeliverReports(0, ALL), DeliverFrames(0, 12 + 12 + 50))
     assert slave.unparsed(both.cluster.slaves[0]) != b""

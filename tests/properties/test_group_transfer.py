@@ -178,7 +178,7 @@ def test_a_thread_that_wakes_late_has_waited_once() -> None:
 
 
 def test_a_report_that_is_too_small_uses_up_a_wait() -> None:
-    """HA-G-15 "five reports that were too small, the request MUST end with FLUSH_SLAVE_TIMEOUT": at once."""
+    """HA-G-15 "five reports that were too small, the request ends with FLUSH_SLAVE_TIMEOUT": at once."""
     model = Model(CLASSIC)
     assert model.ends(("put", 10), *(("ack", offset) for offset in (1, 2, 3, 4))) == []
     assert model.ends(("ack", 5)) == [(10, FLUSH_SLAVE_TIMEOUT)]
@@ -186,7 +186,7 @@ def test_a_report_that_is_too_small_uses_up_a_wait() -> None:
 
 
 def test_one_notification_is_kept_and_no_more() -> None:
-    """HA-G-14 "one MUST be kept, and end its next wait at once": of three reports that nobody waited for."""
+    """HA-G-14 "one is kept, and ends its next wait at once": of three reports that nobody waited for."""
     model = Model(CLASSIC)
     model.ends(("ack", 1), ("ack", 2), ("ack", 3), ("put", 10))
     assert model.state is FiveWaitsState.WAIT_2
@@ -219,7 +219,7 @@ def test_a_put_that_a_slave_has_long_had_can_time_out() -> None:
 
 
 def test_what_comes_during_a_batch_is_the_next_batch() -> None:
-    """HA-G-12 "end every request of that one, in the order of coming, before it looks again"."""
+    """HA-G-12 "ends every request of that one, in the order of coming, before it looks again"."""
     model = Model(CLASSIC)
     model.ends(("put", 10), ("put", 20), ("put", 30))
     service = model.group.service
@@ -231,7 +231,7 @@ def test_what_comes_during_a_batch_is_the_next_batch() -> None:
 
 
 def test_a_stopped_service_ends_its_batch_and_no_other() -> None:
-    """Quirk 33: the producer of the next one is left to its own clock, HA-G-2 "ends with FLUSH_SLAVE_TIMEOUT"."""
+    """Quirk 33: the producer of the next one is left to its own clock, HA-G-2 "MUST end with FLUSH_SLAVE_TIMEOUT"."""
     model = Model(CLASSIC)
     assert model.ends(("put", 10), ("put", 20), ("shutdown", 0)) == []
     assert model.ends(("ack", 30)) == [(10, PUT_OK)]

@@ -134,7 +134,7 @@ def test_a_new_slave_begins_with_the_last_file(tmp_path: Path) -> None:
 
 
 def test_a_master_that_comes_back_is_followed_on(tmp_path: Path) -> None:
-    """HA-S-1 "sets current_reported_offset to its max offset" on connecting again: nothing is sent twice or left out.
+    """HA-S-1 "MUST set current_reported_offset to its max offset" on connecting again: nothing is sent twice or left out.
 
     HA-M-15 "allow its address to be taken again at once after a restart": the master comes back at the same port.
     """

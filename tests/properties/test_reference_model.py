@@ -116,7 +116,7 @@ def test_fragments_make_no_difference_to_a_slave(
 ) -> None:
     """HA-W-8 "any sequence of reads that returns the same bytes leads to the same log", and to the same unparsed bytes.
 
-    So HA-S-5 "A body is appended only when all of it is there".
+    So HA-S-5 "A body MUST be appended only when all of it is there".
     """
     settings = Settings(FILE_SIZE, batch, slave_read_buffer_size=constants.TRANSFER_HEADER_SIZE + batch + spare)
     stream = frames(sizes, batch, heartbeats=True)
@@ -151,7 +151,7 @@ def test_fragments_make_no_difference_to_a_slave_that_is_sent_garbage(
 @UNHURRIED
 @given(st.binary(max_size=100), st.integers(0, 100))
 def test_reallocate_byte_buffer_keeps_the_unparsed_bytes(buffer: bytes, dispatch_position: int) -> None:
-    """HA-S-9 "the two buffers are swapped, and dispatch_position becomes 0"."""
+    """HA-S-9 "swap the two buffers, and set dispatch_position to 0"."""
     node = Slave(Log(FILE_SIZE), byte_buffer_read=buffer, dispatch_position=min(dispatch_position, len(buffer)))
     after = slave.reallocate_byte_buffer(node)
     assert slave.unparsed(after) == slave.unparsed(node) == after.byte_buffer_read

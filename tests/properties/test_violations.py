@@ -156,7 +156,7 @@ streams = st.lists(st.tuples(offsets, sizes).map(lambda told: frame(*told)) | st
 def test_model_and_implementation_take_hostile_frames_alike(
     profile: Profile, begun: int, stream: bytes, cuts: list[int]
 ) -> None:
-    """HA-S-36 "of negative size, or of a size above 2,147,483,635, MUST leave the slave deaf"; quirks 17 to 24."""
+    """HA-S-36 "of negative size, or of a size above 2,147,483,635, leaves the slave deaf"; quirks 17 to 24."""
     with lockstep.scratch_directory() as directory:
         log = CommitLog.open(directory / "slave", file_size=FILE_SIZE, clear_tail=profile.clears_tail)
         try:
