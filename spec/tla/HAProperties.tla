@@ -183,6 +183,7 @@ WaitersAreAnswered == \A o \in 1..MaxPuts : o \in waiting ~> push2 >= o
 (* ----------------------------------------------------- bounds --------------------------------------------------------------- *)
 (* Constraints of the scopes that have everything in them: TLC goes on from a state only while they hold.                       *)
 
+StepsAtMost_7 == TLCGet("level") <= 7
 StepsAtMost_8 == TLCGet("level") <= 8
 StepsAtMost_9 == TLCGet("level") <= 9
 StepsAtMost_10 == TLCGet("level") <= 10

@@ -59,7 +59,7 @@ def check_scope(scope: Scope, properties: Properties) -> Outcome:
         if python is not None:
             held, counts, vacuous = count_premises(scope, names, python)
             surprises = surprises or vacuous
-        verdict = f"{held}, {told}"
+        verdict = ", ".join(filter(None, [held, told]))
     return Outcome(scope, *ran.numbers(), time.monotonic() - began, verdict, surprises, results=results, counts=counts)
 
 
@@ -96,7 +96,7 @@ def count_premises(scope: Scope, names: Sequence[str], python: graph.Graph) -> t
     reached = [name for name in names if name in premises.UNCONDITIONAL or (counts[name] and counts[name][0].reached)]
     held = f"{len(reached)} hold"
     if len(reached) < len(names):
-        held += f", {len(names) - len(reached)} have no case"
+        held += f", {len(names) - len(reached)} without a case"
     return held, counts, "; ".join(premises.too_few(counts, scope.least))
 
 
@@ -129,7 +129,7 @@ def find_violation(violation: Violation, scope: Scope, properties: Properties) -
     verdict, surprise = f"found, {length} states", ""
     if ran.status == tlc.HOLDS:
         verdict = surprise = "NOT FOUND"
-    elif ran.status not in tlc.VIOLATED or (not scope.fair and ran.violated() != name):
+    elif ran.status not in tlc.VIOLATED or (not (scope.fair or scope.patient) and ran.violated() != name):
         verdict, surprise = "TLC failed", f"TLC failed, see {ran.log}"
     elif violation.length not in {None, length}:
         surprise = f"found after {length} states, not {violation.length}: {' '.join(steps)}"

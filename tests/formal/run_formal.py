@@ -112,7 +112,7 @@ def tell_scope(outcome: Outcome, scope: Scope) -> None:
     say(f"{scope.name:26}{counts}  {outcome.verdict}")
     tell_below(scope.story)
     if outcome.counts is not None:
-        tell_below(", ".join(" + ".join([name, *map(str, outcome.counts[name])]) for name in scope.purpose))
+        tell_below(", ".join(f"{name} {' + '.join(map(str, outcome.counts[name]))}" for name in scope.purpose))
 
 
 def title_row(outcome: Outcome) -> str:
