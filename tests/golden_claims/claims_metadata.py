@@ -26,11 +26,18 @@ def topics_are_asked_for_at_the_vip_port(exchange: Exchange) -> bool | None:
     return bool(exchange.row["port"] == ("vip" if exchange.code == 21 else "plain"))
 
 
-@claim("HA-MD-10", "HA-MD-15")
-def a_versioned_table_replaces_the_slaves(config: SlaveConfig) -> bool | None:
+@claim("HA-MD-10")
+def topics_that_come_replace_the_slaves(config: SlaveConfig) -> bool | None:
+    return is_replaced(config) if config.code == 21 else None
+
+
+@claim("HA-MD-15")
+def groups_that_come_replace_the_slaves(config: SlaveConfig) -> bool | None:
+    return is_replaced(config) if config.code == 201 else None
+
+
+def is_replaced(config: SlaveConfig) -> bool:
     """What the slave wrote is the last answer, and so is the version; in 5.x what is replaced moves that on afterwards."""
-    if config.code not in (21, 201):
-        return None
     ours, theirs = tables(config)
     is_version = ours["dataVersion"] == theirs["dataVersion"]
     if not config.store.release.startswith("4."):

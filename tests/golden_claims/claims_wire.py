@@ -25,14 +25,11 @@ def reports_are_all_that_a_slave_sends(connection: Connection) -> bool:
 
 @claim("HA-W-9")
 def the_first_report_says_where_the_slave_wants_to_start(connection: Connection) -> bool | None:
-    """0 asks for the last file, anything else for that offset."""
-    frames = [frame for frame in connection.frames if frame.body_size]
-    if not frames or not connection.reports:
+    """0 asks for the last file, from its start; anything else for that offset, which a heartbeat may say as well."""
+    if not connection.frames or not connection.reports:
         return None
-    first = connection.reports[0].offset
-    if first == 0:
-        return frames[0].offset % connection.store.log.file_size == 0
-    return connection.frames[0].offset == first
+    first, start = connection.reports[0].offset, connection.frames[0].offset
+    return start % connection.store.log.file_size == 0 if first == 0 else start == first
 
 
 @claim("HA-W-2")

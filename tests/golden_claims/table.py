@@ -1,5 +1,7 @@
 """Which clause was held against how many pieces of RocketMQ's bytes: `make golden-claims`; also to build/golden-claims.txt.
 
+A piece counts once for each claim of the clause that applies to it.
+
 Exit status 1 where a claim does not hold, or a clause is neither held nor listed.
 """
 

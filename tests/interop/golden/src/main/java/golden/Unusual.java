@@ -246,7 +246,7 @@ public final class Unusual {
         }
     }
 
-    /** A producer is refused a topic of more than 127 bytes, and so is %DLQ%; in 5.x the %RETRY% of a long-named group is not. */
+    /** A producer is refused a topic of more than 127 bytes, and so is %DLQ%; in 5.3.3 the %RETRY% of a long-named group is not. */
     private void longTopics() throws Exception {
         String group = "g".repeat(125);
         send(broker, "%RETRY%" + group, 0, "KEYS\u0001refused", text.body(50));
@@ -255,7 +255,7 @@ public final class Unusual {
         String offset = Long.toString(Long.parseLong(messageId.substring(messageId.length() - 16), 16));
         giveBack(group, offset, -1); // to %DLQ%
         if (MQVersion.getVersionDesc(MQVersion.CURRENT_VERSION).startsWith("V5")) { // 4.x would try to deliver it for ever
-            Raw.must(giveBack(group, offset, 1)); // in a second to %RETRY%
+            giveBack(group, offset, 1); // in a second to %RETRY%; 5.4.0 makes no group of such a name
         }
     }
 
