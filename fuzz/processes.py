@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Final
 
@@ -11,13 +12,16 @@ STOP_SECONDS: Final = 20
 
 
 class Node:
-    """One `rocketmq-ha` process; its log lines go to `log`, its results are read line by line. Stop it."""
+    """One `rocketmq-ha` process; its log lines go to `log`, its results are read line by line. Stop it.
 
-    def __init__(self, log: Path, *arguments: str) -> None:
+    `behind` is the beginning of a command that starts the process in its own place, as nsenter does.
+    """
+
+    def __init__(self, log: Path, *arguments: str, behind: Sequence[str] = ()) -> None:
         self.log = log
         self._log_file: IO[bytes] = log.open("ab")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "rocketmq_ha.impl.cli", *arguments],
+            [*behind, sys.executable, "-m", "rocketmq_ha.impl.cli", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._log_file,

@@ -21,6 +21,7 @@ from rocketmq_ha.impl.wire.batch import MessageBatch
 from rocketmq_ha.impl.wire.message import Message, decompress_body
 from rocketmq_ha.impl.wire.properties import format_properties
 from rocketmq_ha.spec.constants import MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2
+from rocketmq_ha.spec.release_table import value_of
 
 QUEUE_FILE_SIZE: Final = 6000  # as the brokers are told to have, see golden_cluster.py
 GEOMETRY: Final = Geometry(1000, 4000)
@@ -31,8 +32,15 @@ TOPICS: Final = {"OursOrders": 4, "Ours-Events_1": 1, LONGEST_TOPIC: 2}  # and h
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 # Level 18 is two hours: these are not delivered while a test runs.
 DELAY_LEVEL: Final = 18
+HASH_SLOT_COUNT: Final = 32  # its place in the head of an index file
+OUR_KEYS: Final = value_of("keys of the index", "4.9.8")
 
 Row = tuple[str, int, int, int, int, str, str]  # as Rocketmq.read_all gives them
+
+
+def knows_ipv6(release: str) -> bool:
+    """Whether a release reads a record with a host of 20 bytes; an older one cuts the log there."""
+    return value_of("IPv6 hosts in records", release).startswith("have 20 bytes")
 
 
 def row_of(message: Message) -> Row:
@@ -43,7 +51,7 @@ def row_of(message: Message) -> Row:
     return (*place, crc, named.get("TAGS", "null"), named.get("KEYS", "null"))
 
 
-def draw_message(draw: random.Random, number: int, is_v2: bool) -> Message:
+def draw_message(draw: random.Random, number: int, *, is_v2: bool, knows_six: bool) -> Message:
     """One of all kinds: with tags, keys, both or neither, compressed, from an IPv6 host, delayed, part of a transaction."""
     topic = draw.choice(list(TOPICS))
     queue_id = draw.randrange(TOPICS[topic])
@@ -56,7 +64,7 @@ def draw_message(draw: random.Random, number: int, is_v2: bool) -> Message:
     sys_flag, born_host = 0, ("127.0.0.1", 40_000 + number)
     if number % 7 == 0:
         sys_flag, body = 0x301, zlib.compress(body * 2)
-    if number % 11 == 0:
+    if knows_six and number % 11 == 0:
         sys_flag, born_host = sys_flag | 0x10, ("2001:db8::7", 40_000 + number)
     if number % 50 == 1:
         named |= {"REAL_TOPIC": topic, "REAL_QID": str(queue_id), "DELAY": str(DELAY_LEVEL)}
@@ -78,7 +86,7 @@ def draw_message(draw: random.Random, number: int, is_v2: bool) -> Message:
 
 def write_store(store_dir: Path, release: str, numbers: range, options: StoreOptions) -> int:
     """Put messages one by one and in batches, and stop cleanly. Returns: the max offset."""
-    draw = random.Random(release)
+    draw, is_v2, knows_six = random.Random(release), value_of("records are written as", release) != "V1", knows_ipv6(release)
     with MessageStore.open(store_dir, options) as store:
         for number in numbers:
             if number % 40 == 3:
@@ -86,7 +94,7 @@ def write_store(store_dir: Path, release: str, numbers: range, options: StoreOpt
                 bodies = [draw.randbytes(draw.randint(1, 2000)) for _ in range(8)]
                 properties = [f"UNIQ_KEY\x01batch{number:09d}{n}\x02KEYS\x01batch-{number}" for n in range(8)]
                 assert store.put_batch(MessageBatch(head, bodies, properties)).is_ok
-            assert store.put(draw_message(draw, number, release.startswith("5."))).is_ok
+            assert store.put(draw_message(draw, number, is_v2=is_v2, knows_six=knows_six)).is_ok
         return store.max_offset
 
 
@@ -127,10 +135,18 @@ def end_of(store_dir: Path) -> int:
         return reader.max_offset
 
 
-def queues_and_index(store_dir: Path) -> dict[str, bytes]:
-    """Consume queues by name, index files by their order: their names are the times of their making."""
+def queues_and_index(store_dir: Path, release: str) -> dict[str, bytes]:
+    """What a release and we make alike: consume queues by name, index files by their order, as the time is in their names.
+
+    Of an index file hashSlotCount is left out where the release counts every put in it, and the index where it has other keys.
+    """
     queues = {str(path.relative_to(store_dir)): path.read_bytes() for path in (store_dir / "consumequeue").glob("*/*/*")}
-    return queues | {f"index {n}": path.read_bytes() for n, path in enumerate(sorted((store_dir / "index").iterdir()))}
+    if value_of("keys of the index", release) != OUR_KEYS:
+        return queues
+    files = [path.read_bytes() for path in sorted((store_dir / "index").iterdir())]
+    if value_of("`hashSlotCount` of the index counts", release) == "every put":
+        files = [data[:HASH_SLOT_COUNT] + data[HASH_SLOT_COUNT + 4 :] for data in files]
+    return queues | {f"index {n}": data for n, data in enumerate(files)}
 
 
 # Puts until it is killed, and says so as its log passes an offset.

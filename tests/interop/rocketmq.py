@@ -8,6 +8,8 @@ from golden_cluster import BROKER_NAME, COMMON_CONF, Cluster
 from servers import PATIENCE_S, Servers, wait
 from small_disk import SmallDisk
 
+from rocketmq_ha.spec import release_table
+
 __all__ = ["BROKER_NAME", "FILE_SIZE", "Rocketmq", "wait"]
 
 FILE_SIZE: Final = int(COMMON_CONF["mappedFileSizeCommitLog"])
@@ -43,8 +45,12 @@ class Rocketmq:
 
     @property
     def status_without_a_slave(self) -> str:
-        """How a put of a SYNC_MASTER ends without a slave; from 5.0 on as one that too few replicas have (quirk 3)."""
-        return "FLUSH_SLAVE_TIMEOUT" if self.release.startswith("5.") else "SLAVE_NOT_AVAILABLE"
+        """How a put of a SYNC_MASTER with IN_SYNC ends."""
+        return self.does("a put without a slave").split()[0]
+
+    def does(self, behaviour: str) -> str:
+        """What spec/versions.toml says that this release does."""
+        return release_table.value_of(behaviour, self.release)
 
     def start_broker(self, name: str, store: Path, role: str, disk: SmallDisk | None = None, **more: str) -> None:
         """Start "master" or "slave" on a store, with the settings of a role and `more`; it runs when this returns.

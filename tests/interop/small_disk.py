@@ -33,11 +33,12 @@ class SmallDisk:
         ways = ["--user", "--preserve-credentials"] if "--user" in self._ways else []
         return ["nsenter", "--target", str(self._holder.pid), *ways, "--mount"]
 
-    def sparse_file(self, base: int, size: int) -> None:
-        """The file of a log as a JVM before 14 makes one: its length is there, and no space for it."""
+    def sparse_file(self, base: int, size: int, begins: bytes) -> None:
+        """A file of a log: its length is there, and no space but for what it begins with."""
         folder = self.outside / "commitlog"
         folder.mkdir(exist_ok=True)
         with (folder / f"{base:020}").open("wb") as file:
+            file.write(begins)
             file.truncate(size)
 
     def __enter__(self) -> "SmallDisk":

@@ -4,7 +4,6 @@ Each item is done to a real broker over its HA port, and what it does is put in 
 """
 
 import contextlib
-import os
 import time
 import tomllib
 from collections.abc import Callable
@@ -20,7 +19,8 @@ from rocketmq import FILE_SIZE, Rocketmq, wait
 RECORD: Final = tomllib.loads((Path(__file__).parents[2] / "spec" / "violations.toml").read_text(encoding="utf-8"))
 I64_MAX: Final = (1 << 63) - 1
 READ_BUFFER: Final = 4 << 20
-CPU_S: Final = 5.0  # for so long a process is watched
+LOOKS: Final = 25  # at a process that may spin
+LOOK_S: Final = 0.2  # between two of them
 
 
 def compare(results: Results, release: str, found: dict[int, str]) -> None:
@@ -62,8 +62,8 @@ def _offsets(frames: set[tuple[int, int]]) -> str:
     return ", ".join(str(offset) for offset, _ in sorted(frames))
 
 
-def phantom_file(master: FakeMaster, store: Path, cpu: Callable[[], float]) -> str:
-    del cpu
+def phantom_file(master: FakeMaster, store: Path, spinning: Callable[[], bool]) -> str:
+    del spinning
     start = master.first_report()
     master.header(0, 0)
     wait("the heartbeat has made a file", (store / "commitlog" / f"{0:020}").exists)
@@ -77,8 +77,8 @@ def phantom_file(master: FakeMaster, store: Path, cpu: Callable[[], float]) -> s
     )
 
 
-def negative_size(master: FakeMaster, store: Path, cpu: Callable[[], float]) -> str:
-    del store, cpu
+def negative_size(master: FakeMaster, store: Path, spinning: Callable[[], bool]) -> str:
+    del store, spinning
     master.first_report()
     master.frame(0, bytes(1000))
     had = master.answer()
@@ -86,8 +86,8 @@ def negative_size(master: FakeMaster, store: Path, cpu: Callable[[], float]) -> 
     return f"has {had}; after a size of -4 has {master.first_report()}"
 
 
-def overflowing_size(master: FakeMaster, store: Path, cpu: Callable[[], float]) -> str:
-    del store, cpu
+def overflowing_size(master: FakeMaster, store: Path, spinning: Callable[[], bool]) -> str:
+    del store, spinning
     master.first_report()
     master.frame(0, bytes(1000))
     had = master.answer()
@@ -98,22 +98,22 @@ def overflowing_size(master: FakeMaster, store: Path, cpu: Callable[[], float]) 
         return f"has {had}; after a size of 2^31-8 takes no notice of the connection's end"
 
 
-def oversized_frame(master: FakeMaster, store: Path, cpu: Callable[[], float]) -> str:
+def oversized_frame(master: FakeMaster, store: Path, spinning: Callable[[], bool]) -> str:
     del store
     master.first_report()
     largest = READ_BUFFER - 12
     master.frame(0, bytes(largest))
     taken = master.answer(30)
-    idle = cpu()
+    idle = not spinning()
     master.header(largest, largest + 1)
     master.link.settimeout(2)
     with contextlib.suppress(TimeoutError):  # what the slave does not read stays in the sockets
         master.link.sendall(bytes(largest + 1))
     answer = master.answer()
-    spins = cpu() > max(1.0, 3 * idle)
+    now_spins = idle and spinning()
     return (
         f"takes a body of {largest} (reports {taken}); at one of {largest + 1} {answer or 'stands still'}"
-        + ", spinning" * spins
+        + ", spinning" * now_spins
     )
 
 
@@ -128,16 +128,22 @@ def test_slaves(rocketmq: Rocketmq, tmp_path: Path, nodes: ExitStack, results: R
     size = {"mappedFileSizeCommitLog": str(4 * READ_BUFFER)} if quirk == 23 else {}
     rocketmq.start_broker("slave", tmp_path / "store", "SLAVE", **size)
     pid = rocketmq.cluster.running["slave"].pid
-    compare(results, rocketmq.release, {quirk: SLAVE_ITEMS[quirk](master, tmp_path / "store", lambda: cpu_seconds(pid))})
+    compare(results, rocketmq.release, {quirk: SLAVE_ITEMS[quirk](master, tmp_path / "store", lambda: spins(pid))})
 
 
-def cpu_seconds(pid: int) -> float:
-    """What a process uses of the processors in the next seconds."""
+def spins(pid: int) -> bool:
+    """Whether some thread of a process runs, or waits for a processor, each time that one looks: on a busy machine too."""
+    always = running_threads(pid)
+    for _ in range(LOOKS):
+        time.sleep(LOOK_S)
+        always &= running_threads(pid)
+    return bool(always)
 
-    def used() -> float:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    before = used()
-    time.sleep(CPU_S)
-    return used() - before
+def running_threads(pid: int) -> set[str]:
+    found = set()
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            if (thread / "stat").read_text().rpartition(")")[2].split()[0] == "R":
+                found.add(thread.name)
+    return found

@@ -22,6 +22,7 @@ from our_store import (
     end_of,
     hashes,
     killed_store,
+    knows_ipv6,
     log_bytes,
     queues_and_index,
     read_by_queue,
@@ -46,7 +47,8 @@ def assert_taken_whole(log: str, end: int, how: str = "normally") -> None:
     assert log.count("truncate dirty") == len(cuts)
     # A put that the kill interrupted has its size and not its fields: that is what it says of such a record.
     torn = r"\[BUG\]read total count not equals msg total size" if how == "abnormally" else "(?!)"
-    assert [line for line in re.findall(r".* ERROR .*", log) if not re.search(torn, line)] == []
+    no_tls = "Failed to create SSLContext for server"  # so say releases that cannot make a certificate on Java 17
+    assert [line for line in re.findall(r".* ERROR .*", log) if not re.search(f"{torn}|{no_tls}", line)] == []
 
 
 def ask(store: MessageStore, asked: list[tuple[str, str]]) -> list[list[int]]:
@@ -76,7 +78,7 @@ def test_a_real_broker_opens_our_store_and_we_what_it_wrote_behind_it(
     """After our clean stop; then with messages of a real producer, after a clean stop and after a kill -9 of the broker."""
     theirs = tmp_path / "store"
     write_store(theirs, rocketmq.release, range(MESSAGES // 2), OPTIONS)
-    six = replace(OPTIONS, store_host=("2001:db8::1", 10911))
+    six = replace(OPTIONS, store_host=("2001:db8::1", 10911)) if knows_ipv6(rocketmq.release) else OPTIONS
     end = write_store(theirs, rocketmq.release, range(MESSAGES // 2, MESSAGES), six)
     with MessageStore.open(theirs) as store:
         ours, answers = read_by_queue(store), ask(store, ASKED)
@@ -144,7 +146,7 @@ def test_a_real_broker_rebuilds_queues_and_index_of_our_slave(rocketmq: Rocketmq
     with MessageStore.open(promoted, OPTIONS) as store:
         assert [row for row in read_by_queue(store) if row[0] in ("Interop", "Second")] == told
         assert ask(store, KEYS_SENT) == answers
-    assert queues_and_index(promoted) == queues_and_index(theirs)
+    assert queues_and_index(promoted, rocketmq.release) == queues_and_index(theirs, rocketmq.release)
 
     before = len(rocketmq.log("master"))
     rocketmq.start_broker("master", ours, "ASYNC_MASTER")
@@ -154,7 +156,7 @@ def test_a_real_broker_rebuilds_queues_and_index_of_our_slave(rocketmq: Rocketmq
     assert pulled == told
     assert rocketmq.query(KEYS_SENT) == answers
     rocketmq.stop("master")
-    assert queues_and_index(ours) == queues_and_index(theirs)
+    assert queues_and_index(ours, rocketmq.release) == queues_and_index(theirs, rocketmq.release)
 
 
 def test_a_real_broker_opens_what_a_kill_of_our_store_left(rocketmq: Rocketmq, tmp_path: Path, results: Results) -> None:
@@ -183,6 +185,6 @@ def test_a_real_broker_opens_what_a_kill_of_our_store_left(rocketmq: Rocketmq, t
         assert pulled == rows
         assert rocketmq.query(asked) == answers
         rocketmq.stop("master")
-        assert queues_and_index(theirs) == queues_and_index(ours)
+        assert queues_and_index(theirs, rocketmq.release) == queues_and_index(ours, rocketmq.release)
         assert log_bytes(theirs, end) == log_bytes(ours, end)
         (rocketmq.work / "logs/master.log").unlink()
