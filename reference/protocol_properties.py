@@ -219,13 +219,13 @@ def put_ok_is_acknowledged(before: State, label: str, after: State, scope: Scope
     return sum(max_offset(node) >= o for node in after.slave) >= scope.replicas
 
 
-def waiter_ends_once(before: State, label: str, after: State, _scope: Scope) -> bool:
-    """A put begins to wait as it is put, and ends by an ack, by its deadline, or with its master. HA-G-6."""
+def waiter_ends_once(before: State, label: str, after: State, scope: Scope) -> bool:
+    """A put begins to wait as it is put, unless all slaves lag, and ends by an ack, its deadline, or with its master. HA-G-6."""
     if before.waiting == after.waiting:
         return True
     begun, ended = set(after.waiting) - set(before.waiting), set(before.waiting) - set(after.waiting)
     if label == "PutSync":
-        return begun == {len(after.log)} and not ended
+        return begun == {len(after.log)} and not ended and len(after.log) < after.push2 + scope.fall_behind_max
     if label.startswith("Timeout"):
         return not begun and len(ended) == 1
     return not begun and (label == "MasterCrash" or (label.startswith("RecvReport") and max(ended) <= after.push2))

@@ -33,8 +33,12 @@ NextMonotone == [][\A s \in Slaves, k \in Slots : Kept(s, k) => conn'[s][k].next
 \* slave_request_offset is set once: HA-M-3 "a later report MUST move slave_ack_offset".
 RequestSetOnce == [][\A s \in Slaves, k \in Slots : Kept(s, k) /\ conn[s][k].req # -1 => conn'[s][k].req = conn[s][k].req]_vars
 
-\* HA-G-6 "Every waiting put MUST end exactly once": a put begins to wait once, when it is put ...
-WaitersJoinByPuts == [][waiting' \ waiting # {} => Len(log') = Len(log) + 1 /\ waiting' \ waiting = {Len(log')}]_vars
+\* HA-G-6 "Every waiting put MUST end exactly once": a put begins to wait once, when it is put, and not all slaves lag too far
+\* (HA-G-3) ...
+WaitersJoinByPuts ==
+    [][waiting' \ waiting # {} =>
+          /\ Len(log') = Len(log) + 1 /\ waiting' \ waiting = {Len(log')}
+          /\ Len(log') < push2 + FallBehindMax]_vars
 
 \* ... and ends once: by an acknowledgement that reaches it (HA-G-1), by its own timeout (HA-G-2), or with its master.
 WaitersEndOnce ==

@@ -59,6 +59,7 @@ OWN = (
     Scope(slaves=1, max_puts=2, max_slave_crashes=1, sync_puts=True),
     Scope(slaves=2, max_puts=1, sync_puts=True),
     Scope(slaves=1, max_puts=2, max_slave_crashes=1, sync_puts=True, acks_flushed=True),
+    Scope(slaves=1, max_puts=3, sync_puts=True, file_size=4, fall_behind_max=2),
 )
 
 
