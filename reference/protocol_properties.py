@@ -220,7 +220,7 @@ def put_ok_is_acknowledged(before: State, label: str, after: State, scope: Scope
 
 
 def waiter_ends_once(before: State, label: str, after: State, scope: Scope) -> bool:
-    """A put begins to wait as it is put, unless all slaves lag, and ends by an ack, its deadline, or with its master. HA-G-6."""
+    """A put begins to wait as it is put, unless all slaves lag, and ends by an ack, its deadline or with its master. HA-G-6."""
     if before.waiting == after.waiting:
         return True
     begun, ended = set(after.waiting) - set(before.waiting), set(before.waiting) - set(after.waiting)
