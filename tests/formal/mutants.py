@@ -96,7 +96,8 @@ PICKED: Final = (
         "replace(conn, frames=(), stale=True)",
         "replace(conn, frames=(), reports=(), stale=True)",
     ),
-    Mutant("protocol.py", 0, "node.base + kept < node.flushed", "node.base + kept <= node.flushed"),
+    Mutant("protocol.py", 0, "node.base + kept < node.flushed", "node.base + kept < 0"),
+    Mutant("protocol.py", 0, "not 0 < lags < scope.fall_behind_max", "not 0 < lags <= scope.fall_behind_max"),
     Mutant("protocol.py", 0, "frames = () if conn.stale else (*conn.frames,", "frames = (*conn.frames,"),
     Mutant("protocol.py", 0, "        conn=initial(scope).conn,\n", ""),
     Mutant("protocol.py", 0, 'Frame(n, b"")', 'Frame(state.min, b"")'),
@@ -123,6 +124,9 @@ EQUIVALENT: Final = {
         "of begin: a transfer that starts at -1, where no report has come, is the state as it is, and no edge"
     ),
     "r <= state.push2  ->  r < state.push2": "who waited for what is acknowledged was released before",
+    "node.base + kept < node.flushed  ->  node.base + kept <= node.flushed": (
+        "with one frame in flight a slave that flushes before it reports holds nothing that it has not flushed"
+    ),
     "m == 0  ->  m == -1": (
         "the first frame to an empty slave begins a file (HA-M-4), so none is unaligned at this level; the byte level has"
         " frames of any offset"
