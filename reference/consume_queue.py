@@ -130,9 +130,9 @@ def put_message_position_info(
 
     A log is dispatched again from somewhere before its end after a crash, so most calls then repeat what is there.
 
-    Spec: HA-ST-31 "The entry of the message with queue offset n". Classic breaks it in two ways, each observed in 4.9.8: an
-    entry that skips a place is put into the next one all the same, and the entry of queue offset 0 at the end, whatever is
-    there.
+    Spec: HA-ST-31 "The entry of the message with queue offset n". Classic breaks it in two ways: HA-ST-74 "takes the next place
+    all the same, and so does the entry of queue offset 0". Hardened: HA-ST-75 "MUST fill the places between", "MUST stay as
+    it is".
     """
     files = queue.mapped_file_queue
     expect_logic_offset, current_logic_offset = cq_offset * CQ_STORE_UNIT_SIZE, mapped_file_queue.end(files)
@@ -171,6 +171,9 @@ def fill_pre_blank(files: MappedFileQueue, until: int) -> MappedFileQueue:
 
 def delete_expired_file(queue: ConsumeQueue, phy_min_offset: int, profile: Profile) -> ConsumeQueue:
     """Delete the files of which no message is in the log any more, never the last, and move the queue's min offset.
+
+    Spec: HA-ST-71 "MUST be deleted when all its messages have been deleted", "MUST move to the first message that the log
+    still has".
 
     Classic judges a file by its last entry alone. Where messages are missing in a queue that may stand for nothing, and then
     the messages before it are lost with the file.
@@ -215,8 +218,8 @@ def correct_min_offset(queue: ConsumeQueue, phy_min_offset: int, profile: Profil
 def recover(queue: ConsumeQueue, profile: Profile) -> ConsumeQueue:
     """End the queue at the first entry that is none, looking from three files before the end on.
 
-    Classic takes an entry that stands for nothing for a message that ends at 2 GiB, and if it is the last one, nothing below
-    that is put into this queue any more.
+    HA-ST-77 "an entry that stands for nothing counts as a message that ends at 2 GiB": if it is the last one, classic puts
+    nothing below that into this queue any more.
     """
     files = queue.mapped_file_queue
     if files.base is None:
@@ -267,7 +270,8 @@ def cut(queue: ConsumeQueue, log: Log, phy_offset: int, profile: Profile) -> Con
     not grow with the queue. An entry that a crash has torn seldom fits, and if it does it is the last: then it names no message
     of this queue with this queue offset. Of messages that have expired nothing can be asked any more.
 
-    Spec: HA-ST-38 "a consume queue MUST NOT name a message beyond the end of the commit log".
+    Spec: HA-ST-82 "MUST keep the entries that the checkpoint vouches for, and no other"; HA-ST-38 "a consume queue MUST NOT
+    name a message beyond the end of the commit log".
     """
     files = queue.mapped_file_queue
     if files.base is None:
@@ -335,8 +339,9 @@ def _is_last(queue: ConsumeQueue, entry: Entry, cq_offset: int, log: Log, phy_of
 def offset_in_queue_by_time(queue: ConsumeQueue, log: Log, timestamp: int, last_modified_ms: Sequence[int]) -> int:
     """Classic: the queue offset of a message that was stored at about `timestamp`.
 
-    The search is in one file, the first that was last written at or after that time, else the last. Of several messages of that
-    very ms it gives the one that it meets first; else the nearer of two neighbours, the earlier one if both are as near.
+    HA-ST-80 "begins at the nearest message of one file": the first that was last written at or after that time, else the
+    last. Of several messages of that very ms it gives the one that it meets first; else the nearer of two neighbours, the
+    earlier one if both are as near.
     """
     files = queue.mapped_file_queue
     if files.base is None:
@@ -380,8 +385,9 @@ def offset_in_queue_by_time(queue: ConsumeQueue, log: Log, timestamp: int, last_
 def lower_offset_in_queue_by_time(queue: ConsumeQueue, log: Log, timestamp: int) -> int:
     """Hardened: the queue offset of the first message that was stored at `timestamp` or after; the max offset if none was.
 
-    So a consumer that starts there misses none, and nothing depends on when a file system says that a file was written. 5.3.3
-    gives the same (its LOWER bound). An entry that stands for nothing goes with the message before it.
+    HA-ST-81 "MUST begin at the first message of the queue that is not older": a consumer that starts there misses none, and
+    nothing depends on when a file system says that a file was written. 5.3.3 gives the same (its LOWER bound). An entry
+    that stands for nothing goes with the message before it.
     """
     low, high = min_offset_in_queue(queue), max_offset_in_queue(queue)
     while low < high:

@@ -83,8 +83,8 @@ def do_reput(
     """Dispatch what the log has from `reput_from_offset` on, `most` messages at most; it goes on from where it stopped.
 
     Spec: HA-ST-36 "MUST dispatch the records": up to the last whole one. There it waits, as a frame may end anywhere in
-    a record. A classic *master* that meets bytes which it cannot read goes on behind all that the file has by now: whatever
-    comes in between reaches no queue (observed in 4.9.8). Hardened waits in either role, and before a queue offset that no log
+    a record. Of a classic master: HA-ST-79 "skips all that its file has by then", and whatever comes in between reaches no
+    queue. Hardened waits in either role, and before a queue offset that no log
     would have.
     """
     count = 0

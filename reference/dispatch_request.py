@@ -78,8 +78,9 @@ def tags_code(
 ) -> int:
     """HA-ST-32 "The tags code MUST be the Java `String.hashCode` of the message's tags", or the time of delivery.
 
-    A level beyond the last counts as the last, and one of 0 or less as none. A level that is no number makes 4.9.8 fail on the
-    record, in dispatch as in recovery; here it counts as none. The time is a Java long, and wraps as one.
+    HA-ST-76 "MUST be the store timestamp and the delay of the level", "A greater level counts as the last, and one below 1
+    as none". A level that is no number makes 4.9.8 fail on the record, in dispatch as in recovery; here it counts as none.
+    The time is a Java long, and wraps as one.
 
     >>> tags_code("T", {"TAGS": "TagA"}, 0), tags_code("T", {}, 0), tags_code(SCHEDULE_TOPIC, {"DELAY": "3"}, 1_000_000)
     (2598919, 0, 1010000)
@@ -113,7 +114,7 @@ def is_queued(sys_flag: int) -> bool:
 
 
 def is_indexed(sys_flag: int) -> bool:
-    """A rolled-back message is in no index; a prepared one is."""
+    """HA-ST-78 "A prepared message MUST be in the index, and a rolled-back one MUST NOT be"."""
     return sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK
 
 

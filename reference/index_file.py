@@ -32,9 +32,7 @@ class IndexHeader:
     begin_phy_offset: int = 0
     end_phy_offset: int = 0
     hash_slot_count: int = 0
-    index_count: int = (
-        1  # HA-ST-39 "how many slots are counted as used, and how many entries"; entry 0 is counted and never used
-    )
+    index_count: int = 1  # HA-ST-39 "how many slots are counted as used, and how many entries"; HA-ST-83 "MUST begin at 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,7 @@ def index_file_size(hash_slot_num: int, index_num: int) -> int:
 
 
 def create(name: str, hash_slot_num: int, index_num: int, before: IndexFile | None = None) -> IndexFile:
-    """A file without entries. Its header has the end of the file before it as its begin and its end: it goes on from there."""
+    """A file without entries. HA-ST-83 "its header MUST have the end of the file before it as its begin and its end"."""
     told = header(before) if before else IndexHeader()
     empty = IndexFile(name, hash_slot_num, index_num, bytes(index_file_size(hash_slot_num, index_num)))
     # RocketMQ keeps the two counts of a new header in memory alone: in the file both are 0 until the first entry.
@@ -158,7 +156,7 @@ def is_write_full(index: IndexFile) -> bool:
 
 
 def seconds_since(begin_timestamp: int, store_timestamp: int) -> int:
-    """HA-ST-41 "the seconds since the file's first message as an i32"; 0 where a clock has gone back.
+    """HA-ST-41 "the seconds since the file's first message as an i32"; HA-ST-84 "was stored before the file's first MUST be 0".
 
     >>> seconds_since(1_000, 4_999), seconds_since(9_000, 1_000), seconds_since(0, 5_000), seconds_since(1, 1 << 62) == I32_MAX
     (3, 0, 0, True)
@@ -175,8 +173,8 @@ def put_key(
 
     `counts_every_put`: `hash_slot_count` grows with each entry, as in 4.3 and 4.5.2; else with the first of a slot.
 
-    The first entry of a file that goes on from another has its seconds counted from the *end* of that one, and the begin of the
-    file is set only then (observed in 4.9.8): after an hour without keys its message seems an hour younger than it is.
+    HA-ST-84 "Those of the first entry MUST be counted from the end of the file before": the begin of the file is set only
+    then. So after an hour without keys its message seems an hour younger than it is.
     """
     told = header(index)
     # GUARD

@@ -17,8 +17,9 @@ NOTHING = IndexEntry(0, 0, 0, 0)  # that no key makes, but one of hash 0 at offs
 def get_and_create_last_index_file(index: Index, made_at: str, hash_slot_num: int, index_num: int) -> Index:
     """With a last file that has room: the one there is, or a new one, HA-ST-43 "named by the time of its making".
 
-    Files are found again in the order of their names. Where that time has a file already, or lies before the last one's, the
-    name is the next number; RocketMQ opens the old file again, or finds them in another order.
+    HA-ST-88 "MUST be above that of the last one": files are found again in the order of their names. Where that time has a
+    file already, or lies before the last one's, the name is the next number; RocketMQ opens the old file again, or finds
+    them in another order.
     """
     if not index:
         return (index_file.create(made_at, hash_slot_num, index_num),)
@@ -85,7 +86,8 @@ def end_phy_offset(index: Index) -> int:
 def query_offset(index: Sequence[IndexFile], topic: str, key: str, max_num: int, begin: int, end: int) -> list[int]:
     """The offsets of the newest messages that may have the key, newest first: HA-ST-44 "within a span of store times".
 
-    Keys of equal hash are among them: who asks must read the messages. RocketMQ sorts them by offset before it answers.
+    HA-ST-85 "MUST give the newest of the messages that match". HA-ST-86 "MUST be thrown away by whoever reads them": the caller
+    does that. RocketMQ sorts them by offset before it answers.
     """
     found: list[int] = []
     max_num = min(max_num, MAX_MSGS_NUM_BATCH)
@@ -108,7 +110,8 @@ def delete_expired_file(index: Index, phy_min_offset: int) -> Index:
 def load(index: Index, last_exit_ok: bool, index_msg_timestamp: int) -> Index:
     """Classic: after a stop that was not clean, only the files that end by the checkpoint's third time.
 
-    Spec: HA-ST-24 "then the index are on the disk": the last time of a checkpoint is the end of a file that was full. A file of
+    Spec: HA-ST-87 "the keys of messages between the end of the last index file that was kept"; HA-ST-24 "then the index are on
+    the disk": the last time of a checkpoint is the end of a file that was full. A file of
     the same ms of which nobody knows what came to the disk is kept, too.
     """
     return tuple(file for file in index if last_exit_ok or index_file.header(file).end_timestamp <= index_msg_timestamp)

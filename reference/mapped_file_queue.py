@@ -82,8 +82,8 @@ def file_at(queue: MappedFileQueue, offset: int) -> int | None:
 def truncate_dirty_files(queue: MappedFileQueue, offset: int, profile: Profile) -> MappedFileQueue:
     """End the files at `offset`: those that begin beyond it go, and of the one that holds it the rest is no longer written.
 
-    Classic moves the position only, and the bytes stay (quirk 35); hardened: HA-ST-7 "What recovery cuts off is set to zero,
-    and a store without a whole record has no files".
+    Classic moves the position only, and the bytes stay (quirk 35); hardened: HA-ST-7 "What recovery cuts off MUST be set to
+    zero, and a store without a whole record MUST have no files".
     """
     if queue.base is None or offset < queue.base or (profile.clears_tail and offset == queue.base):
         return Log(queue.file_size)

@@ -1,4 +1,4 @@
-"""The record of a message, as bytes: HA-ST-2 "A message is one record".
+"""The record of a message, as bytes: HA-ST-2 "A message MUST be one record".
 
     0   i32 total size          20  i64 queue offset        48  i32+8 bytes: born host (16+4 with sysFlag 0x10) from 48,
     4   i32 magic               28  i64 physical offset         then i64 store timestamp, store host, i32 reconsume times,
@@ -36,7 +36,7 @@ class Record:
 
 
 def body_crc(body: bytes) -> int:
-    """HA-ST-4 "the CRC-32 of the stored body, without its highest bit".
+    """HA-ST-4 "MUST be the CRC-32 of the stored body, without its highest bit".
 
     >>> hex(body_crc(b"123456789"))
     '0x4bf43926'
@@ -105,7 +105,10 @@ def decode(data: bytes, position: int = 0) -> tuple[Record, int] | None:
     if body_length < 0 or at + body_length > end:
         return None
     body = take(body_length)
-    topic = take(int.from_bytes(take(versions[magic]), "big"))
+    topic_length = number(versions[magic])  # HA-ST-72 "A topic MUST have 1 to 127 bytes in a V1 record": signed, so no more
+    if topic_length <= 0:
+        return None
+    topic = take(topic_length)
     properties_length = number(2)
     if properties_length < 0 or at + properties_length != end or body_crc(body) != crc:
         return None

@@ -159,8 +159,9 @@ def recover(log: Log, profile: Profile) -> Step[Log]:
     """Cut the log behind its last whole record; a BLANK counts to the end of its file.
 
     A file is born as zeros, and nothing on the disk says how many bytes have come: HA-ST-5 "bytes that are missing and would be
-    zero count as there". Hardened clears the rest, HA-ST-7 "What recovery cuts off is set to zero", and takes one record more
-    for torn, HA-ST-10 "whose topic, or whose properties if it has any, end in a zero byte is not whole".
+    zero count as there". Hardened clears the rest, HA-ST-7 "What recovery cuts off MUST be set to zero", and takes one
+    record more for torn, HA-ST-10 "whose topic, or whose properties if it has any, end in a zero byte is not whole, and
+    recovery MUST cut it off".
     """
     if log.base is None:
         return Step(log, clauses=("HA-ST-5",))

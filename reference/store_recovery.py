@@ -73,6 +73,8 @@ def stop(state: Store) -> Store:
     """A stop that is clean: all is flushed, and `abort` goes, if every byte of the log has been dispatched.
 
     A slave that holds a part of a record has not dispatched it, so its next start recovers as after a crash (quirk 31).
+
+    Spec: HA-ST-23 "MUST stay when the broker stops before all has been dispatched".
     """
     state = flush(state)
     return replace(state, abort=state.dispatched.reput_from_offset < max_offset(state.log))
@@ -163,7 +165,8 @@ def before_a_hole(log: Log, start_offset: int, checkpoint: StoreCheckpoint, sect
     length or a part of the body with it, unless it begins in the topic or in the properties. A record without properties ends
     in two zero bytes of its own, which are no hole. What the checkpoint vouches for has no holes.
 
-    Spec: HA-ST-10 "nothing but zeros from a multiple of 512 in its file to the next one, or to its end".
+    Spec: HA-ST-10 "it MUST cut off as well any record", "nothing but zeros from a multiple of 512 in its file to the next
+    one, or to its end".
     """
     offset = start_offset
     while offset < max_offset(log):
@@ -236,7 +239,10 @@ def load(
 def recover(
     state: Store, made_at: str, settings: DispatchSettings, profile: Profile, sector_size: int = SECTOR_SIZE
 ) -> Store | Refused:
-    """Log, queues and index after a start, and from where the dispatch goes on. `made_at` names a new index file."""
+    """Log, queues and index after a start, and from where the dispatch goes on. `made_at` names a new index file.
+
+    Spec: HA-ST-73 "the records from there on MUST be dispatched again".
+    """
     last_exit_ok, index = not state.abort, state.dispatched.index
     if not profile.clears_tail:
         index = index_service.load(index, last_exit_ok, state.checkpoint.index_msg_timestamp)

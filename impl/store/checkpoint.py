@@ -106,7 +106,7 @@ def was_aborted(store_dir: Path) -> bool:
 
 
 def mark_running(store_dir: Path) -> None:
-    """HA-ST-23 "An empty file `abort` MUST exist from the start of a broker to its clean stop"."""
+    """HA-ST-23 "A file `abort` MUST exist from the start of a broker to its clean stop"."""
     (store_dir / ABORT_FILE).touch()
     sync_directory(store_dir)
 

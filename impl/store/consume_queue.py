@@ -75,8 +75,7 @@ class ConsumeQueue:
 
         A message that the queue knows, by its place in the log or by its number, is skipped: a dispatch may be repeated. If
         its entry was torn by a crash, it is mended on this occasion. Where the queue is new, or messages before this one are
-        missing, entries that stand for nothing fill the space (4.9.8 does so in a new queue only; else it lets the entry take
-        a wrong place).
+        missing, entries that stand for nothing fill the space: HA-ST-75 "MUST fill the places between".
 
         Args:  fields: queue offset, commit-log offset, size and tags code, of one message after the other; they are used up.
         Raises: OSError where a file cannot be made, and StoreCorrupt for a queue offset that no queue of ours can have
@@ -167,7 +166,10 @@ class ConsumeQueue:
             self.min_offset = self._first_at_or_behind(min_physic_offset)
 
     def delete_expired(self, min_physic_offset: int) -> int:
-        """Remove the files whose messages all lie before the log's first offset; never the last. Returns: how many."""
+        """Remove the files whose messages all lie before the log's first offset; never the last. Returns: how many.
+
+        Spec: HA-ST-71 "MUST be deleted when all its messages have been deleted from the log".
+        """
         self.correct_min_offset(min_physic_offset)
         with self._guard:
             return self._queue.delete_before(self.min_offset * ENTRY_SIZE)
@@ -190,6 +192,8 @@ class ConsumeQueue:
 
     def keep_before(self, offset: int, is_true: Callable[[int, Entry], bool]) -> None:
         """After a stop that was not clean: keep the entries of messages that end by a commit-log offset, and no others.
+
+        Spec: HA-ST-82 "MUST keep the entries that the checkpoint vouches for, and no other".
 
         Those messages were dispatched, and their entries flushed, before the checkpoint said so. Whatever is behind them may
         have come to the disk or not, in any order, over any number of files: some of it may pass for an entry by chance.
@@ -301,6 +305,8 @@ class ConsumeQueue:
         several any; else the nearer neighbour, the earlier where both are as near. Messages no longer in the log count as
         earlier than all others.
 
+        Spec: HA-ST-80 "begins at the nearest message of one file of the queue".
+
         Args:  store_timestamp_of: of (commit-log offset, size), in ms; None where the log has no such message.
         Returns: a queue offset; 0 where the queue is empty, or the log lacks a message that the search asks for.
         """
@@ -341,6 +347,8 @@ class ConsumeQueue:
 
     def lower_offset_by_time(self, timestamp: int, store_timestamp_of: Callable[[int, int], int | None]) -> int:
         """The first message that was stored at a time or later; max_offset if none was. 5.3.3 calls it the LOWER bound.
+
+        Spec: HA-ST-81 "MUST begin at the first message of the queue that is not older".
 
         Args:  store_timestamp_of: of (commit-log offset, size), in ms; None where the log has no such message any more.
         """

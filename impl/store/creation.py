@@ -4,7 +4,8 @@ RocketMQ takes each name in `commitlog` and in the folder of a consume queue for
 So a file is made without a name (O_TMPFILE: Linux, and most of its file systems) and linked into its place. Where that cannot
 be, it is made in a folder of the store's root, in which RocketMQ looks at nothing that it does not know, and moved.
 
-Spec: HA-ST-1 "each named by the 20-digit offset of its first byte".
+Spec: HA-ST-1 "each named by the 20-digit offset of its first byte"; HA-ST-70 "MUST NOT stand in the folder of the commit
+log or of a consume queue".
 """
 
 import errno

@@ -59,7 +59,8 @@ class DerivedRecovery:
         that spoke of it would let the next recovery begin behind it. An index file that is cut fills up again, too, with times
         that the checkpoint has spoken of.
 
-        Spec: HA-ST-51 "A recovery after which messages are dispatched again MUST clear that i64 as well".
+        Spec: HA-ST-73 "MUST be dispatched again, to queues and index"; HA-ST-51 "A recovery after which messages are
+        dispatched again MUST clear that i64 as well".
         """
         checkpoint, files = self._checkpoint, self._index.files
         end_timestamp = files[whole - 1].header.end_timestamp if whole else 0

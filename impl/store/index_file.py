@@ -50,7 +50,7 @@ class Geometry:
     """How many slots and entries an index file has; the broker's maxHashSlotNum and maxIndexNum."""
 
     hash_slot_num: int = HASH_SLOT_NUM
-    index_num: int = INDEX_NUM  # one more than the entries that it takes: entry 0 is never used
+    index_num: int = INDEX_NUM  # HA-ST-83 "MUST begin at 1, so that entry 0 is never used"
 
     @property
     def entries_position(self) -> int:
@@ -148,7 +148,7 @@ class IndexFile:
                     previous = 0
                     slots_used += 1
             seconds = min((timestamp - begin) // 1000, _MAX_INT) if timestamp > begin > 0 else 0
-            if number <= 1:  # the first entry's seconds count from where the file before ends, all others' from here
+            if number <= 1:  # HA-ST-84 "Those of the first entry MUST be counted from the end of the file before"
                 begin = timestamp
             fields += (key_hash, offset, seconds, previous)
             heads[slot] = number

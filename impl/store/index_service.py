@@ -75,7 +75,7 @@ class IndexService:
         """Put the keys of messages, in the order of the log.
 
         A message before the end of the index is passed over, and so are the keys that the last one has in it already (4.9.8
-        would put these twice). One that was rolled back has no keys; a prepared one has.
+        would put these twice). HA-ST-78 "A prepared message MUST be in the index, and a rolled-back one MUST NOT be".
 
         Raises: OSError, where no file or no space can be had; then it may be called again with the same.
         """
@@ -144,7 +144,10 @@ class IndexService:
         return file
 
     def _new_path(self) -> Path:
-        """Named by now, in local time; where the clock was set back, by the number behind the last name."""
+        """Named by now, in local time; where the clock was set back, by the number behind the last name.
+
+        Spec: HA-ST-88 "MUST be above that of the last one".
+        """
         now_ms = time.time_ns() // 1_000_000
         name = time.strftime("%Y%m%d%H%M%S", time.localtime(now_ms // 1000)) + f"{now_ms % 1000:03d}"
         if self.files and name <= (last := self.files[-1].path.name):

@@ -1,4 +1,4 @@
-"""The commit log: HA-ST-1 "a sequence of files of one fixed size, each named by the 20-digit offset of its first byte".
+"""The commit log: HA-ST-1 "MUST be a sequence of files of one fixed size, each named by the 20-digit offset of its first byte".
 
 Looking only: this module lists and checks (and syncs); it never creates, changes or locks anything.
 

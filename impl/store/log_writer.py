@@ -117,7 +117,8 @@ class LogWriter:
         """Put one message at the end, giving it its physical offset and its index in its queue.
 
         Spec: HA-ST-12 "Messages MUST be appended at the end of the log, one at a time"; HA-ST-15 "The physical offset in a
-        record MUST be the commit-log offset of the record itself"; HA-ST-3 "the message opens the next file".
+        record MUST be the commit-log offset of the record itself"; HA-ST-3 "the rest MUST become a BLANK",
+        "the message opens the next file".
 
         Args:  stored_ms: the store timestamp, by default the message's own; where given, one that would lie before that of
                the message before becomes equal to it, so that times ascend with offsets. store_host: 8 bytes, IPv4 and
@@ -238,7 +239,7 @@ class LogWriter:
         return AppendResult(offset, size, queue_offset, stored_ms, laid.count)
 
     def append_data(self, offset: int, buffers: Sequence[bytes | memoryview]) -> None:
-        """Append replicated bytes at max_offset, by one pwritev. HA-ST-6 "Replicated bytes are appended at the max offset".
+        """Append replicated bytes at max_offset, by one pwritev. HA-ST-6 "Replicated bytes MUST be appended at the max offset".
 
         Without files, offset says which file to begin: the one that would hold it, and the bytes go to the start of
         that file even if offset is inside (quirk 18); no bytes at all still make the file (quirk 17). With

@@ -143,7 +143,7 @@ def _way_out(layout: Layout) -> str:
 def _cut(queue: MappedFileQueue, found: Recovery, clear_tail: bool, keeps_place: bool) -> None:
     """Make the recovered end the end, and where asked, clear what is beyond.
 
-    Spec: HA-ST-7 "What recovery cuts off is set to zero, and a store without a whole record has no files".
+    Spec: HA-ST-7 "What recovery cuts off MUST be set to zero, and a store without a whole record MUST have no files".
     """
     files = queue.files
     if found.cut_size:

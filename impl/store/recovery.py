@@ -1,7 +1,7 @@
 """Find where the log ends, before anything is changed.
 
-The records are walked from the first file; a BLANK counts to the end of its file. HA-ST-5 "Recovery ends behind the last whole
-record", and before one that has all but the end of its topic or properties (fragment.py). What the walk stopped at
+The records are walked from the first file; a BLANK counts to the end of its file. HA-ST-5 "Recovery MUST end behind the last
+whole record", and before one that has all but the end of its topic or properties (fragment.py). What the walk stopped at
 is judged so:
 
 - zero bytes and nothing but zero bytes: the end, a clean stop.

@@ -110,7 +110,7 @@ def _plan(store_dir: Path, holder: int | None, progress: Progress) -> RecoveryPl
         is_open = holder is not None
         end = found.end
         is_removed = bool(files) and end == min_offset and not known.keeps_place and not is_open
-        if is_removed:  # HA-ST-7 "a store without a whole record has no files"
+        if is_removed:  # HA-ST-7 "a store without a whole record MUST have no files"
             min_offset = end = 0
         dispatched = table.max_physic_offset if is_clean or is_open else found.start
         return RecoveryPlan(

@@ -10,7 +10,7 @@ One record, all integers big-endian; h is 4 (IPv4) or 16 (IPv6) bytes by two bit
 `encode(decode(x)) == x` for every record, byte by byte: strings pass as UTF-8 with surrogateescape, so that bytes which
 are no UTF-8 survive, and the properties stay the string that they were (see properties.py).
 
-Spec: HA-ST-2 "A message is one record: total size, magic, body CRC, queue id, flag".
+Spec: HA-ST-2 "A message MUST be one record: total size, magic, body CRC, queue id, flag".
 Source: article 003 section 1.1; 4.9.8 CommitLog.MessageExtEncoder and checkMessageAndReturnSize.
 """
 
@@ -90,7 +90,7 @@ class Message:
 
     @property
     def body_crc(self) -> int:
-        """HA-ST-4 "the CRC-32 of the stored body, without its highest bit"."""
+        """HA-ST-4 "MUST be the CRC-32 of the stored body, without its highest bit"."""
         return zlib.crc32(self.body) & BODY_CRC_MASK
 
     @property
@@ -185,7 +185,7 @@ def decode(buffer: Buffer, position: int = 0) -> Message:
     total_size, magic = read_header(buffer, position)
     if magic not in _MAGICS:
         raise MessageMalformed("magic", f"{magic:#010x}", f"{MESSAGE_MAGIC_CODE:#010x} or {MESSAGE_MAGIC_CODE_V2:#010x}")
-    topic_length_size = 1 if magic == MESSAGE_MAGIC_CODE else 2
+    topic_length_size = 1 if magic == MESSAGE_MAGIC_CODE else 2  # HA-ST-72 "A topic MUST have 1 to 127 bytes in a V1 record"
     available = len(buffer) - position
     smallest = MESSAGE_FIXED_SIZE + topic_length_size
     if not smallest <= total_size <= available:

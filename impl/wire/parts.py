@@ -129,8 +129,8 @@ def properties_part(properties_string: str) -> bytes:
 def check_zeros(field: str, text: bytes) -> None:
     """Refuse a topic, or properties if there are any, that recovery might take for such as have not come to the disk whole.
 
-    Spec: HA-ST-10 "end in a zero byte is not whole"; "hold nothing but zeros from a multiple of 512": where a record will stand
-    is not known yet.
+    Spec: HA-ST-89 "MUST be refused when its topic or properties end in a zero byte, or have 512 zero bytes in a row": where a
+    record will stand is not known yet, and so not which zeros HA-ST-10 takes for a hole.
     Raises: MessageIllegal.
     """
     if text and not text[-1]:

@@ -277,7 +277,7 @@ MasterCrash ==
     /\ used' = [used EXCEPT !.mcrashes = @ + 1]
     /\ UNCHANGED min
 
-\* A slave of which n units are left.  HA-ST-7 "a store without a whole record has no files" (hardened).
+\* A slave of which n units are left.  HA-ST-7 "a store without a whole record MUST have no files" (hardened).
 Cut(v, n) ==
     LET cut == [v EXCEPT !.slot = 0, !.units = SubSeq(@, 1, n), !.base = IF IgnoresHeartbeats /\ n = 0 THEN -1 ELSE @]
     IN  [cut EXCEPT !.flushed = Least(@, MaxOf(cut))]

@@ -54,7 +54,7 @@ IsConnection(c) ==
     /\ Len(c.reports) <= ReportWindow /\ \A i \in 1..Len(c.reports) : IsOffset(c.reports[i])
     /\ c.stale \in BOOLEAN
 
-\* The slave's max offset.  HA-ST-6 "Replicated bytes are appended at the max offset".
+\* The slave's max offset.  HA-ST-6 "Replicated bytes MUST be appended at the max offset".
 MaxOf(v) == IF v.base = -1 THEN 0 ELSE v.base + Len(v.units)
 
 IsSlave(v) ==

@@ -81,7 +81,7 @@ def the_tags_code_is_the_hash_of_the_tags(entry: QueueEntry) -> bool | None:
     return entry.tags_code == value - (value >> 31 << 32)
 
 
-@claim("HA-ST-32")
+@claim("HA-ST-32", "HA-ST-76")
 def the_tags_code_of_a_delayed_message_is_its_time(entry: QueueEntry) -> bool | None:
     message = entry.message
     if entry.topic != dispatch_request.SCHEDULE_TOPIC or message is None:
@@ -105,7 +105,7 @@ def a_queue_that_begins_later_begins_with_blank_entries(file: QueueFile) -> bool
     return data[:skipped] == pack(">qiq", 0, (1 << 31) - 1, 0) * (skipped // ENTRY_SIZE)
 
 
-@claim("HA-ST-34")
+@claim("HA-ST-34", "HA-ST-78")
 def a_message_of_an_open_transaction_is_in_no_queue(record: StoredRecord) -> bool | None:
     """Bits 2 and 3 of sysFlag: prepared, or rolled back. In the index is the prepared one alone, where it has a key."""
     kind = record.record.sys_flag & 0xC
@@ -148,7 +148,7 @@ def the_header_tells_of_the_first_and_the_last_message(file: IndexFile) -> bool 
     )
 
 
-@claim("HA-ST-39")
+@claim("HA-ST-39", "HA-ST-83")
 def the_header_counts_used_slots_and_entries(file: IndexFile) -> bool:
     """The count of entries is one more than there are, since entry 0 counts and is never used."""
     used = sum(file.slot(index) != 0 for index in range(file.slots))
@@ -167,7 +167,7 @@ def a_slot_points_to_its_newest_entry(file: IndexFile) -> bool:
     return all(file.slot(index) == newest.get(index, 0) for index in range(file.slots))
 
 
-@claim("HA-ST-41")
+@claim("HA-ST-41", "HA-ST-84")
 def an_entry_has_its_seconds(entry: IndexEntry) -> bool:
     """From the file's first message; of the first entry of a later file, from the end of the file before."""
     message = entry.store.records.get(entry.offset)
@@ -234,7 +234,7 @@ def a_full_index_file_has_one_entry_less(file: IndexFile) -> bool | None:
     return len(file.entries) == file.room - 1 and len(file.data) == INDEX_HEADER_SIZE + 4 * file.slots + 20 * file.room
 
 
-@claim("HA-ST-44")
+@claim("HA-ST-44", "HA-ST-85")
 def a_query_finds_the_newest_that_have_the_key(query: IndexQuery) -> bool:
     """Looked for in the log, without the index."""
     topic, key = query.row["topic"], query.row["key"]

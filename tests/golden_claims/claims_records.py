@@ -69,7 +69,7 @@ def a_record_is_as_long_as_its_parts(record: StoredRecord) -> bool:
     return len(record.raw) == 91 + (magic == V2) + 12 * hosts + parts
 
 
-@claim("HA-ST-2")
+@claim("HA-ST-2", "HA-ST-72")
 def topics_beyond_127_bytes_make_v2(record: StoredRecord) -> bool | None:
     magic = int.from_bytes(record.raw[4:8], "big")
     return magic == V2 if len(record.record.topic) > 127 else magic == constants.MESSAGE_MAGIC_CODE

@@ -133,6 +133,27 @@ def a_pull_is_answered_with_one_of_these_codes(exchange: Exchange) -> bool | Non
     return bool(answer.body) == (code == SUCCESS) and {"nextBeginOffset", "minOffset", "maxOffset"} <= set(answer.fields)
 
 
+@claim("HA-R-30")
+def a_refused_pull_has_another_code(exchange: Exchange) -> bool | None:
+    """Its answer has no messages, and no offset to go on from."""
+    answer = exchange.answer
+    if exchange.code != 11 or answer is None or answer.header["code"] in LOOKED_INTO_QUEUE:
+        return None
+    return answer.header["code"] in REFUSALS and not answer.body and "nextBeginOffset" not in answer.fields
+
+
+@claim("HA-R-31")
+def a_slave_answers_20_for_21(exchange: Exchange) -> bool | None:
+    """Unless offsetCheckInSlave is on, and where it looked into the queue: the remark says how its offset was wrong."""
+    answer = exchange.answer
+    if not exchange.asks(11, to="slave") or answer is None or settings_at(exchange).get("offsetCheckInSlave") == "true":
+        return None
+    if answer.header.get("remark") not in ("OFFSET_TOO_SMALL", "OFFSET_OVERFLOW_BADLY"):
+        return None
+    asked = exchange.request.fields["queueOffset"]
+    return answer.header["code"] == 20 and answer.fields["nextBeginOffset"] == asked
+
+
 @claim("HA-R-20")
 def an_answer_suggests_a_broker(exchange: Exchange) -> bool | None:
     """Where the queue was looked into; a refusal suggests none."""

@@ -351,8 +351,8 @@ def test_a_partial_record_at_the_tail_is_cut_off(full_store: Path, present: int,
 
 @pytest.mark.parametrize("properties", ["", "KEYS\x01key\x02TAGS\x01tag"])
 def test_a_record_without_the_end_of_its_topic_or_properties_is_not_whole(store: Path, properties: str) -> None:
-    """HA-ST-10 "end in a zero byte is not whole". Lengths and CRC are right already: RocketMQ takes it for whole, and differs
-    from its master from then on.
+    """HA-ST-10 "end in a zero byte is not whole", HA-ST-89 "MUST be refused when". Lengths and CRC are right already:
+    RocketMQ takes it for whole, and differs from its master from then on.
     """
     message = Message("topic", b"body", queue_id=1, properties_string=properties)
     with CommitLog.open(store, file_size=FILE_SIZE) as log:
@@ -411,7 +411,7 @@ def test_missing_bytes_that_would_be_zero_count_as_there(full_store: Path) -> No
 
 
 def test_what_is_cut_off_becomes_zero_or_stays(full_store: Path) -> None:
-    """HA-ST-7 "What recovery cuts off is set to zero"; left alone, stale bytes stay (quirk 35)."""
+    """HA-ST-7 "What recovery cuts off MUST be set to zero"; left alone, stale bytes stay (quirk 35)."""
     file_of(full_store, 3072).write_bytes(bytes(FILE_SIZE))
     patch(file_of(full_store, 2048), 500, b"stale")
     patch(file_of(full_store, 2048), 900, b"bytes")

@@ -168,7 +168,7 @@ def test_dispatching_again_changes_no_queue(told: list[tuple[str, int, int]], ba
 
 
 def test_a_classic_master_goes_on_behind_bytes_that_it_cannot_read_and_nobody_else_does() -> None:
-    """HA-ST-35 "in the order of the log": what a classic master skips reaches no queue, although it is whole in the log."""
+    """HA-ST-79 "skips all that its file has by then": that reaches no queue, although it is whole in the log."""
     log = log_of([("A", 0, 1)] * 3, file_size=1000)
     bad = replace(log, data=log.data[:97] + b"\xff\xff\xff\xff" + log.data[101:])
     one, all_of_them = 1, store.max_offset(bad)
@@ -195,7 +195,7 @@ def test_a_wrong_crc_does_not_stop_the_dispatch() -> None:
 
 
 def test_an_entry_that_skips_places_is_misplaced_by_classic_and_put_in_its_place_by_hardened() -> None:
-    """HA-ST-31 "MUST be entry n of its queue", HA-ST-33 "An entry that stands for nothing"."""
+    """HA-ST-74 "takes the next place all the same", HA-ST-75 "MUST fill the places between"."""
     entry = Entry(900, 100, 7)
     queue, placed = consume_queue.put_message_position_info(put_all(0, 2, CLASSIC), entry, 4, CLASSIC)
     assert (placed, consume_queue.entry_at(queue, 2), consume_queue.entry_at(queue, 4)) == (Placed.MISPLACED, entry, None)
@@ -229,7 +229,7 @@ def test_a_queue_offset_that_no_log_would_have_stops_the_dispatch_of_hardened_al
 @UNHURRIED
 @given(st.integers(0, 5), st.integers(1, 20), st.integers(0, 2100))
 def test_the_min_offset_of_a_queue_is_that_of_the_oldest_message_that_the_log_has(first: int, count: int, low: int) -> None:
-    """HA-ST-13 "older files may have been deleted", and so are files of queues that name nothing else."""
+    """HA-ST-13 "older files may have been deleted"; HA-ST-71 "MUST move to the first message that the log still has"."""
     queue = put_all(first, count, HARDENED)
     after = consume_queue.delete_expired_file(queue, low, HARDENED)
     gone = min(count, -(-low // 100))
@@ -255,7 +255,7 @@ def test_classic_keeps_a_min_offset_whose_message_has_gone_with_all_others_of_it
 @UNHURRIED
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=25), st.integers(0, 42), st.integers(0, 3))
 def test_a_search_by_time_finds_the_first_message_that_is_not_older(times: list[int], timestamp: int, expired: int) -> None:
-    """HA-ST-37 "A consumer's read MUST go through the consume queue": hardened gives it a place before which nothing fits."""
+    """HA-ST-81 "MUST begin at the first message of the queue that is not older"."""
     times = sorted(times)
     log = log_of([("A", 0, time) for time in times])
     state = dispatched(log, HARDENED)
@@ -281,7 +281,7 @@ def test_a_search_by_time_finds_the_first_message_that_is_not_older(times: list[
     ],
 )
 def test_a_search_by_time_in_classic(times: tuple[int, ...], timestamp: int, found: int) -> None:
-    """HA-ST-37 "MUST go through the consume queue": the binary search of 4.5.2 and 4.9.8, ties and all."""
+    """HA-ST-80 "begins at the nearest message of one file of the queue": the binary search of 4.5.2 and 4.9.8, ties and all."""
     log = log_of([("A", 0, time) for time in times], file_size=1000)
     state = dispatch.do_reput(Dispatched(), log, "20240131235959123", DispatchSettings(200, 7, 9), CLASSIC)
     assert consume_queue.offset_in_queue_by_time(state.queues["A", 0], log, timestamp, [99]) == found
@@ -350,7 +350,7 @@ def test_stale_entries_are_entries_again_once_the_log_has_grown_over_them() -> N
 
 
 def test_entries_that_stand_for_nothing_are_no_message_that_ends_at_2_gib() -> None:
-    """HA-ST-33 "An entry that stands for nothing": classic, left with nothing else, takes no message below 2 GiB any more."""
+    """HA-ST-77 "takes no message from before that offset"."""
     queue = put_all(2, 1, CLASSIC)
     files = replace(queue.mapped_file_queue, data=queue.mapped_file_queue.data[:40])
     torn = replace(queue, mapped_file_queue=files)
@@ -427,7 +427,7 @@ def test_what_is_no_entry_is_made_to_stand_for_nothing_and_nothing_else_is_chang
 def test_hardened_keeps_what_is_true_of_a_queue_whose_last_entries_are_torn(
     told: list[tuple[str, int, int]], data: st.DataObject
 ) -> None:
-    """HA-ST-38 "MUST NOT name a message beyond the end of the commit log", nor another's; dispatch makes the rest again."""
+    """HA-ST-82 "MUST keep the entries that the checkpoint vouches for, and no other"; dispatch makes the rest again."""
     log = log_of(told)
     state = dispatched(log, HARDENED)
     queue = state.queues["A", 0]

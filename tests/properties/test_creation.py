@@ -41,6 +41,7 @@ def names(root: Path) -> set[str]:
 
 
 def test_a_file_has_no_name_in_its_folder_before_it_is_whole(tmp_path: Path, way: str) -> None:
+    """HA-ST-70 "MUST NOT stand in the folder of the commit log"."""
     place = tmp_path / "a" / "file"
     place.parent.mkdir()
     seen = []

@@ -178,6 +178,7 @@ def test_what_failed_half_way_is_completed(index: IndexService, monkeypatch: pyt
 
 
 def test_query_gives_the_newest_in_ascending_order(index: IndexService) -> None:
+    """HA-ST-85 "MUST give the newest of the messages that match"."""
     index.put([request(100 * number, "k") for number in range(11)])
     assert index.query_offset("t", "k", 3, 0, FOREVER) == [800, 900, 1000]
     index.put([request(100 * number, "k") for number in range(11, 100)])
@@ -332,11 +333,23 @@ def test_other_names_are_passed_over_and_leftovers_removed(tmp_path: Path) -> No
     assert [path.name for path in directory.iterdir()] == ["notes"]
 
 
+def test_a_file_that_is_made_after_the_clock_was_set_back_comes_behind_the_others(
+    index: IndexService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HA-ST-88 "MUST be above that of the last one": files are found again in the order of their names."""
+    for hour in (5, 4, 5):
+        monkeypatch.setattr(index_service_module.time, "time_ns", lambda hour=hour: hour * 3_600_000_000_000)
+        index.put([request(1000 * len(index.files) + number, f"k{number}") for number in range(4)])
+    names = [file.path.name for file in index.files]
+    assert len(set(names)) == len(names) == 3
+    assert names == sorted(names)
+
+
 # --- Queries that read the messages ----------------------------------------------------------------------------------
 
 
 def test_query_tells_equal_hashes_apart_and_compares_exact_times(tmp_path: Path) -> None:
-    """HA-ST-44. "Aa" and "BB" have one hash; the index knows seconds, the messages milliseconds."""
+    """HA-ST-86 "MUST be thrown away by whoever reads them": "Aa" and "BB" have one hash. Times are known to the ms."""
     numbers = count()
     messages = {
         100 * next(numbers): Message(

@@ -98,7 +98,7 @@ def test_the_hash_is_of_topic_and_key() -> None:
     [(1_000, 1_999, 0), (1_000, 2_000, 1), (5_000, 1_000, 0), (0, 9_999, 0), (-1, 9_999, 0), (1, 1 << 62, I32_MAX)],
 )
 def test_seconds_of_an_entry(begin: int, stored: int, seconds: int) -> None:
-    """HA-ST-41 "the seconds since the file's first message as an i32"."""
+    """HA-ST-41 "the seconds since the file's first message as an i32", HA-ST-84 "before the file's first MUST be 0"."""
     assert index_file.seconds_since(begin, stored) == seconds
 
 
@@ -160,9 +160,9 @@ def test_slots_are_counted_by_version() -> None:
 
 
 def test_a_new_file_goes_on_from_the_one_before() -> None:
-    """HA-ST-39 "the store timestamps of its first and its last message": until it has one, those of the end of the file before.
+    """HA-ST-83 "its header MUST have the end of the file before it as its begin and its end, or zeros, and both counts 0".
 
-    The seconds of its first entry are counted from there, and the begin is set after that: so it seems younger than it is.
+    HA-ST-84 "MUST be counted from the end of the file before": the begin is set after that, so the entry seems younger.
     """
     index, _ = index_of([("a", 1, 1_000)] * (ENTRIES - 1))
     index = index_service.build_index(index, request(500, 9_000_000), NAME, CLASSIC, SLOTS, ENTRIES)
@@ -212,7 +212,7 @@ def test_keys_of_a_message(properties: str, expected: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(("sys_flag", "indexed"), [(0, True), (0x4, True), (0x8, True), (0xC, False)])
 def test_a_rolled_back_message_is_in_no_index_and_a_prepared_one_is(sys_flag: int, indexed: bool) -> None:
-    """HA-ST-44 "A query MUST find messages by key", those of a transaction that is rolled back excepted."""
+    """HA-ST-78 "A prepared message MUST be in the index, and a rolled-back one MUST NOT be"."""
     index = index_service.build_index((), request(5, 1, "a", sys_flag=sys_flag), NAME, CLASSIC, SLOTS, ENTRIES)
     assert index_service.query_offset(index, "T", "a", 64, *FOREVER) == [5] * indexed
 
@@ -309,7 +309,10 @@ def test_files_go_when_the_log_has_nothing_of_them_but_never_the_last(told: list
 
 
 def test_after_a_crash_only_files_are_kept_that_the_checkpoint_knows() -> None:
-    """HA-ST-24 "then the index are on the disk": classic counts all files of one ms in, hardened one."""
+    """HA-ST-24 "then the index are on the disk": classic counts all files of one ms in, hardened one.
+
+    HA-ST-87 "the keys of messages between the end of the last index file that was kept": what classic loses.
+    """
     full = 2 * (ENTRIES - 1)
     index, _ = index_of([("a", 1, 0)] * (full + 1))  # three files, all of one ms
     end = index_file.header(index[0]).end_timestamp

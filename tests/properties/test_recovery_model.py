@@ -220,7 +220,7 @@ def _all(index: index_service.Index, topic: str, key: str) -> list[int]:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_after_a_crash_nothing_flushed_is_lost_nothing_torn_is_served_and_all_agree(seed: int) -> None:
-    """HA-ST-5 "Recovery ends behind the last whole record", HA-ST-38 "MUST NOT name a message beyond the end"."""
+    """HA-ST-5 "Recovery MUST end behind the last whole record", HA-ST-38 "MUST NOT name a message beyond the end"."""
     run(seed)
 
 
@@ -559,7 +559,9 @@ def test_a_file_of_another_length_or_name_is_refused_with_both_numbers() -> None
 @profiles
 @pytest.mark.parametrize("base", [0, 3 * LOG_FILE_SIZE])
 def test_a_truncated_log_ends_there_and_clears_or_keeps_what_was_behind(profile: Profile, base: int) -> None:
-    """HA-ST-7 "What recovery cuts off is set to zero, and a store without a whole record has no files"; classic: quirk 35."""
+    """HA-ST-7 "What recovery cuts off MUST be set to zero, and a store without a whole record MUST have no files"; classic:
+    quirk 35.
+    """
     whole = random.Random(base).randbytes(3 * LOG_FILE_SIZE - 100)
     log = Log(LOG_FILE_SIZE, base, whole)
     for position in range(0, len(whole) + 1, 7):
@@ -704,7 +706,7 @@ def test_the_golden_index_comes_out_of_its_log_byte_for_byte(golden: Images, ane
 
 
 def test_the_golden_index_answers_as_the_broker_did(anew: Store, vectors: Path) -> None:
-    """HA-ST-44 "A query MUST find messages by key": of equal hashes the client keeps those that have the key."""
+    """HA-ST-44 "A query MUST find messages by key", HA-ST-86 "MUST be thrown away by whoever reads them"."""
     manifest = json.loads((vectors / "manifest.json").read_text(encoding="utf-8"))
     assert manifest["index_queries"]
     for query in manifest["index_queries"]:
@@ -742,7 +744,9 @@ def test_the_golden_checkpoint_is_of_the_last_message_and_of_the_last_full_index
 
 
 def test_the_golden_store_after_a_crash_that_lost_its_queues_and_index(golden: Images, anew: Store) -> None:
-    """HA-ST-19 "where there is none, at the first file": without a checkpoint all is made again, and is the same."""
+    """HA-ST-19 "where there is none, at the first file", HA-ST-73 "MUST be dispatched again": without a checkpoint all is
+    made again, and is the same.
+    """
     images = {path: bytes(len(data)) if path[0] != "commitlog" else data for path, data in golden.items()}
     found = load(images, GOLDEN_SIZES, GOLDEN_FILE_SIZE, abort=True)
     assert isinstance(found, Store)

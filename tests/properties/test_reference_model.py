@@ -289,7 +289,7 @@ def test_recovery_is_idempotent_and_keeps_a_prefix(put: list[Record], missing: i
 @UNHURRIED
 @given(st.lists(records, min_size=1, max_size=8))
 def test_recovery_cuts_at_a_record_and_nowhere_else(put: list[Record]) -> None:
-    """HA-ST-5 "Recovery ends behind the last whole record": of every length of a log, by the BLANKs behind it too."""
+    """HA-ST-5 "Recovery MUST end behind the last whole record": of every length of a log, by the BLANKs behind it too."""
     complete = log_of(put)
     ends, log = [0], Log(FILE_SIZE)
     for record in put:
@@ -307,7 +307,7 @@ def test_recovery_cuts_at_a_record_and_nowhere_else(put: list[Record]) -> None:
 @UNHURRIED
 @given(st.binary(max_size=60), i64s, i64s)
 def test_a_blank_fills_the_rest_of_its_file(body: bytes, born: int, stored: int) -> None:
-    """HA-ST-3 "the rest becomes a BLANK", where a message does not fit with 8 bytes to spare."""
+    """HA-ST-3 "the rest MUST become a BLANK", where a message does not fit with 8 bytes to spare."""
     record = Record(b"T", body, born_timestamp=born, store_timestamp=stored)
     log = log_of([record] * 6)
     size = len(message.encode(record))
@@ -380,13 +380,27 @@ def messages(draw: st.DrawFn) -> Message:
 @UNHURRIED
 @given(messages())
 def test_two_independent_codecs_write_and_read_the_same_bytes(told: Message) -> None:
-    """HA-ST-2 "A message is one record: total size, magic, body CRC, queue id": neither codec has been seen by the other."""
+    """HA-ST-2 "A message MUST be one record: total size, magic, body CRC, queue id": neither codec has been seen by the
+    other.
+    """
     data = impl_message.encode(told)
     record = as_record(told)
     assert message.encode(record) == data
     assert message.decode(data) == (record, len(data))
     assert impl_message.decode(data) == told
     assert message.body_crc(told.body) == told.body_crc
+
+
+@pytest.mark.parametrize(("topic_size", "is_whole"), [(0, False), (1, True), (127, True), (128, False), (255, False)])
+def test_a_v1_record_has_a_topic_of_1_to_127_bytes(topic_size: int, is_whole: bool) -> None:
+    """HA-ST-72 "A topic MUST have 1 to 127 bytes in a V1 record": its length is a signed byte to RocketMQ, too."""
+    data = message.encode(Record(b"t" * topic_size, b"body"))
+    assert (message.decode(data) is not None) is is_whole
+    if is_whole:
+        assert len(impl_message.decode(data).topic) == topic_size
+    else:
+        with pytest.raises(MessageMalformed, match="topic length"):
+            impl_message.decode(data)
 
 
 @UNHURRIED
