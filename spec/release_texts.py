@@ -184,7 +184,7 @@ def texts(spec_dir: Path = SPEC) -> dict[Path, str]:
     """Each document with releases in it, as it must be."""
     catalogue = spec_dir / "violations.md"
     found = {spec_dir / "versions.md": versions_md(spec_dir), catalogue: violations_md(_text(catalogue))}
-    return found
+    return found | {path: chapter(_text(path)) for path in clauses.chapters(spec_dir)}
 
 
 def main(arguments: Sequence[str]) -> int:
