@@ -62,7 +62,7 @@ def _offsets(frames: set[tuple[int, int]]) -> str:
     return ", ".join(str(offset) for offset, _ in sorted(frames))
 
 
-def phantom_file(master: FakeMaster, store: Path, spinning: Callable[[], bool]) -> str:
+def phantom_file(master: FakeMaster, store: Path, spinning: Callable[[], set[str]]) -> str:
     del spinning
     start = master.first_report()
     master.header(0, 0)
@@ -77,7 +77,7 @@ def phantom_file(master: FakeMaster, store: Path, spinning: Callable[[], bool]) 
     )
 
 
-def negative_size(master: FakeMaster, store: Path, spinning: Callable[[], bool]) -> str:
+def negative_size(master: FakeMaster, store: Path, spinning: Callable[[], set[str]]) -> str:
     del store, spinning
     master.first_report()
     master.frame(0, bytes(1000))
@@ -86,7 +86,7 @@ def negative_size(master: FakeMaster, store: Path, spinning: Callable[[], bool])
     return f"has {had}; after a size of -4 has {master.first_report()}"
 
 
-def overflowing_size(master: FakeMaster, store: Path, spinning: Callable[[], bool]) -> str:
+def overflowing_size(master: FakeMaster, store: Path, spinning: Callable[[], set[str]]) -> str:
     del store, spinning
     master.first_report()
     master.frame(0, bytes(1000))
@@ -98,22 +98,22 @@ def overflowing_size(master: FakeMaster, store: Path, spinning: Callable[[], boo
         return f"has {had}; after a size of 2^31-8 takes no notice of the connection's end"
 
 
-def oversized_frame(master: FakeMaster, store: Path, spinning: Callable[[], bool]) -> str:
+def oversized_frame(master: FakeMaster, store: Path, spinning: Callable[[], set[str]]) -> str:
     del store
     master.first_report()
     largest = READ_BUFFER - 12
     master.frame(0, bytes(largest))
     taken = master.answer(30)
-    idle = not spinning()
+    before = spinning()
     master.header(largest, largest + 1)
     master.link.settimeout(2)
     with contextlib.suppress(TimeoutError):  # what the slave does not read stays in the sockets
         master.link.sendall(bytes(largest + 1))
     answer = master.answer()
-    now_spins = idle and spinning()
+    more = spinning() - before
     return (
         f"takes a body of {largest} (reports {taken}); at one of {largest + 1} {answer or 'stands still'}"
-        + ", spinning" * now_spins
+        + ", spinning" * bool(more)
     )
 
 
@@ -128,16 +128,16 @@ def test_slaves(rocketmq: Rocketmq, tmp_path: Path, nodes: ExitStack, results: R
     size = {"mappedFileSizeCommitLog": str(4 * READ_BUFFER)} if quirk == 23 else {}
     rocketmq.start_broker("slave", tmp_path / "store", "SLAVE", **size)
     pid = rocketmq.cluster.running["slave"].pid
-    compare(results, rocketmq.release, {quirk: SLAVE_ITEMS[quirk](master, tmp_path / "store", lambda: spins(pid))})
+    compare(results, rocketmq.release, {quirk: SLAVE_ITEMS[quirk](master, tmp_path / "store", lambda: spinning_threads(pid))})
 
 
-def spins(pid: int) -> bool:
-    """Whether some thread of a process runs, or waits for a processor, each time that one looks: on a busy machine too."""
+def spinning_threads(pid: int) -> set[str]:
+    """The threads of a process that run, or wait for a processor, each time that one looks: on a busy machine too."""
     always = running_threads(pid)
     for _ in range(LOOKS):
         time.sleep(LOOK_S)
         always &= running_threads(pid)
-    return bool(always)
+    return always
 
 
 def running_threads(pid: int) -> set[str]:
