@@ -22,7 +22,7 @@ MARGIN_MS = 3_000  # several messages share one ms, and not all of them need be 
 
 @dataclass(frozen=True, slots=True)
 class StoreCheckpoint:
-    """HA-ST-24 "up to when messages, then consume queues, then the index are on the disk"; 0 says nothing."""
+    """HA-ST-24 "up to which messages, then consume queues, then the index are on the disk"; 0 says nothing."""
 
     physic_msg_timestamp: int = 0
     logics_msg_timestamp: int = 0

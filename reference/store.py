@@ -99,7 +99,7 @@ def append_record(log: Log, record: Record) -> tuple[Log, int, int]:
 def append_data(log: Log, offset: int, body: bytes) -> Log:
     """Append replicated bytes at the max offset, whatever `offset` says, once there is a file.
 
-    Spec: HA-ST-6 "on a store without files they open the file that holds their offset, from its start".
+    Spec: HA-ST-6 "In a store without files they open the file that holds their offset, and are written from its start".
     """
     base = log.base
     if base is None:  # divided as Java divides, towards zero: an offset of -5 (quirk 4) is in file 0

@@ -52,7 +52,7 @@ def start(state: Store) -> Store:
 def flush(state: Store, *, synced: bool = True) -> Store:
     """Flush log, queues and index, then the checkpoint that says so. In this order: it must never say more than is so.
 
-    Spec: HA-ST-24 "up to when messages, then consume queues, then the index are on the disk".
+    Spec: HA-ST-24 "up to which messages, then consume queues, then the index are on the disk".
     """
     flushed_where = state.flushed_where
     while (advanced := checkpoints.flush(state.log, flushed_where, 0, synced)) != flushed_where:
@@ -90,7 +90,7 @@ def start_bare(state: Store) -> Store:
 
 
 def stop_bare(state: Store, before: Store) -> Store:
-    """Its clean stop: HA-ST-50 "MUST leave `abort` behind, and a store to which nothing was appended as it was".
+    """Its clean stop: HA-ST-50 "MUST leave `abort` behind. If it has appended nothing, it MUST leave the store as it was".
 
     Args:  before: the store when it was opened.
     """
@@ -108,9 +108,9 @@ def stop_bare(state: Store, before: Store) -> Store:
 def start_of_recovery(log: Log, last_exit_ok: bool, checkpoint: StoreCheckpoint, profile: Profile) -> int:
     """The offset of the file from which on the log is read.
 
-    Spec: HA-ST-18 "MUST begin three files before the end of the log, or at its first file if there are fewer"; HA-ST-19 "it
-    MUST begin at the last file" that the checkpoint vouches for, "where there is none, at the first file"; HA-ST-46 "A file
-    whose first message is not whole MUST NOT be the one", for a part of a store timestamp is an earlier one.
+    Spec: HA-ST-18 "MUST begin three files before the end of the log, or at its first file if there are fewer"; HA-ST-19
+    "recovery MUST begin at the last file" that the checkpoint vouches for, "where there is none, at the first file"; HA-ST-46
+    "A file whose first message is not whole MUST NOT be the one", for a part of a store timestamp is an earlier one.
     """
     assert log.base is not None
     images = list(mapped_file_queue.files(log).values())
@@ -166,7 +166,7 @@ def before_a_hole(log: Log, start_offset: int, checkpoint: StoreCheckpoint, sect
     in two zero bytes of its own, which are no hole. What the checkpoint vouches for has no holes.
 
     Spec: HA-ST-10 "it MUST cut off as well any record", "nothing but zeros from a multiple of 512 in its file to the next
-    one, or to its end".
+    one, or to the end of the record".
     """
     offset = start_offset
     while offset < max_offset(log):
@@ -241,7 +241,7 @@ def recover(
 ) -> Store | Refused:
     """Log, queues and index after a start, and from where the dispatch goes on. `made_at` names a new index file.
 
-    Spec: HA-ST-73 "the records from there on MUST be dispatched again".
+    Spec: HA-ST-73 "the records from the start of recovery (HA-ST-19) on MUST be dispatched again".
     """
     last_exit_ok, index = not state.abort, state.dispatched.index
     if not profile.clears_tail:
@@ -334,7 +334,7 @@ def _kept(state: Store, log: Log, dispatched: Dispatched, start_offset: int) -> 
 
     Else a second crash, when the log alone was flushed, would let the next recovery begin behind what was dispatched anew.
 
-    Spec: HA-ST-24 "up to when messages, then consume queues, then the index are on the disk"; HA-ST-51 "A recovery after which
+    Spec: HA-ST-24 "up to which messages, then consume queues, then the index are on the disk"; HA-ST-51 "A recovery after which
     messages are dispatched again MUST clear that i64 as well".
     """
     told, index = state.checkpoint, dispatched.index

@@ -31,8 +31,8 @@ def bare_log(
     """Open a store's log for appending, and flush and close it at the end.
 
     Args:  replicated: what is appended comes from a master; else it is put. create: makes its new files.
-    Spec: HA-ST-50 "MUST leave `abort` behind, and a store to which nothing was appended as it was"; HA-ST-51 "MUST first
-    lower the checkpoint's second time to the least of its three, and MUST set the i64 at byte 40"; HA-ST-52 "MUST have
+    Spec: HA-ST-50 "MUST leave `abort` behind. If it has appended nothing, it MUST leave the store as it was"; HA-ST-51 "MUST
+    first lower the checkpoint's second time to the least of its three, and MUST set the i64 at byte 40"; HA-ST-52 "MUST have
     `config/topics.json` name the topics".
     Raises: as CommitLog.open; then nothing has changed.
     """

@@ -78,7 +78,7 @@ class TopicWatch:
         """Write what is new. That it fails is told once, and tried again."""
         log = self._log
         if log.max_offset in (self._began_at, log.min_offset):
-            return  # HA-ST-50 "a store to which nothing was appended as it was"
+            return  # HA-ST-50 "If it has appended nothing, it MUST leave the store as it was"
         if log.queue_count != self._queue_count:
             self._queue_count = log.queue_count
             self._found.update((topic, queue_id) for queue_id, topic in log.queue_keys())

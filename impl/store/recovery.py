@@ -55,7 +55,8 @@ def recover(files: Sequence[MappedFile], *, strict: bool, first: int = 0, flushe
 
     Args:  strict: see the head of this module. first: index of the file to begin with; those before it are taken as they
            are. flushed_before_ms: messages that were stored before this time were on the disk.
-    Raises: StoreCorrupt as the head of this module says, HA-ST-20 "MUST be refused, unchanged, with its file and offset".
+    Raises: StoreCorrupt as the head of this module says, HA-ST-20 "MUST be refused, unchanged, with an error that
+    names the file and the offset".
     """
     queue_offsets: QueueOffsets = {}
     messages = 0

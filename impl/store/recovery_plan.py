@@ -6,8 +6,8 @@ would make of queues and index is counted here.
 A store that a process has open can be looked at too. Nothing of it would be cut, since it cannot be opened: what stands behind
 the end is being written, and what queues and index name there came after the look. So only what was seen is told.
 
-Spec: HA-ST-5, HA-ST-18 to HA-ST-20, HA-ST-38; HA-ST-49 "MUST tell of no damage and of nothing to cut",
-"MUST tell how far such a store has come".
+Spec: HA-ST-5, HA-ST-18 to HA-ST-20, HA-ST-38; HA-ST-49 "MUST report no damage and nothing to cut",
+"MUST report how far that store has come".
 """
 
 import time

@@ -93,7 +93,7 @@ def scan(
            bound: stop at the first record at or beyond it. queue_offsets: raised as the messages found demand.
            suspect_from_ms: a record that was stored at this time or later is not whole where a sector of its topic or its
            properties is missing, which no length and no CRC shows: HA-ST-10 "from a multiple of 512 in its file to the next
-           one, or to its end".
+           one, or to the end of the record".
     Raises: nothing, whatever the bytes.
     """
     size = len(buffer)

@@ -35,7 +35,7 @@ def read_topics(store_dir: Path) -> dict[str, int]:
 def write_topics(store_dir: Path, queue_nums: Mapping[str, int], now_ms: int | None = None) -> bool:
     """Have the file name these topics, with at least so many queues each. The file is replaced whole, or not at all.
 
-    HA-ST-52 "what the file says already MUST stay".
+    HA-ST-52 "the entries that the file has already MUST stay".
 
     Returns: whether there was anything to write; then it is on the disk.
     Raises: ConfigInvalid for a file that is no such JSON, which then stays as it is; OSError with a path.

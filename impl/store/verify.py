@@ -1,6 +1,6 @@
 """Check a whole store, and two stores against each other: every record of each, then every byte that both hold.
 
-Two logs are compared over the offsets that both have. HA-ST-17 "What a BLANK leaves behind its first 8 bytes is padding, and
+Two logs are compared over the offsets that both have. HA-ST-17 "The part of a BLANK behind its first 8 bytes is padding, and
 two logs that differ in padding alone MUST count as equal": RocketMQ may have stale bytes there, and a slave that recovered has
 zeros (quirk 38). It is compared, but a difference in it is only counted.
 

@@ -183,7 +183,7 @@ Refuses(v, f) ==
     \/ IgnoresHeartbeats /\ m = 0 /\ f.offset % FileSize # 0
     \/ \E i \in 1..Len(f.units) : f.offset + i <= m /\ f.units[i] # v.units[f.offset + i - v.base]
 
-\* HA-ST-6 "on a store without files they open the file that holds their offset, from its start".  HA-S-10 "A heartbeat is
+\* HA-ST-6 "In a store without files they open the file that holds their offset".  HA-S-10 "A heartbeat is
 \* appended too, with length 0" (classic, quirk 17).
 BaseAfter(v, f) ==
     IF v.base # -1 THEN v.base

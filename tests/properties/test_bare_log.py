@@ -158,7 +158,7 @@ def test_a_recovery_that_dispatches_again_clears_that_offset(tmp_path: Path, is_
 
 
 def test_a_store_to_which_nothing_was_appended_stays_as_it_was(tmp_path: Path) -> None:
-    """HA-ST-50 "a store to which nothing was appended as it was": with `abort` or without."""
+    """HA-ST-50 "If it has appended nothing, it MUST leave the store as it was": with `abort` or without."""
     with MessageStore.open(tmp_path, OPTIONS) as store:
         put(store, range(40))
     write_more(tmp_path)

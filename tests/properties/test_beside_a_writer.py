@@ -1,6 +1,6 @@
 """The readers beside processes that write: they see no damage where there is none, and no work for a recovery.
 
-HA-ST-49 "MUST tell of no damage and of nothing to cut where the owner is writing, and MUST tell how far such a store has come".
+HA-ST-49 "MUST report no damage and nothing to cut while the owner is writing, and MUST report how far that store has come".
 """
 
 import json
@@ -211,7 +211,7 @@ def test_a_store_that_is_opened_during_a_look_is_looked_at_again(tmp_path: Path,
 
 
 def test_how_far_a_store_is_dispatched_is_told_while_it_is_open(tmp_path: Path) -> None:
-    """HA-ST-49 "MUST tell of no damage and of nothing to cut": nor of a dispatch that would begin anew, as after a crash."""
+    """HA-ST-49 "MUST report no damage and nothing to cut": nor of a dispatch that would begin anew, as after a crash."""
     with MessageStore.open(tmp_path / "s", OPTIONS) as store:
         for _ in range(20):
             store.put(Message("t", bytes(500)))

@@ -267,7 +267,7 @@ def test_short_writes_are_continued(store: Path, monkeypatch: pytest.MonkeyPatch
     ("offset", "base"), [(0, 0), (5, 0), (1023, 0), (1024, 1024), (5 * 1024 + 7, 5 * 1024), (-1, 0), (-1023, 0)]
 )
 def test_the_first_bytes_open_the_file_that_would_hold_their_offset(store: Path, offset: int, base: int) -> None:
-    """HA-ST-6 "on a store without files they open the file that holds their offset, from its start" (quirk 18)."""
+    """HA-ST-6 "they open the file that holds their offset, and are written from its start" (quirk 18)."""
     with CommitLog.open(store, file_size=FILE_SIZE) as log:
         log.append_data(offset, [b"abc"])
         assert (log.min_offset, log.max_offset, contents(log)) == (base, base + 3, b"abc")
@@ -470,7 +470,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 @given(st.integers(0, 9), st.data())
 @settings(deadline=None, max_examples=60)
 def test_one_flipped_bit_names_file_and_offset_and_costs_no_byte(index: int, data: st.DataObject) -> None:
-    """HA-ST-20 "stands behind one that is not whole MUST be refused, unchanged, with its file and offset".
+    """HA-ST-20 "MUST be refused, unchanged, with an error that names the file and the offset".
 
     In classic the log ends there, as in RocketMQ.
     """

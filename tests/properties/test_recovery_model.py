@@ -248,7 +248,7 @@ def _fails(seeds: range, sabotage: Callable[[Broker], None] | None = None) -> bo
 
 @pytest.mark.parametrize("sabotage", [_checkpoint_ahead, _index_checkpoint_ahead])
 def test_the_campaign_notices_a_checkpoint_that_says_more_than_is_so(sabotage: Callable[[Broker], None]) -> None:
-    """HA-ST-24 "up to when messages, then consume queues, then the index are on the disk": too soon, it loses messages."""
+    """HA-ST-24 "up to which messages, then consume queues, then the index are on the disk": too soon, it loses messages."""
     assert _fails(range(100), sabotage)
 
 
@@ -351,7 +351,7 @@ def test_what_a_process_appends_without_dispatching_is_dispatched_by_the_next_br
 
 
 def test_a_process_that_appends_nothing_leaves_the_store_as_it_was() -> None:
-    """HA-ST-50 "a store to which nothing was appended as it was"."""
+    """HA-ST-50 "If it has appended nothing, it MUST leave the store as it was"."""
     stopped = store_recovery.stop(filled(3, 63).state)
     assert not stopped.abort
     begun = store_recovery.start_bare(stopped)
@@ -377,7 +377,7 @@ def test_a_classic_store_is_recovered_from_a_crash_of_the_process_too() -> None:
 
 
 def test_classic_loses_keys_between_its_last_full_index_file_and_where_recovery_begins() -> None:
-    """HA-ST-24 "up to when messages, then consume queues, then the index": hardened begins at the least of them."""
+    """HA-ST-24 "up to which messages, then consume queues, then the index": hardened begins at the least of them."""
     at_work = filled(7, 12)
     at_work.clock_ms += 60_000
     at_work.flush()
@@ -495,7 +495,7 @@ def test_nothing_before_the_start_is_read(profile: Profile, seed: int) -> None:
 
 @pytest.mark.parametrize("base", [0, 5 * LOG_FILE_SIZE])
 def test_damage_that_the_checkpoint_vouches_for_is_refused_and_what_was_never_flushed_is_cut(base: int) -> None:
-    """HA-ST-20 "MUST be refused, unchanged, with its file and offset, unless the last stop was not clean"."""
+    """HA-ST-20 "stored later than 3 s before the checkpoint's first time does not count as the whole record"."""
     log = log_with_times(10_000, 20_000, 30_000, base=base)
     hole = replace(log, data=log.data[: LOG_FILE_SIZE + 100] + b"X" + log.data[LOG_FILE_SIZE + 101 :])
     for abort, physic, refused in (
@@ -519,7 +519,7 @@ def test_damage_that_the_checkpoint_vouches_for_is_refused_and_what_was_never_fl
 
 @pytest.mark.parametrize("base", [0, 8192])
 def test_a_sector_that_is_missing_from_properties_ends_the_log_where_nobody_was_promised_it(base: int) -> None:
-    """HA-ST-10 "hold nothing but zeros from a multiple of 512 in its file to the next one, or to its end"."""
+    """HA-ST-10 "hold nothing but zeros from a multiple of 512 in its file to the next one, or to the end of the record"."""
     first = Record(b"T", b"b", b"K\x01" + b"v" * 1400, store_timestamp=10_000)
     log, second, size = store.append_record(store.append_record(Log(8192, base), first)[0], replace(first, properties=b""))
     assert (size, second - base) == (93, 93 + 1402)
@@ -633,7 +633,7 @@ def test_the_flushed_position_advances_only_over_what_was_synced(pages: int, rou
 
 
 def test_the_checkpoint_says_when_the_last_flushed_message_was_stored() -> None:
-    """HA-ST-24 "up to when messages, then consume queues, then the index are on the disk"; a failed sync adds nothing."""
+    """HA-ST-24 "up to which messages, then consume queues, then the index are on the disk"; a failed sync adds nothing."""
     at_work = filled(5, 30)
     failed = store_recovery.flush(at_work.state, synced=False)
     assert (failed.checkpoint, failed.flushed_where) == (StoreCheckpoint(), 0)

@@ -188,7 +188,7 @@ def test_a_hole_among_what_was_not_flushed_is_a_tear_and_what_is_behind_it_goes(
 
 
 def test_a_hole_among_what_was_flushed_is_damage(full: Path) -> None:
-    """HA-ST-20 "MUST be refused, unchanged, with its file and offset"."""
+    """HA-ST-20 "MUST be refused, unchanged, with an error that names the file and the offset"."""
     set_times(full)
     patch(file_of(full, 7 * FILE_SIZE), 2 * 1100, bytes(SECTOR))
     abort(full, 803_000)  # what was stored at 800 s was on the disk
