@@ -34,8 +34,8 @@ class Seen:
 def look(log: Log, more: bytes = b"") -> Seen:
     """Walk the heads of a log, and of bytes that are to be appended.
 
-    Spec: HA-S-90 "MUST walk the heads of the records that it is sent, before it appends them"; HA-S-93 "and none of a BLANK,
-    MUST end the walk, and no more".
+    Spec: HA-S-90 "MUST walk the heads of the records that it is sent, before it appends them"; HA-S-93 "nor that of a BLANK
+    MUST end the walk and nothing else".
     """
     if len(log.data) >= log.file_size:
         return Seen(len(log.data), is_same=True)

@@ -58,7 +58,7 @@ def last_record(log: Log) -> tuple[int, int] | None:
 def differs(log: Log, offset: int, body: bytes) -> bool:
     """Whether bytes for an offset within the log are others than the log's own, as far as that goes.
 
-    Spec: HA-S-62 "the padding behind a BLANK apart".
+    Spec: HA-S-62 "except the padding of a BLANK".
     """
     base = store.min_offset(log)
     own = log.data[offset - base : offset - base + len(body)]

@@ -94,8 +94,8 @@ def on_readable(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: 
     Spec: HA-W-8 "A receiver MUST NOT draw anything from where the stream is split"; HA-S-31 "After each read the slave MUST
     take all whole frames out of its buffer, in order"; HA-S-5 "A body MUST be appended only when all of it is there, and then
     dispatch_position MUST advance by 12 plus its size"; HA-S-28 "MUST NOT report for any reason but these"; HA-S-62 "MUST
-    compare the bytes that it is sent before its max offset with its own"; HA-S-63 "is not where it stands MUST close the
-    connection".
+    compare the bytes that it is sent before its max offset with its own"; HA-S-63 "is not where the comparison stands MUST
+    close the connection".
     Source: article 001, processReadEvent and dispatchReadRequest.
     """
     outputs: list[Output] = []
@@ -165,7 +165,7 @@ def on_readable(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: 
             if held < body_size or not profile.checks_frames:  # HA-S-10 "A heartbeat is appended too, with length 0"
                 appended = body[held:]
                 if slave.disk_full and appended:
-                    # HA-S-38 "MUST NOT count it to its log, and MUST NOT report any byte of it".
+                    # HA-S-38 "MUST NOT count the bytes as part of its log, and MUST NOT report any of them".
                     if profile.checks_appends:
                         return close("disk_full", "HA-S-38")
                     appended = store.unwritten(slave.log, len(appended))

@@ -143,7 +143,7 @@ class FreshStore:
         return True
 
     def _undo(self) -> None:
-        """HA-S-83 "the store being left as it was": take away what the opening has made, while this process has the lock."""
+        """HA-S-83 "with the store left as it was": take away what the opening has made, while this process has the lock."""
         self._is_refused = True
         for path in self._missing:
             with contextlib.suppress(OSError):

@@ -27,7 +27,7 @@ class Shows(Enum):
 
     SAME = "same"  # the master's files are as long as the slave's
     OTHER = "other"
-    NOTHING = "nothing"  # HA-S-93 "MUST end the walk, and no more"
+    NOTHING = "nothing"  # HA-S-93 "MUST end the walk and nothing else"
 
 
 class End(NamedTuple):

@@ -99,7 +99,7 @@ def recovered_end(log: ReadableLog, overlap: Overlap) -> int:
 def first_difference(log: ReadableLog, overlap: Overlap, body: memoryview) -> int | None:
     """The commit-log offset of the first byte of `body`, which belongs at the overlap's position, that is not the log's.
 
-    Spec: HA-S-62 "the padding behind a BLANK apart".
+    Spec: HA-S-62 "except the padding of a BLANK".
     """
     padding, offset = overlap.padding, overlap.position
     own = log.data_at(offset, len(body))

@@ -185,7 +185,7 @@ class SlaveClient:
 
         Raises: as dispatch.
         Spec: HA-S-62 "MUST compare the bytes that it is sent before its max offset with its own", "MUST close the connection,
-        and stop with an error"; HA-S-63 "is not where it stands MUST close the connection".
+        and stop with an error"; HA-S-63 "is not where the comparison stands MUST close the connection".
         """
         while overlap.position < overlap.end and self._end - self._start >= HEADER.size:
             offset, body_size = HEADER.unpack_from(self._buffer, self._start)
@@ -271,9 +271,9 @@ class SlaveClient:
         """Append the bodies of frames. Hardened's check leaves nothing that could be refused.
 
         Spec: in classic HA-S-33 "does not look at the outcome of an append" (quirks 19 and 25), and HA-S-37 "counts an append
-        whose write fails as done" (quirk 42); in hardened HA-S-38 "MUST NOT count it to its log, and MUST NOT report any byte
-        of it" and HA-S-34 "MUST stop with an error that names the file and the offset". Where no file can be made or found
-        for the bytes, classic stops too.
+        whose write fails as done" (quirk 42); in hardened HA-S-38 "MUST NOT count the bytes as part of its log, and MUST NOT
+        report any of them" and HA-S-34 "MUST stop with an error that names the file and the offset". Where no file can be
+        made or found for the bytes, classic stops too.
         """
         try:
             try:

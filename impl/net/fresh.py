@@ -93,7 +93,7 @@ class FreshStart:
         offset = start if isinstance(start, int) else None
         with inquiry.open(0) as feed:
             last_file, _ = feed.first(self._stopped)
-            if last_file == 0:  # HA-S-96 "Where that offset is 0 nobody can know yet"
+            if last_file == 0:  # HA-S-96 "Where that offset is 0 the slave cannot know the size yet"
                 if start == "last":
                     return Found(None, None)
                 self._see_file(feed, 0, offset or 0)
@@ -156,7 +156,7 @@ class FreshStart:
                 return None
             if told is not None:
                 raise self._wrong_size(last_file) from error
-            # HA-S-97 "the slave MUST stop in one error that asks for it".
+            # HA-S-97 "the slave MUST stop in one error that asks for the size".
             text = f"the size of the master's files cannot be learnt: {error}; give it, by --file-size"
             raise WrongFileSize(f"{peer}: {text}") from error
         if told not in (None, size):  # HA-S-98 "MUST stop in one error that names both sizes"

@@ -153,8 +153,8 @@ class MasterLink:
 class SlaveLink:
     """The slave's end. Each call returns the violation for which it closed the connection, or None.
 
-    `before_report` is called before each report, HA-S-60 "MUST have on its disk all that a report says"; what it raises comes
-    through. `ends_short`: see MasterLink.
+    `before_report` is called before each report, HA-S-60 "MUST have on its disk all that a report acknowledges"; what it
+    raises comes through. `ends_short`: see MasterLink.
     """
 
     def __init__(

@@ -74,7 +74,7 @@ Delete ==
 
 (* ------------------------------------------------- reports ------------------------------------------------------------------ *)
 
-\* What reporting r makes of a slave.  HA-S-60 "MUST have on its disk all that a report says before it writes the report".
+\* What reporting r makes of a slave.  HA-S-60 "MUST have on its disk all that a report acknowledges before it writes the report".
 Flushing(v, r) == [v EXCEPT !.flushed = IF AcksFlushed /\ r > @ THEN r ELSE @]
 
 \* HA-S-1 "MUST set current_reported_offset to its max offset", or HA-S-61 to the start of its last whole record; HA-S-3 "MUST report
@@ -176,7 +176,7 @@ Heartbeat(s, k) ==
 \* While it holds a connection, what a slave reports is where its next unit belongs: its max offset, or, in hardened, as far as
 \* its last unit has been compared with the master's.  HA-S-4 "its max offset is not 0 and differs from the frame's offset"; HA-S-63
 \* the same of what is compared; HA-S-11 "on an empty log, whose offset is negative or not the start of a file" (hardened); HA-S-62
-\* "Where one differs it MUST close the connection".
+\* "Where a byte differs it MUST close the connection".
 Refuses(v, f) ==
     LET m == MaxOf(v) IN
     \/ m # 0 /\ v.reported # f.offset

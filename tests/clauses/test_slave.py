@@ -269,7 +269,7 @@ def test_a_slave_whose_disk_fails_stops_and_says_where(
 def test_a_write_that_fails_is_acknowledged_in_classic_alone(
     profile: Profile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """On a real file: HA-S-37 "counts an append whose write fails as done"; HA-S-38 "MUST NOT count it to its log"."""
+    """HA-S-37 "counts an append whose write fails as done"; HA-S-38 "MUST NOT count the bytes as part of its log", on disk."""
     with CommitLog.open(tmp_path / "store", file_size=FILE_SIZE) as log:
         client = SlaveClient("master", log, Settings(FILE_SIZE), profile)
         client.on_connect(0)
@@ -290,7 +290,7 @@ def test_a_write_that_fails_is_acknowledged_in_classic_alone(
 
 @PROFILES
 def test_a_put_waits_in_vain_for_a_slave_whose_disk_is_full(profile: Profile, worlds: Any) -> None:
-    """HA-S-38 "MUST NOT report any byte of it", in both worlds; HA-S-37 "it reports them"."""
+    """HA-S-38 "MUST NOT report any of them", in both worlds; HA-S-37 "it reports them"."""
     both = worlds(profile)
     both.happens(PUT, Connect(0, ALL, ALL), Tick(5001))
     both.settle()

@@ -16,7 +16,7 @@ ROUNDS = 2
 
 @pytest.mark.parametrize("trial", (Trial(), Trial(ack="flushed", power_cut=True)), ids=("disk", "disk-and-power"))
 def test_no_put_ok_is_missing(tmp_path: Path, trial: Trial) -> None:
-    """HA-S-60 "MUST have on its disk all that a report says", with the power cut."""
+    """HA-S-60 "MUST have on its disk all that a report acknowledges", with the power cut."""
     assert trial.promises
     deaths = disk_death.run(ROUNDS, 1, tmp_path, trial)
     assert (deaths.rounds, deaths.lost) == (ROUNDS, [0] * ROUNDS)

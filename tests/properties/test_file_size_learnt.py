@@ -328,7 +328,7 @@ def test_a_slave_that_was_told_another_size_stops_before_it_takes_a_byte(
 
 
 def test_a_master_that_has_its_last_file_alone_cannot_tell(tmp_path: Path) -> None:
-    """HA-S-97 "the slave MUST stop in one error that asks for it"."""
+    """HA-S-97 "the slave MUST stop in one error that asks for the size"."""
     store = fill(tmp_path / "a", 1000, 4)
     delete_files(store, 4000)
     why = "it has nothing before its last file, which begins at 4000"

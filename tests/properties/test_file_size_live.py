@@ -60,7 +60,7 @@ LAST = st.sampled_from(
 def test_the_walk_sees_what_the_model_sees_however_the_bytes_come(
     records: list[tuple[int, int]], last: list[tuple[int, int]], file_size: int, cuts: list[int]
 ) -> None:
-    """HA-S-90 "MUST walk the heads of the records that it is sent"; HA-S-93 "MUST end the walk, and no more"."""
+    """HA-S-90 "MUST walk the heads of the records that it is sent"; HA-S-93 "MUST end the walk and nothing else"."""
     data = laid([*records, *last])[:file_size]
     walk, ended, at = Walk(file_size), None, 0
     for stop in sorted({*(cut for cut in cuts if cut < len(data)), len(data)}):

@@ -375,7 +375,7 @@ def test_a_slave_has_all_from_where_it_was_told_to_begin(tmp_path: Path, nodes: 
 
 
 def test_the_option_may_stay_for_later_starts(tmp_path: Path, nodes: ExitStack) -> None:
-    """HA-S-80 "a log that holds a record MUST go on where it ends, whatever it is told"."""
+    """HA-S-80 "a log that holds a record MUST go on where it ends, whatever the slave is told"."""
     store, slave = fill(tmp_path / "a"), tmp_path / "b"
     with serving(store, FILE_SIZE) as master:
         for start in ("min", "min", "last", str(3 * FILE_SIZE), str(1 << 60)):

@@ -84,7 +84,7 @@ def test_model_and_implementation_begin_at_the_same_place(log: Log, near: int) -
 def test_model_and_implementation_find_the_same_difference(
     log: Log, changes: list[tuple[int, int]], sizes: st.DataObject
 ) -> None:
-    """HA-S-62 "the padding behind a BLANK apart (HA-ST-17)"."""
+    """HA-S-62 "except the padding of a BLANK (HA-ST-17)"."""
     found = find_overlap(View(log))
     if found is None:
         return
@@ -109,7 +109,7 @@ def test_model_and_implementation_find_the_same_difference(
 @pytest.mark.parametrize("at", range(92, 128))
 @pytest.mark.parametrize("behind", [b"", b"more"], ids=["at the end", "with a part of a record in the next file"])
 def test_padding_may_differ_and_the_blank_before_it_may_not(at: int, behind: bytes) -> None:
-    """HA-S-62 "the padding behind a BLANK apart": behind a record of 92 bytes, 36 that have 28 of padding."""
+    """HA-S-62 "except the padding of a BLANK": behind a record of 92 bytes, 36 that have 28 of padding."""
     whole = store.append_record(Log(128, 128), Record(b"t", b""))[0]
     assert len(whole.data) == 92
     log = Log(128, 128, whole.data + store.blank(36) + behind)
@@ -187,7 +187,7 @@ def test_a_slave_goes_on_where_its_last_record_is_its_masters(profile: Profile, 
 
 @BOTH
 def test_a_slave_of_another_history_stops_and_keeps_its_log(profile: Profile, tmp_path: Path) -> None:
-    """HA-S-62 "Where one differs it MUST close the connection, and stop with an error that names the offset" (quirk 9)."""
+    """HA-S-62 "Where a byte differs it MUST close the connection, and stop with an error that names the offset" (quirk 9)."""
     before = filled(tmp_path / "s", ("one", 4), ("two", 1))
     filled(tmp_path / "m", ("one", 30))
     with served(tmp_path / "m", profile) as master, pytest.raises(OutOfStep) as caught:
@@ -305,7 +305,7 @@ def test_a_master_that_only_begins_by_closing_does_not_stop_a_slave(tmp_path: Pa
 
 
 def test_heartbeats_of_one_that_is_gone_when_the_master_answers_do_not_stop_a_slave(tmp_path: Path) -> None:
-    """HA-S-64 "on a connection that is still there and as far when the master has answered a report of 0 on another one"."""
+    """HA-S-64 "with nothing more compared, when the master has answered a report of 0 on a second connection"."""
 
     def send_heartbeats(listener: socket.socket) -> None:
         with listener.accept()[0] as sock:
@@ -331,7 +331,7 @@ def test_a_slave_whose_file_is_deleted_stops(profile: Profile, tmp_path: Path) -
 
 
 def test_a_frame_that_is_not_where_the_comparison_stands_closes(tmp_path: Path) -> None:
-    """HA-S-63 "a frame whose offset is not where it stands MUST close the connection": the model, and the implementation."""
+    """HA-S-63 "a frame whose offset is not where the comparison stands MUST close the connection": model, implementation."""
     log = store.append_record(Log(FILE_SIZE, 0), Record(b"t", b"body"))[0]
     frame = wire.pack_header(store.max_offset(log), 1) + b"x"  # where a slave that compares nothing would take it
     node = slave.on_connect(Slave(log), 8, 0, HARDENED).state
