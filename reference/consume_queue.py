@@ -161,7 +161,7 @@ def put_message_position_info(
 
 
 def fill_pre_blank(files: MappedFileQueue, until: int) -> MappedFileQueue:
-    """Entries that stand for nothing, from the end of the files up to `until`: HA-ST-33 "An entry that stands for nothing"."""
+    """Entries that stand for nothing, from the end of the files up to `until`: HA-ST-33 "an entry that names no message"."""
     count = (until - mapped_file_queue.end(files)) // CQ_STORE_UNIT_SIZE
     return mapped_file_queue.append(files, encode(PRE_BLANK) * count)
 
@@ -218,7 +218,7 @@ def correct_min_offset(queue: ConsumeQueue, phy_min_offset: int, profile: Profil
 def recover(queue: ConsumeQueue, profile: Profile) -> ConsumeQueue:
     """End the queue at the first entry that is none, looking from three files before the end on.
 
-    HA-ST-77 "an entry that stands for nothing counts as a message that ends at 2 GiB": if it is the last one, classic puts
+    HA-ST-77 "counts as the entry of a message that ends at offset 2 GiB": if it is the last one, classic puts
     nothing below that into this queue any more.
     """
     files = queue.mapped_file_queue
@@ -304,7 +304,7 @@ def blank_holes(queue: ConsumeQueue) -> ConsumeQueue:
     Nobody vouches for each of them; they are kept so that the next message has the next number. After the next clean stop a
     hole would be the end of the queue.
 
-    Spec: HA-ST-33 "An entry that stands for nothing".
+    Spec: HA-ST-33 "an entry that names no message".
     """
     files = queue.mapped_file_queue
     data = b"".join(encode(entry if is_entry(entry) else PRE_BLANK) for entry in entries(files.data))

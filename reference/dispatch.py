@@ -83,9 +83,8 @@ def do_reput(
     """Dispatch what the log has from `reput_from_offset` on, `most` messages at most; it goes on from where it stopped.
 
     Spec: HA-ST-36 "MUST dispatch the records": up to the last whole one. There it waits, as a frame may end anywhere in
-    a record. Of a classic master: HA-ST-79 "skips all that its file has by then", and whatever comes in between reaches no
-    queue. Hardened waits in either role, and before a queue offset that no log
-    would have.
+    a record. Of a classic master: HA-ST-79 "skips all that its file holds at that moment", and whatever comes in between
+    reaches no queue. Hardened waits in either role, and before a queue offset that no log would have.
     """
     count = 0
     state = replace(state, reput_from_offset=max(state.reput_from_offset, min_offset(log)))

@@ -78,8 +78,8 @@ def tags_code(
 ) -> int:
     """HA-ST-32 "The tags code MUST be the Java `String.hashCode` of the message's tags", or the time of delivery.
 
-    HA-ST-76 "MUST be the store timestamp and the delay of the level", "A greater level counts as the last, and one below 1
-    as none". A level that is no number makes 4.9.8 fail on the record, in dispatch as in recovery; here it counts as none.
+    HA-ST-76 "MUST be the store timestamp plus the delay of the level", "A greater level counts as level 18, and one below 1
+    as no level". A level that is no number makes 4.9.8 fail on the record, in dispatch as in recovery; here it counts as none.
     The time is a Java long, and wraps as one.
 
     >>> tags_code("T", {"TAGS": "TagA"}, 0), tags_code("T", {}, 0), tags_code(SCHEDULE_TOPIC, {"DELAY": "3"}, 1_000_000)

@@ -86,7 +86,7 @@ def end_phy_offset(index: Index) -> int:
 def query_offset(index: Sequence[IndexFile], topic: str, key: str, max_num: int, begin: int, end: int) -> list[int]:
     """The offsets of the newest messages that may have the key, newest first: HA-ST-44 "within a span of store times".
 
-    HA-ST-85 "MUST give the newest of the messages that match". HA-ST-86 "MUST be thrown away by whoever reads them": the caller
+    HA-ST-85 "MUST give the newest of the messages that match". HA-ST-86 "MUST be thrown away by their reader": the caller
     does that. RocketMQ sorts them by offset before it answers.
     """
     found: list[int] = []

@@ -68,7 +68,7 @@ def clean(
     """One round: the log that is left, why each file went, and why one would have gone that somebody needs.
 
     Spec: HA-ST-62 "MUST be deleted from the first on, at most ten in a round, and never the last one"; HA-ST-66 "MUST NOT be
-    deleted while somebody needs it".
+    deleted while a peer needs it".
     """
     reasons: list[str] = []
     while len(reasons) < DELETE_FILES_BATCH_MAX and file_count(queue) > 1:

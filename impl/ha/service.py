@@ -112,7 +112,7 @@ class HAService:
     def needed_offset(self) -> int | None:
         """From where on the peers that are connected may still ask for the log; None where none does. Any thread may call it.
 
-        Spec: HA-ST-66 "A file MUST NOT be deleted while somebody needs it".
+        Spec: HA-ST-66 "A file MUST NOT be deleted while a peer needs it".
         """
         found = (conn.needed_offset for conn in list(self.connections))
         return min((offset for offset in found if offset is not None), default=None)

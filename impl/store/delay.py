@@ -1,6 +1,6 @@
 """A delayed message waits in SCHEDULE_TOPIC_XXXX, one queue a level; its tags code there is the time of its delivery.
 
-Spec: HA-ST-32, HA-ST-76 "MUST be the store timestamp and the delay of the level".  Source: 4.9.8
+Spec: HA-ST-32, HA-ST-76 "MUST be the store timestamp plus the delay of the level".  Source: 4.9.8
 ScheduleMessageService.parseDelayLevel and computeDeliverTimestamp.
 """
 

@@ -41,7 +41,7 @@ def query(
 ) -> list[Found]:
     """The newest messages of a topic with a key that were stored between two times, both included, oldest first.
 
-    Spec: HA-ST-85 "MUST give the newest of the messages that match"; HA-ST-86 "MUST be thrown away by whoever reads them".
+    Spec: HA-ST-85 "MUST give the newest of the messages that match"; HA-ST-86 "MUST be thrown away by their reader".
 
     Args:  index: None for a store that has none. begin, end: ms. unindexed: records that the index does not cover, ascending.
            message_at: what stands at an offset that the index names; None where the log has it no more.

@@ -51,7 +51,7 @@ class Disk(NamedTuple):
     available_size: int
 
     def used_percent(self) -> int:
-        """How full it is. HA-ST-63 "MUST be rounded up to whole percents, without what is reserved for root"."""
+        """How full it is. HA-ST-63 "MUST be counted without the space that is reserved for root"."""
         total_size = self.used_size + self.available_size
         return -(-self.used_size * 100 // total_size) if total_size else 0
 
@@ -79,7 +79,7 @@ def files_to_delete(
     Args:  bases: the start offsets of all files. modified_ms: when each was last written, of the first ten at least, but for
            the last one. needed_offset: a file that holds this offset, or is behind it, stays. None: nobody needs any.
     Spec: HA-ST-62 "MUST be deleted from the first on, at most ten in a round, and never the last one"; HA-ST-66 "MUST NOT be
-    deleted while somebody needs it".
+    deleted while a peer needs it".
     """
     reasons: list[Reason] = []
     for base, written_ms in zip(bases[:-1][:DELETE_FILES_BATCH_MAX], modified_ms, strict=False):

@@ -46,7 +46,7 @@ def request(topic: bytes, queue_id: int, offset: int, queue_offset: int, sys_fla
 
 
 def test_a_hole_among_expired_messages_is_not_the_end_of_a_queue_after_the_next_clean_stop(tmp_path: Path) -> None:
-    """HA-ST-33 "An entry that stands for nothing". Pages of entries that nobody vouched for are lost; their messages expired.
+    """HA-ST-33 "an entry that names no message". Pages of entries that nobody vouched for are lost; their messages expired.
 
     Found by the crash campaign, seed 3, life 18, one journal: the queue was cut at the hole, and dispatch went on behind it.
     """

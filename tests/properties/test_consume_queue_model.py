@@ -54,8 +54,8 @@ messages = st.lists(st.tuples(st.sampled_from("AB"), st.integers(0, 2), st.integ
 @UNHURRIED
 @given(st.integers(0, 20), st.integers(1, 20), profiles)
 def test_entry_n_stands_at_byte_20_n_behind_entries_that_stand_for_nothing(first: int, count: int, profile: Profile) -> None:
-    """HA-ST-31 "The entry of the message with queue offset n MUST be entry n of its queue", HA-ST-33 "An entry that stands for
-    nothing, before the first of a queue that does not begin at 0", HA-ST-30 "named by the 20-digit position of its first byte".
+    """HA-ST-31 "The entry of the message with queue offset n MUST be entry n of its queue", HA-ST-33 "stands before the first
+    message of a queue that does not begin at 0", HA-ST-30 "named by the 20-digit position of its first byte".
     """
     queue = put_all(first, count, profile)
     files = mapped_file_queue.files(queue.mapped_file_queue)
@@ -99,7 +99,7 @@ def test_an_entry_comes_back_from_its_20_bytes(offset: int, size: int, tags_code
     ],
 )
 def test_tags_code(topic: str, properties: str, code: int) -> None:
-    """HA-ST-32 "extended by its sign to 64 bits, and 0 without tags; in `SCHEDULE_TOPIC_XXXX` it is the time of delivery"."""
+    """HA-ST-32 "sign-extended to 64 bits, and 0 without tags; in `SCHEDULE_TOPIC_XXXX` it is the time of delivery"."""
     log, _, _ = store.append_record(Log(1000), Record(topic.encode(), b"b", properties.encode(), store_timestamp=1_000))
     request = dispatch_request.check_message_and_return_size(log, 0)
     assert isinstance(request, dispatch_request.DispatchRequest)
@@ -168,7 +168,7 @@ def test_dispatching_again_changes_no_queue(told: list[tuple[str, int, int]], ba
 
 
 def test_a_classic_master_goes_on_behind_bytes_that_it_cannot_read_and_nobody_else_does() -> None:
-    """HA-ST-79 "skips all that its file has by then": that reaches no queue, although it is whole in the log."""
+    """HA-ST-79 "skips all that its file holds at that moment": that reaches no queue, although it is whole in the log."""
     log = log_of([("A", 0, 1)] * 3, file_size=1000)
     bad = replace(log, data=log.data[:97] + b"\xff\xff\xff\xff" + log.data[101:])
     one, all_of_them = 1, store.max_offset(bad)
@@ -373,7 +373,7 @@ def with_holes(queue: ConsumeQueue, holes: Sequence[int], entry: bytes = bytes(2
 
 
 def test_a_hole_among_expired_messages_is_not_the_end_of_a_queue_after_the_next_clean_stop() -> None:
-    """HA-ST-33 "An entry that stands for nothing". D12 of the crash campaign: entries that nobody vouched for are lost."""
+    """HA-ST-33 "an entry that names no message". D12 of the crash campaign: entries that nobody vouched for are lost."""
     log = Log(1000, 2000)  # the messages of the queue have expired, all
     torn = with_holes(put_all(0, 11, HARDENED), (1, 2, 5))
     kept = consume_queue.cut(torn, log, 2000, HARDENED)
@@ -404,7 +404,7 @@ no_entries = st.one_of(
 def test_what_is_no_entry_is_made_to_stand_for_nothing_and_nothing_else_is_changed(
     first: int, count: int, data: st.DataObject
 ) -> None:
-    """HA-ST-33 "An entry that stands for nothing": whatever the bytes are, and how often it is done."""
+    """HA-ST-33 "an entry that names no message": whatever the bytes are, and how often it is done."""
     queue = put_all(first, count, HARDENED)
     before = list(consume_queue.entries(queue.mapped_file_queue.data))
     holes = data.draw(st.sets(st.integers(0, len(before) - 1)))

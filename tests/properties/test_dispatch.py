@@ -121,7 +121,7 @@ def test_requests_find_the_properties_that_a_parse_finds(string: str) -> None:
     ],
 )
 def test_the_tags_code_of_a_delayed_message_is_its_time_of_delivery(level: str, expected: int) -> None:
-    """HA-ST-32 "in `SCHEDULE_TOPIC_XXXX` it is the time of delivery"; HA-ST-76 "A greater level counts as the last"."""
+    """HA-ST-32 "in `SCHEDULE_TOPIC_XXXX` it is the time of delivery"; HA-ST-76 "A greater level counts as level 18"."""
     string = f"TAGS\x01a\x02DELAY\x01{level}".encode()
     make = RequestMaker(LEVELS)
     assert make(b"SCHEDULE_TOPIC_XXXX", 0, 0, 0, string, 1_700_000_000_000, 0, 0, 0).tags_code == 1_700_000_000_000 + expected

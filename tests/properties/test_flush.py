@@ -398,7 +398,7 @@ def test_master_and_slave_flush_while_they_run(tmp_path: Path, nodes: ExitStack)
 
 
 def test_few_pages_wait_for_the_thorough_flush(tmp_path: Path, nodes: ExitStack) -> None:
-    """HA-ST-60 "and every `flush_commit_log_thorough_interval`, 10 s by default, whatever is new"."""
+    """HA-ST-60 "and every `flush_commit_log_thorough_interval`, 10 s by default, however little is new"."""
     with serving(tmp_path / "m", 1 << 20) as master:
         master.service.log.append(MESSAGE)
         address = format_address(*master.address)

@@ -349,7 +349,7 @@ def test_a_file_that_is_made_after_the_clock_was_set_back_comes_behind_the_other
 
 
 def test_query_tells_equal_hashes_apart_and_compares_exact_times(tmp_path: Path) -> None:
-    """HA-ST-86 "MUST be thrown away by whoever reads them": "Aa" and "BB" have one hash. Times are known to the ms."""
+    """HA-ST-86 "MUST be thrown away by their reader": "Aa" and "BB" have one hash. Times are known to the ms."""
     numbers = count()
     messages = {
         100 * next(numbers): Message(

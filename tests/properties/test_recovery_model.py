@@ -706,7 +706,7 @@ def test_the_golden_index_comes_out_of_its_log_byte_for_byte(golden: Images, ane
 
 
 def test_the_golden_index_answers_as_the_broker_did(anew: Store, vectors: Path) -> None:
-    """HA-ST-44 "A query MUST find messages by key", HA-ST-86 "MUST be thrown away by whoever reads them"."""
+    """HA-ST-44 "A query MUST find messages by key", HA-ST-86 "MUST be thrown away by their reader"."""
     manifest = json.loads((vectors / "manifest.json").read_text(encoding="utf-8"))
     assert manifest["index_queries"]
     for query in manifest["index_queries"]:

@@ -216,7 +216,7 @@ def test_a_slave_that_is_connected_keeps_what_it_needs(tmp_path: Path) -> None:
 def test_a_slave_that_comes_between_two_deletions_of_a_round_keeps_what_it_needs(
     tmp_path: Path, deleted: int, asked: int
 ) -> None:
-    """HA-ST-66 "MUST NOT be deleted while somebody needs it": each file is asked about anew.
+    """HA-ST-66 "MUST NOT be deleted while a peer needs it": each file is asked about anew.
 
     deleted: files that have gone when it comes. asked: the file in which it asks to begin.
     """
@@ -235,7 +235,7 @@ def test_a_slave_that_comes_between_two_deletions_of_a_round_keeps_what_it_needs
 
 @pytest.mark.parametrize("delete_unacknowledged", [False, True])
 def test_a_master_can_be_told_to_delete_what_a_slave_needs(tmp_path: Path, delete_unacknowledged: bool) -> None:
-    """HA-ST-66 "unless the master was told otherwise"."""
+    """HA-ST-66 "unless the operator has allowed it"."""
     fill(tmp_path / "m", 4)
     keeping = Keeping(Retention(max_log_size=1), 0.01, delete_unacknowledged, 0)
     with CommitLog.open(tmp_path / "m") as log:
@@ -285,7 +285,7 @@ def test_times_that_no_thread_can_wait_for_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_reader_keeps_what_it_has_not_been_sent(tmp_path: Path) -> None:
-    """HA-ST-66 "and another peer what it has not been sent": who acknowledges nothing holds nothing back for ever."""
+    """HA-ST-66 "and any other peer needs what it has not been sent": who acknowledges nothing holds nothing back for ever."""
     fill(tmp_path / "m", 3)
     with CommitLog.open(tmp_path / "m") as log:
         service = HAService(log, Settings(FILE_SIZE, master_read_buffer_size=64), HARDENED)
@@ -300,7 +300,7 @@ def test_a_reader_keeps_what_it_has_not_been_sent(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("there", [0, 7, 40])
 def test_the_last_whole_record_stays(tmp_path: Path, there: int) -> None:
-    """HA-ST-62 "hardened keeps the one before it too, while the last one may hold no whole record"."""
+    """HA-ST-62 "hardened also keeps the file before the last one, while the last one may hold no whole record"."""
     fill(tmp_path / "m", 5)
     with CommitLog.open(tmp_path / "m") as log, CommitLog.open(tmp_path / "s", file_size=FILE_SIZE) as ours:
         for base in range(0, 4 * FILE_SIZE, FILE_SIZE):
