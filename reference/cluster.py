@@ -67,7 +67,7 @@ def classify(link: Link) -> LinkState:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    now_ms: int  # HA-T-2 "MUST be milliseconds of one clock a machine", here of all of them
+    now_ms: int  # HA-T-2 "MUST be in milliseconds of one clock on each machine", here of all of them
     log: Log  # the master's
     slaves: tuple[Slave, ...]
     # With at least one end open. HA-M-21 "MUST serve any number of slaves at once, each from its own place in the log".

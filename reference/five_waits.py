@@ -72,7 +72,7 @@ def on_put(
 def on_ack(group: GroupTransfer, push2_slave_max_offset: int, now_ms: int) -> Step[GroupTransfer]:
     """A notification: it ends the wait there is, or else the next one.
 
-    Spec: HA-G-14 "that come while the service does not wait one is kept, and ends its next wait at once".
+    Spec: HA-G-14 "that come while the service does not wait, one is kept, and ends its next wait at once".
     Source: article 001, notifyTransferSome; 4.5.2, WaitNotifyObject.
     """
     service = group.service

@@ -218,7 +218,7 @@ class Follower:
         while self.client.connected and not stopped():
             ready = wait(TICK_MS)
             now_ms = clock_ms()
-            if not ready:  # HA-T-20 "between reading the clock and letting anything expire"
+            if not ready:  # HA-T-20 "Between reading the clock and letting anything expire"
                 ready = wait(0)
             if ready and (violation := link.on_readable(now_ms)):
                 level = logging.INFO if self._learns_anew else logging.ERROR

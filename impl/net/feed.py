@@ -174,7 +174,7 @@ class MasterFeed:
         if not is_reading:
             self.last_read_ms = now
         is_silent = now - self.last_read_ms > self._housekeeping_ms and self.may_expire
-        if is_silent and not wait_readable(self, 0):  # HA-T-20 "between reading the clock and letting anything expire"
+        if is_silent and not wait_readable(self, 0):  # HA-T-20 "Between reading the clock and letting anything expire"
             raise FeedEnded(f"{self.peer}: the master has been silent for {(now - self.last_read_ms) / 1000:.0f} s")
         if now - self._last_report_ms > self._heartbeat_ms:
             self._last_report_ms = now

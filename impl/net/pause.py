@@ -18,7 +18,8 @@ MOST_IN_A_ROW: Final = 8
 class Pauses:
     """Tells whether a loop may let anything expire. No clock: time is told.
 
-    Spec: HA-T-21 "MUST let nothing expire in the second that follows", "MUST NOT put it off for more than 8 pauses in a row".
+    Spec: HA-T-21 "MUST let nothing expire in the second that follows", "MUST NOT put expiry off for more than 8 pauses in a
+    row".
     """
 
     def __init__(self) -> None:
@@ -41,7 +42,7 @@ class Pauses:
 class Deadline:
     """How long one thing is waited for. Ask `has_passed` before each look: it is true only after a look behind the time.
 
-    Spec: HA-T-20 "MUST look at what has come between reading the clock and letting anything expire".
+    Spec: HA-T-20 "Between reading the clock and letting anything expire by that reading, each end MUST look at what has come".
     """
 
     def __init__(self, seconds: float) -> None:

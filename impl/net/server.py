@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 
 def clock_ms() -> int:
-    """HA-T-2 "MUST be milliseconds of one clock a machine"; HA-T-3 "MUST be measured by a clock that does not step"."""
+    """HA-T-2 "in milliseconds of one clock on each machine"; HA-T-3 "MUST be measured by a clock that does not step"."""
     return time.monotonic_ns() // 1_000_000
 
 
@@ -205,7 +205,8 @@ class Master:
         """Read of those links that have not been read since the clock was, and nobody is accepted: a turn keeps its bounds.
 
         A wait that a stop of the process interrupts ends with nothing, whatever has come meanwhile.
-        Spec: HA-T-20 "MUST look at what has come between reading the clock and letting anything expire".
+        Spec: HA-T-20 "Between reading the clock and letting anything expire by that reading, each end MUST look at what has
+        come".
         """
         fds = {key.fd for key, _ in served}
         self._serve(

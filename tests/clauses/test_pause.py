@@ -90,14 +90,14 @@ def test_nothing_expires_in_the_second_after_a_pause() -> None:
 
 
 def test_a_loop_that_is_always_slow_ends_what_is_overdue() -> None:
-    """HA-T-21 "MUST NOT put it off for more than 8 pauses in a row"."""
+    """HA-T-21 "MUST NOT put expiry off for more than 8 pauses in a row"."""
     pauses = Pauses()
     found = [pauses.may_expire(now_ms) for now_ms in range(0, 40_000, 2_000)]
     assert found == [True, *[False] * 8, True, *[False] * 8, True, False]
 
 
 def test_a_deadline_is_over_only_after_a_look_behind_it(told: Clock) -> None:
-    """HA-T-20 "MUST look at what has come between reading the clock and letting anything expire"."""
+    """HA-T-20 "Between reading the clock and letting anything expire by that reading, each end MUST look at what has come"."""
     deadline = Deadline(0.5)
     told.ms += 500
     assert not deadline.has_passed()  # strictly more: HA-T-1

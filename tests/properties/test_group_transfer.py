@@ -159,7 +159,7 @@ def test_hardened_is_one_machine(events: list[Event]) -> None:
 
 
 def test_five_seconds_are_five_waits() -> None:
-    """HA-G-13 "each time for one second", HA-G-15 "be they five seconds or five reports": 4,999 ms are too few."""
+    """HA-G-13 "each time for one second", HA-G-15 "whether they were five seconds or five reports": 4,999 ms are too few."""
     model = Model(CLASSIC)
     assert model.ends(("put", 10), *[("tick", WAIT_MS)] * 4, ("tick", WAIT_MS - 1)) == []
     assert model.state is FiveWaitsState.WAIT_5
@@ -219,7 +219,7 @@ def test_a_put_that_a_slave_has_long_had_can_time_out() -> None:
 
 
 def test_what_comes_during_a_batch_is_the_next_batch() -> None:
-    """HA-G-12 "ends every request of that one, in the order of coming, before it looks again"."""
+    """HA-G-12 "ends every request of that list, in the order of coming, before it looks again"."""
     model = Model(CLASSIC)
     model.ends(("put", 10), ("put", 20), ("put", 30))
     service = model.group.service
