@@ -105,7 +105,7 @@ def on_readable(
 
     Args: arrived: the bytes that the socket holds; each read takes as many as the buffer has room for.
     Returns: Step with an `Acked` for each report used, of 0 where it acknowledges nothing, or a `Close`.
-    Spec: HA-W-8 "A receiver MUST NOT draw anything from where the stream is split"; HA-M-2 "the master MUST take the last
+    Spec: HA-W-8 "A receiver MUST NOT depend on where its reads split the stream"; HA-M-2 "the master MUST take the last
     complete report, and no other, as slave_ack_offset"; HA-M-10 "Reports MUST stay aligned in
     the read buffer: it is reused from its start only when it is full"; HA-M-23
     "MUST set last_read_timestamp, whether or not they complete a report".
@@ -150,8 +150,8 @@ def on_readable(
 def broken_clause(conn: MasterConnection, read_offset: int, log: Log) -> str:
     """The clause that a report breaks in the hardened profile, or the empty string.
 
-    Spec: HA-M-11 "negative, less than the one before it, or beyond what the log holds (the first) or what has been sent (any
-    other) MUST close the connection and MUST NOT be used"; HA-M-12 "neither 0 nor within the log, from its min to its max
+    Spec: HA-M-11 "MUST close the connection and MUST NOT be used if it is negative, if it is less than the report before it, or
+    if it is too large"; HA-M-12 "neither 0 nor within the log, from its min to its max
     offset, MUST close the connection".
     """
     if conn.slave_request_offset == -1:
@@ -201,7 +201,7 @@ def on_writable(conn: MasterConnection, log: Log, room: int, now_ms: int, settin
     while conn.last_write_over:  # HA-M-28 "MUST NOT wait for a report between two frames"
         offset = conn.next_transfer_from_where
         body = store.data_at(log, offset, settings.ha_transfer_batch_size)
-        if not body:  # HA-M-35 "is served heartbeats alone, for as long as that is so"
+        if not body:  # HA-M-35 "the slave gets only heartbeats"
             break
         conn = build_frame(conn, offset, body)
         clauses += ("HA-W-2", "HA-M-7")

@@ -91,7 +91,7 @@ def on_readable(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: 
     Args: arrived: the bytes that the socket holds; each read takes as many as the buffer has room for.
           room: bytes of reports that the socket will take.
     Returns: Step with a `Send` for each report, or a `Close`.
-    Spec: HA-W-8 "A receiver MUST NOT draw anything from where the stream is split"; HA-S-31 "After each read the slave MUST
+    Spec: HA-W-8 "A receiver MUST NOT depend on where its reads split the stream"; HA-S-31 "After each read the slave MUST
     take all whole frames out of its buffer, in order"; HA-S-5 "A body MUST be appended only when all of it is there, and then
     dispatch_position MUST advance by 12 plus its size"; HA-S-28 "MUST NOT report for any reason but these"; HA-S-62 "MUST
     compare the bytes that it is sent before its max offset with its own"; HA-S-63 "is not where the comparison stands MUST

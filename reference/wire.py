@@ -17,7 +17,7 @@ from rocketmq_ha.spec.constants import REPORT_SIZE, TRANSFER_HEADER_SIZE
 
 
 def pack_report(offset: int) -> bytes:
-    """8 bytes; `offset` is an i64. HA-W-1 "the slave's max physical offset, as a signed 64-bit integer, unframed"."""
+    """8 bytes; `offset` is an i64. HA-W-1 "the slave's max physical offset, as a signed 64-bit integer"."""
     return offset.to_bytes(REPORT_SIZE, "big", signed=True)
 
 

@@ -4,7 +4,7 @@
 hold no more than a record, and believe nothing: a header, a size, a magic or an offset that cannot be is an error as soon as it
 is seen.
 
-Spec: HA-W-8 "MUST NOT draw anything from where the stream is split"; HA-W-10 "begin and end anywhere in a record".
+Spec: HA-W-8 "MUST NOT depend on where its reads split the stream"; HA-W-10 "begin and end anywhere in a record".
 """
 
 # ruff: noqa: N818  (the names say whose fault it is, as in errors.py)

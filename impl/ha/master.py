@@ -104,7 +104,7 @@ class MasterConnection:
 
         Returns: whether slave_ack_offset was set.
         Raises: PeerViolation in the hardened profile, HA-M-11 and HA-M-12; the connection is then to be closed.
-        Spec: HA-M-2 "the last complete report, and no other"; HA-W-8 "MUST NOT draw anything from where the stream is split";
+        Spec: HA-M-2 "the last complete report, and no other"; HA-W-8 "MUST NOT depend on where its reads split the stream";
         HA-M-23 "MUST set last_read_timestamp, whether or not they complete a report".
         """
         self._position += nbytes
@@ -116,7 +116,7 @@ class MasterConnection:
         self.process_position = pos
         if self._profile.checks_reports:
             self._check_report(read_offset)
-        # HA-W-9 "where the slave wants to start (the first of a connection), what it holds, and that it is alive" (above).
+        # HA-W-9 "where the slave wants to start (the first report of a connection), what it holds, and that it is alive".
         self.slave_ack_offset = read_offset
         # HA-M-39 "A negative report becomes slave_request_offset too, until a later report replaces it".
         if self.slave_request_offset < 0:  # HA-M-3 "a later report MUST move slave_ack_offset"
@@ -150,8 +150,8 @@ class MasterConnection:
     def _check_report(self, read_offset: int) -> None:
         """Refuse what no honest slave reports (quirks 1, 4, 7, 9).
 
-        Spec: HA-M-11 "beyond what the log holds (the first) or what has been sent (any other)"; HA-M-12 "neither 0 nor within
-        the log, from its min to its max offset".
+        Spec: HA-M-11 "a first report beyond the end of the log, or a later one beyond what has been sent"; HA-M-12 "neither 0
+        nor within the log, from its min to its max offset".
         """
         log = self._log
         if self.slave_request_offset == -1:
@@ -203,7 +203,7 @@ class MasterConnection:
         while (room := MAX_FRAMES - len(frames)) > 0:
             # For all frames at once: a log takes some time to find a place, and to see that its file is whole.
             data = None if position == end else log.data_at(position, room * batch_size)
-            if not data:  # HA-M-35 "be it deleted, beyond the end or negative": nothing but the heartbeat
+            if not data:  # HA-M-35 "deleted, beyond the end or negative": nothing but the heartbeat
                 self.has_all = True
                 break
             for at in range(0, len(data), batch_size):
@@ -286,7 +286,7 @@ class MasterConnection:
     def close(self, reason: str) -> None:
         """Drop the pending frame, and with it every view of the log.
 
-        Spec: HA-M-13 "the pending frame is dropped"; HA-M-36 "let go of the bytes of the log that it holds".
+        Spec: HA-M-13 "the pending frame is dropped"; HA-M-36 "release the bytes of the log that it holds".
         """
         self.close_reason = self.close_reason or reason
         self._pending = None

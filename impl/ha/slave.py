@@ -133,7 +133,7 @@ class SlaveClient:
         Raises: PeerViolation; the frames before the broken one are appended, and the connection is to be closed. OutOfStep; so
         it is, and nothing has been appended, or of FileSizeDiffers what is before the record that shows it.
         Spec: HA-S-4 "the slave MUST close the connection if its max offset is not 0 and differs from the frame's offset";
-        HA-S-5 "A body MUST be appended only when all of it is there"; HA-W-8 "from where the stream is split".
+        HA-S-5 "A body MUST be appended only when all of it is there"; HA-W-8 "where its reads split the stream".
         """
         if self.overlap is not None:
             self._compare(self.overlap)

@@ -126,8 +126,8 @@ FrameAt(n) ==
     LET end == Least(Least(n + Batch, mmax), FileStart(n) + FileSize)
     IN  [offset |-> n, units |-> SubSeq(log, n + 1, end)]
 
-\* HA-M-12 "A first report that is neither 0 nor within the log"; HA-M-11 "less than the one before it, or beyond what the log
-\* holds (the first) or what has been sent (any other)", unless it is the one before it.
+\* HA-M-12 "A first report that is neither 0 nor within the log"; HA-M-11 "less than the report before it, or if it is too
+\* large: a first report beyond the end of the log, or a later one beyond what has been sent", unless it equals the one before it.
 IsBad(c, r) ==
     IF c.req = -1
     THEN r > mmax \/ ~(r = 0 \/ r >= min)

@@ -174,7 +174,7 @@ def test_a_byte_that_is_taken_puts_the_next_heartbeat_off_and_a_write_that_takes
 
 @pytest.mark.parametrize("offset", [5000, -5, 1 << 62])
 def test_where_the_log_has_no_byte_there_are_heartbeats_alone(offset: int, worlds: Any) -> None:
-    """HA-M-35 "is served heartbeats alone, for as long as that is so"."""
+    """HA-M-35 "the slave gets only heartbeats"."""
     both = worlds(CLASSIC, ha_housekeeping_interval_ms=1 << 40)
     both.happens(PUT, Connect(0, ALL, ALL), ForgeReport(0, offset), DeliverReports(0, ALL))
     assert both.link().to_slave == b""
@@ -184,7 +184,7 @@ def test_where_the_log_has_no_byte_there_are_heartbeats_alone(offset: int, world
 
 
 def test_a_deleted_offset_is_served_heartbeats_alone() -> None:
-    """HA-M-35 "be it deleted, beyond the end or negative", in both worlds: no schedule deletes a file."""
+    """HA-M-35 "deleted, beyond the end or negative", in both worlds: no schedule deletes a file."""
 
     class FromTheSecondFileOn:
         min_offset, max_offset = FILE_SIZE, FILE_SIZE + 100
@@ -252,7 +252,7 @@ def test_a_master_that_nobody_talks_to_looks_at_the_time(net: Any) -> None:
 
 
 def test_one_end_that_ends_ends_the_other_and_nothing_is_kept(net: Any) -> None:
-    """HA-M-36 "take the connection off the list, close its socket and let go of the bytes of the log that it holds"."""
+    """HA-M-36 "take the connection off the list, close its socket and release the bytes of the log that it holds"."""
     serving = net.serve(HARDENED, Settings(FILE_SIZE, ha_transfer_batch_size=900))
     sock = net.connect(serving)
     conn = serving.service.connections[0]

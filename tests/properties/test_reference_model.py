@@ -49,7 +49,7 @@ cuts_anywhere = st.lists(st.integers(0, 5000), max_size=40)
 @UNHURRIED
 @given(i64s)
 def test_a_report_is_eight_bytes_big_endian_on_both_sides(offset: int) -> None:
-    """HA-W-1 "as a signed 64-bit integer, unframed", over the whole range of an i64."""
+    """HA-W-1 "as a signed 64-bit integer", over the whole range of an i64."""
     data = wire.pack_report(offset)
     assert len(data) == constants.REPORT_SIZE == REPORT.size
     assert wire.unpack_report(data) == offset
@@ -178,7 +178,7 @@ def test_a_frame_that_exactly_fills_the_buffer_works() -> None:
 @UNHURRIED
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=20), cuts_anywhere, st.sampled_from((8, 16, 24, 64, 4096)))
 def test_fragments_make_no_difference_to_the_last_ack(offsets: list[int], cuts: list[int], buffer_size: int) -> None:
-    """Which reports are used depends on the reads: HA-W-8 "reports between two reads may go unused". The last ack does not.
+    """Which reports are used depends on the reads: HA-W-8 "it takes the last one of each read". The last ack does not.
 
     Nor do the bytes that are left over, for HA-M-10 "it is reused from its start only when it is
     full, and its size is a multiple of 8".
