@@ -66,7 +66,7 @@ class Follower:
         self._address = (host, port)
         self._source_address = (source_address, 0) if source_address else None
         self._frame_deadline_ms = frame_deadline_ms or (FRAME_DEADLINE_MS if profile.checks_frames else None)
-        # HA-S-51 "MUST NOT exceed 30 in any window of 10 s, and how many were left out MUST be told".
+        # HA-S-51 "MUST NOT write more than 30 log lines about its master", "it MUST log how many lines it left out".
         self._peers = PeerLog(log)
         self._back_off_s = FIRST_BACK_OFF_S
         self.connects = self.failed_connects = 0

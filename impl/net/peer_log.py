@@ -8,7 +8,7 @@ WINDOW_MS: Final = 10_000
 
 
 class PeerLog:
-    """A logger that a peer cannot flood. HA-M-57 "MUST NOT exceed 30 in any window of 10 s"."""
+    """A logger that a peer cannot flood. HA-M-57 "MUST NOT write more than 30 log lines about its peers"."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
@@ -29,7 +29,7 @@ class PeerLog:
         self._log.log(level, text, *arguments, extra=fields)
 
     def look(self, now_ms: int) -> None:
-        """End the window if its time has come. HA-M-57 "how many were left out MUST be told"."""
+        """End the window if its time has come. HA-M-57 "it MUST log how many lines it left out"."""
         if self._begun_ms is None or now_ms - self._begun_ms < WINDOW_MS:
             return
         if self._left_out:

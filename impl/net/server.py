@@ -218,8 +218,9 @@ class Master:
 
         A socket that is full says when it has room for much; at each tick it is asked whether it has any. Then heartbeats, too.
 
-        Spec: HA-M-60 "MUST be sent what they brought before anything is sent to one that is behind"; HA-M-61 "MUST NOT send
-        more than 2 MiB"; HA-M-62 "MUST serve the one that has the least to be sent, and of the others none twice".
+        Spec: HA-M-60 "A master MUST send the bytes of the last puts to the slaves that are in step before"; HA-M-61 "MUST NOT
+        send more than 2 MiB"; HA-M-62 "MUST serve in each turn the slave with the least left to send; it MUST NOT serve one of
+        the others twice".
         """
         self._unsent = self._throttled = False
         end = self._offered = self.service.log.max_offset

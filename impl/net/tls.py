@@ -48,8 +48,8 @@ class TlsBroken(PeerViolation):
 class TlsSocket:
     """One end. Raises what a socket raises; and PeerViolation, of recv_into, where the peer breaks TLS or proves nothing.
 
-    Spec: HA-M-71 and HA-S-72: records are read and written as a stream, HA-M-71 "how they fall into records MUST NOT mean
-    anything" and HA-S-72 "MUST NOT mean anything to a slave".
+    Spec: HA-M-71 and HA-S-72: records are read and written as a stream, HA-M-71 "a master MUST NOT depend on how they
+    are divided into TLS records" and HA-S-72 "A slave MUST NOT depend on how".
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class TlsSocket:
 
         So what counts as taken may still be here, as it may be in the system's buffer.
 
-        Spec: HA-M-76 "MUST NOT encrypt more while the socket has not taken what is encrypted", and "counts as one byte".
+        Spec: HA-M-76 "MUST NOT encrypt more for a connection until the socket has taken all that is encrypted already".
         """
         self.flush()
         if self.wants_write:

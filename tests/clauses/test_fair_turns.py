@@ -59,8 +59,8 @@ def join(master: Master, offset: int, takes: Callable[[int], None]) -> tuple[soc
 @pytest.mark.parametrize("batch_size", [32 * 1024, 4 * MIB - 12], ids=["32 KiB", "the largest"])
 @pytest.mark.parametrize("readers", [1, 2, 20])
 def test_a_slave_in_step_is_served_first_and_each_reader_in_its_turn(tmp_path: Path, readers: int, batch_size: int) -> None:
-    """HA-M-60 "before anything is sent to one that is behind"; HA-M-61 "MUST NOT send more than 2 MiB to all slaves together";
-    HA-M-62 "and of the others none twice before all have been served". Counted in bytes and turns, with no clock.
+    """HA-M-60 "before it sends anything to a slave that is behind"; HA-M-61 "MUST NOT send more than 2 MiB in total";
+    HA-M-62 "one of the others twice before it has served all of them". Counted in bytes and turns, with no clock.
     """
     crowd: list[MasterLink] = []
     served_at = [0] * readers  # the number of the last call to each, of all calls

@@ -10,7 +10,7 @@ from rocketmq_ha.impl.net.peer_log import LINES, WINDOW_MS, PeerLog
 
 
 def test_lines_about_peers_are_few_and_the_others_are_counted(caplog: pytest.LogCaptureFixture) -> None:
-    """HA-M-57 "how many were left out MUST be told"."""
+    """HA-M-57 "it MUST log how many lines it left out"."""
     peers = PeerLog(logging.getLogger("rocketmq_ha.test"))
     with caplog.at_level(logging.INFO):
         for index in range(1000):
@@ -26,7 +26,7 @@ def test_lines_about_peers_are_few_and_the_others_are_counted(caplog: pytest.Log
 
 
 def test_a_flood_of_strangers_writes_thirty_lines(serve: Serve, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """HA-M-57 "The log lines of a master about its peers MUST NOT exceed 30 in any window of 10 s"."""
+    """HA-M-57 "MUST NOT write more than 30 log lines about its peers in any window of 10 s"."""
     master = serve(Limits(max_connections=1))
     with connect(master):
         polled(master)

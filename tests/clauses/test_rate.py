@@ -17,7 +17,7 @@ from rocketmq_ha.spec.profile import Settings
     steps=st.lists(st.tuples(st.integers(0, 3000), st.floats(0, 1)), max_size=50),
 )
 def test_no_stretch_of_time_has_more_than_its_rate_and_one_burst(rate: int, steps: list[tuple[int, float]]) -> None:
-    """HA-M-56 "save for one burst of a tenth of it", however much of what it may send is sent."""
+    """HA-M-56 "except for one burst of a tenth of the rate", however much of what it may send is sent."""
     allowance, now_ms = Allowance(rate, 0), 0
     spent: list[tuple[int, int]] = []
     for pause_ms, share in steps:

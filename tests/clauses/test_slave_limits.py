@@ -180,7 +180,7 @@ def test_a_slave_that_is_refused_comes_back_later_and_later_and_says_what_may_he
 def test_a_slave_that_is_always_sent_away_does_not_fill_its_log(
     monkeypatch: pytest.MonkeyPatch, net: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """HA-S-51 "The log lines of a slave about its master MUST NOT exceed 30 in any window of 10 s"; here it does not wait."""
+    """HA-S-51 "MUST NOT write more than 30 log lines about its master in any window of 10 s"; here it does not wait."""
     listener, rounds = net.listener(), 100
     monkeypatch.setattr(Follower, "_wait", lambda *_: None)
 

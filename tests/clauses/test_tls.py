@@ -236,7 +236,7 @@ class Splitter:
 def test_replication_is_byte_identical_however_the_stream_is_cut(
     ends: Make, certs: Certificates, seed: int, tmp_path: Path
 ) -> None:
-    """HA-M-71 "how they fall into records MUST NOT mean anything"; HA-S-72 "MUST NOT mean anything to a slave"."""
+    """HA-M-71 "how they are divided into TLS records"; HA-S-72 "divided into TLS records"."""
     both = ends()
     master = both.serve(size=2 * MIB)
     splitter = Splitter(tls_port(master), seed, cuts=5)
@@ -553,7 +553,7 @@ def hostile_master(listener: socket.socket, certs: Certificates, sends: bytes, e
 def test_a_proven_master_that_breaks_the_wire_is_left_as_any_other(
     sends: bytes, encrypted: bool, reason: str, end: int, ends: Make, certs: Certificates
 ) -> None:
-    """HA-S-72 "MUST NOT mean anything to a slave": HA-S-4 and HA-S-11 hold inside TLS; and bytes beside it are none of it."""
+    """HA-S-72 "A slave MUST NOT depend on how": HA-S-4 and HA-S-11 hold inside TLS; and bytes beside it are none of it."""
     both, done = ends(), threading.Event()
     listener = both.resources.enter_context(socket.create_server(("127.0.0.1", 0)))
     listener.settimeout(PATIENCE_S)
@@ -760,7 +760,7 @@ def test_a_turn_accepts_a_few_on_both_ports_together(ends: Make) -> None:
 
 
 def test_who_takes_nothing_is_closed(ends: Make, certs: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
-    """HA-M-53 over TLS: HA-M-76 "under write_stall_deadline all of that counts as one byte"."""
+    """HA-M-53 over TLS: HA-M-76 "a socket that has not taken all of these bytes has taken none"."""
     clock = Clock()
     monkeypatch.setattr(server_module, "clock_ms", clock)
     master = ends().serve(Limits(write_stall_deadline_ms=5_000), size=3 * MIB, send_buffer=4096)
@@ -855,7 +855,7 @@ def pair(certs: Certificates, send_buffer: int = 4096) -> tuple[TlsSocket, TlsSo
 
 @pytest.mark.parametrize("seed", range(6))
 def test_what_a_socket_says_that_it_took_arrives_once_and_in_order(seed: int, certs: Certificates) -> None:
-    """HA-M-76 "MUST NOT encrypt more while the socket has not taken what is encrypted, 16 KiB at most"."""
+    """HA-M-76 "until the socket has taken all that is encrypted already, 16 KiB at most"."""
     server, client = pair(certs)
     rng = random.Random(seed)
     data = memoryview(rng.randbytes(1_000_000))
