@@ -41,7 +41,7 @@ def test_a_mistyped_name_gets_the_nearest_one_and_status_2(arguments: list[str],
 def test_a_fault_that_is_like_no_other_gets_the_list_of_all() -> None:
     done = run("demo-bug", "zzz")
     assert done.returncode == 2
-    assert "fault 'zzz': there is none of that name. Expected one of report-rounds-up, first-report-of-a-read," in done.stderr
+    assert "fault 'zzz': there is none of that name. Expected one of report-rounds-up, failed-append-counts," in done.stderr
 
 
 @pytest.mark.parametrize(
