@@ -15,23 +15,23 @@ BORN_V6, STORE_V6 = 0x10, 0x20
 V2 = constants.MESSAGE_MAGIC_CODE_V2
 
 
-@claim("HA-ST-1")
+@claim("HA-ST-1", "files of one fixed size", "20-digit offset of its first byte")
 def a_file_is_named_by_its_first_offset(file: LogFile) -> bool:
     steps = [int(b) - int(a) for a, b in pairwise(file.names)]
     return len(file.name) == 20 and file.name.isdecimal() and all(step == file.size for step in steps)
 
 
-@claim("HA-ST-11")
+@claim("HA-ST-11", "keep the size with which it was begun")
 def files_keep_one_size(file: LogFile) -> bool:
     return file.size == int(file.store.manifest["master_conf"]["mappedFileSizeCommitLog"])
 
 
-@claim("HA-ST-12")
+@claim("HA-ST-12", "one at a time, whatever their topic")
 def messages_stand_one_behind_the_other(record: StoredRecord) -> bool | None:
     return None if record.before is None else record.before == record.offset
 
 
-@claim("HA-ST-13")
+@claim("HA-ST-13", "start of its first file")
 def the_log_begins_with_its_first_file(file: LogFile) -> bool | None:
     """What a record there says of its own place is the name of the file."""
     if file.name != file.names[0] or int(file.name) not in file.store.records:
@@ -39,7 +39,11 @@ def the_log_begins_with_its_first_file(file: LogFile) -> bool | None:
     return file.store.records[int(file.name)].record.physical_offset == int(file.name)
 
 
-@claim("HA-ST-2")
+@claim(
+    "HA-ST-2",
+    "queue id, flag, queue offset, physical offset, sysFlag",
+    "reconsume times, prepared transaction offset",
+)
 def a_record_has_what_the_client_reported(record: StoredRecord) -> bool | None:
     """Every field but the size of the body as it is stored, which the client does not tell of a compressed one."""
     told, read = record.told, record.record
@@ -59,7 +63,7 @@ def a_record_has_what_the_client_reported(record: StoredRecord) -> bool | None:
     )
 
 
-@claim("HA-ST-2")
+@claim("HA-ST-2", "each of the last three behind its length")
 def a_record_is_as_long_as_its_parts(record: StoredRecord) -> bool:
     """91 bytes, one more in V2, 12 more for each IPv6 host, and the three parts of any length."""
     magic = int.from_bytes(record.raw[4:8], "big")
@@ -69,13 +73,13 @@ def a_record_is_as_long_as_its_parts(record: StoredRecord) -> bool:
     return len(record.raw) == 91 + (magic == V2) + 12 * hosts + parts
 
 
-@claim("HA-ST-2", "HA-ST-72")
+@claim("HA-ST-2", "total size, magic", "HA-ST-72", "127 bytes in a V1 record", "in a V2 record")
 def topics_beyond_127_bytes_make_v2(record: StoredRecord) -> bool | None:
     magic = int.from_bytes(record.raw[4:8], "big")
     return magic == V2 if len(record.record.topic) > 127 else magic == constants.MESSAGE_MAGIC_CODE
 
 
-@claim("HA-ST-14")
+@claim("HA-ST-14", "8 bytes, or 20", "0x10 for the born and 0x20 for the store host")
 def hosts_are_what_the_client_reported(record: StoredRecord) -> bool | None:
     told = record.told
     if told is None:
@@ -87,7 +91,7 @@ def hosts_are_what_the_client_reported(record: StoredRecord) -> bool | None:
     )
 
 
-@claim("HA-ST-14")
+@claim("HA-ST-14", "8 bytes, or 20", "0x10 for the born")
 def an_ipv6_host_takes_20_bytes(record: StoredRecord) -> bool | None:
     """The store timestamp stands behind the born host, and is not long after the born timestamp."""
     if not record.record.sys_flag & (BORN_V6 | STORE_V6):
@@ -96,12 +100,12 @@ def an_ipv6_host_takes_20_bytes(record: StoredRecord) -> bool | None:
     return 0 <= number(record.raw, 48 + width, 8) - number(record.raw, 40, 8) < 600_000
 
 
-@claim("HA-ST-15")
+@claim("HA-ST-15", "commit-log offset of the record itself")
 def a_record_says_where_it_stands(record: StoredRecord) -> bool:
     return number(record.raw, 28, 8) == record.offset
 
 
-@claim("HA-ST-16")
+@claim("HA-ST-16", "one string, name 0x01 value 0x02 name 0x01 value")
 def properties_are_one_string(record: StoredRecord) -> bool | None:
     """The pairs of the string are the properties that the client reported; a 0x02 may be missing behind the last."""
     if record.told is None:
@@ -111,7 +115,7 @@ def properties_are_one_string(record: StoredRecord) -> bool | None:
     return all(pair.count("\x01") == 1 for pair in pairs) and parted(pairs) == record.told["properties"]
 
 
-@claim("HA-ST-16")
+@claim("HA-ST-16", "0x02 behind the last value, and without it")
 def the_last_0x02_is_what_versions_toml_says(record: StoredRecord) -> bool | None:
     if not record.record.properties:
         return None
@@ -119,13 +123,13 @@ def the_last_0x02_is_what_versions_toml_says(record: StoredRecord) -> bool | Non
     return record.record.properties.endswith(b"\x02") == is_written
 
 
-@claim("HA-ST-3")
+@claim("HA-ST-3", "a message and 8 bytes more do not fit")
 def a_message_leaves_8_bytes_of_its_file(record: StoredRecord) -> bool:
     size = record.store.log.file_size
     return record.offset % size + len(record.raw) + 8 <= size
 
 
-@claim("HA-ST-3")
+@claim("HA-ST-3", "its size and the BLANK magic", "the message opens the next file")
 def a_blank_is_the_rest_of_its_file(blank: Blank) -> bool:
     """With its size and its magic in front; the message that opens the next file would not have fitted."""
     head = blank.store.bytes_at(blank.offset, 8)
@@ -136,12 +140,12 @@ def a_blank_is_the_rest_of_its_file(blank: Blank) -> bool:
     return is_headed and batch_size(following) + 8 > blank.size and (blank.offset + blank.size) % blank.store.log.file_size == 0
 
 
-@claim("HA-ST-4")
+@claim("HA-ST-4", "CRC-32 of the stored body, without its highest bit")
 def the_crc_is_of_the_stored_body(record: StoredRecord) -> bool:
     return number(record.raw, 8, 4) == zlib.crc32(record.record.body) % (1 << 31)
 
 
-@claim("HA-ST-4")
+@claim("HA-ST-4", "checked as it is stored, compressed")
 def the_crc_is_of_the_compressed_body(record: StoredRecord) -> bool | None:
     """Where it is compressed, its bytes are others than those that the client gave."""
     if not record.record.sys_flag & constants.SYS_FLAG_COMPRESSED or record.told is None:
@@ -150,7 +154,7 @@ def the_crc_is_of_the_compressed_body(record: StoredRecord) -> bool | None:
     return is_other and message.body_crc(record.record.body) == number(record.raw, 8, 4) == record.told["body_crc"]
 
 
-@claim("HA-ST-6")
+@claim("HA-ST-6", "written from its start")
 def replicated_bytes_stand_at_their_offset(frame: Frame) -> bool | None:
     """In the slave's log, whose first file is the one that holds the first frame's offset."""
     if not frame.body_size or not frame.is_whole:

@@ -1,5 +1,6 @@
 """Chapter 7: registrations, routes, and what a pull is answered."""
 
+import pull_outcomes
 from registry import claim
 from specimens import Connection, Defaults, Exchange, RemotingFrame, StoredRecord, number
 
@@ -12,18 +13,30 @@ LOOKED_INTO_QUEUE = (SUCCESS, NOT_FOUND, RETRY_IMMEDIATELY, OFFSET_MOVED)
 # No permission, topic not there, subscription not to be parsed, not there, not the latest, group not there, invalid parameter.
 REFUSALS = (SYSTEM_ERROR, SYSTEM_BUSY, 16, 17, 23, 24, 25, 26, 29)
 PUTS = (10, 310, 320)
+# Words of the remark of a pull that was refused, and its code.
+REFUSED = {
+    "does not support consumer to filter message by SQL92": (1,),
+    "is illegal, topic": (1, 29),
+    "start flow control": (2,),
+    "pulling message is forbidden": (16,),
+    "not exist, apply first": (17,),
+    "parse the consumer's subscription failed": (23,),
+    "consumer's group info not exist": (24,),
+    "consumer's subscription not latest": (25,),
+    "subscription group [": (26,),
+}
 
 # --- Registration ----------------------------------------------------------------------------------------------------
 
 
-@claim("HA-R-2")
+@claim("HA-R-2", "brokerId MUST be 0", "greater than 0")
 def a_masters_id_is_0_and_a_slaves_is_not(exchange: Exchange) -> bool | None:
     if not exchange.asks(103, to="namesrv"):
         return None
     return (int(exchange.request.fields["brokerId"]) == 0) == (exchange.row["who"] == "master")
 
 
-@claim("HA-R-3")
+@claim("HA-R-3", "with the same brokerName")
 def master_and_slave_register_under_one_name(exchange: Exchange) -> bool | None:
     if not exchange.asks(103, to="namesrv"):
         return None
@@ -31,7 +44,7 @@ def master_and_slave_register_under_one_name(exchange: Exchange) -> bool | None:
     return bool((fields["brokerName"], fields["clusterName"]) == (conf["brokerName"], conf["brokerClusterName"]))
 
 
-@claim("HA-R-12", "HA-R-13")
+@claim("HA-R-12", "haListenPort", "HA-R-13", "brokerIP2:haListenPort")
 def the_ha_address_is_broker_ip_2_and_a_port(exchange: Exchange) -> bool | None:
     """Which is the listen port and 1, where nobody has set haListenPort."""
     if not exchange.asks(103, to="namesrv"):
@@ -43,7 +56,7 @@ def the_ha_address_is_broker_ip_2_and_a_port(exchange: Exchange) -> bool | None:
     return bool(fields["haServerAddr"] == f"{conf['brokerIP2']}:{int(conf['listenPort']) + 1}")
 
 
-@claim("HA-R-15")
+@claim("HA-R-15", "code 103", "brokerName, brokerAddr, clusterName, haServerAddr and brokerId")
 def a_broker_registers_with_its_names_and_its_topics(exchange: Exchange) -> bool | None:
     if not exchange.asks(103, to="namesrv"):
         return None
@@ -51,7 +64,7 @@ def a_broker_registers_with_its_names_and_its_topics(exchange: Exchange) -> bool
     return names <= set(exchange.request.fields) and len(exchange.request.body) > 0
 
 
-@claim("HA-R-10")
+@claim("HA-R-10", "haServerAddr and masterAddr", "that of a master neither")
 def a_slave_is_told_of_its_master_and_a_master_is_not(exchange: Exchange) -> bool | None:
     answer = exchange.answer
     if not exchange.asks(103, to="namesrv") or answer is None:
@@ -62,18 +75,18 @@ def a_slave_is_told_of_its_master_and_a_master_is_not(exchange: Exchange) -> boo
     return bool(answer.fields == (told if exchange.row["who"] == "slave" else {}))
 
 
-@claim("HA-R-14")
+@claim("HA-R-14", "connect to the HA address, haServerAddr, of its master")
 def a_slave_connects_to_the_address_that_it_was_told(connection: Connection) -> bool:
     """It knew the master's from the name server alone, in whose answer a recording port stood for it."""
     return bool(connection.from_slave)
 
 
-@claim("HA-R-16")
+@claim("HA-R-16", "registerNameServerPeriod", "30 s by default")
 def a_broker_registers_every_30_s_by_default(defaults: Defaults) -> bool:
     return defaults.settings["registerNameServerPeriod"] == "30000"
 
 
-@claim("HA-R-18")
+@claim("HA-R-18", "code 104")
 def a_broker_that_stops_takes_itself_off(exchange: Exchange) -> bool | None:
     """All were stopped cleanly."""
     if not exchange.asks(104, to="namesrv"):
@@ -82,12 +95,12 @@ def a_broker_that_stops_takes_itself_off(exchange: Exchange) -> bool | None:
     return {"brokerName", "brokerAddr", "clusterName", "brokerId"} <= set(fields) and exchange.answer is not None
 
 
-@claim("HA-R-28")
+@claim("HA-R-28", "code 322")
 def a_broker_asks_whether_its_topics_are_known(exchange: Exchange) -> bool | None:
     return None if not exchange.asks(322, to="namesrv") else exchange.answer is not None and "changed" in exchange.answer.fields
 
 
-@claim("HA-R-19", "HA-R-4")
+@claim("HA-R-19", "answer to code 105", "addresses of its group by brokerId", "HA-R-4", "different ids")
 def a_route_lists_queues_and_the_groups_that_have_them(frame: RemotingFrame) -> bool | None:
     """Each group by `brokerId`, each id with an address of its own."""
     if not frame.is_answer or not frame.exchange.asks(105) or frame.header["code"] != SUCCESS:
@@ -102,7 +115,7 @@ def a_route_lists_queues_and_the_groups_that_have_them(frame: RemotingFrame) -> 
 # --- Pulls -----------------------------------------------------------------------------------------------------------
 
 
-@claim("HA-R-5")
+@claim("HA-R-5", "refuse puts, with SERVICE_NOT_AVAILABLE")
 def a_slave_refuses_puts(exchange: Exchange) -> bool | None:
     """With the code that versions.toml has for the release."""
     if exchange.code not in PUTS or exchange.row["to"] != "slave" or exchange.answer is None:
@@ -111,7 +124,7 @@ def a_slave_refuses_puts(exchange: Exchange) -> bool | None:
     return exchange.answer.header["code"] == (SYSTEM_BUSY if value.startswith("SYSTEM_BUSY") else SERVICE_NOT_AVAILABLE)
 
 
-@claim("HA-R-6")
+@claim("HA-R-6", "answer pulls whatever slaveReadEnable says")
 def a_slave_that_may_not_be_read_answers_or_refuses(exchange: Exchange) -> bool | None:
     """Where nobody has set slaveReadEnable, which is false by default: as versions.toml has it for the release."""
     if not exchange.asks(11, to="slave") or exchange.answer is None or settings_at(exchange).get("slaveReadEnable") == "true":
@@ -121,7 +134,7 @@ def a_slave_that_may_not_be_read_answers_or_refuses(exchange: Exchange) -> bool 
     return code in LOOKED_INTO_QUEUE if value == "answers pulls" else code == SYSTEM_BUSY
 
 
-@claim("HA-R-26")
+@claim("HA-R-26", "0 (SUCCESS) with messages, 19 (not found), 20 (try again at once) or 21 (go on from another offset)")
 def a_pull_is_answered_with_one_of_these_codes(exchange: Exchange) -> bool | None:
     """SUCCESS has messages; the three others that the queue gave have none, but say from where to go on."""
     answer = exchange.answer
@@ -133,16 +146,42 @@ def a_pull_is_answered_with_one_of_these_codes(exchange: Exchange) -> bool | Non
     return bool(answer.body) == (code == SUCCESS) and {"nextBeginOffset", "minOffset", "maxOffset"} <= set(answer.fields)
 
 
-@claim("HA-R-30")
+@claim(
+    "HA-R-30",
+    "another code",
+    "1 (queue id out of range, SQL92 not allowed), 16 (no permission to read), 17 (no such topic)",
+    "23 (cannot be parsed), 24 (unknown), 25 (newer than what the broker knows) or 26 (unknown group)",
+)
 def a_refused_pull_has_another_code(exchange: Exchange) -> bool | None:
-    """Its answer has no messages, and no offset to go on from."""
+    """Its answer has no messages, and no offset to go on from; the remark says why, and the code is that of the reason."""
     answer = exchange.answer
     if exchange.code != 11 or answer is None or answer.header["code"] in LOOKED_INTO_QUEUE:
         return None
-    return answer.header["code"] in REFUSALS and not answer.body and "nextBeginOffset" not in answer.fields
+    told = [codes for words, codes in REFUSED.items() if words in answer.header["remark"]]
+    is_known = len(told) == 1 and answer.header["code"] in told[0]
+    return is_known and not answer.body and "nextBeginOffset" not in answer.fields
 
 
-@claim("HA-R-31")
+@claim("HA-R-30", "1 (queue id out of range")
+def a_queue_id_out_of_range_has_the_code_of_versions_toml(exchange: Exchange) -> bool | None:
+    answer = exchange.answer
+    if exchange.code != 11 or answer is None or "is illegal, topic" not in answer.header.get("remark", ""):
+        return None
+    value = value_of("a pull of a queue id that the topic has not", exchange.store.release)
+    return value.endswith(f"({answer.header['code']})")
+
+
+@claim("HA-R-26", "answer 0 (SUCCESS) with messages, 19 (not found), 20 (try again at once) or 21 (go on from another offset)")
+def the_outcome_of_a_pull_has_its_code(exchange: Exchange) -> bool | None:
+    """The remark of an answer names the outcome, and the table below the clause has its code; for a slave HA-R-31 holds."""
+    answer = exchange.answer
+    if not exchange.asks(11, to="master") or answer is None or answer.header["code"] not in LOOKED_INTO_QUEUE:
+        return None
+    is_from_0 = exchange.request.fields["queueOffset"] == "0"
+    return pull_outcomes.read()[answer.header["remark"], is_from_0] == answer.header["code"]
+
+
+@claim("HA-R-31", "answers 20 where a master answers 21, and does not correct the offset")
 def a_slave_answers_20_for_21(exchange: Exchange) -> bool | None:
     """Unless offsetCheckInSlave is on, and where it looked into the queue: the remark says how its offset was wrong."""
     answer = exchange.answer
@@ -154,7 +193,7 @@ def a_slave_answers_20_for_21(exchange: Exchange) -> bool | None:
     return answer.header["code"] == 20 and answer.fields["nextBeginOffset"] == asked
 
 
-@claim("HA-R-20")
+@claim("HA-R-20", "MUST suggest the brokerId to pull from next")
 def an_answer_suggests_a_broker(exchange: Exchange) -> bool | None:
     """Where the queue was looked into; a refusal suggests none."""
     answer = exchange.answer
@@ -163,7 +202,7 @@ def an_answer_suggests_a_broker(exchange: Exchange) -> bool | None:
     return answer.fields.get("suggestWhichBrokerId", "").isdecimal()
 
 
-@claim("HA-R-21")
+@claim("HA-R-21", "max offset of the commit log less the offset of the last message")
 def the_lag_is_from_the_last_message_pulled(exchange: Exchange) -> bool | None:
     """With a bound of 0 every message that is not the end of the log lags; with 40 % of a machine's memory none of so few."""
     settings = settings_at(exchange)
@@ -175,12 +214,12 @@ def the_lag_is_from_the_last_message_pulled(exchange: Exchange) -> bool | None:
     return exchange.answer.fields["suggestWhichBrokerId"] == ("1" if settings["accessMessageInMemoryMaxRatio"] == "0" else "0")
 
 
-@claim("HA-R-21")
+@claim("HA-R-21", "accessMessageInMemoryMaxRatio, 40 by default")
 def the_memory_bound_is_40_percent_by_default(defaults: Defaults) -> bool:
     return defaults.settings["accessMessageInMemoryMaxRatio"] == "40"
 
 
-@claim("HA-R-22")
+@claim("HA-R-22", "MUST NOT be suggested unless slaveReadEnable is set")
 def a_slave_is_suggested_where_it_may_be_read(exchange: Exchange) -> bool | None:
     if not is_suggestion(exchange) or settings_at(exchange).get("slaveReadEnable") == "true":
         return None
@@ -188,12 +227,12 @@ def a_slave_is_suggested_where_it_may_be_read(exchange: Exchange) -> bool | None
     return exchange.answer.fields["suggestWhichBrokerId"] == "0"
 
 
-@claim("HA-R-22")
+@claim("HA-R-22", "slaveReadEnable is set")
 def a_slave_may_not_be_read_by_default(defaults: Defaults) -> bool:
     return defaults.settings["slaveReadEnable"] == "false"
 
 
-@claim("HA-R-24")
+@claim("HA-R-24", "NOT suggest more than one slave of its group: by default the one of id 1")
 def no_slave_but_that_of_id_1_is_suggested(exchange: Exchange) -> bool | None:
     if not is_suggestion(exchange):
         return None
@@ -201,7 +240,7 @@ def no_slave_but_that_of_id_1_is_suggested(exchange: Exchange) -> bool | None:
     return exchange.answer.fields["suggestWhichBrokerId"] in ("0", "1")
 
 
-@claim("HA-ST-37")
+@claim("HA-ST-37", "says where to read, to the commit log, which has the message")
 def messages_come_from_the_log_by_way_of_the_queue(exchange: Exchange) -> bool | None:
     """Each as it stands in the log, where an entry of the queue says; in the queue's order, from the offset asked for on."""
     answer = exchange.answer

@@ -1,4 +1,7 @@
-"""Claims by clause: each is a function that says whether the clause holds of one specimen, or does not apply to it."""
+"""Claims by clause: each is a function that says whether the clause holds of one specimen, or does not apply to it.
+
+A claim quotes the words of the clause that it holds; `words.py` compares the quotes with the clause.
+"""
 
 import tomllib
 from collections import Counter
@@ -22,9 +25,13 @@ LISTS: Final = Path(__file__).with_name("not_held.toml")
 class Claim:
     """What one function claims of each specimen of a kind."""
 
-    clause_ids: tuple[str, ...]
+    quotes: Mapping[str, tuple[str, ...]]  # by clause: its words that the claim holds
     kind: type
     holds: Callable[[Any], Verdict]
+
+    @property
+    def clause_ids(self) -> tuple[str, ...]:
+        return tuple(self.quotes)
 
     @property
     def name(self) -> str:
@@ -34,21 +41,31 @@ class Claim:
 CLAIMS: list[Claim] = []
 
 
-def claim(*clause_ids: str, register: bool = True) -> Callable[[Function], Function]:
-    """Register a function under its clauses; the annotation of its one parameter says what it is about."""
+def claim(*words: str) -> Callable[[Function], Function]:
+    """Register a function under its clauses; the annotation of its one parameter says what it is about.
+
+    Args:  words: the id of a clause, then the quotes of it; and again for each further clause.
+    """
 
     def take(function: Function) -> Function:
-        if register:
-            CLAIMS.append(claim_of(function, *clause_ids))
+        CLAIMS.append(claim_of(function, *words))
         return function
 
     return take
 
 
-def claim_of(function: Callable[[Any], Verdict], *clause_ids: str) -> Claim:
+def claim_of(function: Callable[[Any], Verdict], *words: str) -> Claim:
     kinds = [kind for name, kind in get_type_hints(function).items() if name != "return"]
     assert len(kinds) == 1, function
-    return Claim(clause_ids, kinds[0], function)
+    quotes: dict[str, tuple[str, ...]] = {}
+    clause_id = ""
+    for word in words:
+        if clauses.CLAUSE_ID.fullmatch(word):
+            clause_id = word
+            quotes[clause_id] = ()
+        else:
+            quotes[clause_id] += (word,)
+    return Claim(quotes, kinds[0], function)
 
 
 @dataclass
@@ -89,11 +106,14 @@ class Lists:
 
     other: Mapping[str, str]  # of another kind, in a word
     unseen: Mapping[str, str]  # of this kind, and why no golden byte exercises it
+    words: Mapping[str, Mapping[str, str]] = field(
+        default_factory=dict
+    )  # of clauses with a claim: words no claim holds, and why
 
 
 def read_lists(file: Path = LISTS) -> Lists:
     found = tomllib.loads(file.read_text(encoding="utf-8"))
-    return Lists(found["of_another_kind"], found["unseen"])
+    return Lists(found["of_another_kind"], found["unseen"], found["words"])
 
 
 def clause_ids() -> list[str]:

@@ -67,7 +67,11 @@ def never_met(_: StoredRecord) -> bool | None:
             "HA-W-8 stands in not_held.toml as 'odd', expected one of",
         ),
         (CLAIMS[1:], read_lists(), f"{CLAIMS[0].clause_ids[0]} has no claim"),
-        ([*CLAIMS, claim_of(never_met, "HA-ST-2")], read_lists(), "HA-ST-2 (never_met): no golden byte meets its premise"),
+        (
+            [*CLAIMS, claim_of(never_met, "HA-ST-2", "one record")],
+            read_lists(),
+            "HA-ST-2 (never_met): no golden byte meets its premise",
+        ),
         (CLAIMS, Lists(read_lists().other, {"HA-ST-4": "no reason"}), "HA-ST-4 stands in not_held.toml as unseen, but"),
         (CLAIMS, Lists({**read_lists().other, "HA-ST-4": "time"}, {}), "HA-ST-4 stands in not_held.toml as of another kind"),
         (CLAIMS, Lists({**read_lists().other, NO_CLAUSE: "time"}, {}), f"{NO_CLAUSE} is no clause"),
