@@ -4,6 +4,7 @@ import hashlib
 import zlib
 from itertools import pairwise
 
+import record_figure
 from registry import claim
 from specimens import Blank, Frame, LogFile, StoredRecord, number
 
@@ -13,6 +14,19 @@ from rocketmq_ha.spec.release_table import value_of
 
 BORN_V6, STORE_V6 = 0x10, 0x20
 V2 = constants.MESSAGE_MAGIC_CODE_V2
+# Fields of the figure: their bytes, and the name by which the client reports them.
+FIGURE_FIELDS = {
+    "total size": (4, "store_size"),
+    "CRC of the body": (4, "body_crc"),
+    "queue id": (4, "queue_id"),
+    "flag": (4, "flag"),
+    "queue offset": (8, "queue_offset"),
+    "physical offset of this record": (8, "commit_log_offset"),
+    "born timestamp": (8, "born_timestamp_ms"),
+    "store timestamp": (8, "store_timestamp_ms"),
+    "reconsume times": (4, "reconsume_times"),
+    "prepared transaction offset": (8, "prepared_transaction_offset"),
+}
 
 
 @claim("HA-ST-1", "files of one fixed size", "20-digit offset of its first byte")
@@ -60,6 +74,24 @@ def a_record_has_what_the_client_reported(record: StoredRecord) -> bool | None:
         and (read.born_timestamp, read.store_timestamp) == (told["born_timestamp_ms"], told["store_timestamp_ms"])
         and (read.reconsume_times, record.topic) == (told["reconsume_times"], told["topic"])
         and read.prepared_transaction_offset == told["prepared_transaction_offset"]
+    )
+
+
+@claim("HA-ST-2", "as the figure says", "HA-ST-14", "0x10 for the born and 0x20 for the store host")
+def the_fields_stand_where_the_figure_says(record: StoredRecord) -> bool | None:
+    """By the figure alone, without the model: the numbers that the client reported, up to where an IPv6 host moves them."""
+    told, figure = record.told, record_figure.read()
+    if told is None:
+        return None
+    bits = number(record.raw, figure.positions["sysFlag"], 4)
+    born_v6, store_v6 = (bool(bits & figure.bits[name]) for name in ("born v6", "store v6"))
+    if (born_v6, store_v6) != tuple(told[name].count(":") > 1 for name in ("born_host", "store_host")):
+        return False
+    moved = {"born timestamp": 0, "store timestamp": 12 * born_v6, "reconsume times": 12 * (born_v6 + store_v6)}
+    moved["prepared transaction offset"] = moved["reconsume times"]
+    return all(
+        number(record.raw, figure.positions[name] + moved.get(name, 0), width) == told[key]
+        for name, (width, key) in FIGURE_FIELDS.items()
     )
 
 

@@ -124,7 +124,7 @@ def a_slave_refuses_puts(exchange: Exchange) -> bool | None:
     return exchange.answer.header["code"] == (SYSTEM_BUSY if value.startswith("SYSTEM_BUSY") else SERVICE_NOT_AVAILABLE)
 
 
-@claim("HA-R-6", "answer pulls whatever slaveReadEnable says")
+@claim("HA-R-6", "pulls whatever slaveReadEnable says")
 def a_slave_that_may_not_be_read_answers_or_refuses(exchange: Exchange) -> bool | None:
     """Where nobody has set slaveReadEnable, which is false by default: as versions.toml has it for the release."""
     if not exchange.asks(11, to="slave") or exchange.answer is None or settings_at(exchange).get("slaveReadEnable") == "true":

@@ -2,7 +2,7 @@
 
 A piece counts once for each claim of the clause that applies to it.
 
-Exit status 1 where a claim does not hold, or a clause is neither held nor listed.
+Exit status 1 where a claim does not hold, or a clause, or a number in one that has a claim, is neither held nor listed.
 """
 
 import sys
@@ -15,6 +15,9 @@ import claims_routes  # noqa: F401
 import claims_wire  # noqa: F401
 import registry
 import specimens
+import words
+
+from rocketmq_ha.spec import citations, clauses
 
 OUT = Path(__file__).parents[2] / "build" / "golden-claims.txt"
 
@@ -26,6 +29,8 @@ def main() -> int:
     releases = list(dict.fromkeys(golden.release for golden in goldens))
     lines = list(registry.table(held, registry.CLAIMS, lists, releases))
     wrong = list(registry.errors(held, registry.CLAIMS, lists, registry.clause_ids()))
+    cited = citations.read_citations(OUT.parents[1])
+    wrong += words.errors(registry.CLAIMS, clauses.load(), cited, lists.words)
     OUT.parent.mkdir(exist_ok=True)
     OUT.write_text("\n".join([*lines, *wrong]) + "\n", encoding="utf-8")
     sys.stdout.writelines(f"{line}\n" for line in lines)

@@ -36,3 +36,15 @@ def test_the_table_has_the_codes_of_golden_answers_and_of_the_source(seen: dict[
     assert {key: told.get(key) for key in seen} == seen
     assert {key: told.get(key) for key in UNSEEN} == UNSEEN
     assert {name for name, _ in told} == {name for name, _ in [*seen, *UNSEEN]}
+
+
+def test_a_code_that_moves_in_the_table_is_read() -> None:
+    text = pull_outcomes.CHAPTER.read_text(encoding="utf-8")
+    planted = text.replace(
+        "| NO_MATCHED_MESSAGE, MESSAGE_WAS_REMOVING | 20 |", "| NO_MATCHED_MESSAGE, MESSAGE_WAS_REMOVING | 19 |"
+    )
+    told, now = pull_outcomes.in_text(planted), pull_outcomes.read()
+    assert {name: told[name, at] for name, at in told if told[name, at] != now[name, at]} == {
+        "NO_MATCHED_MESSAGE": 19,
+        "MESSAGE_WAS_REMOVING": 19,
+    }
