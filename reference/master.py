@@ -92,7 +92,8 @@ def taken(conn: MasterConnection) -> int:
 def on_accept(now_ms: int) -> Step[MasterConnection]:
     """A new connection owes nothing and knows nothing.
 
-    Spec: HA-M-16 "MUST become one connection, with a read side and a write side of its own".
+    Spec: HA-M-16 "MUST become one connection, with a read side and a write side of its own"; HA-M-40 "MUST set its
+    last_read_timestamp and its last_write_timestamp to now".
     Source: article 001, HAConnection.
     """
     return Step(MasterConnection(last_read_timestamp=now_ms, last_write_timestamp=now_ms), clauses=("HA-M-1",))
@@ -150,9 +151,8 @@ def on_readable(
 def broken_clause(conn: MasterConnection, read_offset: int, log: Log) -> str:
     """The clause that a report breaks in the hardened profile, or the empty string.
 
-    Spec: HA-M-11 "MUST close the connection and MUST NOT be used if it is negative, if it is less than the report before it, or
-    if it is too large"; HA-M-12 "neither 0 nor within the log, from its min to its max
-    offset, MUST close the connection".
+    Spec: HA-M-11 "MUST close the connection and MUST NOT be used if it is negative, if it is less than the report taken before
+    it, or if it is too large"; HA-M-12 "greater than 0 and less than the log's min offset MUST close the connection".
     """
     if conn.slave_request_offset == -1:
         if not 0 <= read_offset <= store.max_offset(log):

@@ -64,7 +64,10 @@ class MasterConnection:
     def __init__(
         self, peer: str, log: ReadableLog, now_ms: int, settings: Settings, profile: Profile, replica: str = ""
     ) -> None:
-        """replica: as whom it counts (HA-G-31); `peer`, if nobody says."""
+        """replica: as whom it counts (HA-G-31); `peer`, if nobody says.
+
+        Spec: HA-M-40 "the master MUST set its last_read_timestamp and its last_write_timestamp to now".
+        """
         assert settings.master_read_buffer_size % REPORT.size == 0  # HA-M-10 "its size is a multiple of 8"
         self.peer, self.replica = peer, replica or peer
         self._log, self._settings, self._profile = log, settings, profile
@@ -150,8 +153,8 @@ class MasterConnection:
     def _check_report(self, read_offset: int) -> None:
         """Refuse what no honest slave reports (quirks 1, 4, 7, 9).
 
-        Spec: HA-M-11 "a first report beyond the end of the log, or a later one beyond what has been sent"; HA-M-12 "neither 0
-        nor within the log, from its min to its max offset".
+        Spec: HA-M-11 "a first report beyond the end of the log, or a later one beyond what has been sent"; HA-M-12
+        "greater than 0 and less than the log's min offset".
         """
         log = self._log
         if self.slave_request_offset == -1:

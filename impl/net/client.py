@@ -34,7 +34,8 @@ log = logging.getLogger(__name__)
 class Follower:
     """Replicates a master's log into `commit_log`, until it is told to stop.
 
-    Spec: HA-S-19 "A slave MUST NOT hold more than one connection": one is closed before the next is tried.
+    Spec: HA-S-19 "A slave MUST NOT hold more than one connection, but for the second one of HA-S-64": one is closed before the
+    next is tried.
     """
 
     def __init__(
@@ -243,7 +244,7 @@ class Follower:
                     compared.position,
                 )
                 position, last_file = compared.position, self._ask_for_last_file(stopped)
-                for _ in range(_READS_BEHIND_ANSWER):  # HA-S-64 "on a connection that is still there": see what came meanwhile
+                for _ in range(_READS_BEHIND_ANSWER):  # HA-S-64 "has read what came on the first"
                     if not (self.client.connected and wait(0)):
                         break
                     violation = link.on_readable(clock_ms())

@@ -126,7 +126,7 @@ FrameAt(n) ==
     LET end == Least(Least(n + Batch, mmax), FileStart(n) + FileSize)
     IN  [offset |-> n, units |-> SubSeq(log, n + 1, end)]
 
-\* HA-M-12 "A first report that is neither 0 nor within the log"; HA-M-11 "less than the report before it, or if it is too
+\* HA-M-12 "greater than 0 and less than the log's min offset"; HA-M-11 "less than the report taken before it, or if it is too
 \* large: a first report beyond the end of the log, or a later one beyond what has been sent", unless it equals the one before it.
 IsBad(c, r) ==
     IF c.req = -1

@@ -154,6 +154,28 @@ def test_the_start_is_fixed_when_the_first_report_is_found_and_not_when_data_is(
     assert both.cluster.slaves[0].log.data == both.cluster.log.data
 
 
+@PROFILES
+@pytest.mark.parametrize("waited_ms", [5000, 5001])
+def test_a_first_report_after_the_interval_is_answered_with_a_heartbeat_before_data(
+    waited_ms: int, profile: Profile, worlds: Any
+) -> None:
+    """HA-M-40 "MUST set its last_read_timestamp and its last_write_timestamp to now": the accept counts as a write."""
+    both = worlds(profile)
+    both.happens(Tick(60_000), PUT, Connect(0, ALL, ALL), Tick(waited_ms), ForgeReport(0, 0), DeliverReports(0, ALL))
+    beat = wire.pack_header(0, 0) if waited_ms > 5000 else b""
+    assert both.link().to_slave[: len(beat) + 12] == beat + wire.pack_header(0, 100)
+
+
+@PROFILES
+def test_the_silence_of_a_peer_counts_from_its_accept(profile: Profile, worlds: Any) -> None:
+    """HA-M-40 "MUST set its last_read_timestamp": a peer that never reports has the whole interval."""
+    both = worlds(profile)
+    both.happens(Tick(60_000), Connect(0, ALL, ALL), Tick(20_000))
+    assert both.link() is not None
+    both.happens(Tick(1))
+    assert both.link() is None
+
+
 def test_a_byte_that_is_taken_puts_the_next_heartbeat_off_and_a_write_that_takes_none_does_not(tmp_path: Path) -> None:
     """HA-M-34 "at least one byte MUST set last_write_timestamp", in both worlds."""
     settings = Settings(FILE_SIZE)

@@ -248,7 +248,7 @@ def test_two_heartbeats_where_there_should_be_data_are_told_of(tmp_path: Path, c
 
 @BOTH
 def test_a_slave_that_is_ahead_stops(profile: Profile, tmp_path: Path) -> None:
-    """HA-S-64 "two heartbeats with nothing between them", "if it closes five connections in a row" (quirk 9)."""
+    """HA-S-64 "two heartbeats with nothing between them", "closes five connections in a row" (quirk 9)."""
     before = filled(tmp_path / "s", ("one", 9))
     filled(tmp_path / "m", ("one", 4))
     with (
@@ -292,7 +292,7 @@ def follow_behind(tmp_path: Path, stand_in: Callable[[socket.socket], None]) -> 
 
 
 def test_a_master_that_only_begins_by_closing_does_not_stop_a_slave(tmp_path: Path) -> None:
-    """HA-S-64 "then answers a report of 0, and closes the next one too": five closes alone prove nothing."""
+    """HA-S-64 "then it answers a report of 0; then it closes the next connection too": five closes alone prove nothing."""
 
     def close_five(listener: socket.socket) -> None:
         for _ in range(REFUSALS):
@@ -305,7 +305,7 @@ def test_a_master_that_only_begins_by_closing_does_not_stop_a_slave(tmp_path: Pa
 
 
 def test_heartbeats_of_one_that_is_gone_when_the_master_answers_do_not_stop_a_slave(tmp_path: Path) -> None:
-    """HA-S-64 "with nothing more compared, when the master has answered a report of 0 on a second connection"."""
+    """HA-S-64 "which is still open, and has nothing more compared"."""
 
     def send_heartbeats(listener: socket.socket) -> None:
         with listener.accept()[0] as sock:

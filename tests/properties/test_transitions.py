@@ -82,7 +82,7 @@ def test_the_table_quotes_the_clauses_as_they_stand(table: dict[str, Any]) -> No
     ("report", "reason"), [(0, ""), (512, ""), (700, ""), (712, ""), (1, "HA-M-12"), (511, "HA-M-12"), (713, "HA-M-11")]
 )
 def test_hardened_refuses_a_first_report_below_the_log(report: int, reason: str) -> None:
-    """HA-M-12 "neither 0 nor within the log, from its min to its max offset" (quirk 7), on a log from 512 to 712.
+    """HA-M-12 "greater than 0 and less than the log's min offset" (quirk 7), on a log from 512 to 712.
 
     0 is no offset but the last file (HA-M-4). Classic takes all of them.
     """
