@@ -81,18 +81,18 @@ def the_tags_code_is_the_hash_of_the_tags(entry: QueueEntry) -> bool | None:
     return entry.tags_code == value - (value >> 31 << 32)
 
 
-@claim(
-    "HA-ST-32",
-    "SCHEDULE_TOPIC_XXXX",
-    "HA-ST-76",
-    "store timestamp plus the delay of the level",
-    "1 s, 5 s, 10 s, 30 s, 1 to 10 min, 20 min, 30 min, 1 h, 2 h for levels 1 to 18",
-)
+@claim("HA-ST-32", "SCHEDULE_TOPIC_XXXX", "HA-ST-76", "store timestamp plus the delay of the level")
 def the_tags_code_of_a_delayed_message_is_its_time(entry: QueueEntry) -> bool | None:
     message = entry.message
     if entry.topic != dispatch_request.SCHEDULE_TOPIC or message is None:
         return None
     return entry.tags_code == dispatch_request.tags_code(entry.topic, message.properties, message.record.store_timestamp)
+
+
+@claim("HA-ST-76", "1 s, 5 s, 10 s, 30 s, 1 to 10 min, 20 min, 30 min, 1 h, 2 h for levels 1 to 18")
+def the_delays_of_the_levels_are_these_by_default(defaults: Defaults) -> bool:
+    minutes = " ".join(f"{count}m" for count in range(1, 11))
+    return defaults.settings["messageDelayLevel"] == f"1s 5s 10s 30s {minutes} 20m 30m 1h 2h"
 
 
 @claim("HA-ST-33", "offset 0, size 2,147,483,647, tags code 0")
