@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import dump
@@ -48,19 +48,18 @@ def check_scope(scope: Scope, properties: Properties) -> Outcome:
     dumped = ["-dump", "dot,actionlabels", str(dot)] if scope.graph else []
     text = scopes.configuration(scope, names, properties)
     ran = tlc.run(scope.name, text, *dumped, module=scope.module, edges=scope.edges or 0)
-    verdict, surprises, results, counts = "", "", None, None
-    if ran.status in tlc.VIOLATED:
-        verdict = surprises = f"{ran.violated()} is violated, after {' '.join(ran.trace())}"
-    elif ran.status != tlc.HOLDS:
-        verdict, surprises = "TLC failed", f"TLC failed, see {ran.log}"
-    else:
-        told, surprises, results, python = compare(scope, ran.numbers()[0], dot)
-        held = f"{len(names)} hold"
-        if python is not None:
-            held, counts, vacuous = count_premises(scope, names, python)
-            surprises = surprises or vacuous
-        verdict = ", ".join(filter(None, [held, told]))
-    return Outcome(scope, *ran.numbers(), time.monotonic() - began, verdict, surprises, results=results, counts=counts)
+    if ran.status != tlc.HOLDS:
+        verdict, surprise = "TLC failed", f"TLC failed, see {ran.log}"
+        if ran.status in tlc.VIOLATED:
+            verdict = surprise = f"{ran.violated()} is violated, after {' '.join(ran.trace())}"
+        return Outcome(scope, *ran.numbers(), time.monotonic() - began, verdict, surprise)
+    told, surprise, results, python = compare(scope, ran.numbers()[0], dot)
+    outcome = Outcome(scope, *ran.numbers(), time.monotonic() - began, told, surprise, results=results)
+    if python is None:
+        return outcome
+    outcome = with_premises(outcome, scope, names, python)
+    assert outcome.counts is not None
+    return replace(outcome, verdict=", ".join(filter(None, [held(names, outcome.counts), told])))
 
 
 def compare(scope: Scope, states: int, dot: Path) -> tuple[str, str, Results | None, graph.Graph | None]:
@@ -90,14 +89,18 @@ def compare(scope: Scope, states: int, dot: Path) -> tuple[str, str, Results | N
     return verdict, surprise, results, python
 
 
-def count_premises(scope: Scope, names: Sequence[str], python: graph.Graph) -> tuple[str, Counts, str]:
-    """How many properties hold with and without a case, the counts, and a surprise where the scope's purpose has too few."""
+def with_premises(outcome: Outcome, scope: Scope, names: Sequence[str], python: graph.Graph) -> Outcome:
+    """The outcome with the counts of the premises; too few of those that the scope is for are a surprise."""
     counts = premises.counted(python, names)
+    vacuous = "; ".join(premises.too_few(counts, scope.least))
+    return replace(outcome, surprise=outcome.surprise or vacuous, counts=counts)
+
+
+def held(names: Sequence[str], counts: Counts) -> str:
+    """How many of the properties, all of which TLC found to hold, have a case, and how many have none."""
     reached = [name for name in names if name in premises.UNCONDITIONAL or (counts[name] and counts[name][0].reached)]
-    held = f"{len(reached)} hold"
-    if len(reached) < len(names):
-        held += f", {len(names) - len(reached)} without a case"
-    return held, counts, "; ".join(premises.too_few(counts, scope.least))
+    without = len(names) - len(reached)
+    return f"{len(reached)} hold" + (f", {without} without a case" if without else "")
 
 
 def other_results(named: graph.NamedScope, results: Results) -> str:
@@ -158,8 +161,8 @@ def check_python(scope: Scope, properties: Properties) -> Outcome:
     except graph.GraphTooLargeError as error:
         return Outcome(scope, 0, 0, 0, time.monotonic() - began, "ANOTHER GRAPH", f"the graph has {error}, not {named.states}")
     results = (len(python.states), len(python.edges), python.hash())
-    _, counts, vacuous = count_premises(scope, scopes.claimed(scope, properties), python)
     other = other_results(named, results)
     verdict = "ANOTHER GRAPH" if other else f"graph {results[2][:8]}, as checked in"
     numbers = (results[0], results[1], python.depth + 1)
-    return Outcome(scope, *numbers, time.monotonic() - began, verdict, other or vacuous, results=results, counts=counts)
+    outcome = Outcome(scope, *numbers, time.monotonic() - began, verdict, other, results=results)
+    return with_premises(outcome, scope, scopes.claimed(scope, properties), python)

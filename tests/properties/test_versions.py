@@ -133,6 +133,27 @@ def test_what_ran_is_in_the_record_of_runs_and_in_a_row() -> None:
         assert set(item) - {"quirk"} <= ran, item["quirk"]
 
 
+@pytest.mark.parametrize(
+    ("quirk", "with_it", "without_it"), [(2, "4.9.8", "5.3.3"), (3, "4.9.2", "5.4.0"), (22, "5.3.3", "5.4.0")]
+)
+def test_a_run_that_did_not_show_a_quirk_is_no_run_of_it(quirk: int, with_it: str, without_it: str) -> None:
+    ran = {release for row in BEHAVIOURS if quirk in row.quirks for found in row.of() for release in found.run}
+    assert {with_it, without_it} <= ran
+    assert with_it in release_table.runs_of(quirk)
+    assert without_it not in release_table.runs_of(quirk)
+
+
+def test_the_quirks_of_two_behaviours_stand_in_both() -> None:
+    """Without its number in one of the two rows a quirk is still catalogued, and its releases are those of the other alone."""
+    rows = {quirk: [row.name for row in BEHAVIOURS if quirk in row.quirks] for quirk in release_table.quirks()}
+    assert {quirk: names for quirk, names in rows.items() if len(names) > 1} == {
+        1: ["a first report beyond the log", "a later report beyond the log"],
+        6: ["`lastWriteTimestamp` is set by", "heartbeats of the master, at least as often as the slave's reports are due"],
+        28: ["a slave is closed after a silence of", "a clock that steps back"],
+        36: ["a put whose flush fails", "the flushed position, after a flush that failed"],
+    }
+
+
 def test_every_text_is_what_the_table_makes_of_it() -> None:
     for path, text in release_texts.texts().items():
         assert path.read_text(encoding="utf-8") == text, f"{path}: make transitions"
