@@ -5,7 +5,8 @@ import re
 from typing import Any
 
 from registry import claim
-from specimens import SYNC_CODES, Exchange, RemotingFrame, SlaveConfig, SyncRound, quoted_keys
+from remoting_specimens import SYNC_CODES, Exchange, RemotingFrame, SyncRound, quoted_keys
+from store_specimens import SlaveConfig
 
 REQUIRED = {"code", "language", "version", "opaque", "flag", "serializeTypeCurrentRPC"}
 OPTIONAL = {"remark", "extFields"}

@@ -5,7 +5,7 @@ from collections import Counter
 from struct import pack
 
 from registry import claim
-from specimens import (
+from store_specimens import (
     ENTRY_SIZE,
     INDEX_HEADER_SIZE,
     Abort,

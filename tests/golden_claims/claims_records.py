@@ -5,8 +5,9 @@ import zlib
 from itertools import pairwise
 
 import record_figure
+from link_specimens import Frame
 from registry import claim
-from specimens import Blank, Frame, LogFile, StoredRecord, number
+from store_specimens import Blank, LogFile, StoredRecord, number
 
 from rocketmq_ha.reference import message
 from rocketmq_ha.spec import constants

@@ -1,8 +1,10 @@
 """Chapter 7: registrations, routes, and what a pull is answered."""
 
 import pull_outcomes
+from link_specimens import Connection
 from registry import claim
-from specimens import Connection, Defaults, Exchange, RemotingFrame, StoredRecord, number
+from remoting_specimens import Exchange, RemotingFrame
+from store_specimens import Defaults, StoredRecord, number
 
 from rocketmq_ha.reference import message
 from rocketmq_ha.spec.release_table import value_of

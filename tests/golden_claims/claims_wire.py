@@ -1,7 +1,8 @@
 """Chapter 1: what a slave and a master of RocketMQ say to each other on the HA port."""
 
+from link_specimens import Connection, Frame, Report
 from registry import claim
-from specimens import Connection, Defaults, Frame, Report
+from store_specimens import Defaults
 
 from rocketmq_ha.spec import constants
 

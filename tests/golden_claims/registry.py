@@ -96,7 +96,7 @@ def hold(goldens: Iterable[Golden], claims: Iterable[Claim]) -> Held:
                 for clause_id in each.clause_ids:
                     held.counts[clause_id, golden.release] += 1
                     if not verdict:
-                        held.refuted.append((clause_id, each.name, specimen.store.name, str(specimen)))  # type: ignore[attr-defined]
+                        held.refuted.append((clause_id, each.name, specimen.store.name, str(specimen)))
     return held
 
 
@@ -106,9 +106,8 @@ class Lists:
 
     other: Mapping[str, str]  # of another kind, in a word
     unseen: Mapping[str, str]  # of this kind, and why no golden byte exercises it
-    words: Mapping[str, Mapping[str, str]] = field(
-        default_factory=dict
-    )  # of clauses with a claim: words no claim holds, and why
+    # Of clauses with a claim: the words that no claim holds, and why.
+    words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def read_lists(file: Path = LISTS) -> Lists:

@@ -4,8 +4,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from registry import CLAIMS, Claim, Held, Lists, claim_of, clause_ids, errors, hold, read_lists
-from specimens import Connection, Exchange, Golden, RemotingFrame, Store, StoredRecord
+from all_claims import CLAIMS
+from link_specimens import Connection
+from registry import Claim, Held, Lists, claim_of, clause_ids, errors, hold, read_lists
+from remoting_specimens import Exchange, RemotingFrame
+from specimens import Golden
+from store_specimens import Store, StoredRecord
 
 
 def test_every_claim_holds_and_every_clause_is_accounted_for(held: Held) -> None:
