@@ -8,25 +8,8 @@ from rocketmq_ha.fuzz import lockstep
 from rocketmq_ha.fuzz.lockstep import Lockstep, StepOutcome
 from rocketmq_ha.fuzz.schedule import START_MS, Schedule, fault_of
 from rocketmq_ha.impl.cli.table import Column, print_table
-from rocketmq_ha.reference import master, slave, store
+from rocketmq_ha.reference import events, master, slave, store
 from rocketmq_ha.reference.cluster import Cluster
-from rocketmq_ha.reference.events import (
-    Clog,
-    Connect,
-    Cut,
-    DeliverFrames,
-    DeliverReports,
-    DiskFull,
-    Event,
-    ForgeHeader,
-    ForgeReport,
-    Grant,
-    Put,
-    RestartMaster,
-    RestartSlave,
-    Resume,
-    Tick,
-)
 from rocketmq_ha.spec.constants import TRANSFER_HEADER_SIZE
 from rocketmq_ha.spec.event_log import NO_FAULT, VERDICT_OK
 
@@ -120,35 +103,35 @@ def _amount(nbytes: int) -> str:
     return f"all but {-nbytes} B" if nbytes < 0 else f"up to {nbytes} B"
 
 
-def _event(event: Event) -> str:
+def _event(event: events.Event) -> str:
     match event:
-        case Put():
+        case events.Put():
             pauses = ", but pause first" if event.pauses else ""
             return f"put {len(event.body)} B{f' and wait{pauses}' if event.wait else ''}"
-        case Resume():
+        case events.Resume():
             return f"paused put {event.nth} goes on"
-        case Tick():
+        case events.Tick():
             return f"{event.ms} ms pass"
-        case Connect():
+        case events.Connect():
             return f"s{event.slave} connects"
-        case Grant():
+        case events.Grant():
             return f"socket to s{event.slave} takes {event.room} B"
-        case DeliverFrames():
+        case events.DeliverFrames():
             return f"s{event.slave} receives {_amount(event.nbytes)}"
-        case DeliverReports():
+        case events.DeliverReports():
             return f"master receives {_amount(event.nbytes)} of s{event.slave}"
-        case ForgeReport():
+        case events.ForgeReport():
             return f"forged report {event.offset} on s{event.slave}"
-        case ForgeHeader():
+        case events.ForgeHeader():
             return f"forged header of size {event.body_size} to s{event.slave}"
-        case Clog():
+        case events.Clog():
             return f"socket of s{event.slave} takes {event.room} B, no more"
-        case DiskFull():
+        case events.DiskFull():
             return f"disk of s{event.slave} {'is full' if event.is_full else 'has room again'}"
-        case Cut():
+        case events.Cut():
             return f"link of s{event.slave} cut, told: {event.tell}"
-        case RestartSlave():
+        case events.RestartSlave():
             return f"s{event.slave} killed and restarted"
-        case RestartMaster():
+        case events.RestartMaster():
             cut = f", without its last {event.lost} records" if event.lost else ""
             return f"master {'stopped' if event.clean else 'killed'} and restarted{cut}"

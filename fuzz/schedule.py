@@ -10,23 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rocketmq_ha.reference.events import (
-    Clog,
-    Connect,
-    Cut,
-    DeliverFrames,
-    DeliverReports,
-    DiskFull,
-    Event,
-    ForgeHeader,
-    ForgeReport,
-    Grant,
-    Put,
-    RestartMaster,
-    RestartSlave,
-    Resume,
-    Tick,
-)
+from rocketmq_ha.reference import events
 from rocketmq_ha.spec.constants import END_FILE_MIN_BLANK_SIZE, MESSAGE_FIXED_SIZE, TRANSFER_HEADER_SIZE
 from rocketmq_ha.spec.event_log import NO_FAULT
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
@@ -45,7 +29,7 @@ class Schedule:
     profile: Profile
     settings: Settings
     slaves: int
-    events: tuple[Event, ...]
+    events: tuple[events.Event, ...]
 
 
 def draw(seed: int) -> Schedule:
@@ -57,16 +41,16 @@ def draw(seed: int) -> Schedule:
     draws = _event_draws(rng, slaves, settings, profile)
     weights = [weight * rng.choice((0, 1, 1, 1, 3)) if optional else weight for weight, optional, _ in draws]
     choices = rng.choices([make for _, _, make in draws], weights, k=rng.randint(MIN_OPS, MAX_OPS))
-    events = [make() for make in choices]
+    drawn = [make() for make in choices]
     # Drawn last, so that what the other seeds do does not depend on it. HA-G-33 "in classic other than 1, MUST be refused".
     replicas = rng.choice((1, 2)) if slaves > 1 and profile is HARDENED else 1
     if replicas > 1:
-        events = _with_rounds(rng, events, slaves)
+        drawn = _with_rounds(rng, drawn, slaves)
     slave_file_size, adopts_file_size = draw_slave_file_size(rng, settings.mapped_file_size)
     settings = replace(settings, replicas=replicas, slave_file_size=slave_file_size, adopts_file_size=adopts_file_size)
     if rng.random() < 0.15:
-        events = _with_full_disks(rng, events, slaves)
-    return Schedule(seed, profile, settings, slaves, tuple(events))
+        drawn = _with_full_disks(rng, drawn, slaves)
+    return Schedule(seed, profile, settings, slaves, tuple(drawn))
 
 
 def draw_slave_file_size(rng: random.Random, file_size: int) -> tuple[int, bool]:
@@ -77,25 +61,29 @@ def draw_slave_file_size(rng: random.Random, file_size: int) -> tuple[int, bool]
     return rng.choice(sizes), rng.random() < 0.6
 
 
-def _with_rounds(rng: random.Random, events: list[Event], slaves: int) -> list[Event]:
-    """The events, and among them rounds in which one slave catches up: two hardly ever would by themselves."""
-    found: list[Event] = []
-    for event in events:
+def _with_rounds(rng: random.Random, drawn: list[events.Event], slaves: int) -> list[events.Event]:
+    """Add rounds in which one slave catches up; without them two slaves hardly ever do."""
+    found: list[events.Event] = []
+    for event in drawn:
         found.append(event)
         if rng.random() < 0.2:
             slave = rng.randrange(slaves)
-            found += (Connect(slave, UNBOUNDED_ROOM, UNBOUNDED_ROOM), DeliverReports(slave, UNBOUNDED_ROOM))
-            found += (Grant(slave, UNBOUNDED_ROOM), DeliverFrames(slave, UNBOUNDED_ROOM), DeliverReports(slave, UNBOUNDED_ROOM))
+            found += (events.Connect(slave, UNBOUNDED_ROOM, UNBOUNDED_ROOM), events.DeliverReports(slave, UNBOUNDED_ROOM))
+            found += (
+                events.Grant(slave, UNBOUNDED_ROOM),
+                events.DeliverFrames(slave, UNBOUNDED_ROOM),
+                events.DeliverReports(slave, UNBOUNDED_ROOM),
+            )
     return found
 
 
-def _with_full_disks(rng: random.Random, events: list[Event], slaves: int) -> list[Event]:
-    """The events, and among them times in which a slave's disk takes nothing."""
-    found: list[Event] = []
-    for event in events:
+def _with_full_disks(rng: random.Random, drawn: list[events.Event], slaves: int) -> list[events.Event]:
+    """Add times in which a slave's disk is full."""
+    found: list[events.Event] = []
+    for event in drawn:
         found.append(event)
         if rng.random() < 0.1:
-            found.append(DiskFull(rng.randrange(slaves), rng.random() < 0.5))
+            found.append(events.DiskFull(rng.randrange(slaves), rng.random() < 0.5))
     return found
 
 
@@ -120,22 +108,22 @@ def largest_body(settings: Settings) -> int:
     return settings.mapped_file_size - END_FILE_MIN_BLANK_SIZE - MESSAGE_FIXED_SIZE - max(map(len, TOPICS))
 
 
-def fault_of(event: Event) -> str:
+def fault_of(event: events.Event) -> str:
     """The name under which the event log counts an event as an injected fault."""
     match event:
-        case Cut():
+        case events.Cut():
             return f"cut_{event.tell}"
-        case ForgeReport():
+        case events.ForgeReport():
             return "forge_report"
-        case ForgeHeader():
+        case events.ForgeHeader():
             return "forge_header"
-        case Clog():
+        case events.Clog():
             return "clog"
-        case DiskFull():
+        case events.DiskFull():
             return "fill_disk" if event.is_full else NO_FAULT
-        case RestartSlave():
+        case events.RestartSlave():
             return "restart_slave"
-        case RestartMaster():
+        case events.RestartMaster():
             return "lose_tail" if event.lost else "stop_master" if event.clean else "kill_master"
         case _:
             return NO_FAULT
@@ -143,7 +131,7 @@ def fault_of(event: Event) -> str:
 
 def _event_draws(
     rng: random.Random, slaves: int, settings: Settings, profile: Profile
-) -> list[tuple[int, bool, Callable[[], Event]]]:
+) -> list[tuple[int, bool, Callable[[], events.Event]]]:
     """(weight, whether a schedule may do without, how to draw one)."""
 
     # generous: sockets all but never block, so that slaves keep up and puts get their acks; exact: they stop between frames.
@@ -173,40 +161,40 @@ def _event_draws(
         frame = TRANSFER_HEADER_SIZE + settings.ha_transfer_batch_size
         return rng.choice((TRANSFER_HEADER_SIZE, frame, 2 * frame)) if character == "exact" else few()
 
-    def put() -> Event:
+    def put() -> events.Event:
         size = rng.choice((0, rng.randrange(60), rng.randint(0, largest_body(settings)), largest_body(settings)))
         body = rng.randbytes(max(0, min(size, largest_body(settings) - 8)))
         properties = rng.choice(("", "", "K\x01v"))
-        return Put(
+        return events.Put(
             rng.choice(TOPICS), body, properties, rng.randrange(2), rng.random() < waiting_share, rng.random() < pausing_share
         )
 
-    def connect() -> Event:
+    def connect() -> events.Event:
         room = UNBOUNDED_ROOM if character == "generous" else rng.choice((0, grant(), frames(), UNBOUNDED_ROOM))
-        return Connect(slave(), room, UNBOUNDED_ROOM if rng.random() < 0.9 else rng.randint(0, 20))
+        return events.Connect(slave(), room, UNBOUNDED_ROOM if rng.random() < 0.9 else rng.randint(0, 20))
 
-    def restart_master(share: float) -> Event:
+    def restart_master(share: float) -> events.Event:
         """Half of them stop, a quarter are killed, and a quarter lose their last records, one to four."""
-        return RestartMaster(share < 0.5, lost=max(0, int(16 * share) - 11))
+        return events.RestartMaster(share < 0.5, lost=max(0, int(16 * share) - 11))
 
     return [
         (12, False, put),
-        (4 if pausing_share else 0, False, lambda: Resume(rng.choice((0, 0, 1, 2)))),
+        (4 if pausing_share else 0, False, lambda: events.Resume(rng.choice((0, 0, 1, 2)))),
         (14, False, connect),
-        (10, False, lambda: Grant(slave(), grant())),
-        (16, True, lambda: Grant(slave(), frames())),
-        (12, True, lambda: DeliverFrames(slave(), few())),
-        (18, False, lambda: DeliverFrames(slave(), frames())),
-        (6, True, lambda: DeliverFrames(slave(), UNBOUNDED_ROOM)),
-        (6, True, lambda: DeliverFrames(slave(), -rng.choice((1, TRANSFER_HEADER_SIZE, TRANSFER_HEADER_SIZE + 1)))),
-        (8, True, lambda: DeliverReports(slave(), rng.randint(1, 9))),
-        (14, False, lambda: DeliverReports(slave(), rng.choice((8, 16, 24, 1000)))),
-        (7, False, lambda: Tick(rng.choice(ticks))),
-        (1, True, lambda: Tick(rng.choice((20_000, 20_001)))),
-        (1, True, lambda: ForgeReport(slave(), rng.choice(forged))),
-        (1, True, lambda: ForgeHeader(slave(), rng.choice(no_sizes))),
-        (2, True, lambda: Clog(slave(), rng.randint(0, 20))),
-        (3, True, lambda: Cut(slave(), rng.choice(("both", "both", "slave", "master")))),
-        (2, True, lambda: RestartSlave(slave())),
+        (10, False, lambda: events.Grant(slave(), grant())),
+        (16, True, lambda: events.Grant(slave(), frames())),
+        (12, True, lambda: events.DeliverFrames(slave(), few())),
+        (18, False, lambda: events.DeliverFrames(slave(), frames())),
+        (6, True, lambda: events.DeliverFrames(slave(), UNBOUNDED_ROOM)),
+        (6, True, lambda: events.DeliverFrames(slave(), -rng.choice((1, TRANSFER_HEADER_SIZE, TRANSFER_HEADER_SIZE + 1)))),
+        (8, True, lambda: events.DeliverReports(slave(), rng.randint(1, 9))),
+        (14, False, lambda: events.DeliverReports(slave(), rng.choice((8, 16, 24, 1000)))),
+        (7, False, lambda: events.Tick(rng.choice(ticks))),
+        (1, True, lambda: events.Tick(rng.choice((20_000, 20_001)))),
+        (1, True, lambda: events.ForgeReport(slave(), rng.choice(forged))),
+        (1, True, lambda: events.ForgeHeader(slave(), rng.choice(no_sizes))),
+        (2, True, lambda: events.Clog(slave(), rng.randint(0, 20))),
+        (3, True, lambda: events.Cut(slave(), rng.choice(("both", "both", "slave", "master")))),
+        (2, True, lambda: events.RestartSlave(slave())),
         (1, True, lambda: restart_master(rng.random())),
     ]

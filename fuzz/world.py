@@ -22,25 +22,8 @@ from rocketmq_ha.impl.net.link import MasterLink, SlaveLink
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.impl.wire.message import Message
-from rocketmq_ha.reference import cluster, master, slave, store
+from rocketmq_ha.reference import cluster, events, master, slave, store
 from rocketmq_ha.reference.cluster import Cluster, Transition
-from rocketmq_ha.reference.events import (
-    Clog,
-    Connect,
-    Cut,
-    DeliverFrames,
-    DeliverReports,
-    DiskFull,
-    Event,
-    ForgeHeader,
-    ForgeReport,
-    Grant,
-    Put,
-    RestartMaster,
-    RestartSlave,
-    Resume,
-    Tick,
-)
 from rocketmq_ha.spec.constants import COMMIT_LOG_DIR
 from rocketmq_ha.spec.profile import Profile, Settings
 
@@ -52,7 +35,7 @@ class ReferenceWorld:
         self._settings, self._profile = settings, profile
         self.cluster: Cluster = cluster.new_cluster(slaves, settings, now_ms)
 
-    def apply(self, event: Event) -> tuple[Transition, ...]:
+    def apply(self, event: events.Event) -> tuple[Transition, ...]:
         self.cluster, transitions = cluster.step(self.cluster, event, self._settings, self._profile)
         return transitions
 
@@ -161,42 +144,42 @@ class ImplementationWorld:
         for log in (self._service.log, *self._logs):
             log.close()
 
-    def apply(self, event: Event) -> None:
+    def apply(self, event: events.Event) -> None:
         """One event, and everything that it sets in motion."""
         self._done = []
         match event:
-            case Put():
+            case events.Put():
                 self._put(event)
-            case Resume():
+            case events.Resume():
                 if event.nth < len(self._paused):
                     self._wait(self._paused.pop(event.nth))
-            case Tick():
+            case events.Tick():
                 self._tick(event.ms)
-            case Connect():
+            case events.Connect():
                 self._connect(event)
-            case Grant():
+            case events.Grant():
                 if connection := self._of(event.slave):
                     connection.channel.at_master.room = event.room
-            case DeliverFrames():
+            case events.DeliverFrames():
                 self._deliver_frames(event)
-            case DeliverReports():
+            case events.DeliverReports():
                 self._deliver_reports(event)
-            case ForgeReport():
+            case events.ForgeReport():
                 connection = self._of(event.slave)
                 if connection and not connection.channel.at_slave.severed:
                     connection.channel.at_slave.in_flight += REPORT.pack(event.offset)
-            case ForgeHeader():
+            case events.ForgeHeader():
                 self._forge_header(event)
-            case Clog():
+            case events.Clog():
                 if connection := self._of(event.slave):
                     connection.channel.at_slave.room = event.room
-            case DiskFull():
+            case events.DiskFull():
                 self._logs[event.slave].is_full = event.is_full
-            case Cut():
+            case events.Cut():
                 self._cut(event)
-            case RestartSlave():
+            case events.RestartSlave():
                 self._restart_slave(event.slave)
-            case RestartMaster():
+            case events.RestartMaster():
                 self._restart_master(event.clean, event.lost)
             case _:
                 assert_never(event)
@@ -208,7 +191,7 @@ class ImplementationWorld:
         self._done += [request for request in self._waiting if request.status is not None]
         self._waiting = [request for request in self._waiting if request.status is None]
 
-    def _put(self, event: Put) -> None:
+    def _put(self, event: events.Put) -> None:
         message = Message(
             topic=event.topic,
             body=event.body,
@@ -230,7 +213,7 @@ class ImplementationWorld:
         self._service.handle_ha(request, self._now_ms)
         self._waiting.append(request)
 
-    def _forge_header(self, event: ForgeHeader) -> None:
+    def _forge_header(self, event: events.ForgeHeader) -> None:
         connection = self._of(event.slave)
         if connection and not connection.channel.at_master.severed and connection.at_master.conn.last_write_over:
             offset = max(0, connection.at_master.conn.next_transfer_from_where)
@@ -248,7 +231,7 @@ class ImplementationWorld:
                 own.at_slave.on_tick(self._now_ms)
         self._settle()
 
-    def _connect(self, event: Connect) -> None:
+    def _connect(self, event: events.Connect) -> None:
         client = self._clients[event.slave]
         if client.connected:
             return
@@ -260,7 +243,7 @@ class ImplementationWorld:
         self._next_link_id += 1
         at_slave.on_connect(self._now_ms)
 
-    def _deliver_frames(self, event: DeliverFrames) -> None:
+    def _deliver_frames(self, event: events.DeliverFrames) -> None:
         connection = self._of(event.slave)
         if connection and connection.channel.deliver(connection.channel.at_master, event.nbytes):
             try:
@@ -270,13 +253,13 @@ class ImplementationWorld:
                 assert error.is_for_want_of_room
                 connection.at_slave.close("disk_full")
 
-    def _deliver_reports(self, event: DeliverReports) -> None:
+    def _deliver_reports(self, event: events.DeliverReports) -> None:
         connection = self._of(event.slave)
         if connection and connection.channel.deliver(connection.channel.at_slave, event.nbytes):
             while connection.channel.at_master.arrived and not connection.at_master.conn.close_reason:
                 connection.at_master.on_readable(self._now_ms)  # HA-M-54 ends a turn amid a flood of reports
 
-    def _cut(self, event: Cut) -> None:
+    def _cut(self, event: events.Cut) -> None:
         connection = self._of(event.slave)
         if connection is None:
             return

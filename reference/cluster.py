@@ -9,24 +9,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import assert_never
 
-from rocketmq_ha.reference import five_waits, group_transfer, master, slave, store, wire
-from rocketmq_ha.reference.events import (
-    Clog,
-    Connect,
-    Cut,
-    DeliverFrames,
-    DeliverReports,
-    DiskFull,
-    Event,
-    ForgeHeader,
-    ForgeReport,
-    Grant,
-    Put,
-    RestartMaster,
-    RestartSlave,
-    Resume,
-    Tick,
-)
+from rocketmq_ha.reference import events, five_waits, group_transfer, master, slave, store, wire
 from rocketmq_ha.reference.group_transfer import NO_REQUESTS, GroupTransfer
 from rocketmq_ha.reference.master import MasterConnection
 from rocketmq_ha.reference.message import Record
@@ -104,45 +87,45 @@ def new_cluster(slaves: int, settings: Settings, now_ms: int) -> Cluster:
     return Cluster(now_ms, Log(settings.mapped_file_size), tuple(Slave(own) for _ in range(slaves)))
 
 
-def step(cluster: Cluster, event: Event, settings: Settings, profile: Profile) -> tuple[Cluster, tuple[Transition, ...]]:
+def step(cluster: Cluster, event: events.Event, settings: Settings, profile: Profile) -> tuple[Cluster, tuple[Transition, ...]]:
     """One event, and everything that it sets in motion. An event that does not apply (no link to cut, say) does nothing."""
     work = _Work(cluster, settings, profile)
     match event:
-        case Put():
+        case events.Put():
             work.put(event)
-        case Resume():
+        case events.Resume():
             work.resume(event.nth)
-        case Tick():
+        case events.Tick():
             work.tick(event.ms)
-        case Connect():
+        case events.Connect():
             work.connect(event)
-        case Grant():
+        case events.Grant():
             if link := work.link_of(event.slave):
                 work.links[link.link_id] = replace(link, room=event.room)
-        case DeliverFrames():
+        case events.DeliverFrames():
             work.deliver_frames(event)
-        case DeliverReports():
+        case events.DeliverReports():
             work.deliver_reports(event)
-        case ForgeReport():
+        case events.ForgeReport():
             link = work.link_of(event.slave)
             if link and not link.severed:
                 forged = wire.pack_report(event.offset)
                 work.disturb("forge_report", link, replace(link, to_master=link.to_master + forged))
-        case ForgeHeader():
+        case events.ForgeHeader():
             link = work.link_of(event.slave)
             if link and not link.severed and link.conn.last_write_over:
                 forged = wire.pack_header(max(0, link.conn.next_transfer_from_where), event.body_size)
                 work.disturb("forge_header", link, replace(link, to_slave=link.to_slave + forged))
-        case Clog():
+        case events.Clog():
             if link := work.link_of(event.slave):
                 work.disturb("clog", link, replace(link, slave_room=event.room))
-        case DiskFull():
+        case events.DiskFull():
             work.slaves[event.slave] = replace(work.slaves[event.slave], disk_full=event.is_full)
-        case Cut():
+        case events.Cut():
             work.cut(event)
-        case RestartSlave():
+        case events.RestartSlave():
             work.restart_slave(event.slave)
-        case RestartMaster():
+        case events.RestartMaster():
             work.restart_master(event.clean, event.lost)
         case _:
             assert_never(event)
@@ -183,7 +166,7 @@ class _Work:
 
     # --- Events ------------------------------------------------------------------------------------------------------
 
-    def put(self, event: Put) -> None:
+    def put(self, event: events.Put) -> None:
         queue = (event.topic, event.queue_id)
         record = Record(
             event.topic.encode(),
@@ -232,7 +215,7 @@ class _Work:
         else:
             self._group_step("tick", five_waits.on_tick(self.group, self.push2_slave_max_offset, self.now_ms))
 
-    def connect(self, event: Connect) -> None:
+    def connect(self, event: events.Connect) -> None:
         if self.slaves[event.slave].connected:  # HA-S-19 "MUST NOT hold more than one connection"
             return
         accepted = master.on_accept(self.now_ms)
@@ -246,7 +229,7 @@ class _Work:
         step = slave.on_connect(self.slaves[event.slave], link.slave_room, self.now_ms, self.profile)
         self._slave_step(event.slave, "connect", step)
 
-    def deliver_frames(self, event: DeliverFrames) -> None:
+    def deliver_frames(self, event: events.DeliverFrames) -> None:
         link = self.link_of(event.slave)
         arrived = link.to_slave[: event.nbytes] if link else b""
         if link is None or not arrived:
@@ -256,7 +239,7 @@ class _Work:
         step = slave.on_readable(node, arrived, link.slave_room, self.now_ms, self.settings, self.profile)
         self._slave_step(event.slave, "frames", step, len(arrived))
 
-    def deliver_reports(self, event: DeliverReports) -> None:
+    def deliver_reports(self, event: events.DeliverReports) -> None:
         link = self.link_of(event.slave)
         arrived = link.to_master[: event.nbytes] if link else b""
         if link is None or not arrived:
@@ -266,7 +249,7 @@ class _Work:
         step = master.on_readable(link.conn, arrived, self.log, self.now_ms, self.settings, self.profile)
         self._master_step(link, "reports", step, len(arrived))
 
-    def cut(self, event: Cut) -> None:
+    def cut(self, event: events.Cut) -> None:
         link = self.link_of(event.slave)
         if link is None:
             return

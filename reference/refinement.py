@@ -12,25 +12,8 @@ others. There is no other way out.
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
-from rocketmq_ha.reference import file_size, group_transfer, master, protocol, slave
+from rocketmq_ha.reference import events, file_size, group_transfer, master, protocol, slave
 from rocketmq_ha.reference.cluster import Cluster, Link
-from rocketmq_ha.reference.events import (
-    Clog,
-    Connect,
-    Cut,
-    DeliverFrames,
-    DeliverReports,
-    DiskFull,
-    Event,
-    ForgeHeader,
-    ForgeReport,
-    Grant,
-    Put,
-    RestartMaster,
-    RestartSlave,
-    Resume,
-    Tick,
-)
 from rocketmq_ha.reference.protocol_state import Connection, Frame, SlaveNode, State
 from rocketmq_ha.reference.refinement_map import (
     NoViewError,
@@ -138,18 +121,18 @@ class _StuckError(Exception):
     """An action of the witness is not enabled."""
 
 
-def refines(before: Cluster, event: Event, after: Cluster, settings: Settings, profile: Profile) -> str:
+def refines(before: Cluster, event: events.Event, after: Cluster, settings: Settings, profile: Profile) -> str:
     """The empty string, or the first difference, with the witness up to it."""
     return simulate(before, event, after, settings, profile)[0]
 
 
-def witness(before: Cluster, event: Event, after: Cluster, settings: Settings, profile: Profile) -> tuple[Taken, ...]:
+def witness(before: Cluster, event: events.Event, after: Cluster, settings: Settings, profile: Profile) -> tuple[Taken, ...]:
     """The actions that a step stands for; of a step that does not refine, those up to the difference."""
     return simulate(before, event, after, settings, profile)[1]
 
 
 def simulate(
-    before: Cluster, event: Event, after: Cluster, settings: Settings, profile: Profile
+    before: Cluster, event: events.Event, after: Cluster, settings: Settings, profile: Profile
 ) -> tuple[str, tuple[Taken, ...]]:
     """Both: (what `refines` says, the witness).
 
@@ -170,7 +153,7 @@ def simulate(
 class _Witness:
     """The witness of one step while it is being built."""
 
-    def __init__(self, before: Cluster, event: Event, after: Cluster, settings: Settings, profile: Profile) -> None:
+    def __init__(self, before: Cluster, event: events.Event, after: Cluster, settings: Settings, profile: Profile) -> None:
         self.before, self.event, self.after = before, event, after
         self.settings, self.profile = settings, profile
         self.scope = byte_scope(len(before.slaves), settings, profile)
@@ -186,32 +169,34 @@ class _Witness:
             for index in range(len(self.before.slaves))
             for k, link in enumerate(open_links(self.before, index), 1)
         }
-        if isinstance(self.event, Tick) or not (self.profile.serves_by_deadline or isinstance(self.event, RestartMaster)):
+        if isinstance(self.event, events.Tick) or not (
+            self.profile.serves_by_deadline or isinstance(self.event, events.RestartMaster)
+        ):
             self.timeouts()
         match self.event:
-            case Put():
+            case events.Put():
                 self.put(self.event)
-            case Tick():
+            case events.Tick():
                 self.tick()
-            case Connect():
+            case events.Connect():
                 self.connect(self.event)
-            case DeliverFrames():
+            case events.DeliverFrames():
                 self.deliver_frames(self.event)
-            case DeliverReports():
+            case events.DeliverReports():
                 self.deliver_reports(self.event)
-            case ForgeReport():
+            case events.ForgeReport():
                 if link := self.attached(self.event.slave):
                     s, offset = link.slave + 1, self.event.offset
                     self.act(f"Forge({s})", protocol.forge(self.state, self.scope, s, offset))
-            case Cut():
+            case events.Cut():
                 self.cut(self.event)
-            case RestartSlave():
+            case events.RestartSlave():
                 self.restart_slave(self.event.slave)
-            case RestartMaster():
+            case events.RestartMaster():
                 self.restart_master(self.event)
-            case Resume():
+            case events.Resume():
                 self.resume(self.event.nth)
-            case Grant() | Clog() | ForgeHeader() | DiskFull():
+            case events.Grant() | events.Clog() | events.ForgeHeader() | events.DiskFull():
                 pass  # how much a socket takes is below the level; so is a header, until it is dispatched
             case _:
                 assert_never(self.event)
@@ -240,7 +225,7 @@ class _Witness:
 
     # --- Events, in the order of reference/events.py ---------------------------------------------------------------------
 
-    def put(self, event: Put) -> None:
+    def put(self, event: events.Put) -> None:
         """One append, whatever padding comes first; a put that does not come to wait has its outcome at once. HA-G-3."""
         units = units_of(self.after.log)[len(self.state.log) :]
         after = protocol.append(self.state, units)
@@ -293,7 +278,7 @@ class _Witness:
                 if self.profile.detects_silent_master and silent and self.state.slave[index].slot:
                     self.drop(index + 1)
 
-    def connect(self, event: Connect) -> None:
+    def connect(self, event: events.Connect) -> None:
         if self.before.slaves[event.slave].connected:
             return
         s = event.slave + 1
@@ -303,7 +288,7 @@ class _Witness:
         if self.profile.reports_on_connect and event.slave_room < REPORT_SIZE:
             self.drop(s)
 
-    def deliver_frames(self, event: DeliverFrames) -> None:
+    def deliver_frames(self, event: events.DeliverFrames) -> None:
         """Whole frames are taken; one whose header is there already may be refused, or be too large ever to be whole."""
         link = self.attached(event.slave)
         if link is None or not link.to_slave[: event.nbytes]:
@@ -377,7 +362,7 @@ class _Witness:
             return seen.size, None
         return own_size, replace(frame, units=frame.units[: held + max(0, seen.position - len(node.units))])
 
-    def deliver_reports(self, event: DeliverReports) -> None:
+    def deliver_reports(self, event: events.DeliverReports) -> None:
         """Each read takes what the buffer has room for, and is one use of the reports that it completes. HA-M-2, HA-M-10."""
         link = self.attached(event.slave)
         arrived = len(link.to_master[: event.nbytes]) if link else 0
@@ -395,7 +380,7 @@ class _Witness:
             if completed:
                 self.recv_report(link, s, k, completed)
 
-    def cut(self, event: Cut) -> None:
+    def cut(self, event: events.Cut) -> None:
         """A slave that is told later of what its master knows already is below the level."""
         s = event.slave + 1
         link = self.attached(event.slave)
@@ -419,7 +404,7 @@ class _Witness:
         if len(recovered.data) < len(log.data):
             self.act(f"SlaveCrash({s})", protocol.slave_crash(self.state, self.scope, s, len(recovered.data)))
 
-    def restart_master(self, event: RestartMaster) -> None:
+    def restart_master(self, event: events.RestartMaster) -> None:
         """What survives is what had been flushed. Only a clean stop tells the puts, and in hardened alone. HA-G-6."""
         outcome = group_transfer.FLUSH_SLAVE_TIMEOUT if event.clean and self.profile.serves_by_deadline else ""
         kept = len(units_of(self.after.log))

@@ -13,16 +13,15 @@ from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.store.results import PutMessageStatus
 from rocketmq_ha.impl.wire.frame import REPORT
 from rocketmq_ha.impl.wire.message import Message
-from rocketmq_ha.reference import master
+from rocketmq_ha.reference import events, master
 from rocketmq_ha.reference.cluster import Cluster
-from rocketmq_ha.reference.events import Connect, Cut, DeliverFrames, DeliverReports, ForgeReport, Put, RestartMaster, Tick
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
 
 ALL = 1 << 18
 FILE_SIZE = 1000
 PROFILES = pytest.mark.parametrize("profile", [CLASSIC, HARDENED], ids=lambda profile: profile.name)
-PUT = Put("T", bytes(8), "", 0, False)  # 100 bytes
-SYNC_PUT = Put("T", bytes(8), "", 0, True)
+PUT = events.Put("T", bytes(8), "", 0, False)  # 100 bytes
+SYNC_PUT = events.Put("T", bytes(8), "", 0, True)
 
 
 def ended(cluster: Cluster) -> list[tuple[int, str]]:
@@ -33,7 +32,7 @@ def ended(cluster: Cluster) -> list[tuple[int, str]]:
 def with_a_slave(worlds: Any, profile: Profile, slaves: int = 1, **settings: int) -> Any:
     """Every slave is connected, and has acknowledged the first message, of 100 bytes: HA-G-5 "first acknowledgement on"."""
     both = worlds(profile, slaves, **settings)
-    both.happens(*(Connect(index, ALL, ALL) for index in range(slaves)), Tick(5001))
+    both.happens(*(events.Connect(index, ALL, ALL) for index in range(slaves)), events.Tick(5001))
     for index in range(slaves):
         both.settle(index)
     both.happens(PUT)
@@ -48,16 +47,16 @@ def test_a_put_ends_when_its_last_byte_is_reported_and_not_before(profile: Profi
     """HA-G-1 "is at least the offset after its message": 99 of 100 bytes are not enough."""
     both = with_a_slave(worlds, profile, ha_transfer_batch_size=99)
     assert ended(both.happens(SYNC_PUT)) == []
-    assert ended(both.happens(DeliverFrames(0, 12 + 99), DeliverReports(0, 8))) == []
-    assert ended(both.happens(DeliverFrames(0, ALL), DeliverReports(0, 8))) == [(200, "PUT_OK")]
+    assert ended(both.happens(events.DeliverFrames(0, 12 + 99), events.DeliverReports(0, 8))) == []
+    assert ended(both.happens(events.DeliverFrames(0, ALL), events.DeliverReports(0, 8))) == [(200, "PUT_OK")]
 
 
 def test_a_put_that_waits_too_long_is_stored_all_the_same(worlds: Any) -> None:
     """HA-G-2 "when more than sync_flush_timeout has passed since the put": 5000 ms are not more."""
     both = with_a_slave(worlds, HARDENED)
     both.happens(SYNC_PUT)
-    assert ended(both.happens(Tick(5000))) == []
-    after = both.happens(Tick(1))
+    assert ended(both.happens(events.Tick(5000))) == []
+    after = both.happens(events.Tick(1))
     assert ended(after) == [(200, "FLUSH_SLAVE_TIMEOUT")]
     assert len(after.log.data) == 200
 
@@ -76,8 +75,8 @@ def test_a_slave_that_is_too_far_behind_is_as_good_as_none(profile: Profile, wor
 def test_classic_never_forgets_the_greatest_report_and_counts_those_that_are_silent(worlds: Any) -> None:
     """HA-G-4 "the greatest report ever received from anyone, and a connection counts as a slave from its accept on"."""
     both = worlds(CLASSIC)
-    assert ended(both.happens(Connect(0, ALL, ALL), SYNC_PUT)) == []  # it waits for one that has said nothing
-    both.happens(ForgeReport(0, 5000), DeliverReports(0, 8), Cut(0, "both"))
+    assert ended(both.happens(events.Connect(0, ALL, ALL), SYNC_PUT)) == []  # it waits for one that has said nothing
+    both.happens(events.ForgeReport(0, 5000), events.DeliverReports(0, 8), events.Cut(0, "both"))
     assert both.cluster.push2_slave_max_offset == 5000
 
 
@@ -86,17 +85,17 @@ def test_hardened_forgets_with_the_connection_and_counts_those_that_have_acknowl
     first acknowledgement on".
     """
     both = worlds(HARDENED, 2)
-    both.happens(Connect(0, ALL, ALL), Connect(1, ALL, ALL))
+    both.happens(events.Connect(0, ALL, ALL), events.Connect(1, ALL, ALL))
     assert ended(both.happens(SYNC_PUT)) == [(100, "SLAVE_NOT_AVAILABLE")]
-    both.happens(DeliverReports(0, ALL), DeliverReports(1, ALL))
+    both.happens(events.DeliverReports(0, ALL), events.DeliverReports(1, ALL))
     assert ended(both.happens(SYNC_PUT)) == [(200, "SLAVE_NOT_AVAILABLE")]  # they have asked, and acknowledged nothing
-    both.happens(DeliverFrames(0, ALL), DeliverReports(0, ALL))
+    both.happens(events.DeliverFrames(0, ALL), events.DeliverReports(0, ALL))
     assert both.cluster.push2_slave_max_offset == 200
     assert ended(both.happens(SYNC_PUT)) == []
-    both.happens(Cut(0, "both"))
+    both.happens(events.Cut(0, "both"))
     assert both.cluster.push2_slave_max_offset == 0
     assert ended(both.happens(SYNC_PUT)) == [(400, "SLAVE_NOT_AVAILABLE")]  # the other one has only asked
-    assert ended(both.happens(DeliverFrames(1, ALL), DeliverReports(1, ALL))) == [(300, "PUT_OK")]
+    assert ended(both.happens(events.DeliverFrames(1, ALL), events.DeliverReports(1, ALL))) == [(300, "PUT_OK")]
 
 
 def test_a_first_report_ends_no_put(worlds: Any) -> None:
@@ -104,11 +103,11 @@ def test_a_first_report_ends_no_put(worlds: Any) -> None:
     though the slave got the message on the connection before. It is acknowledged when it has been compared.
     """
     both = with_a_slave(worlds, HARDENED, 2)
-    both.happens(SYNC_PUT, DeliverFrames(1, ALL), Cut(1, "both"), Connect(1, ALL, ALL))
-    assert ended(both.happens(DeliverReports(1, ALL))) == []
+    both.happens(SYNC_PUT, events.DeliverFrames(1, ALL), events.Cut(1, "both"), events.Connect(1, ALL, ALL))
+    assert ended(both.happens(events.DeliverReports(1, ALL))) == []
     assert both.link(1).conn.slave_ack_offset == 100
     assert both.cluster.push2_slave_max_offset == 100
-    assert ended(both.happens(DeliverFrames(1, ALL), DeliverReports(1, ALL))) == [(200, "PUT_OK")]
+    assert ended(both.happens(events.DeliverFrames(1, ALL), events.DeliverReports(1, ALL))) == [(200, "PUT_OK")]
 
 
 def test_a_report_that_is_not_beyond_the_start_acknowledges_nothing(tmp_path: Path) -> None:
@@ -150,13 +149,13 @@ def test_no_put_that_waits_is_forgotten_or_answered_twice() -> None:
         world = ReferenceWorld(drawn.slaves, drawn.settings, drawn.profile, schedule.START_MS)
         waited: set[int] = set()
         ended_once: set[int] = set()
-        for event in [*drawn.events, Tick(drawn.settings.sync_flush_timeout_ms + 1)]:
+        for event in [*drawn.events, events.Tick(drawn.settings.sync_flush_timeout_ms + 1)]:
             world.apply(event)
             done = [done.request_id for done in world.cluster.done]
             assert len(set(done)) == len(done)
             assert ended_once.isdisjoint(done)
             ended_once.update(done)
-            if isinstance(event, RestartMaster):
+            if isinstance(event, events.RestartMaster):
                 assert not event.clean or waited <= ended_once
                 waited.clear()
             waited.update(request.request_id for request in world.cluster.group.requests)
@@ -169,8 +168,8 @@ def test_a_put_does_not_wait_for_the_one_behind_it(worlds: Any) -> None:
     """HA-G-7 "MUST NOT wait for an offset greater than its own"."""
     both = with_a_slave(worlds, HARDENED, ha_transfer_batch_size=100)
     both.happens(SYNC_PUT, SYNC_PUT)
-    assert ended(both.happens(DeliverFrames(0, 112), DeliverReports(0, 8))) == [(200, "PUT_OK")]
-    assert ended(both.happens(DeliverFrames(0, 112), DeliverReports(0, 8))) == [(300, "PUT_OK")]
+    assert ended(both.happens(events.DeliverFrames(0, 112), events.DeliverReports(0, 8))) == [(200, "PUT_OK")]
+    assert ended(both.happens(events.DeliverFrames(0, 112), events.DeliverReports(0, 8))) == [(300, "PUT_OK")]
 
 
 @PROFILES
@@ -212,20 +211,20 @@ def test_a_request_is_known_before_anything_can_end_it(worlds: Any, tmp_path: Pa
 def test_a_report_that_brings_nothing_new_notifies_nobody(profile: Profile, worlds: Any) -> None:
     """HA-G-17 "MUST be notified when push2_slave_max_offset grows, and only then"."""
     both = with_a_slave(worlds, profile, 2)
-    both.happens(SYNC_PUT, DeliverFrames(0, ALL))
-    assert ended(both.happens(DeliverReports(0, ALL))) == [(200, "PUT_OK")]
+    both.happens(SYNC_PUT, events.DeliverFrames(0, ALL))
+    assert ended(both.happens(events.DeliverReports(0, ALL))) == [(200, "PUT_OK")]
     before = both.happens(SYNC_PUT).group
-    after = both.happens(DeliverFrames(1, 112), DeliverReports(1, ALL))  # the other slave has 200 now, too
+    after = both.happens(events.DeliverFrames(1, 112), events.DeliverReports(1, ALL))  # the other slave has 200 now, too
     assert (after.group, after.push2_slave_max_offset) == (before, 200)
-    assert ended(both.happens(DeliverFrames(1, ALL), DeliverReports(1, ALL))) == [(300, "PUT_OK")]
+    assert ended(both.happens(events.DeliverFrames(1, ALL), events.DeliverReports(1, ALL))) == [(300, "PUT_OK")]
 
 
 @PROFILES
 def test_the_first_of_two_slaves_is_enough(profile: Profile, worlds: Any) -> None:
     """HA-G-18 "One slave's report MUST be enough to end a put, however many slaves there are"."""
     both = with_a_slave(worlds, profile, 2)
-    both.happens(SYNC_PUT, DeliverFrames(1, ALL))
-    assert ended(both.happens(DeliverReports(1, ALL))) == [(200, "PUT_OK")]
+    both.happens(SYNC_PUT, events.DeliverFrames(1, ALL))
+    assert ended(both.happens(events.DeliverReports(1, ALL))) == [(200, "PUT_OK")]
     assert len(both.cluster.slaves[0].log.data) == 100
 
 

@@ -18,8 +18,7 @@ from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.store.mapped_file import MappedFile
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.impl.wire.message import Message
-from rocketmq_ha.reference import master, wire
-from rocketmq_ha.reference.events import Connect, DeliverFrames, DeliverReports, ForgeReport, Grant, Put, Tick
+from rocketmq_ha.reference import events, master, wire
 from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec import constants
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
@@ -27,7 +26,7 @@ from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
 ALL = 1 << 18
 FILE_SIZE = 1000
 PROFILES = pytest.mark.parametrize("profile", [CLASSIC, HARDENED], ids=lambda profile: profile.name)
-PUT = Put("T", bytes(8), "", 0, False)  # 100 bytes
+PUT = events.Put("T", bytes(8), "", 0, False)  # 100 bytes
 
 
 def message(size: int = 8) -> Message:
@@ -133,7 +132,7 @@ def test_a_part_of_a_report_is_a_sign_of_life(worlds: Any) -> None:
     """HA-M-23 "A read that returns bytes MUST set last_read_timestamp, whether or not they complete a report"."""
     for nbytes, lives in ((0, False), (3, True)):
         both = worlds(CLASSIC)
-        both.happens(Connect(0, ALL, ALL), Tick(15_000), DeliverReports(0, nbytes), Tick(5_001))
+        both.happens(events.Connect(0, ALL, ALL), events.Tick(15_000), events.DeliverReports(0, nbytes), events.Tick(5_001))
         assert (both.link() is not None) == lives
         assert not lives or both.link().conn.slave_ack_offset == -1
 
@@ -145,11 +144,11 @@ def test_a_part_of_a_report_is_a_sign_of_life(worlds: Any) -> None:
 def test_the_start_is_fixed_when_the_first_report_is_found_and_not_when_data_is(profile: Profile, worlds: Any) -> None:
     """HA-M-27 "from then on only frames move next_transfer_from_where": the last file was file 0 then, and is another now."""
     both = worlds(profile)
-    both.happens(Connect(0, 0, ALL), Tick(5001), DeliverReports(0, ALL))
+    both.happens(events.Connect(0, 0, ALL), events.Tick(5001), events.DeliverReports(0, ALL))
     assert both.link().conn.next_transfer_from_where == 0
     both.happens(*[PUT] * 12)
     assert len(both.cluster.log.data) > FILE_SIZE
-    both.happens(Grant(0, ALL))
+    both.happens(events.Grant(0, ALL))
     both.settle()
     assert both.cluster.slaves[0].log.data == both.cluster.log.data
 
@@ -161,7 +160,14 @@ def test_a_first_report_after_the_interval_is_answered_with_a_heartbeat_before_d
 ) -> None:
     """HA-M-40 "MUST set its last_read_timestamp and its last_write_timestamp to now": the accept counts as a write."""
     both = worlds(profile)
-    both.happens(Tick(60_000), PUT, Connect(0, ALL, ALL), Tick(waited_ms), ForgeReport(0, 0), DeliverReports(0, ALL))
+    both.happens(
+        events.Tick(60_000),
+        PUT,
+        events.Connect(0, ALL, ALL),
+        events.Tick(waited_ms),
+        events.ForgeReport(0, 0),
+        events.DeliverReports(0, ALL),
+    )
     beat = wire.pack_header(0, 0) if waited_ms > 5000 else b""
     assert both.link().to_slave[: len(beat) + 12] == beat + wire.pack_header(0, 100)
 
@@ -170,9 +176,9 @@ def test_a_first_report_after_the_interval_is_answered_with_a_heartbeat_before_d
 def test_the_silence_of_a_peer_counts_from_its_accept(profile: Profile, worlds: Any) -> None:
     """HA-M-40 "MUST set its last_read_timestamp": a peer that never reports has the whole interval."""
     both = worlds(profile)
-    both.happens(Tick(60_000), Connect(0, ALL, ALL), Tick(20_000))
+    both.happens(events.Tick(60_000), events.Connect(0, ALL, ALL), events.Tick(20_000))
     assert both.link() is not None
-    both.happens(Tick(1))
+    both.happens(events.Tick(1))
     assert both.link() is None
 
 
@@ -198,10 +204,10 @@ def test_a_byte_that_is_taken_puts_the_next_heartbeat_off_and_a_write_that_takes
 def test_where_the_log_has_no_byte_there_are_heartbeats_alone(offset: int, worlds: Any) -> None:
     """HA-M-35 "the slave gets only heartbeats"."""
     both = worlds(CLASSIC, ha_housekeeping_interval_ms=1 << 40)
-    both.happens(PUT, Connect(0, ALL, ALL), ForgeReport(0, offset), DeliverReports(0, ALL))
+    both.happens(PUT, events.Connect(0, ALL, ALL), events.ForgeReport(0, offset), events.DeliverReports(0, ALL))
     assert both.link().to_slave == b""
     for beats in range(1, 4):
-        both.happens(PUT, Tick(5001))
+        both.happens(PUT, events.Tick(5001))
         assert both.link().to_slave == wire.pack_header(offset, 0) * beats
 
 
@@ -255,7 +261,7 @@ def test_a_master_sends_what_its_disk_does_not_have(net: Any, monkeypatch: pytes
 def test_a_frame_is_sent_behind_a_frame_without_a_report_between(worlds: Any) -> None:
     """HA-M-28 "MUST NOT wait for a report between two frames"."""
     both = worlds(HARDENED, ha_transfer_batch_size=10)
-    both.happens(PUT, Connect(0, ALL, ALL), DeliverReports(0, 8))
+    both.happens(PUT, events.Connect(0, ALL, ALL), events.DeliverReports(0, 8))
     assert len(both.link().to_slave) == 10 * (12 + 10)
 
 
@@ -322,9 +328,9 @@ def test_a_connection_is_in_the_list_for_as_long_as_it_lasts(net: Any) -> None:
 def test_a_report_is_handed_on_before_the_next_read(worlds: Any) -> None:
     """HA-M-24 "MUST be handed to the group transfer before the next read": the bad one behind it comes too late to matter."""
     both = worlds(HARDENED, master_read_buffer_size=8)  # one report a read
-    both.happens(Connect(0, ALL, ALL), DeliverReports(0, 8), Put("T", bytes(8), "", 0, False))
+    both.happens(events.Connect(0, ALL, ALL), events.DeliverReports(0, 8), events.Put("T", bytes(8), "", 0, False))
     both.settle()  # it has acknowledged something, and counts (HA-G-5)
-    both.happens(Put("T", bytes(8), "", 0, True), DeliverFrames(0, ALL))
-    both.happens(ForgeReport(0, 10_000), DeliverReports(0, 16))
+    both.happens(events.Put("T", bytes(8), "", 0, True), events.DeliverFrames(0, ALL))
+    both.happens(events.ForgeReport(0, 10_000), events.DeliverReports(0, 16))
     assert [(done.next_offset, done.status) for done in both.cluster.done] == [(200, "PUT_OK")]
     assert both.link() is None

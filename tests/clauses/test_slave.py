@@ -20,8 +20,7 @@ from rocketmq_ha.impl.net import client as client_module
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
-from rocketmq_ha.reference import slave, store, wire
-from rocketmq_ha.reference.events import Connect, Cut, DeliverFrames, DeliverReports, DiskFull, ForgeHeader, Put, Tick
+from rocketmq_ha.reference import events, slave, store, wire
 from rocketmq_ha.reference.slave import Slave
 from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
@@ -30,7 +29,7 @@ ALL = 1 << 18
 FILE_SIZE = 1000
 MIB = 1 << 20
 PROFILES = pytest.mark.parametrize("profile", [CLASSIC, HARDENED], ids=lambda profile: profile.name)
-PUT = Put("T", bytes(8), "", 0, False)  # 100 bytes
+PUT = events.Put("T", bytes(8), "", 0, False)  # 100 bytes
 
 
 # --- Connecting ------------------------------------------------------------------------------------------------------
@@ -74,8 +73,8 @@ def test_a_slave_has_one_connection_at_a_time(net: Any) -> None:
 def test_a_connect_while_connected_is_none(worlds: Any) -> None:
     """HA-S-19 "MUST NOT hold more than one connection", in both worlds."""
     both = worlds(HARDENED)
-    before = both.happens(Connect(0, ALL, ALL))
-    assert both.happens(Connect(0, ALL, ALL)) == before
+    before = both.happens(events.Connect(0, ALL, ALL))
+    assert both.happens(events.Connect(0, ALL, ALL)) == before
     assert len(before.links) == 1
 
 
@@ -153,13 +152,13 @@ def test_a_connect_is_given_up_after_five_seconds(monkeypatch: pytest.MonkeyPatc
 def test_a_report_of_growth_puts_the_next_one_by_time_off(profile: Profile, worlds: Any) -> None:
     """HA-S-27 "MUST set last_write_timestamp, whichever of its reasons it has"; HA-T-1 "strictly more than its length"."""
     both = worlds(profile)
-    both.happens(Connect(0, ALL, ALL), Tick(5001))
+    both.happens(events.Connect(0, ALL, ALL), events.Tick(5001))
     both.settle()
-    both.happens(Tick(3000), PUT)
+    both.happens(events.Tick(3000), PUT)
     both.settle()  # the slave reports 100 now, 3 s after the report before
-    both.happens(Tick(5000))
+    both.happens(events.Tick(5000))
     assert both.link().to_master == b""
-    both.happens(Tick(1))
+    both.happens(events.Tick(1))
     assert both.link().to_master == REPORT.pack(100)
 
 
@@ -167,16 +166,16 @@ def test_a_report_of_growth_puts_the_next_one_by_time_off(profile: Profile, worl
 def test_heartbeats_and_parts_of_frames_are_not_answered(profile: Profile, worlds: Any) -> None:
     """HA-S-28 "MUST NOT report for any reason but these": an interval, growth, a connect in hardened."""
     both = worlds(profile, ha_send_heartbeat_interval_ms=1000)
-    both.happens(Connect(0, ALL, ALL))
+    both.happens(events.Connect(0, ALL, ALL))
     assert len(both.link().to_master) == (8 if profile is HARDENED else 0)
-    both.happens(Tick(1001))
+    both.happens(events.Tick(1001))
     both.settle()
-    both.happens(PUT, DeliverFrames(0, 111))  # but for its last byte
+    both.happens(PUT, events.DeliverFrames(0, 111))  # but for its last byte
     assert both.link().to_master == b""
     both.settle()
-    both.happens(Tick(1001), DeliverReports(0, ALL))  # the report by time arrives, the heartbeat is under way
+    both.happens(events.Tick(1001), events.DeliverReports(0, ALL))  # the report by time arrives, the heartbeat is under way
     assert both.link().to_slave == wire.pack_header(100, 0)
-    both.happens(DeliverFrames(0, ALL))
+    both.happens(events.DeliverFrames(0, ALL))
     assert both.link().to_master == b""
 
 
@@ -292,11 +291,11 @@ def test_a_write_that_fails_is_acknowledged_in_classic_alone(
 def test_a_put_waits_in_vain_for_a_slave_whose_disk_is_full(profile: Profile, worlds: Any) -> None:
     """HA-S-38 "MUST NOT report any of them", in both worlds; HA-S-37 "it reports them"."""
     both = worlds(profile)
-    both.happens(PUT, Connect(0, ALL, ALL), Tick(5001))
+    both.happens(PUT, events.Connect(0, ALL, ALL), events.Tick(5001))
     both.settle()
-    both.happens(DiskFull(0, True), Put("T", bytes(8), "", 0, True))
-    both.happens(DeliverFrames(0, ALL))
-    statuses = [done.status for done in both.happens(DeliverReports(0, ALL)).done]
+    both.happens(events.DiskFull(0, True), events.Put("T", bytes(8), "", 0, True))
+    both.happens(events.DeliverFrames(0, ALL))
+    statuses = [done.status for done in both.happens(events.DeliverReports(0, ALL)).done]
     held = both.cluster.slaves[0].log.data
     if profile is CLASSIC:
         assert (statuses, held[100:]) == (["PUT_OK"], bytes(100))
@@ -312,13 +311,13 @@ def broken(*_: object) -> int:
 def test_a_size_that_no_array_has_leaves_a_classic_slave_deaf(size: int, worlds: Any) -> None:
     """HA-S-36 "until its connection ends, it reports when its interval has passed, and takes no frame"."""
     both = worlds(CLASSIC)
-    both.happens(PUT, Connect(0, ALL, ALL), Tick(5001))
+    both.happens(PUT, events.Connect(0, ALL, ALL), events.Tick(5001))
     both.settle()
-    both.happens(ForgeHeader(0, size), PUT, DeliverFrames(0, ALL))
+    both.happens(events.ForgeHeader(0, size), PUT, events.DeliverFrames(0, ALL))
     assert len(both.cluster.slaves[0].log.data) == 100
-    both.happens(Tick(5001), DeliverFrames(0, ALL))
+    both.happens(events.Tick(5001), events.DeliverFrames(0, ALL))
     assert both.link().to_master == REPORT.pack(100)
-    both.happens(Cut(0, "both"), Connect(0, ALL, ALL), Tick(5001))
+    both.happens(events.Cut(0, "both"), events.Connect(0, ALL, ALL), events.Tick(5001))
     both.settle()
     assert both.cluster.slaves[0].log.data == both.cluster.log.data
 
@@ -330,11 +329,17 @@ def test_a_size_that_no_array_has_leaves_a_classic_slave_deaf(size: int, worlds:
 def test_half_a_frame_does_not_outlive_its_connection(profile: Profile, worlds: Any) -> None:
     """HA-S-13 "MUST drop the unparsed bytes and set dispatch_position to 0": the next connection sends the whole again."""
     both = worlds(profile)
-    both.happens(PUT, Connect(0, ALL, ALL), Tick(5001), DeliverReports(0, ALL), DeliverFrames(0, 12 + 12 + 50))
+    both.happens(
+        PUT,
+        events.Connect(0, ALL, ALL),
+        events.Tick(5001),
+        events.DeliverReports(0, ALL),
+        events.DeliverFrames(0, 12 + 12 + 50),
+    )
     assert slave.unparsed(both.cluster.slaves[0]) != b""
-    node = both.happens(Cut(0, "both")).slaves[0]
+    node = both.happens(events.Cut(0, "both")).slaves[0]
     assert (slave.unparsed(node), node.dispatch_position) == (b"", 0)
-    both.happens(Connect(0, ALL, ALL), Tick(5001))
+    both.happens(events.Connect(0, ALL, ALL), events.Tick(5001))
     both.settle()
     assert both.cluster.slaves[0].log.data == both.cluster.log.data
 

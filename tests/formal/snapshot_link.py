@@ -7,24 +7,8 @@ from typing import Final
 
 from snapshot_recorder import Happening, Recorder
 
-from rocketmq_ha.reference import cluster
+from rocketmq_ha.reference import cluster, events
 from rocketmq_ha.reference.cluster import Cluster
-from rocketmq_ha.reference.events import (
-    Clog,
-    Connect,
-    Cut,
-    DeliverFrames,
-    DeliverReports,
-    Event,
-    ForgeHeader,
-    ForgeReport,
-    Grant,
-    Put,
-    RestartMaster,
-    RestartSlave,
-    Resume,
-    Tick,
-)
 from rocketmq_ha.reference.step import Step, unique
 from rocketmq_ha.spec.profile import Profile, Settings
 
@@ -48,49 +32,49 @@ def ends(now: Cluster) -> Ends:
 
 
 WHOLE: Final = 1 << 18
-PUT: Final = Put("T", b"", "", 0, False)
-EVENTS: Final[tuple[tuple[str, Event], ...]] = (
+PUT: Final = events.Put("T", b"", "", 0, False)
+EVENTS: Final[tuple[tuple[str, events.Event], ...]] = (
     ("put:", PUT),
     ("put: and wait", replace(PUT, wait=True)),
     ("put: and pause", replace(PUT, wait=True, pauses=True)),
-    ("resume: nobody", Resume(0)),
-    ("tick: 1 ms", Tick(1)),
-    ("tick: a report is due", Tick(5001)),
-    ("tick: silence", Tick(20_001)),
-    ("connect:", Connect(0, WHOLE, WHOLE)),
-    ("connect: no room", Connect(0, 0, 0)),
-    ("grant: all", Grant(0, WHOLE)),
-    ("frames: a byte", DeliverFrames(0, 1)),
-    ("frames: all", DeliverFrames(0, WHOLE)),
-    ("reports: a byte", DeliverReports(0, 1)),
-    ("reports: all", DeliverReports(0, WHOLE)),
-    ("forge_report: -5", ForgeReport(0, -5)),
-    ("forge_report: 50", ForgeReport(0, 50)),
-    ("forge_header: a size of -1", ForgeHeader(0, -1)),
-    ("clog: no room", Clog(0, 0)),
-    ("cut: both are told", Cut(0, "both")),
-    ("cut: the slave is told", Cut(0, "slave")),
-    ("cut: the master is told", Cut(0, "master")),
-    ("restart_slave:", RestartSlave(0)),
-    ("restart_master: killed", RestartMaster(False)),
-    ("restart_master: clean", RestartMaster(True)),
+    ("resume: nobody", events.Resume(0)),
+    ("tick: 1 ms", events.Tick(1)),
+    ("tick: a report is due", events.Tick(5001)),
+    ("tick: silence", events.Tick(20_001)),
+    ("connect:", events.Connect(0, WHOLE, WHOLE)),
+    ("connect: no room", events.Connect(0, 0, 0)),
+    ("grant: all", events.Grant(0, WHOLE)),
+    ("frames: a byte", events.DeliverFrames(0, 1)),
+    ("frames: all", events.DeliverFrames(0, WHOLE)),
+    ("reports: a byte", events.DeliverReports(0, 1)),
+    ("reports: all", events.DeliverReports(0, WHOLE)),
+    ("forge_report: -5", events.ForgeReport(0, -5)),
+    ("forge_report: 50", events.ForgeReport(0, 50)),
+    ("forge_header: a size of -1", events.ForgeHeader(0, -1)),
+    ("clog: no room", events.Clog(0, 0)),
+    ("cut: both are told", events.Cut(0, "both")),
+    ("cut: the slave is told", events.Cut(0, "slave")),
+    ("cut: the master is told", events.Cut(0, "master")),
+    ("restart_slave:", events.RestartSlave(0)),
+    ("restart_master: killed", events.RestartMaster(False)),
+    ("restart_master: clean", events.RestartMaster(True)),
 )
-CONNECTED: Final = (PUT, Connect(0, WHOLE, WHOLE), Tick(5001))
+CONNECTED: Final = (PUT, events.Connect(0, WHOLE, WHOLE), events.Tick(5001))
 STREAMING: Final = (
     *CONNECTED,
-    DeliverReports(0, WHOLE),
-    DeliverFrames(0, 40),
-    DeliverFrames(0, WHOLE),
-    DeliverReports(0, 4),
+    events.DeliverReports(0, WHOLE),
+    events.DeliverFrames(0, 40),
+    events.DeliverFrames(0, WHOLE),
+    events.DeliverReports(0, 4),
     PUT,
 )
-AGAIN: Final = (Connect(0, WHOLE, WHOLE), Tick(5001), DeliverReports(0, WHOLE))
+AGAIN: Final = (events.Connect(0, WHOLE, WHOLE), events.Tick(5001), events.DeliverReports(0, WHOLE))
 LIVES: Final = (  # each prefix of each is a node
     STREAMING,
-    (*STREAMING, Cut(0, "slave"), *AGAIN, Cut(0, "master")),
-    (*STREAMING, Cut(0, "master")),
-    (*CONNECTED, Cut(0, "slave")),
-    (*CONNECTED, Cut(0, "master")),
+    (*STREAMING, events.Cut(0, "slave"), *AGAIN, events.Cut(0, "master")),
+    (*STREAMING, events.Cut(0, "master")),
+    (*CONNECTED, events.Cut(0, "slave")),
+    (*CONNECTED, events.Cut(0, "master")),
 )
 
 
@@ -99,13 +83,13 @@ def of_link(profile: Profile) -> list[Happening]:
     settings = Settings(mapped_file_size=1000)
     recorder = Recorder(ends)
 
-    def step(now: Cluster, event: Event) -> Step[Cluster]:
+    def step(now: Cluster, event: events.Event) -> Step[Cluster]:
         after, rows = cluster.step(now, event, settings, profile)
         return Step(replace(after, done=()), after.done, unique(clause for row in rows for clause in row.clauses))
 
     for life in LIVES:
         now = cluster.new_cluster(1, settings, 1_000_000)
-        for of_life in (*life, Tick(1)):
+        for of_life in (*life, events.Tick(1)):
             for named, event in EVENTS:
                 name, _, variant = named.partition(":")
                 recorder.do(now, name, variant.strip(), partial(step, now, event))

@@ -20,23 +20,8 @@ import tour_lines
 
 from rocketmq_ha.fuzz.schedule import START_MS
 from rocketmq_ha.fuzz.world import ReferenceWorld
-from rocketmq_ha.reference import cluster, master, slave, store
+from rocketmq_ha.reference import cluster, events, master, slave, store
 from rocketmq_ha.reference.cluster import Cluster, Link
-from rocketmq_ha.reference.events import (
-    Clog,
-    Connect,
-    Cut,
-    DeliverFrames,
-    DeliverReports,
-    Event,
-    ForgeHeader,
-    ForgeReport,
-    Grant,
-    Put,
-    RestartMaster,
-    RestartSlave,
-    Tick,
-)
 from rocketmq_ha.spec.profile import PROFILES, Profile, Settings
 
 DIRECTORY: Final = Path(__file__).resolve().parents[2] / "spec" / "vectors" / "tours"
@@ -47,7 +32,7 @@ MAX_FILES: Final = 3
 MAX_STEPS: Final = 200  # of a walk, or a few more
 MAX_PLAN: Final = 5  # steps to what is missing; a walk that begins anew needs about as many
 SETTINGS: Final = Settings(FILE_SIZE, ha_transfer_batch_size=100, master_read_buffer_size=16, slave_read_buffer_size=160)
-PUT: Final = Put("T", b"", "", 0, False)
+PUT: Final = events.Put("T", b"", "", 0, False)
 
 View = Callable[[Cluster], tuple[str, ...]]
 Triple = tuple[str, tuple[str, ...], str, tuple[str, ...]]  # view, class before, action, class after
@@ -59,7 +44,7 @@ class Scope:
 
     slaves: int
     kept: int  # states of one class
-    actions: dict[str, Event]
+    actions: dict[str, events.Event]
     views: dict[str, View]
     label: Callable[[Cluster, str], str]  # of an action in a triple
 
@@ -114,42 +99,42 @@ def of_either(now: Cluster, action: str) -> str:
 
 # --- Scopes -------------------------------------------------------------------------------------------------------------------
 
-COMMON: Final[dict[str, Event]] = {
+COMMON: Final[dict[str, events.Event]] = {
     "put": PUT,
     "put_and_wait": replace(PUT, wait=True),
-    "tick": Tick(5001),
-    "kill_master": RestartMaster(False),
-    "stop_master": RestartMaster(True),
+    "tick": events.Tick(5001),
+    "kill_master": events.RestartMaster(False),
+    "stop_master": events.RestartMaster(True),
 }
 ONE: Final = COMMON | {
-    "long_tick": Tick(15_000),
-    "connect": Connect(0, ALL, ALL),
-    "connect_blocked": Connect(0, 0, ALL),
-    "grant_5": Grant(0, 5),
-    "grant": Grant(0, ALL),
-    "frames_5": DeliverFrames(0, 5),
-    "frames_12": DeliverFrames(0, 12),
-    "frames": DeliverFrames(0, ALL),
-    "reports_4": DeliverReports(0, 4),
-    "reports": DeliverReports(0, ALL),
-    "forge_report": ForgeReport(0, -5),
-    "forge_header": ForgeHeader(0, -1),
-    "clog": Clog(0, 3),
-    "cut": Cut(0, "both"),
-    "cut_told_to_slave": Cut(0, "slave"),
-    "cut_told_to_master": Cut(0, "master"),
-    "restart_slave": RestartSlave(0),
+    "long_tick": events.Tick(15_000),
+    "connect": events.Connect(0, ALL, ALL),
+    "connect_blocked": events.Connect(0, 0, ALL),
+    "grant_5": events.Grant(0, 5),
+    "grant": events.Grant(0, ALL),
+    "frames_5": events.DeliverFrames(0, 5),
+    "frames_12": events.DeliverFrames(0, 12),
+    "frames": events.DeliverFrames(0, ALL),
+    "reports_4": events.DeliverReports(0, 4),
+    "reports": events.DeliverReports(0, ALL),
+    "forge_report": events.ForgeReport(0, -5),
+    "forge_header": events.ForgeHeader(0, -1),
+    "clog": events.Clog(0, 3),
+    "cut": events.Cut(0, "both"),
+    "cut_told_to_slave": events.Cut(0, "slave"),
+    "cut_told_to_master": events.Cut(0, "master"),
+    "restart_slave": events.RestartSlave(0),
 }
 
 
-def of_each(index: int) -> dict[str, Event]:
+def of_each(index: int) -> dict[str, events.Event]:
     return {
-        f"connect {index}": Connect(index, ALL, ALL),
-        f"frames {index}": DeliverFrames(index, ALL),
-        f"reports {index}": DeliverReports(index, ALL),
-        f"cut {index}": Cut(index, "both"),
-        f"cut_told_to_slave {index}": Cut(index, "slave"),
-        f"restart_slave {index}": RestartSlave(index),
+        f"connect {index}": events.Connect(index, ALL, ALL),
+        f"frames {index}": events.DeliverFrames(index, ALL),
+        f"reports {index}": events.DeliverReports(index, ALL),
+        f"cut {index}": events.Cut(index, "both"),
+        f"cut_told_to_slave {index}": events.Cut(index, "slave"),
+        f"restart_slave {index}": events.RestartSlave(index),
     }
 
 
@@ -305,7 +290,7 @@ def walks(graph: Graph) -> list[list[str]]:
 # --- The files ----------------------------------------------------------------------------------------------------------------
 
 
-def event_fields(event: Event) -> dict[str, Any]:
+def event_fields(event: events.Event) -> dict[str, Any]:
     fields = {name: value.hex() if isinstance(value, bytes) else value for name, value in asdict(event).items()}
     return {"event": type(event).__name__, **fields}
 

@@ -11,23 +11,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from rocketmq_ha.fuzz import schedule
-from rocketmq_ha.reference import cluster, message, refinement, refinement_map, wire
+from rocketmq_ha.reference import cluster, events, message, refinement, refinement_map, wire
 from rocketmq_ha.reference.cluster import Cluster
-from rocketmq_ha.reference.events import (
-    Connect,
-    Cut,
-    DeliverFrames,
-    DeliverReports,
-    DiskFull,
-    Event,
-    ForgeHeader,
-    ForgeReport,
-    Grant,
-    Put,
-    RestartSlave,
-    Resume,
-    Tick,
-)
 from rocketmq_ha.reference.message import Record
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, PROFILES, Profile, Settings
 
@@ -46,7 +31,7 @@ class Walked:
     """One step of a run."""
 
     before: Cluster
-    event: Event
+    event: events.Event
     after: Cluster
     settings: Settings
     profile: Profile
@@ -59,9 +44,9 @@ class Walked:
         return [one.label for one in taken]
 
 
-def walk(events: Sequence[Event], settings: Settings, profile: Profile, slaves: int = 1) -> Iterator[Walked]:
+def walk(operations: Sequence[events.Event], settings: Settings, profile: Profile, slaves: int = 1) -> Iterator[Walked]:
     before = cluster.new_cluster(slaves, settings, schedule.START_MS)
-    for event in events:
+    for event in operations:
         after, _ = cluster.step(before, event, settings, profile)
         yield Walked(before, event, after, settings, profile)
         before = after
@@ -77,8 +62,8 @@ def check_schedule(seed: int) -> set[str]:
     return names
 
 
-def put(body: bytes = b"", wait: bool = False, pauses: bool = False) -> Put:
-    return Put("T", body, "", 0, wait, pauses)
+def put(body: bytes = b"", wait: bool = False, pauses: bool = False) -> events.Put:
+    return events.Put("T", body, "", 0, wait, pauses)
 
 
 # --- Each step ---------------------------------------------------------------------------------------------------------------
@@ -120,34 +105,46 @@ def test_every_tiny_scope_has_its_results() -> None:
 
 # --- The exceptions ----------------------------------------------------------------------------------------------------------
 
-FIRST_REPORT = (Tick(5001), DeliverReports(0, ALL))  # of a slave that is silent until its interval has passed
-SERVED = (Connect(0, ALL, ALL), *FIRST_REPORT, DeliverFrames(0, ALL))
+FIRST_REPORT = (events.Tick(5001), events.DeliverReports(0, ALL))  # of a slave that is silent until its interval has passed
+SERVED = (events.Connect(0, ALL, ALL), *FIRST_REPORT, events.DeliverFrames(0, ALL))
 
-SCENARIOS: dict[str, tuple[Profile, Settings, tuple[Event, ...]]] = {
+SCENARIOS: dict[str, tuple[Profile, Settings, tuple[events.Event, ...]]] = {
     refinement.NEGATIVE_HEARTBEAT: (
         CLASSIC,
         CLUSTER,
-        (Connect(0, ALL, ALL), ForgeReport(0, -5), DeliverReports(0, ALL), Tick(5001), DeliverFrames(0, ALL)),
+        (
+            events.Connect(0, ALL, ALL),
+            events.ForgeReport(0, -5),
+            events.DeliverReports(0, ALL),
+            events.Tick(5001),
+            events.DeliverFrames(0, ALL),
+        ),
     ),
     refinement.REFUSE_UNSENT: (
         HARDENED,
         CLUSTER,
-        (put(), Connect(0, 13, ALL), DeliverReports(0, ALL), ForgeReport(0, 1), DeliverReports(0, ALL)),
+        (
+            put(),
+            events.Connect(0, 13, ALL),
+            events.DeliverReports(0, ALL),
+            events.ForgeReport(0, 1),
+            events.DeliverReports(0, ALL),
+        ),
     ),
-    refinement.REFUSE_FRAME: (HARDENED, CLUSTER, (put(), *SERVED, ForgeHeader(0, -1), DeliverFrames(0, ALL))),
+    refinement.REFUSE_FRAME: (HARDENED, CLUSTER, (put(), *SERVED, events.ForgeHeader(0, -1), events.DeliverFrames(0, ALL))),
     refinement.REFUSE_FILE_SIZE: (  # the second put opens a file of the master's, and would stand in the slave's first
         HARDENED,
         replace(CLUSTER, slave_file_size=1024),
-        (put(bytes(80)), *SERVED, put(bytes(80)), DeliverFrames(0, ALL)),
+        (put(bytes(80)), *SERVED, put(bytes(80)), events.DeliverFrames(0, ALL)),
     ),
-    refinement.LOSE_REPORTS: (HARDENED, CLUSTER, (Connect(0, ALL, ALL), Cut(0, "slave"))),
-    refinement.LOSE_FRAME: (CLASSIC, CLUSTER, (put(), *SERVED, ForgeHeader(0, -4), DeliverFrames(0, ALL), put())),
+    refinement.LOSE_REPORTS: (HARDENED, CLUSTER, (events.Connect(0, ALL, ALL), events.Cut(0, "slave"))),
+    refinement.LOSE_FRAME: (CLASSIC, CLUSTER, (put(), *SERVED, events.ForgeHeader(0, -4), events.DeliverFrames(0, ALL), put())),
     refinement.FAIL_APPEND: (
         CLASSIC,
         CLUSTER,
-        (put(), Connect(0, ALL, ALL), *FIRST_REPORT, DiskFull(0, True), DeliverFrames(0, ALL)),
+        (put(), events.Connect(0, ALL, ALL), *FIRST_REPORT, events.DiskFull(0, True), events.DeliverFrames(0, ALL)),
     ),
-    refinement.RESUME: (CLASSIC, CLUSTER, (*SERVED, put(wait=True, pauses=True), Resume(0))),
+    refinement.RESUME: (CLASSIC, CLUSTER, (*SERVED, put(wait=True, pauses=True), events.Resume(0))),
     refinement.LATE_OUTCOME: (
         CLASSIC,
         CLUSTER,
@@ -155,41 +152,49 @@ SCENARIOS: dict[str, tuple[Profile, Settings, tuple[Event, ...]]] = {
             *SERVED,
             put(wait=True, pauses=True),
             put(wait=True, pauses=True),
-            Resume(1),  # now the second is served before the first
-            Resume(0),
-            DeliverFrames(0, 12 + SIZE),
-            DeliverReports(0, ALL),
-            DeliverFrames(0, ALL),
-            DeliverReports(0, ALL),
+            events.Resume(1),  # now the second is served before the first
+            events.Resume(0),
+            events.DeliverFrames(0, 12 + SIZE),
+            events.DeliverReports(0, ALL),
+            events.DeliverFrames(0, ALL),
+            events.DeliverReports(0, ALL),
         ),
     ),
     refinement.TORN_RECORD: (
         CLASSIC,
         Settings(256, ha_transfer_batch_size=SIZE - 1),
-        (put(), Connect(0, ALL, ALL), *FIRST_REPORT, DeliverFrames(0, 12 + 12 + SIZE - 1), RestartSlave(0)),
+        (
+            put(),
+            events.Connect(0, ALL, ALL),
+            *FIRST_REPORT,
+            events.DeliverFrames(0, 12 + 12 + SIZE - 1),
+            events.RestartSlave(0),
+        ),
     ),
     refinement.TORN_BLANK: (
         HARDENED,
         Settings(256, ha_transfer_batch_size=40),
         # The third does not fit; what remains of the file goes in two frames, of which one arrives.
-        (put(), *SERVED, put(), DeliverFrames(0, ALL), put(), DeliverFrames(0, 12 + 40), RestartSlave(0)),
+        (put(), *SERVED, put(), events.DeliverFrames(0, ALL), put(), events.DeliverFrames(0, 12 + 40), events.RestartSlave(0)),
     ),
     refinement.GHOST_RECORD: (
         CLASSIC,
         Settings(256, ha_transfer_batch_size=50),
         (
             put(bytes(range(1, 53))),
-            Connect(0, ALL, ALL),
-            ForgeReport(0, 100),  # the slave's log begins with the end of the record (quirk 18), and what comes then is right
-            DeliverReports(0, ALL),
-            DeliverFrames(0, ALL),
-            Cut(0, "both"),
+            events.Connect(0, ALL, ALL),
+            events.ForgeReport(
+                0, 100
+            ),  # the slave's log begins with the end of the record (quirk 18), and what comes then is right
+            events.DeliverReports(0, ALL),
+            events.DeliverFrames(0, ALL),
+            events.Cut(0, "both"),
             *SERVED,
-            RestartSlave(0),  # all is cut off, and left in the file
-            Connect(0, 12 + 12 + 50, ALL),
+            events.RestartSlave(0),  # all is cut off, and left in the file
+            events.Connect(0, 12 + 12 + 50, ALL),
             *FIRST_REPORT,
-            DeliverFrames(0, ALL),
-            RestartSlave(0),
+            events.DeliverFrames(0, ALL),
+            events.RestartSlave(0),
         ),
     ),
 }
@@ -202,8 +207,8 @@ def test_every_exception_has_a_scenario() -> None:
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_an_exception_occurs(name: str) -> None:
     """The last step is one that the protocol level cannot take, and the named action is all that it lacks."""
-    profile, settings, events = SCENARIOS[name]
-    steps = list(walk(events, settings, profile))
+    profile, settings, operations = SCENARIOS[name]
+    steps = list(walk(operations, settings, profile))
     assert [step.refines() for step in steps] == [""] * len(steps)
     names = [[label.partition("(")[0] for label in step.labels()] for step in steps]
     assert name in names[-1], names
@@ -213,8 +218,8 @@ def test_an_exception_occurs(name: str) -> None:
 # --- The checker -------------------------------------------------------------------------------------------------------------
 
 
-def last(*events: Event, profile: Profile = HARDENED, settings: Settings = CLUSTER) -> Walked:
-    step = list(walk(events, settings, profile))[-1]
+def last(*operations: events.Event, profile: Profile = HARDENED, settings: Settings = CLUSTER) -> Walked:
+    step = list(walk(operations, settings, profile))[-1]
     assert step.refines() == ""
     return step
 
@@ -229,7 +234,7 @@ def with_conn(after: Cluster, **changes: object) -> Cluster:
 
 def test_a_put_that_is_not_appended_as_it_is_sent_is_told() -> None:
     """One byte in flight is another than in the log."""
-    step = last(put(b"ab"), Connect(0, ALL, ALL), DeliverReports(0, ALL))
+    step = last(put(b"ab"), events.Connect(0, ALL, ALL), events.DeliverReports(0, ALL))
     stream = step.after.links[0].to_slave
     told = step.refines(with_link(step.after, to_slave=stream[:-1] + b"!"))
     assert told.startswith("DeliverReports as RecvReport(1,1) Send(1,1): connections of slave 1")
@@ -239,39 +244,45 @@ def test_a_put_that_is_not_appended_as_it_is_sent_is_told() -> None:
     ("field", "value"), [("slave_ack_offset", 1), ("slave_request_offset", 7), ("next_transfer_from_where", 0)]
 )
 def test_another_field_of_a_connection_is_told(field: str, value: int) -> None:
-    step = last(put(), Connect(0, ALL, ALL), DeliverReports(0, ALL))
+    step = last(put(), events.Connect(0, ALL, ALL), events.DeliverReports(0, ALL))
     assert step.refines(with_conn(step.after, **{field: value}))
 
 
 def test_half_a_frame_without_its_rest_is_told() -> None:
-    step = last(put(), Connect(0, 20, ALL), DeliverReports(0, ALL))
+    step = last(put(), events.Connect(0, 20, ALL), events.DeliverReports(0, ALL))
     told = step.refines(with_conn(step.after, select_mapped_buffer=b""))
     assert "a frame at 0 has 8 bytes of" in told
     assert "a report ends within it" in step.refines(with_link(step.after, to_master=b"\0\0\0"))
 
 
 def test_a_report_that_is_lost_is_told() -> None:
-    step = last(put(), Connect(0, ALL, ALL), DeliverReports(0, ALL), DeliverFrames(0, ALL))
+    step = last(put(), events.Connect(0, ALL, ALL), events.DeliverReports(0, ALL), events.DeliverFrames(0, ALL))
     assert step.after.links[0].to_master
     assert "connections of slave 1" in step.refines(with_link(step.after, to_master=b""))
 
 
 def test_a_connection_that_closes_without_a_cause_is_told() -> None:
-    step = last(put(), Connect(0, ALL, ALL), DeliverReports(0, ALL), Tick(1))
+    step = last(put(), events.Connect(0, ALL, ALL), events.DeliverReports(0, ALL), events.Tick(1))
     slaves = tuple(replace(node, connected=False, close_reason="housekeeping") for node in step.after.slaves)
     assert "slave 1" in step.refines(replace(step.after, links=(), slaves=slaves))
 
 
 def test_a_frame_that_is_refused_without_a_cause_is_told() -> None:
-    step = last(put(), Connect(0, ALL, ALL), DeliverReports(0, ALL), DeliverFrames(0, ALL))
+    step = last(put(), events.Connect(0, ALL, ALL), events.DeliverReports(0, ALL), events.DeliverFrames(0, ALL))
     slaves = tuple(replace(node, connected=False, close_reason="offset", log=step.before.log) for node in step.before.slaves)
     assert "slave 1" in step.refines(replace(step.after, links=(), slaves=slaves))
 
 
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=list(PROFILES))
 def test_the_outcome_of_a_put_is_compared(profile: Profile) -> None:
-    acknowledged = (put(), DeliverFrames(0, ALL), DeliverReports(0, ALL))  # so that in hardened somebody counts (HA-G-5)
-    step = last(*SERVED, *acknowledged, put(wait=True), DeliverFrames(0, ALL), DeliverReports(0, ALL), profile=profile)
+    acknowledged = (
+        put(),
+        events.DeliverFrames(0, ALL),
+        events.DeliverReports(0, ALL),
+    )  # so that in hardened somebody counts (HA-G-5)
+    step = last(
+        *SERVED, *acknowledged, put(wait=True), events.DeliverFrames(0, ALL), events.DeliverReports(0, ALL), profile=profile
+    )
     (done,) = step.after.done
     assert done.status == "PUT_OK"
     assert "puts that ended" in step.refines(replace(step.after, done=()))
@@ -281,12 +292,12 @@ def test_the_outcome_of_a_put_is_compared(profile: Profile) -> None:
 
 def test_a_half_frame_is_one_frame_in_flight_wherever_it_is_cut() -> None:
     """With every number of bytes in the socket and every number of bytes delivered: one state of the protocol level."""
-    begin = (put(b"abc"), Connect(0, 0, ALL), DeliverReports(0, ALL))
+    begin = (put(b"abc"), events.Connect(0, 0, ALL), events.DeliverReports(0, ALL))
     whole = 12 + SIZE + 3
     views = set()
     for room in range(1, whole + 1):
         for arrived in (1, room // 2, room) if room < whole else (1, whole // 2):
-            step = last(*begin, Grant(0, room), DeliverFrames(0, arrived))
+            step = last(*begin, events.Grant(0, room), events.DeliverFrames(0, arrived))
             views.add(refinement_map.normal(refinement_map.abstract(step.after, CLUSTER)))
     assert len(views) == 1
 

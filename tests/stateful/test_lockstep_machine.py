@@ -15,25 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from rocketmq_ha.fuzz import lockstep, schedule
 from rocketmq_ha.fuzz.lockstep import Lockstep
-from rocketmq_ha.reference import refinement
+from rocketmq_ha.reference import events, refinement
 from rocketmq_ha.reference.cluster import Cluster, Link
-from rocketmq_ha.reference.events import (
-    Clog,
-    Connect,
-    Cut,
-    DeliverFrames,
-    DeliverReports,
-    DiskFull,
-    Event,
-    ForgeHeader,
-    ForgeReport,
-    Grant,
-    Put,
-    RestartMaster,
-    RestartSlave,
-    Resume,
-    Tick,
-)
 from rocketmq_ha.spec.constants import REPORT_SIZE, TRANSFER_HEADER_SIZE
 from rocketmq_ha.spec.event_log import VERDICT_OK
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
@@ -51,20 +34,20 @@ sizes = st.integers(0, 400) | st.just(1 << 20)  # of a body; one that fits no fi
 wholes, rests = st.sampled_from((MANY, 0, 1, 2, 3)), st.integers(-2, 13)
 waits = st.sampled_from(((False, False), (True, False), (True, False), (True, True)))  # and whether it pauses first
 
-Fault = Callable[[int, Profile], Event]
+Fault = Callable[[int, Profile], events.Event]
 faults = st.one_of(
-    st.builds(lambda tell: lambda slave, _: Cut(slave, tell), st.sampled_from(("both", "slave", "master"))),
+    st.builds(lambda tell: lambda slave, _: events.Cut(slave, tell), st.sampled_from(("both", "slave", "master"))),
     st.builds(
-        lambda refused, offset: lambda slave, profile: ForgeReport(slave, refused if profile is HARDENED else offset),
+        lambda refused, offset: lambda slave, profile: events.ForgeReport(slave, refused if profile is HARDENED else offset),
         st.sampled_from(REFUSED_OFFSETS),
         st.integers(-255, 1100),
     ),
-    st.builds(lambda size: lambda slave, _: ForgeHeader(slave, size), st.sampled_from(NO_SIZES)),
-    st.builds(lambda room: lambda slave, _: Clog(slave, room), st.integers(0, 20)),
-    st.just(lambda slave, _: RestartSlave(slave)),
-    st.builds(lambda full: lambda slave, _: DiskFull(slave, full), st.booleans()),
-    st.builds(lambda clean: lambda *_: RestartMaster(clean), st.booleans()),
-    st.builds(lambda lost: lambda *_: RestartMaster(clean=False, lost=lost), st.integers(1, 3)),
+    st.builds(lambda size: lambda slave, _: events.ForgeHeader(slave, size), st.sampled_from(NO_SIZES)),
+    st.builds(lambda room: lambda slave, _: events.Clog(slave, room), st.integers(0, 20)),
+    st.just(lambda slave, _: events.RestartSlave(slave)),
+    st.builds(lambda full: lambda slave, _: events.DiskFull(slave, full), st.booleans()),
+    st.builds(lambda clean: lambda *_: events.RestartMaster(clean), st.booleans()),
+    st.builds(lambda lost: lambda *_: events.RestartMaster(clean=False, lost=lost), st.integers(1, 3)),
 )
 
 
@@ -112,14 +95,14 @@ class LockstepMachine(RuleBasedStateMachine):
     def cluster(self) -> Cluster:
         return self.worlds.reference.cluster
 
-    def agree(self, event: Event) -> None:
+    def agree(self, event: events.Event) -> None:
         """Both worlds take the event, and the one window shows the same in both. Hardened keeps its invariants, too.
 
         And the step is some steps of the protocol level.
         """
         before = self.cluster
         outcome = self.worlds.apply(event)
-        shown = f"Put of {len(event.body)} B" if isinstance(event, Put) else event
+        shown = f"Put of {len(event.body)} B" if isinstance(event, events.Put) else event
         note(f"{shown}: {outcome.verdict}")
         assert outcome.verdict == VERDICT_OK, f"{outcome.verdict} {outcome.signature}: {outcome.detail}"
         assert (told := refinement.refines(before, event, self.cluster, self.settings, self.profile)) == "", told
@@ -142,17 +125,17 @@ class LockstepMachine(RuleBasedStateMachine):
         properties = "K\x01v" if keyed else ""
         size = min(size, schedule.largest_body(self.settings) - len(properties))
         body = bytes((self.cluster.puts + at) % 256 for at in range(size))  # no two messages alike, and zeros among them
-        self.agree(Put(topic, body, properties, queue_id, *wait))
+        self.agree(events.Put(topic, body, properties, queue_id, *wait))
 
     @precondition(lambda self: self.cluster.paused)
     @rule(nth=st.integers(0, 3))
     def resume(self, nth: int) -> None:
-        self.agree(Resume(nth % len(self.cluster.paused)))
+        self.agree(events.Resume(nth % len(self.cluster.paused)))
 
     @precondition(lambda self: self.cluster.links or self.cluster.group.requests)
     @rule(ms=st.sampled_from((1, 100, 1000, 5000, 5001, 5001, 20_000, 20_001)))
     def tick(self, ms: int) -> None:
-        self.agree(Tick(ms))
+        self.agree(events.Tick(ms))
 
     # --- The network -----------------------------------------------------------------------------------------------------
 
@@ -161,22 +144,22 @@ class LockstepMachine(RuleBasedStateMachine):
     def connect(self, slave: int, whole: int, rest: int, slave_room: int | None) -> None:
         room = schedule.UNBOUNDED_ROOM if slave_room is None else slave_room
         idle = [index for index, node in enumerate(self.cluster.slaves) if not node.connected]
-        self.agree(Connect(idle[slave % len(idle)], self.frames(whole, rest), room))
+        self.agree(events.Connect(idle[slave % len(idle)], self.frames(whole, rest), room))
 
     @precondition(lambda self: any(not link.conn.last_write_over for link in self.cluster.links))
     @rule(slave=slaves, whole=wholes, rest=rests)
     def grant(self, slave: int, whole: int, rest: int) -> None:
-        self.agree(Grant(self.pick(slave, lambda link: not link.conn.last_write_over), self.frames(whole, rest)))
+        self.agree(events.Grant(self.pick(slave, lambda link: not link.conn.last_write_over), self.frames(whole, rest)))
 
     @precondition(lambda self: any(link.to_slave for link in self.cluster.links))
     @rule(slave=slaves, whole=wholes, rest=rests)
     def deliver_frames(self, slave: int, whole: int, rest: int) -> None:
-        self.agree(DeliverFrames(self.pick(slave, lambda link: link.to_slave), self.frames(whole, rest)))
+        self.agree(events.DeliverFrames(self.pick(slave, lambda link: link.to_slave), self.frames(whole, rest)))
 
     @precondition(lambda self: any(link.to_master for link in self.cluster.links))
     @rule(slave=slaves, nbytes=st.just(1000) | st.integers(1, 3 * REPORT_SIZE + 1))
     def deliver_reports(self, slave: int, nbytes: int) -> None:
-        self.agree(DeliverReports(self.pick(slave, lambda link: link.to_master), nbytes))
+        self.agree(events.DeliverReports(self.pick(slave, lambda link: link.to_master), nbytes))
 
     @precondition(lambda self: any(link.slave_open for link in self.cluster.links))
     @rule(slave=slaves, whole=wholes, rest=rests)
@@ -184,11 +167,11 @@ class LockstepMachine(RuleBasedStateMachine):
         """Report, room, frames, acks: without this, drawing one event at a time gets nowhere."""
         slave = self.pick(slave, lambda _: True)
         if any(link.slave == slave and link.conn.slave_request_offset == -1 for link in self.cluster.links):
-            self.agree(Tick(self.settings.ha_send_heartbeat_interval_ms + 1))  # classic is silent until then (HA-S-2)
-        self.agree(DeliverReports(slave, schedule.UNBOUNDED_ROOM))
-        self.agree(Grant(slave, self.frames(whole, rest)))
-        self.agree(DeliverFrames(slave, schedule.UNBOUNDED_ROOM))
-        self.agree(DeliverReports(slave, schedule.UNBOUNDED_ROOM))
+            self.agree(events.Tick(self.settings.ha_send_heartbeat_interval_ms + 1))  # classic is silent until then (HA-S-2)
+        self.agree(events.DeliverReports(slave, schedule.UNBOUNDED_ROOM))
+        self.agree(events.Grant(slave, self.frames(whole, rest)))
+        self.agree(events.DeliverFrames(slave, schedule.UNBOUNDED_ROOM))
+        self.agree(events.DeliverReports(slave, schedule.UNBOUNDED_ROOM))
 
     # --- Faults: one rule, so that they stay the exception ---------------------------------------------------------------
 

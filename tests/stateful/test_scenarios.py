@@ -33,25 +33,8 @@ import pytest
 from rocketmq_ha.fuzz import lockstep
 from rocketmq_ha.fuzz.lockstep import Lockstep
 from rocketmq_ha.fuzz.schedule import UNBOUNDED_ROOM
-from rocketmq_ha.reference import master, slave, store
+from rocketmq_ha.reference import events, master, slave, store
 from rocketmq_ha.reference.cluster import Cluster, Link, Transition
-from rocketmq_ha.reference.events import (
-    Clog,
-    Connect,
-    Cut,
-    DeliverFrames,
-    DeliverReports,
-    DiskFull,
-    Event,
-    ForgeHeader,
-    ForgeReport,
-    Grant,
-    Put,
-    RestartMaster,
-    RestartSlave,
-    Resume,
-    Tick,
-)
 from rocketmq_ha.reference.slave import Slave
 from rocketmq_ha.spec.event_log import VERDICT_OK
 from rocketmq_ha.spec.profile import PROFILES, Settings
@@ -67,7 +50,7 @@ def parse_cluster(words: list[str], directory: Path) -> Lockstep:
     return Lockstep(slaves, replace(Settings(mapped_file_size=1000), **numbers), profile, directory)
 
 
-def parse_event(words: list[str]) -> Event:
+def parse_event(words: list[str]) -> events.Event:
     """The event of one line.
 
     >>> parse_event("frames 0 all".split())
@@ -79,35 +62,35 @@ def parse_event(words: list[str]) -> Event:
     ]
     match words[0]:
         case "put":
-            return Put(options.get("topic", "T"), b"x" * number[0], "", 0, "wait" in words, "pause" in words)
+            return events.Put(options.get("topic", "T"), b"x" * number[0], "", 0, "wait" in words, "pause" in words)
         case "resume":
-            return Resume(number[0])
+            return events.Resume(number[0])
         case "tick":
-            return Tick(number[0])
+            return events.Tick(number[0])
         case "connect":
             rooms = (int(options.get(name, UNBOUNDED_ROOM)) for name in ("room", "slave_room"))
-            return Connect(number[0], *rooms)
+            return events.Connect(number[0], *rooms)
         case "grant":
-            return Grant(*number)
+            return events.Grant(*number)
         case "frames":
-            return DeliverFrames(*number)
+            return events.DeliverFrames(*number)
         case "reports":
-            return DeliverReports(*number)
+            return events.DeliverReports(*number)
         case "forge":
-            return ForgeReport(*number)
+            return events.ForgeReport(*number)
         case "forge-header":
-            return ForgeHeader(*number)
+            return events.ForgeHeader(*number)
         case "clog":
-            return Clog(*number)
+            return events.Clog(*number)
         case "disk-full" | "disk-room":
-            return DiskFull(number[0], words[0] == "disk-full")
+            return events.DiskFull(number[0], words[0] == "disk-full")
         case "cut":
             assert words[2] in ("both", "slave", "master"), words
-            return Cut(number[0], words[2])  # type: ignore[arg-type]
+            return events.Cut(number[0], words[2])  # type: ignore[arg-type]
         case "restart-slave":
-            return RestartSlave(number[0])
+            return events.RestartSlave(number[0])
         case "restart-master":
-            return RestartMaster("clean" in words, int(options.get("lost", 0)))
+            return events.RestartMaster("clean" in words, int(options.get("lost", 0)))
     raise AssertionError(f"no such step: {' '.join(words)}")
 
 
@@ -230,4 +213,4 @@ def test_the_steps_can_say_every_event() -> None:
         "cut 0 both",
     )
     told = {type(parse_event(line.split())) for line in (*lines, "restart-slave 0", "restart-master clean")}
-    assert told == set(get_args(Event))
+    assert told == set(get_args(events.Event))
