@@ -13,11 +13,11 @@ from typing import Final
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from rocketmq_ha.impl.store.consume_queue_table import ConsumeQueueTable
-from rocketmq_ha.impl.store.delay import DelayLevels
-from rocketmq_ha.impl.store.dispatch_request import RequestMaker
-from rocketmq_ha.impl.store.index_file import Geometry
-from rocketmq_ha.impl.store.index_service import IndexService
+from rocketmq_ha.impl.store.derived.consume_queue_table import ConsumeQueueTable
+from rocketmq_ha.impl.store.derived.delay import DelayLevels
+from rocketmq_ha.impl.store.derived.dispatch_request import RequestMaker
+from rocketmq_ha.impl.store.derived.index_file import Geometry
+from rocketmq_ha.impl.store.derived.index_service import IndexService
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.wire.message import Message
 

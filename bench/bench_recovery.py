@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.mapped_file import MappedFile
-from rocketmq_ha.impl.store.recovery import recover
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.mapped_file import MappedFile
+from rocketmq_ha.impl.store.log.recovery import recover
 from rocketmq_ha.impl.wire.message import Message
 
 SIZE = 128 << 20

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.layout import file_name
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.layout import file_name
 from rocketmq_ha.impl.wire.message import Message
 
 from .java_store import ROUNDS, Rates, java_command

@@ -23,8 +23,8 @@ from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.fuzz.progress import STARTING_SPARK, run_progress
 from rocketmq_ha.fuzz.proxy import CuttingProxy, PlannedCut
 from rocketmq_ha.impl.net.address import parse_address
-from rocketmq_ha.impl.store.reader import LogReader
-from rocketmq_ha.impl.store.verify import compare, verify
+from rocketmq_ha.impl.store.log.reader import LogReader
+from rocketmq_ha.impl.store.log.verify import compare, verify
 
 FILE_SIZE: Final = 1024 * 1024  # of the golden store
 BODY_SIZE: Final = 1024

@@ -19,7 +19,7 @@ from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest, GroupTransfer
 from rocketmq_ha.impl.ha.service import HAService
 from rocketmq_ha.impl.ha.slave import SlaveClient
 from rocketmq_ha.impl.net.link import MasterLink, SlaveLink
-from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.reference import cluster, events, master, slave, store

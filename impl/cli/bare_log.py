@@ -13,12 +13,12 @@ from pathlib import Path
 from rocketmq_ha.impl.cli.topic_watch import TopicWatch
 from rocketmq_ha.impl.errors import MessageMalformed
 from rocketmq_ha.impl.ha.overlap import find_overlap
-from rocketmq_ha.impl.store.checkpoint import CHECKPOINT_FILE, StoreCheckpoint, mark_running, mark_stopped, was_aborted
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.knowledge import place_of
-from rocketmq_ha.impl.store.mapped_file import MappedFile
-from rocketmq_ha.impl.store.mapped_file_queue import Creator
-from rocketmq_ha.impl.store.opening import nothing_known
+from rocketmq_ha.impl.store.log.checkpoint import CHECKPOINT_FILE, StoreCheckpoint, mark_running, mark_stopped, was_aborted
+from rocketmq_ha.impl.store.log.checkpoint_hint import place_hint
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.mapped_file import MappedFile
+from rocketmq_ha.impl.store.log.mapped_file_queue import Creator
+from rocketmq_ha.impl.store.log.opening import no_hint
 from rocketmq_ha.impl.wire.message import decode
 
 logger = logging.getLogger(__name__)
@@ -37,8 +37,8 @@ def bare_log(
     Raises: as CommitLog.open; then nothing has changed.
     """
     # A slave is told by its master where its log goes on; a master would give offsets a second time (HA-ST-7).
-    knowledge = nothing_known if replicated else partial(place_of, store_dir)
-    with CommitLog.open(store_dir, file_size=file_size, clear_tail=clear_tail, knowledge=knowledge, create=create) as log:
+    hint = no_hint if replicated else partial(place_hint, store_dir)
+    with CommitLog.open(store_dir, file_size=file_size, clear_tail=clear_tail, hint=hint, create=create) as log:
         if not replicated:  # a master's slaves must have files of this size, and nobody may have told it
             logger.info("%s: commit-log files of %d bytes", store_dir, log.file_size)
         was_clean, began_at = not was_aborted(store_dir), log.max_offset

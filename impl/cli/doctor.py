@@ -25,7 +25,7 @@ from rocketmq_ha.impl.net.figures import CONNECTED
 from rocketmq_ha.impl.net.fresh import ASKING, WAITING
 from rocketmq_ha.impl.net.status_socket import NotRunning, ask
 from rocketmq_ha.impl.net.tls import ClientTls, TlsBroken
-from rocketmq_ha.impl.store.reader import LogReader
+from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.spec.constants import HA_HOUSEKEEPING_INTERVAL_MS, HA_SEND_HEARTBEAT_INTERVAL_MS
 
 _CLOCK_S: Final = 5.0

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.flush import (
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.flush import (
     FLUSH_INTERVAL_S,
     FLUSH_LEAST_PAGES,
     FLUSH_THOROUGH_INTERVAL_S,

@@ -19,7 +19,7 @@ from rocketmq_ha.impl.errors import PeerViolation, RocketmqHaError
 from rocketmq_ha.impl.net.feed import FeedEnded, Stopped, Unreachable
 from rocketmq_ha.impl.net.fresh import FreshStart
 from rocketmq_ha.impl.net.tls import ClientTls
-from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.spec.constants import COMMIT_LOG_DIR, LOCK_FILE
 
 _CHECK_S: Final = 2.0  # for the answer that a store with a log does without

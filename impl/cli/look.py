@@ -14,7 +14,7 @@ from rocketmq_ha.impl.net.file_size import learn_file_size
 from rocketmq_ha.impl.net.inquiry import Inquiry
 from rocketmq_ha.impl.net.pause import Deadline
 from rocketmq_ha.impl.net.tls import ClientTls
-from rocketmq_ha.impl.store.reader import LogReader
+from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.wire.message import decode
 
 _TURN_MS: Final = 100

@@ -16,8 +16,8 @@ from rocketmq_ha.impl.cli.roles import without_wait
 from rocketmq_ha.impl.errors import StoreFull
 from rocketmq_ha.impl.ha.puts import Puts, WaitingPut
 from rocketmq_ha.impl.net.server import Master, clock_ms
+from rocketmq_ha.impl.store.log.results import PutMessageStatus, status_of
 from rocketmq_ha.impl.store.pending_put import waits_for_store
-from rocketmq_ha.impl.store.results import PutMessageStatus, status_of
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.role import BrokerRole
 

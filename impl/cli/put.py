@@ -18,7 +18,7 @@ from rocketmq_ha.impl.cli.put_lines import Given, Line, LineSource, json_maker, 
 from rocketmq_ha.impl.cli.replication import Stop
 from rocketmq_ha.impl.errors import ConfigInvalid, MessageIllegal
 from rocketmq_ha.impl.net.put_client import PutService, connect
-from rocketmq_ha.impl.store.results import PutMessageStatus
+from rocketmq_ha.impl.store.log.results import PutMessageStatus
 from rocketmq_ha.spec.constants import MAX_MESSAGE_SIZE
 
 _OK: Final = PutMessageStatus.PUT_OK.value

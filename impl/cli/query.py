@@ -10,9 +10,9 @@ import click
 from rocketmq_ha.impl.cli.message_json import body_option, message_line
 from rocketmq_ha.impl.cli.progress import byte_progress
 from rocketmq_ha.impl.cli.store import STORE, print_messages
-from rocketmq_ha.impl.store.index_service import IndexService
+from rocketmq_ha.impl.store.derived.index_service import IndexService
+from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.store.query import FOREVER, Found, query
-from rocketmq_ha.impl.store.reader import LogReader
 
 _LIMIT: Final = 64
 _REPORTED_EVERY: Final = 4096  # records

@@ -9,9 +9,9 @@ import click
 from rocketmq_ha.impl.cli.outcome import json_option, line_of, outcome
 from rocketmq_ha.impl.cli.progress import byte_progress
 from rocketmq_ha.impl.cli.store import STORE
+from rocketmq_ha.impl.store.log.opening import lock_existing
+from rocketmq_ha.impl.store.log.reader import read_layout_patiently
 from rocketmq_ha.impl.store.message_store import MessageStore
-from rocketmq_ha.impl.store.opening import lock_existing
-from rocketmq_ha.impl.store.reader import read_layout_patiently
 from rocketmq_ha.impl.store.recovery_plan import RecoveryPlan, plan_recovery
 
 _NAMES: Final = (

@@ -69,7 +69,7 @@ class Reload:
             networks = parse_networks(self._allowed(found))
             if not networks:
                 networks = limits_of(PROFILES[self._ctx.params["profile"]]).allow or ()
-            if networks != (self._master.door.networks or ()):
+            if networks != (self._master.limiter.networks or ()):
                 said = ", ".join(map(str, networks)) or "all"
                 changes.append((f"allow = {said}", partial(self._master.allow, networks or None)))
         if self._tls is not None:

@@ -30,7 +30,7 @@ from rocketmq_ha.impl.net.client import FRAME_DEADLINE_MS, Follower
 from rocketmq_ha.impl.net.figures import MasterFigures, SlaveFigures
 from rocketmq_ha.impl.net.server import Master, clock_ms
 from rocketmq_ha.impl.net.server import listen as open_listener
-from rocketmq_ha.impl.store.space import Space
+from rocketmq_ha.impl.store.log.space import Space
 from rocketmq_ha.spec.profile import PROFILES, Settings
 
 # RocketMQ reads reports into 1 MiB a slave. They are 8 bytes each, and all but the last of a read are skipped.

@@ -9,8 +9,8 @@ import click
 from rocketmq_ha.impl.cli.outcome import json_option, line_of, outcome
 from rocketmq_ha.impl.cli.store import STORE
 from rocketmq_ha.impl.errors import ConfigInvalid
-from rocketmq_ha.impl.store.layout import sync_directory
-from rocketmq_ha.impl.store.lock import StoreLock
+from rocketmq_ha.impl.store.log.layout import sync_directory
+from rocketmq_ha.impl.store.log.lock import StoreLock
 from rocketmq_ha.spec.constants import COMMIT_LOG_DIR, LOCK_FILE
 
 

@@ -11,10 +11,10 @@ import click
 
 from rocketmq_ha.impl.cli.flush_options import MAX_INT
 from rocketmq_ha.impl.store.clean_commit_log import CleanCommitLogService, clean_closed, nobody_needs
-from rocketmq_ha.impl.store.commit_log import CommitLog
 from rocketmq_ha.impl.store.housekeeping import EXPIRY_INTERVAL_S, Housekeeping
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.space import FLOOR_SIZE, Space
 from rocketmq_ha.impl.store.retention import DELETE_WHEN, DISK_MAX_USED_SPACE_RATIO, Retention
-from rocketmq_ha.impl.store.space import FLOOR_SIZE, Space
 
 logger = logging.getLogger(__name__)
 
@@ -152,7 +152,7 @@ class Kept:
 
     def figures(self) -> dict[str, Any]:
         """The figures of a snapshot."""
-        full = self._space.look()
+        full = self._space.check()
         return {
             "deleted_files": self._service.deleted_files,
             "deleted_bytes": self._service.deleted_size,

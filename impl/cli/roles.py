@@ -12,9 +12,9 @@ from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.ha.puts import Puts, WaitingPut
 from rocketmq_ha.impl.net.server import Master, clock_ms
 from rocketmq_ha.impl.net.waker import Waker
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.flush import GroupCommitService
-from rocketmq_ha.impl.store.results import PutMessageStatus
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.flush import GroupCommitService
+from rocketmq_ha.impl.store.log.results import PutMessageStatus
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.impl.wire.properties import format_properties
 from rocketmq_ha.spec.role import BrokerRole

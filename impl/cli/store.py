@@ -9,7 +9,7 @@ import click
 
 from rocketmq_ha.impl.cli.message_json import body_option, message_line
 from rocketmq_ha.impl.cli.present import MESSAGE_COLUMNS, message_row
-from rocketmq_ha.impl.store.reader import LogReader
+from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.wire.message import Message
 
 _TABLE_LIMIT: Final = 100

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from rocketmq_ha.impl.errors import RocketmqHaError
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.consume_queue_table import is_directory_name
-from rocketmq_ha.impl.store.dispatch_request import read_handed
-from rocketmq_ha.impl.store.topic_config import write_topics
+from rocketmq_ha.impl.store.derived.consume_queue_table import is_directory_name
+from rocketmq_ha.impl.store.derived.dispatch_request import read_handed
+from rocketmq_ha.impl.store.derived.topic_config import write_topics
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.wire.batch import HandedFields
 
 logger = logging.getLogger(__name__)

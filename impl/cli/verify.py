@@ -8,10 +8,10 @@ import click
 from rocketmq_ha.impl.cli.outcome import json_option, line_of, outcome
 from rocketmq_ha.impl.cli.progress import byte_progress
 from rocketmq_ha.impl.cli.store import STORE, tail_line
-from rocketmq_ha.impl.store.reader import LogReader
-from rocketmq_ha.impl.store.verify import Comparison, Summary, compare
-from rocketmq_ha.impl.store.verify import verify as verify_store
-from rocketmq_ha.impl.store.verify_derived import DerivedSummary, verify_derived
+from rocketmq_ha.impl.store.derived.verify import DerivedSummary, verify_derived
+from rocketmq_ha.impl.store.log.reader import LogReader
+from rocketmq_ha.impl.store.log.verify import Comparison, Summary, compare
+from rocketmq_ha.impl.store.log.verify import verify as verify_store
 from rocketmq_ha.spec.constants import CONSUME_QUEUE_DIR, INDEX_DIR
 
 Fields = dict[str, Any]

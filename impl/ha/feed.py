@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from rocketmq_ha.impl.errors import PeerViolation, RocketmqHaError
-from rocketmq_ha.impl.store.scan import MAGICS, SMALLEST_RECORD
+from rocketmq_ha.impl.store.log.scan import MAGICS, SMALLEST_RECORD
 from rocketmq_ha.impl.wire.frame import HEADER
 from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, END_FILE_MIN_BLANK_SIZE, MAX_MESSAGE_SIZE, SLAVE_READ_BUFFER_SIZE
 

@@ -11,7 +11,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from rocketmq_ha.impl.store.scan import MAGICS, SMALLEST_RECORD
+from rocketmq_ha.impl.store.log.scan import MAGICS, SMALLEST_RECORD
 from rocketmq_ha.impl.wire.message import Buffer
 from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, END_FILE_MIN_BLANK_SIZE, MESSAGE_MAGIC_CODE
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest
-from rocketmq_ha.impl.store.results import PutMessageStatus
+from rocketmq_ha.impl.store.log.results import PutMessageStatus
 from rocketmq_ha.spec.constants import GROUP_TRANSFER_WAIT_MS, GROUP_TRANSFER_WAITS
 
 _Sleep = Iterator[None]

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from rocketmq_ha.impl.store.results import AppendResult, PutMessageStatus
+from rocketmq_ha.impl.store.log.results import AppendResult, PutMessageStatus
 
 _PUT_OK: Final = PutMessageStatus.PUT_OK  # a member of an enumeration is slow to look up
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from rocketmq_ha.impl.errors import MessageMalformed
-from rocketmq_ha.impl.store.scan import MAGICS, SMALLEST_RECORD
+from rocketmq_ha.impl.store.log.scan import MAGICS, SMALLEST_RECORD
 from rocketmq_ha.impl.wire.message import decode, read_header
 from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, END_FILE_MIN_BLANK_SIZE
 

@@ -11,10 +11,10 @@ from typing import Final
 
 from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest
 from rocketmq_ha.impl.ha.service import HAService
-from rocketmq_ha.impl.store.flush import GroupCommitRequest as FlushRequest
-from rocketmq_ha.impl.store.flush import GroupCommitService
+from rocketmq_ha.impl.store.log.flush import GroupCommitRequest as FlushRequest
+from rocketmq_ha.impl.store.log.flush import GroupCommitService
+from rocketmq_ha.impl.store.log.results import AppendResult, PutMessageStatus, outcome
 from rocketmq_ha.impl.store.pending_put import waits_for_store
-from rocketmq_ha.impl.store.results import AppendResult, PutMessageStatus, outcome
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.role import BrokerRole
 

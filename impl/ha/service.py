@@ -6,8 +6,8 @@ from typing import Final
 from rocketmq_ha.impl.ha.five_waits import FiveWaits
 from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest, GroupTransfer
 from rocketmq_ha.impl.ha.master import MasterConnection
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.results import PutMessageStatus
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.results import PutMessageStatus
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.profile import Profile, Settings
 

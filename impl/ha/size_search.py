@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rocketmq_ha.impl.errors import RocketmqHaError
-from rocketmq_ha.impl.store.layout import MAX_FILE_SIZE
+from rocketmq_ha.impl.store.log.layout import MAX_FILE_SIZE
 from rocketmq_ha.spec.constants import END_FILE_MIN_BLANK_SIZE
 
 MOST_QUESTIONS: Final = 64

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from rocketmq_ha.impl.errors import AppendFailed, AppendRefused, FileSizeDiffers, OutOfStep, PeerViolation
 from rocketmq_ha.impl.ha.file_size import Shows, Walk
 from rocketmq_ha.impl.ha.overlap import Overlap, ReadableLog, find_overlap, first_difference, recovered_end
-from rocketmq_ha.impl.store.layout import file_name
+from rocketmq_ha.impl.store.log.layout import file_name
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.spec.profile import Profile, Settings
 

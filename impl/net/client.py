@@ -18,7 +18,7 @@ from rocketmq_ha.impl.net.pause import Pauses
 from rocketmq_ha.impl.net.peer_log import PeerLog
 from rocketmq_ha.impl.net.server import TICK_MS, clock_ms
 from rocketmq_ha.impl.net.tls import ClientTls, TlsSocket
-from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.spec.profile import Profile, Settings
 
 FIRST_BACK_OFF_S: Final = 0.05
@@ -251,7 +251,7 @@ class Follower:
                 is_unchanged = self.client.connected and self.client.overlap is compared and compared.position == position
                 if last_file is not None and is_unchanged:
                     raise self._out_of_range(compared, last_file)
-            self._peers.look(now_ms)
+            self._peers.end_window(now_ms)
         self.last_close_clause = violation.clause if violation else ""
         if link.out_of_step is not None:
             raise link.out_of_step

@@ -17,9 +17,9 @@ from rocketmq_ha.impl.ha.master import MasterConnection
 from rocketmq_ha.impl.net.address import format_address
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.server import Master, clock_ms
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.results import PutMessageStatus
-from rocketmq_ha.impl.store.space import free_size
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.results import PutMessageStatus
+from rocketmq_ha.impl.store.log.space import free_size
 from rocketmq_ha.spec.role import BrokerRole
 
 FORMAT: Final = 2  # of a snapshot; raised when a name or a meaning changes
@@ -198,7 +198,7 @@ class MasterFigures(Figures):
             "replicas_counted": service.count_replicas(),
             "push2_slave_max_offset": service.push2_slave_max_offset,
             "waiting_puts": len(service.group_transfer),
-            "refused_connections": self._master.door.refused.total(),
+            "refused_connections": self._master.limiter.refused.total(),
             "accepted_connections": self._master.accepted_connections,
             "accepting": self._master.is_accepting,
             "sent_bytes": self._master.sent_bytes,

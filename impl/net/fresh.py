@@ -21,7 +21,7 @@ from rocketmq_ha.impl.net.feed import SETTLE_S, FeedEnded, MasterFeed, OutOfRang
 from rocketmq_ha.impl.net.file_size import learn_file_size
 from rocketmq_ha.impl.net.inquiry import Inquiry
 from rocketmq_ha.impl.net.tls import ClientTls
-from rocketmq_ha.impl.store.commit_log import FIRST_BYTE
+from rocketmq_ha.impl.store.log.commit_log import FIRST_BYTE
 from rocketmq_ha.impl.wire.message import decode
 from rocketmq_ha.spec.constants import MAPPED_FILE_SIZE_COMMIT_LOG
 

@@ -84,8 +84,8 @@ def fit_descriptors(limits: Limits) -> Limits:
     return replace(limits, max_connections=fitting)
 
 
-class Door:
-    """Who may come in, and how many are in."""
+class ConnectionLimiter:
+    """Decides which peers may connect, and counts the connections of each address."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -106,7 +106,7 @@ class Door:
         return self._limits.allow is None or _is_in(host, self._limits.allow)
 
     def refusal(self, host: str) -> str | None:
-        """Why a peer of this address may not come in; None if it may, and then it is counted until it `leaves`.
+        """Why a peer of this address may not come in; None if it may, and then it is counted until `release`.
 
         Spec: HA-M-50 "MUST NOT serve a peer from outside the networks that it is told to allow";
         HA-M-51 "MUST be closed as it is accepted, before anything is read from it".
@@ -125,8 +125,8 @@ class Door:
         self._inside[host] += 1
         return None
 
-    def leaves(self, host: str) -> None:
-        """A peer that was let in is gone."""
+    def release(self, host: str) -> None:
+        """Count one connection of this address less: it was admitted and has ended."""
         self._inside[host] -= 1
         if not self._inside[host]:
             del self._inside[host]

@@ -13,8 +13,8 @@ from rocketmq_ha.impl.errors import FileSizeDiffers, OutOfStep, PeerViolation, S
 from rocketmq_ha.impl.ha.master import MAX_FRAMES, MasterConnection
 from rocketmq_ha.impl.ha.service import HAService
 from rocketmq_ha.impl.ha.slave import SlaveClient
-from rocketmq_ha.impl.net.allowance import Allowance, first_bytes
 from rocketmq_ha.impl.net.tls_record import is_tls
+from rocketmq_ha.impl.net.token_bucket import TokenBucket, first_bytes
 from rocketmq_ha.impl.wire.frame import HEADER
 from rocketmq_ha.spec.constants import HA_TRANSFER_BATCH_SIZE, REPORT_WRITE_TRIES
 
@@ -52,14 +52,14 @@ class MasterLink:
         sock: Socket,
         conn: MasterConnection,
         service: HAService,
-        allowance: Allowance | None = None,
+        bucket: TokenBucket | None = None,
         *,
         ends_short: bool = False,
     ) -> None:
-        """allowance: how fast it may send; None for as fast as the socket takes it."""
+        """bucket: how fast it may send; None for as fast as the socket takes it."""
         self.sock, self.conn, self._service = sock, conn, service
-        self._allowance, self._ends_short = allowance, ends_short
-        self.is_throttled = False  # the last turn ended for want of allowance
+        self._bucket, self._ends_short = bucket, ends_short
+        self.is_throttled = False  # the last turn ended for want of bucket
         self.blocked_since_ms: int | None = None  # since when the socket has taken nothing of what is pending
         self.is_full = False  # the socket took less than it was given, and nobody has heard of room in it since
         self.is_watched = False  # somebody waits to hear of room in it
@@ -92,18 +92,18 @@ class MasterLink:
         return None
 
     def transfer(self, now_ms: int, most: int = MAX_TURN) -> bool:
-        """Write until the socket, the log or the allowance has no more, or `most` bytes are written, or a call's worth more.
+        """Write until the socket, the log or the bucket has no more, or `most` bytes are written, or a call's worth more.
 
         Returns: whether the turn ended before that.
         Spec: HA-M-88 "MUST end the connection for which it reads", "and MUST NOT touch the other connections".
         """
-        conn, allowance = self.conn, self._allowance
+        conn, bucket = self.conn, self._bucket
         self.moved = 0
         self.is_throttled = False
         while self.moved < most:
             limit = MAX_SEND
-            if allowance is not None:
-                if not (left := allowance.left(now_ms)):
+            if bucket is not None:
+                if not (left := bucket.left(now_ms)):
                     self.is_throttled = True
                     return False
                 limit = min(left, limit)
@@ -135,8 +135,8 @@ class MasterLink:
                     self.blocked_since_ms = now_ms
                 return False
             self.blocked_since_ms = None
-            if allowance is not None:
-                allowance.spend(nbytes)
+            if bucket is not None:
+                bucket.spend(nbytes)
             if self._ends_short and nbytes < offered:
                 self.is_full, self.blocked_since_ms = True, now_ms
                 return False

@@ -1,4 +1,4 @@
-"""Log lines of which a peer decides how many there are: a few are written, the others counted."""
+"""Rate-limited logging for lines that a peer can provoke: the first lines of a window are written, the others counted."""
 
 import logging
 from typing import Final
@@ -19,7 +19,7 @@ class PeerLog:
         """Write a line, or count it as left out. fields: peer, offset, reason, for those who read the lines as JSON."""
         if not self._log.isEnabledFor(level):
             return
-        self.look(now_ms)
+        self.end_window(now_ms)
         if self._begun_ms is None:
             self._begun_ms = now_ms
         if self._written == LINES:
@@ -28,8 +28,8 @@ class PeerLog:
         self._written += 1
         self._log.log(level, text, *arguments, extra=fields)
 
-    def look(self, now_ms: int) -> None:
-        """End the window if its time has come. HA-M-57 "it MUST log how many lines it left out"."""
+    def end_window(self, now_ms: int) -> None:
+        """End the window if its time is over. HA-M-57 "it MUST log how many lines it left out"."""
         if self._begun_ms is None or now_ms - self._begun_ms < WINDOW_MS:
             return
         if self._left_out:

@@ -21,7 +21,7 @@ from rocketmq_ha.impl.errors import ConfigInvalid, RocketmqHaError
 from rocketmq_ha.impl.ha.puts import Puts, WaitingPut
 from rocketmq_ha.impl.net.local_socket import listen_locally
 from rocketmq_ha.impl.net.pause import Pauses
-from rocketmq_ha.impl.store.results import PutMessageStatus, status_of
+from rocketmq_ha.impl.store.log.results import PutMessageStatus, status_of
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.impl.wire.message_id import message_id_prefix
 from rocketmq_ha.impl.wire.message_line import parse_message_line

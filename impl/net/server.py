@@ -15,20 +15,20 @@ from rocketmq_ha.impl.ha.master import MasterConnection
 from rocketmq_ha.impl.ha.service import HAService
 from rocketmq_ha.impl.ha.settings import check_settings
 from rocketmq_ha.impl.net.address import format_address, reason
-from rocketmq_ha.impl.net.allowance import Allowance
-from rocketmq_ha.impl.net.limits import LOOPBACK, Door, Limits, Network, fit_descriptors, limits_of
+from rocketmq_ha.impl.net.limits import LOOPBACK, ConnectionLimiter, Limits, Network, fit_descriptors, limits_of
 from rocketmq_ha.impl.net.link import MAX_TURN, MasterLink, Socket
 from rocketmq_ha.impl.net.pause import Pauses
 from rocketmq_ha.impl.net.peer_log import PeerLog
 from rocketmq_ha.impl.net.tls import ServerTls, TlsSocket
 from rocketmq_ha.impl.net.tls_record import HANDSHAKE
+from rocketmq_ha.impl.net.token_bucket import TokenBucket
 from rocketmq_ha.impl.net.waker import Wakes
-from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.profile import Profile, Settings
 
 TICK_MS: Final = 100  # how often deadlines and silence are looked at
-THROTTLED_MS: Final = 10  # how often, while a connection waits for its allowance
+THROTTLED_MS: Final = 10  # how often, while a connection waits for its bucket
 ACCEPTS_TURN: Final = 16  # so that a flood of connects leaves time for those that are there
 # Bytes a turn for all together that are behind; the last call may go beyond it, by MAX_SEND at most.
 BULK_TURN: Final = 1024 * 1024
@@ -103,9 +103,9 @@ class Master:
         self._reported: dict[socket.socket, MasterLink] = {}  # those of them that have something to be sent
         self._hosts: dict[socket.socket, str] = {}
         self.limits: Final = fit_descriptors(limits or limits_of(profile))
-        self.door: Final = Door(self.limits)
+        self.limiter: Final = ConnectionLimiter(self.limits)
         for address in filter(None, (self.plain_address, self.tls_address)):
-            if self.limits.allow == LOOPBACK and not self.door.admits(address[0]):
+            if self.limits.allow == LOOPBACK and not self.limiter.admits(address[0]):
                 log.warning(
                     "listening on %s, and only loopback addresses may connect: --allow NETWORK says who else may",
                     format_address(*address),
@@ -117,7 +117,7 @@ class Master:
         self._accepts_again_ms: int | None = None  # while there are no descriptors
         self._unsent = False  # some link has more to write than its turn allowed
         self._offered = 0  # the end of the log that all links have been offered
-        self._throttled = False  # some link waits for its allowance
+        self._throttled = False  # some link waits for its bucket
         self._bulk_left = BULK_TURN  # of this turn
 
     def allow(self, networks: tuple[Network, ...] | None) -> None:
@@ -125,10 +125,10 @@ class Master:
 
         Spec: HA-M-80 "MUST close the connections from outside of them".
         """
-        self.door.allow(networks)
+        self.limiter.allow(networks)
         now_ms = clock_ms()
         for sock, link in list(self._links.items()):
-            if not self.door.admits(self._hosts[sock]):
+            if not self.limiter.admits(self._hosts[sock]):
                 link.close("allow")
                 self._drop(sock, link, now_ms)
 
@@ -177,7 +177,7 @@ class Master:
             self._transfer_all(now_ms)
         if now_ms >= self._next_tick_ms:
             self._next_tick_ms = now_ms + TICK_MS
-            self._look_again(ready, now_ms)
+            self._read_once_more(ready, now_ms)
             self._transfer_all(now_ms, at_tick=True)
             self._tick(now_ms)
 
@@ -201,7 +201,7 @@ class Master:
             is_due |= not (link.conn.has_all or link.is_full) and sock in self._reported
         return is_due
 
-    def _look_again(self, served: _Ready, now_ms: int) -> None:
+    def _read_once_more(self, served: _Ready, now_ms: int) -> None:
         """Read of those links that have not been read since the clock was, and nobody is accepted: a turn keeps its bounds.
 
         A wait that a stop of the process interrupts ends with nothing, whatever has come meanwhile.
@@ -264,7 +264,7 @@ class Master:
     def _accept(self, listener: socket.socket, now_ms: int) -> None:
         """Let in who may come in. HA-M-54 "MUST accept no more than 16 connections".
 
-        Spec: HA-M-75 "MUST hold on both ports together": there is one door.
+        Spec: HA-M-75 "MUST hold on both ports together": both ports share one limiter.
         """
         if self._accepts_again_ms is not None:  # it was the other listener's turn before
             return
@@ -276,7 +276,7 @@ class Master:
                     self._pause_accepting(now_ms, error)
                 return  # HA-M-20 "MUST NOT touch the other connections, nor end the service"
             host, peer = address[0], format_address(*address[:2])
-            if refusal := self.door.refusal(host):
+            if refusal := self.limiter.refusal(host):
                 sock.close()
                 self._peers.write(now_ms, logging.WARNING, "%s: refused: %s", peer, refusal, peer=peer, reason=refusal)
                 continue
@@ -287,16 +287,16 @@ class Master:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             except OSError:  # some systems refuse it to a socket whose peer is gone
                 sock.close()
-                self.door.leaves(host)
+                self.limiter.release(host)
                 continue
             rate = self.limits.max_transfer_rate
-            allowance = None if rate is None else Allowance(rate, now_ms)
+            bucket = None if rate is None else TokenBucket(rate, now_ms)
             end: Socket = sock
             conn = self.service.accept(peer, now_ms, replica=host)
             if self._tls_side and listener is self._tls_side.listener:
                 end = self._tls[sock] = self._tls_side.wrap(sock, peer)
                 end.on_established = partial(self._know, conn)
-            link = MasterLink(end, conn, self.service, allowance, ends_short=True)
+            link = MasterLink(end, conn, self.service, bucket, ends_short=True)
             self._links[sock] = link
             self.accepted_connections += 1
             self._hosts[sock] = host
@@ -354,7 +354,7 @@ class Master:
         if events & selectors.EVENT_READ:
             self._read(sock, link, now_ms)
         if link.conn.close_reason:
-            self.door.refused["tls"] += link.conn.close_reason == "tls"
+            self.limiter.refused["tls"] += link.conn.close_reason == "tls"
             return
         if tls.has_buffered:
             self._buffered[sock] = link
@@ -375,7 +375,7 @@ class Master:
             self._accepts_again_ms = None
             for listener in self._listeners:
                 self._selector.register(listener, selectors.EVENT_READ)
-        self._peers.look(now_ms)
+        self._peers.end_window(now_ms)
 
     def _expire(self, now_ms: int) -> None:
         """End the puts that have waited for too long, and close who has been silent, or taken nothing, for too long."""
@@ -438,7 +438,7 @@ class Master:
             del self._tls[sock]
             self._buffered.pop(sock, None)
             self.subjects.pop(link.conn, None)
-        self.door.leaves(self._hosts.pop(sock))
+        self.limiter.release(self._hosts.pop(sock))
         link.close(link.conn.close_reason)
 
     def close(self) -> None:

@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.index_service import IndexService
-from rocketmq_ha.impl.store.layout import sync_directory
-from rocketmq_ha.impl.store.queue_entry import ENTRY, Entry
+from rocketmq_ha.impl.store.derived.index_service import IndexService
+from rocketmq_ha.impl.store.derived.queue_entry import ENTRY, Entry
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.layout import sync_directory
 from rocketmq_ha.impl.store.retention import DELETE_FILES_BATCH_MAX, Disk, Reason, Retention, files_to_delete
 from rocketmq_ha.spec.constants import CONSUME_QUEUE_DIR, INDEX_DIR
 

@@ -9,9 +9,9 @@ Spec: HA-ST-37.  Source: article 003 section 1.5; 4.9.8 DefaultMessageStore.getM
 import struct
 from typing import Final
 
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.consume_queue import ConsumeQueue
+from rocketmq_ha.impl.store.derived.consume_queue import ConsumeQueue
 from rocketmq_ha.impl.store.get_result import GetMessageResult, GetMessageStatus
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 
 _PLACE: Final = struct.Struct(">qi8x")  # of an entry, offset and size
 _FOUND: Final = GetMessageStatus.FOUND

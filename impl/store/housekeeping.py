@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from rocketmq_ha.impl.errors import RocketmqHaError
-from rocketmq_ha.impl.store.checkpoint import StoreCheckpoint
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.consume_queue_table import ConsumeQueueTable
-from rocketmq_ha.impl.store.dispatch_round import DispatchRound
-from rocketmq_ha.impl.store.index_service import IndexService
+from rocketmq_ha.impl.store.derived.consume_queue_table import ConsumeQueueTable
+from rocketmq_ha.impl.store.derived.dispatch_round import DispatchRound
+from rocketmq_ha.impl.store.derived.index_service import IndexService
+from rocketmq_ha.impl.store.log.checkpoint import StoreCheckpoint
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 
 logger = logging.getLogger(__name__)
 logger.addHandler(logging.NullHandler())

@@ -25,14 +25,12 @@ from types import TracebackType
 from typing import Final
 
 from rocketmq_ha.impl.errors import MessageMalformed, RoleRefuses, StoreClosed, StoreFull
-from rocketmq_ha.impl.store.allocate import AllocateService
-from rocketmq_ha.impl.store.checkpoint import StoreCheckpoint, mark_running, mark_stopped, was_aborted
 from rocketmq_ha.impl.store.clean_commit_log import CleanCommitLogService
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.consume_queue_table import ConsumeQueueTable
-from rocketmq_ha.impl.store.derived import DerivedRecovery
-from rocketmq_ha.impl.store.dispatch import ReputMessageService
-from rocketmq_ha.impl.store.flush import FlushRealTimeService, GroupCommitService
+from rocketmq_ha.impl.store.derived.consume_queue_table import ConsumeQueueTable
+from rocketmq_ha.impl.store.derived.dispatch import ReputMessageService
+from rocketmq_ha.impl.store.derived.index_service import IndexService
+from rocketmq_ha.impl.store.derived.rebuild import DerivedRecovery
+from rocketmq_ha.impl.store.derived.topic_notes import TopicNotes
 from rocketmq_ha.impl.store.gate import Gate
 from rocketmq_ha.impl.store.get import get_messages
 from rocketmq_ha.impl.store.get_result import GetMessageResult, GetMessageStatus
@@ -45,15 +43,17 @@ from rocketmq_ha.impl.store.housekeeping import (
     Housekeeping,
     LogFlush,
 )
-from rocketmq_ha.impl.store.index_service import IndexService
-from rocketmq_ha.impl.store.knowledge import known_of
-from rocketmq_ha.impl.store.lock import StoreLock
+from rocketmq_ha.impl.store.log.allocate import AllocateService
+from rocketmq_ha.impl.store.log.checkpoint import StoreCheckpoint, mark_running, mark_stopped, was_aborted
+from rocketmq_ha.impl.store.log.checkpoint_hint import recovery_hint
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.flush import FlushRealTimeService, GroupCommitService
+from rocketmq_ha.impl.store.log.lock import StoreLock
+from rocketmq_ha.impl.store.log.results import AppendResult, PutMessageResult, PutMessageStatus
 from rocketmq_ha.impl.store.pending_put import PendingPut, waits_for_store
 from rocketmq_ha.impl.store.query import FOREVER, Found, query
-from rocketmq_ha.impl.store.results import AppendResult, PutMessageResult, PutMessageStatus
 from rocketmq_ha.impl.store.retention import Retention
 from rocketmq_ha.impl.store.store_options import StoreOptions, store_host_part
-from rocketmq_ha.impl.store.topic_notes import TopicNotes
 from rocketmq_ha.impl.wire.batch import MessageBatch
 from rocketmq_ha.impl.wire.message import Message, decode, read_header
 from rocketmq_ha.impl.wire.parts import UNUSUAL_FLAGS, USUAL_MAGIC
@@ -110,7 +110,7 @@ class MessageStore:
             store_dir,
             file_size=options.file_size,
             clear_tail=options.clear_tail,
-            knowledge=lambda files: known_of(store_dir, files, strict=options.clear_tail),
+            hint=lambda files: recovery_hint(store_dir, files, strict=options.clear_tail),
             create=allocator.create,
             lock=lock,
         )

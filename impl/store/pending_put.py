@@ -3,8 +3,8 @@
 import time
 from typing import Final
 
-from rocketmq_ha.impl.store.flush import GroupCommitRequest
-from rocketmq_ha.impl.store.results import AppendResult, PutMessageResult, PutMessageStatus, outcome
+from rocketmq_ha.impl.store.log.flush import GroupCommitRequest
+from rocketmq_ha.impl.store.log.results import AppendResult, PutMessageResult, PutMessageStatus, outcome
 from rocketmq_ha.impl.wire.properties import parse_properties
 
 _OK: Final = PutMessageStatus.PUT_OK

@@ -11,8 +11,8 @@ import heapq
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from rocketmq_ha.impl.store.index_keys import UNIQUE_TYPE
-from rocketmq_ha.impl.store.index_service import IndexService
+from rocketmq_ha.impl.store.derived.index_keys import UNIQUE_TYPE
+from rocketmq_ha.impl.store.derived.index_service import IndexService
 from rocketmq_ha.impl.wire.message import TRANSACTION_MASK, TRANSACTION_ROLLBACK, Message
 
 Found = tuple[int, int, Message]  # offset, size in bytes, message

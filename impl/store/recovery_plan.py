@@ -1,6 +1,6 @@
 """What opening a store would do to it, told without doing it.
 
-The same code decides as at an opening: where recovery begins (knowledge.py) and where the log ends (recovery.py). What it
+The same code decides as at an opening: where recovery begins (checkpoint_hint.py) and where the log ends (recovery.py). What it
 would make of queues and index is counted here.
 
 A store that a process has open can be looked at too. Nothing of it would be cut, since it cannot be opened: what stands behind
@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Final, overload
 
 from rocketmq_ha.impl.errors import StoreCorrupt, StoreLocked
-from rocketmq_ha.impl.store.checkpoint import was_aborted
-from rocketmq_ha.impl.store.consume_queue_table import ConsumeQueueTable
-from rocketmq_ha.impl.store.index_service import IndexService
-from rocketmq_ha.impl.store.knowledge import known_of
-from rocketmq_ha.impl.store.layout import file_name
-from rocketmq_ha.impl.store.lock import lock_holder
-from rocketmq_ha.impl.store.mapped_file import MappedFile
-from rocketmq_ha.impl.store.reader import read_layout_patiently
-from rocketmq_ha.impl.store.recovery import recover
+from rocketmq_ha.impl.store.derived.consume_queue_table import ConsumeQueueTable
+from rocketmq_ha.impl.store.derived.index_service import IndexService
+from rocketmq_ha.impl.store.log.checkpoint import was_aborted
+from rocketmq_ha.impl.store.log.checkpoint_hint import recovery_hint
+from rocketmq_ha.impl.store.log.layout import file_name
+from rocketmq_ha.impl.store.log.lock import lock_holder
+from rocketmq_ha.impl.store.log.mapped_file import MappedFile
+from rocketmq_ha.impl.store.log.reader import read_layout_patiently
+from rocketmq_ha.impl.store.log.recovery import recover
 
 _LOOKS: Final = 3  # at a store that somebody writes
 _LOOK_AGAIN_S: Final = 0.1
@@ -97,19 +97,19 @@ def _plan(store_dir: Path, holder: int | None, progress: Progress) -> RecoveryPl
     table = ConsumeQueueTable(store_dir, writable=False)
     index = IndexService(store_dir, writable=False)
     try:
-        known = known_of(store_dir, files)
+        found_hint = recovery_hint(store_dir, files)
         found = recover(
             _Watched(files, progress),
             strict=True,
-            first=known.first,
-            flushed_before_ms=known.flushed_before_ms,
+            first=found_hint.first,
+            flushed_before_ms=found_hint.flushed_before_ms,
         )
         min_offset = files[0].base if files else 0
         is_clean = not was_aborted(store_dir)
         table.recover(min_offset, None)
         is_open = holder is not None
         end = found.end
-        is_removed = bool(files) and end == min_offset and not known.keeps_place and not is_open
+        is_removed = bool(files) and end == min_offset and not found_hint.keeps_place and not is_open
         if is_removed:  # HA-ST-7 "a store without a whole record MUST have no files"
             min_offset = end = 0
         dispatched = table.max_physic_offset if is_clean or is_open else found.start

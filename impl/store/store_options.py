@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from rocketmq_ha.impl.errors import ConfigInvalid, MessageIllegal
-from rocketmq_ha.impl.store.index_file import Geometry
+from rocketmq_ha.impl.store.derived.index_file import Geometry
 from rocketmq_ha.impl.wire.message import Host, Message, encode
 from rocketmq_ha.spec.constants import SYNC_FLUSH_TIMEOUT_MS, SYS_FLAG_STORE_HOST_V6
 from rocketmq_ha.spec.role import BrokerRole

@@ -19,7 +19,7 @@ from rocketmq_ha.impl.net import server as server_module
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.limits import Limits
 from rocketmq_ha.impl.net.server import Master, listen
-from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.reference.cluster import Cluster, Link
 from rocketmq_ha.reference.events import DeliverFrames, DeliverReports, Event
 from rocketmq_ha.spec.event_log import VERDICT_OK

@@ -12,7 +12,7 @@ import pytest
 from limits_kit import PATIENCE_S
 
 from rocketmq_ha.impl.net.server import Master, listen
-from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.profile import HARDENED, Settings

@@ -10,7 +10,7 @@ from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.cli.limit_options import limits_from
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.net import server as server_module
-from rocketmq_ha.impl.net.limits import HARDENED_LIMITS, LOOPBACK, Door, Limits, limits_of, parse_networks
+from rocketmq_ha.impl.net.limits import HARDENED_LIMITS, LOOPBACK, ConnectionLimiter, Limits, limits_of, parse_networks
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED
 
@@ -31,14 +31,14 @@ from rocketmq_ha.spec.profile import CLASSIC, HARDENED
     ],
 )
 def test_a_network_admits_its_own_addresses(networks: list[str], host: str, may: bool) -> None:
-    assert Door(Limits(allow=parse_networks(networks))).admits(host) is may
+    assert ConnectionLimiter(Limits(allow=parse_networks(networks))).admits(host) is may
 
 
 @pytest.mark.parametrize(("host", "may"), [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("10.0.0.1", False)])
 def test_loopback_is_let_in_unless_more_is_said(host: str, may: bool) -> None:
     """HA-M-50 "loopback by default"; classic takes everybody, as RocketMQ does."""
-    assert Door(limits_of(HARDENED)).admits(host) is may
-    assert Door(limits_of(CLASSIC)).admits(host)
+    assert ConnectionLimiter(limits_of(HARDENED)).admits(host) is may
+    assert ConnectionLimiter(limits_of(CLASSIC)).admits(host)
 
 
 def test_a_stranger_is_closed_and_told_of_in_the_log(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
@@ -50,7 +50,7 @@ def test_a_stranger_is_closed_and_told_of_in_the_log(serve: Serve, caplog: pytes
         polled(master)
         assert is_closed(stranger)
         assert len(known.recv(1 << 16)) == HEADER.size + 100
-        assert master.door.refused == {"allow": 1}
+        assert master.limiter.refused == {"allow": 1}
     assert "127.0.0.1" in caplog.text
     assert "--allow" in caplog.text
 
@@ -83,7 +83,7 @@ def test_connections_beyond_the_caps_are_closed_at_once(serve: Serve) -> None:
         with connect(master, "127.0.0.2") as other, connect(master, "127.0.0.3") as beyond:
             polled(master)
             assert [is_closed(sock) for sock in (other, beyond)] == [False, True]
-            assert master.door.refused == {"max_connections": 1, "max_connections_per_address": 1}
+            assert master.limiter.refused == {"max_connections": 1, "max_connections_per_address": 1}
             first.close()
             polled(master)
             with connect(master) as again:

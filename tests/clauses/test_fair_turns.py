@@ -12,7 +12,7 @@ from limits_kit import MIB, PATIENCE_S, Serve, connect
 from rocketmq_ha.impl.net.limits import Limits
 from rocketmq_ha.impl.net.link import MasterLink
 from rocketmq_ha.impl.net.server import BACKLOG, Master, listen
-from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.wire.frame import REPORT
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.profile import HARDENED, Settings

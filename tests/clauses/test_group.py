@@ -9,8 +9,8 @@ import pytest
 from rocketmq_ha.fuzz import schedule
 from rocketmq_ha.fuzz.world import ReferenceWorld
 from rocketmq_ha.impl.ha.service import HAService
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.results import PutMessageStatus
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.results import PutMessageStatus
 from rocketmq_ha.impl.wire.frame import REPORT
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.reference import events, master

@@ -16,9 +16,9 @@ def test_lines_about_peers_are_few_and_the_others_are_counted(caplog: pytest.Log
         for index in range(1000):
             peers.write(index, logging.DEBUG, "not wanted")
             peers.write(index, logging.INFO, "line %d", index)
-        peers.look(WINDOW_MS - 1)
+        peers.end_window(WINDOW_MS - 1)
         assert [record.getMessage() for record in caplog.records] == [f"line {index}" for index in range(LINES)]
-        peers.look(WINDOW_MS)
+        peers.end_window(WINDOW_MS)
         assert caplog.records[-1].getMessage() == "970 more lines about peers in 10 s were left out"
         peers.write(WINDOW_MS + 1, logging.INFO, "again")
     assert caplog.records[-1].getMessage() == "again"
@@ -35,7 +35,7 @@ def test_a_flood_of_strangers_writes_thirty_lines(serve: Serve, clock: Clock, ca
                 polled(master, 2)
         clock.ms += WINDOW_MS
         polled(master)
-    assert master.door.refused.total() == 100
+    assert master.limiter.refused.total() == 100
     told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(told) <= LINES + 1
     assert "were left out" in told[-1]

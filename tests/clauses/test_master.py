@@ -14,8 +14,8 @@ import pytest
 from rocketmq_ha.impl.cli.replication import master as master_command
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.ha.master import MasterConnection
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.mapped_file import MappedFile
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.mapped_file import MappedFile
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.reference import events, master, wire

@@ -25,7 +25,7 @@ from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed
 from rocketmq_ha.impl.net.limits import Limits
 from rocketmq_ha.impl.net.pause import GRACE_MS, PAUSE_MS, Deadline, Pauses
 from rocketmq_ha.impl.net.server import TICK_MS, Master
-from rocketmq_ha.impl.store.results import PutMessageStatus
+from rocketmq_ha.impl.store.log.results import PutMessageStatus
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.profile import HARDENED, Settings

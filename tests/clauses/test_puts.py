@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from rocketmq_ha.impl.ha.master import MasterConnection
 from rocketmq_ha.impl.ha.puts import FlushedPut, Puts, WaitingPut
 from rocketmq_ha.impl.ha.service import HAService
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.flush import GroupCommitService
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.flush import GroupCommitService
+from rocketmq_ha.impl.store.log.results import PutMessageStatus
+from rocketmq_ha.impl.store.log.results import outcome as impl_outcome
 from rocketmq_ha.impl.store.pending_put import waits_for_store
-from rocketmq_ha.impl.store.results import PutMessageStatus
-from rocketmq_ha.impl.store.results import outcome as impl_outcome
 from rocketmq_ha.impl.wire.frame import REPORT
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.reference import puts as reference

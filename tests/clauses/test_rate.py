@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from limits_kit import Clock, Serve, connect, polled
 
-from rocketmq_ha.impl.net.allowance import BURST_MS, Allowance
 from rocketmq_ha.impl.net.limits import Limits
+from rocketmq_ha.impl.net.token_bucket import BURST_MS, TokenBucket
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.spec.profile import Settings
 
@@ -18,12 +18,12 @@ from rocketmq_ha.spec.profile import Settings
 )
 def test_no_stretch_of_time_has_more_than_its_rate_and_one_burst(rate: int, steps: list[tuple[int, float]]) -> None:
     """HA-M-56 "except for one burst of a tenth of the rate", however much of what it may send is sent."""
-    allowance, now_ms = Allowance(rate, 0), 0
+    bucket, now_ms = TokenBucket(rate, 0), 0
     spent: list[tuple[int, int]] = []
     for pause_ms, share in steps:
         now_ms += pause_ms
-        nbytes = int(allowance.left(now_ms) * share)
-        allowance.spend(nbytes)
+        nbytes = int(bucket.left(now_ms) * share)
+        bucket.spend(nbytes)
         spent.append((now_ms, nbytes))
     for begin in range(len(spent)):
         total = 0

@@ -18,7 +18,7 @@ from rocketmq_ha.impl.errors import AppendFailed, PeerViolation
 from rocketmq_ha.impl.ha.slave import SlaveClient
 from rocketmq_ha.impl.net import client as client_module
 from rocketmq_ha.impl.net.client import Follower
-from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.reference import events, slave, store, wire
 from rocketmq_ha.reference.slave import Slave

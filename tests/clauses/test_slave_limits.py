@@ -15,7 +15,7 @@ from rocketmq_ha.impl.ha.slave import SlaveClient
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.link import SlaveLink
 from rocketmq_ha.impl.net.peer_log import LINES, WINDOW_MS
-from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.wire.frame import HEADER
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Settings

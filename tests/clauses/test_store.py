@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from rocketmq_ha.impl.errors import StoreClosed
+from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
-from rocketmq_ha.impl.store.reader import LogReader
 
 
 def test_a_store_that_is_closed_refuses_replicated_bytes(tmp_path: Path) -> None:

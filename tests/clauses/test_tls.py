@@ -29,8 +29,8 @@ from rocketmq_ha.impl.net.limits import Limits
 from rocketmq_ha.impl.net.server import HANDSHAKES_TURN, Master, listen
 from rocketmq_ha.impl.net.tls import PIECE, ClientTls, ServerTls, TlsSocket
 from rocketmq_ha.impl.net.tls_files import TlsFiles, server_context
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.results import PutMessageStatus
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.results import PutMessageStatus
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.profile import HARDENED, Settings
@@ -384,7 +384,7 @@ def test_who_proves_nothing_is_sent_nothing(
     with contextlib.suppress(OSError):
         assert stranger.turn(tries) == b""
     wait_for(lambda: not master.service.connections, lambda: master.poll(5))
-    assert master.door.refused == {"tls": 1}
+    assert master.limiter.refused == {"tls": 1}
     assert not master.subjects
     (line,) = (line for line in caplog.messages if "found" in line)
     assert says in line
@@ -741,7 +741,7 @@ def test_the_caps_count_both_ports_together(ends: Make) -> None:
             for _ in range(3):
                 master.poll(5)
             assert [is_closed(sock) for sock in (plain, secret, third, fourth)] == [False, False, True, True]
-    assert master.door.refused == {"max_connections": 2}
+    assert master.limiter.refused == {"max_connections": 2}
 
 
 def test_a_turn_accepts_a_few_on_both_ports_together(ends: Make) -> None:

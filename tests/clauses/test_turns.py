@@ -14,7 +14,7 @@ from rocketmq_ha.impl.net import limits as limits_module
 from rocketmq_ha.impl.net.limits import Limits, fit_descriptors
 from rocketmq_ha.impl.net.link import MAX_REPORTS_TURN, MasterLink
 from rocketmq_ha.impl.net.server import ACCEPTS_TURN, NO_DESCRIPTORS_MS
-from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.reference.events import Connect, DeliverFrames, DeliverReports, Put, Tick
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Settings
 

@@ -20,7 +20,7 @@ from typing import Final
 
 from judge import Broken, judge
 from scripts import SCRIPTS, play
-from story import PHASES, CrashPoint, Story
+from workload import PHASES, CrashPoint, Workload
 
 from rocketmq_ha.fuzz.progress import run_progress
 
@@ -64,14 +64,14 @@ class _Ended(Exception):  # noqa: N818
     """A life ends before its time."""
 
 
-def run_life(seed: str, outcome: Outcome, enough: Callable[[], bool] = lambda: False, *, one_journal: bool = False) -> Story:
+def run_life(seed: str, outcome: Outcome, enough: Callable[[], bool] = lambda: False, *, one_journal: bool = False) -> Workload:
     """One life of a store, and what its crashes leave. It ends early where it cannot go on from a crash, or at `enough`."""
     try_out = _trying(seed, outcome, enough)
     with tempfile.TemporaryDirectory(prefix="crash-", dir=memory_directory()) as work:
-        story = Story(seed, Path(work), LENGTH, try_out, one_journal)
+        workload = Workload(seed, Path(work), LENGTH, try_out, one_journal)
         with contextlib.suppress(_Ended):
-            story.run()
-    return story
+            workload.run()
+    return workload
 
 
 def run_script(name: str, outcome: Outcome) -> None:
@@ -81,23 +81,23 @@ def run_script(name: str, outcome: Outcome) -> None:
         play(name, Path(work), try_out)
 
 
-def _trying(seed: str, outcome: Outcome, enough: Callable[[], bool]) -> Callable[[Story, CrashPoint], None]:
+def _trying(seed: str, outcome: Outcome, enough: Callable[[], bool]) -> Callable[[Workload, CrashPoint], None]:
     """What becomes of each crash point of a life."""
     judged = random.Random(f"{seed} judged")
 
-    def try_out(story: Story, point: CrashPoint) -> None:
+    def try_out(workload: Workload, point: CrashPoint) -> None:
         if enough():
             raise _Ended
         outcome.points[point.phase] += 1
-        now_ms = story.clock.ms
+        now_ms = workload.clock.ms
         try:
-            judge(point, story.records, story.shape, story.clock, story.work, judged)
+            judge(point, workload.records, workload.shape, workload.clock, workload.work, judged)
         except Broken as broken:
-            outcome.fail(Failure(seed, point, str(broken), list(story.told)))
+            outcome.fail(Failure(seed, point, str(broken), list(workload.told)))
             if point.goes_on:
                 raise _Ended from broken
         finally:
-            story.clock.ms = now_ms
+            workload.clock.ms = now_ms
 
     return try_out
 
@@ -140,8 +140,8 @@ def main() -> int:
     began = time.monotonic()
     if arguments.replay:
         outcome = Outcome()
-        story = run_life(arguments.replay, outcome, one_journal=one_journal)
-        print(*story.told, sep="\n")  # noqa: T201
+        workload = run_life(arguments.replay, outcome, one_journal=one_journal)
+        print(*workload.told, sep="\n")  # noqa: T201
     elif arguments.script:
         outcome = Printed() if arguments.json else Outcome()
         run_script(arguments.script, outcome)

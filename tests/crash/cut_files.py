@@ -10,8 +10,8 @@ from pathlib import Path
 from fault_kit import OPTIONS, PATIENCE_S, Ledger, told
 
 from rocketmq_ha.impl.errors import RocketmqHaError, StoreCorrupt
+from rocketmq_ha.impl.store.log.results import PutMessageStatus
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
-from rocketmq_ha.impl.store.results import PutMessageStatus
 from rocketmq_ha.impl.wire.message import Message
 
 

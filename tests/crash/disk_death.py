@@ -27,7 +27,7 @@ from judge import Broken
 from producer import FILE_SIZE
 
 from rocketmq_ha.fuzz.progress import run_progress
-from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 
 HERE: Final = Path(__file__).parent
 PATIENCE_S: Final = 60

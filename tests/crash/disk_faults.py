@@ -21,11 +21,11 @@ import cut_files
 from fault_kit import OPTIONS, Ledger, error_of, eventually, expect, failing, mounted, run, tmpfs, told
 
 from rocketmq_ha.impl.errors import StoreFull
-from rocketmq_ha.impl.store.index_file import Geometry
+from rocketmq_ha.impl.store.derived.index_file import Geometry
+from rocketmq_ha.impl.store.log.reader import LogReader
+from rocketmq_ha.impl.store.log.results import PutMessageStatus, status_of
+from rocketmq_ha.impl.store.log.verify import verify
 from rocketmq_ha.impl.store.message_store import MessageStore
-from rocketmq_ha.impl.store.reader import LogReader
-from rocketmq_ha.impl.store.results import PutMessageStatus, status_of
-from rocketmq_ha.impl.store.verify import verify
 
 NOBODY: Final = 65534
 

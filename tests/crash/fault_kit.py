@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Final
 
 from judge import check
-from story import Record
+from workload import Record
 
 from rocketmq_ha.impl.errors import RocketmqHaError
-from rocketmq_ha.impl.store.index_file import Geometry
+from rocketmq_ha.impl.store.derived.index_file import Geometry
+from rocketmq_ha.impl.store.log.results import AppendResult, PutMessageStatus
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
-from rocketmq_ha.impl.store.results import AppendResult, PutMessageStatus
 from rocketmq_ha.impl.wire.message import Message, encode
 
 PATIENCE_S: Final = 60

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from story import Clock, CrashPoint, Record, Shape
+from workload import Clock, CrashPoint, Record, Shape
 
 from rocketmq_ha.impl.errors import RocketmqHaError
 from rocketmq_ha.impl.store.get_result import GetMessageStatus

@@ -22,12 +22,12 @@ from typing import Final
 
 from judge import Broken, check, check_names
 from ledger import AMID_CLOSE, AMID_OPEN, Ledger
-from story import Record
+from workload import Record
 from writer import OPTIONS, THREADS
 
 from rocketmq_ha.fuzz.progress import run_progress
+from rocketmq_ha.impl.store.derived.topic_config import read_topics
 from rocketmq_ha.impl.store.message_store import MessageStore
-from rocketmq_ha.impl.store.topic_config import read_topics
 
 HERE: Final = Path(__file__).parent
 PATIENCE_S: Final = 60

@@ -91,13 +91,13 @@ class Disk:
         self._nodes: dict[int, Node] = {}
         self._top = root.stat().st_ino
         self._last: list[tuple[Node, int, bytes, bytes]] = []  # of the last look: file, page, contents before and after
-        self.look()
+        self.observe()
         for inode, node in list(self._nodes.items()):
             self._sync(inode, node)
 
     # --- Watching ----------------------------------------------------------------------------------------------------
 
-    def look(self, *, linked: bool = False) -> None:
+    def observe(self, *, linked: bool = False) -> None:
         """Remember what has changed since the last look. linked: a file that is new had its length before it had its name."""
         self._last = []
         self._walk(self._top, self.root, linked=linked)
@@ -294,7 +294,7 @@ def _syncing(
         if on is None or not path.startswith(str(on.root)):
             original(fd)
             return
-        on.look()
+        on.observe()
         told(f"before {name}", path)
         original(fd)
         on.synced(fd)
@@ -308,7 +308,7 @@ def _looking(original: Callable[..., Any], name: str, disk: "Callable[[], Disk |
         result = original(*args, **kwargs)
         on = disk()
         if on is not None:
-            on.look(linked=name == "link")
+            on.observe(linked=name == "link")
             first = args[1] if name == "link" else args[0]
             told(name, _path_of(first) if isinstance(first, int) else os.fsdecode(first))
         return result

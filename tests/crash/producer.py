@@ -20,8 +20,8 @@ from ledger import ENTRY
 
 from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest
 from rocketmq_ha.impl.net.server import Master
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.results import PutMessageStatus
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.results import PutMessageStatus
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.profile import HARDENED, Settings
 

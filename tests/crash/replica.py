@@ -16,7 +16,7 @@ from pathlib import Path
 from producer import FILE_SIZE
 
 from rocketmq_ha.impl.net.client import Follower
-from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.spec.profile import HARDENED, Settings
 
 

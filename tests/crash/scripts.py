@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from pages import Image, watching
-from story import CrashPoint, Shape, Story, at_hand
+from workload import CrashPoint, Shape, Workload, at_hand
 
-from rocketmq_ha.impl.store.index_file import Geometry
+from rocketmq_ha.impl.store.derived.index_file import Geometry
 from rocketmq_ha.impl.store.message_store import StoreOptions
 from rocketmq_ha.impl.wire.message import Message
 
@@ -28,7 +28,7 @@ SHAPE: Final = Shape(
 SIX_PAGES: Final = 22_000  # bytes, so that some pages have nothing else
 
 
-class Scripted(Story):
+class Scripted(Workload):
     """A life that is told what to do. No crash comes but those at its end."""
 
     def __post_init__(self) -> None:
@@ -46,7 +46,7 @@ class Scripted(Story):
                 script(self)
                 disk, rng = self._disk, random.Random(self.seed)
                 assert disk is not None
-                disk.look()
+                disk.observe()
                 self._note_promises()
                 for number in range(CRASHES):
                     image = disk.crash(rng)
@@ -67,7 +67,7 @@ class Scripted(Story):
             message = Message("orders", self.rng.randbytes(size), properties_string=named)
             self._end_put([message], store.put(message))
             assert self._disk is not None
-            self._disk.look()
+            self._disk.observe()
 
     def flush_log(self) -> None:
         assert self._store is not None
@@ -158,7 +158,7 @@ SCRIPTS: Final[dict[str, Callable[[Scripted], None]]] = {
 }
 
 
-def play(name: str, work: Path, try_out: Callable[[Story, CrashPoint], None]) -> Story:
+def play(name: str, work: Path, try_out: Callable[[Workload, CrashPoint], None]) -> Workload:
     """Play the script of a fault, with the store that this process has, and its crashes."""
     life = Scripted(name, work, 0, try_out)
     life.play(SCRIPTS[name])

@@ -14,7 +14,7 @@ import pytest
 import scripts
 from campaign import Outcome, campaign, memory_directory, run_script
 from pages import PAGE, SECTOR, Disk, Image, watching
-from story import PHASES
+from workload import PHASES
 
 from rocketmq_ha.fuzz.faults import Fault
 
@@ -29,13 +29,13 @@ def root(tmp_path: Path) -> Path:
 
 
 def crashes(disk: Disk, *, amid: bool = False) -> list[Image]:
-    disk.look()
+    disk.observe()
     rng = random.Random(1)
     return [disk.crash_amid(rng) if amid else disk.crash(rng) for _ in range(TRIES)]
 
 
 def sync(disk: Disk, path: Path) -> None:
-    disk.look()
+    disk.observe()
     fd = os.open(path, os.O_RDONLY)
     os.fsync(fd)
     disk.synced(fd)
@@ -102,7 +102,7 @@ def test_a_page_may_come_to_the_disk_as_it_was_at_any_time_since_its_sync(root: 
     disk = Disk(root)
     for letter in b"abc":
         file.write_bytes(bytes([letter]) * PAGE)
-        disk.look()
+        disk.observe()
     seen = {content[0] for image in crashes(disk) if (content := image.files["file"]) is not None}
     assert seen == {0, *b"abc"}
 
@@ -111,9 +111,9 @@ def test_names_come_in_the_order_in_which_they_were_made_and_all_of_them_with_a_
     disk = Disk(root)
     for name in ("a", "b"):
         (root / f"{name}.new").write_bytes(name.encode())
-        disk.look()
+        disk.observe()
         (root / f"{name}.new").rename(root / name)
-        disk.look()
+        disk.observe()
     (root / "a").unlink()
     steps = [set(), {"a.new"}, {"a"}, {"a", "b.new"}, {"a", "b"}, {"b"}]
     seen = [set(image.files) for image in crashes(disk)]
@@ -136,9 +136,9 @@ def test_a_sync_of_a_file_does_not_bring_its_name_unless_there_is_one_journal(ro
 def test_a_length_comes_with_a_name_that_is_younger_and_may_be_missing_under_an_older_one(root: Path) -> None:
     disk = Disk(root)
     (root / "old").touch()
-    disk.look()
+    disk.observe()
     (root / "old").write_bytes(bytes(100))
-    disk.look()
+    disk.observe()
     (root / "old").rename(root / "new")
     lengths = {(name, len(content or b"")) for image in crashes(disk) for name, content in image.files.items()}
     assert lengths == {("old", 0), ("old", 100), ("new", 100)}

@@ -16,7 +16,7 @@ from typing import Final
 
 from ledger import ENTRY
 
-from rocketmq_ha.impl.store.index_file import Geometry
+from rocketmq_ha.impl.store.derived.index_file import Geometry
 from rocketmq_ha.impl.store.message_store import MessageStore, PendingPut, StoreOptions
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.constants import BODY_CRC_MASK

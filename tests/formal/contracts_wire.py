@@ -4,8 +4,8 @@ Each is a function that begins with what it supposes; whatever it asserts behind
 """
 
 from rocketmq_ha.impl.errors import ConfigInvalid
-from rocketmq_ha.impl.store.layout import MAX_FILE_SIZE, check_file_size, file_name
-from rocketmq_ha.impl.store.log_writer import _base_of
+from rocketmq_ha.impl.store.log.layout import MAX_FILE_SIZE, check_file_size, file_name
+from rocketmq_ha.impl.store.log.log_writer import _base_of
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.reference import store, wire
 from rocketmq_ha.reference.store import Log

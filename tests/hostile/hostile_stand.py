@@ -17,7 +17,7 @@ from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.net.address import parse_address
 from rocketmq_ha.impl.net.status_socket import NotRunning, ask
-from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.wire.message import Message
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tls"))  # a plain module, in no package

@@ -37,8 +37,8 @@ from rich.console import Console
 
 from rocketmq_ha.fuzz.errors import FuzzError
 from rocketmq_ha.impl.cli.table import Column, console_for, print_table
-from rocketmq_ha.impl.store.reader import LogReader
-from rocketmq_ha.impl.store.verify import verify
+from rocketmq_ha.impl.store.log.reader import LogReader
+from rocketmq_ha.impl.store.log.verify import verify
 
 RATE_S: Final = 0.6
 SLACK_KIB: Final = 6 * 1024  # an interpreter's own arenas come and go

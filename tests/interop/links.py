@@ -11,8 +11,8 @@ from rocketmq_ha.fuzz.proxy import CuttingProxy, PlannedCut
 from rocketmq_ha.fuzz.trace import Checked, check_transcript
 from rocketmq_ha.fuzz.transcript import Transcript, save
 from rocketmq_ha.impl.net.address import parse_address
-from rocketmq_ha.impl.store.reader import LogReader
-from rocketmq_ha.impl.store.verify import compare, verify
+from rocketmq_ha.impl.store.log.reader import LogReader
+from rocketmq_ha.impl.store.log.verify import compare, verify
 from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec.profile import Profile, Settings
 

@@ -11,12 +11,12 @@ from typing import Final
 
 from rocketmq import FILE_SIZE
 
+from rocketmq_ha.impl.store.derived.index_file import Geometry
+from rocketmq_ha.impl.store.derived.verify import DerivedSummary, verify_derived
 from rocketmq_ha.impl.store.get_result import GetMessageStatus
-from rocketmq_ha.impl.store.index_file import Geometry
+from rocketmq_ha.impl.store.log.reader import LogReader
+from rocketmq_ha.impl.store.log.verify import verify
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
-from rocketmq_ha.impl.store.reader import LogReader
-from rocketmq_ha.impl.store.verify import verify
-from rocketmq_ha.impl.store.verify_derived import DerivedSummary, verify_derived
 from rocketmq_ha.impl.wire.batch import MessageBatch
 from rocketmq_ha.impl.wire.message import Message, decompress_body
 from rocketmq_ha.impl.wire.properties import format_properties
@@ -154,7 +154,7 @@ WRITER: Final = """
 import sys
 from pathlib import Path
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
-from rocketmq_ha.impl.store.index_file import Geometry
+from rocketmq_ha.impl.store.derived.index_file import Geometry
 from rocketmq_ha.impl.wire.message import Message
 size, told_at = int(sys.argv[2]), int(sys.argv[3])
 options = StoreOptions(file_size=size, queue_file_size=6000, index_geometry=Geometry(1000, 4000))

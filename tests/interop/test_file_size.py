@@ -11,8 +11,8 @@ from results import Results
 from rocketmq import FILE_SIZE, Rocketmq, wait
 
 from rocketmq_ha.fuzz.processes import Node
-from rocketmq_ha.impl.store.reader import LogReader
-from rocketmq_ha.impl.store.verify import compare, verify
+from rocketmq_ha.impl.store.log.reader import LogReader
+from rocketmq_ha.impl.store.log.verify import compare, verify
 
 LARGEST = 6000  # bytes of a body
 FEW, MANY = 60, 900  # messages: less than a file, and some files

@@ -13,9 +13,9 @@ from links import assert_same_logs, await_same_end, end_of, start_slave
 from results import Results
 from rocketmq import FILE_SIZE, Rocketmq
 
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.reader import LogReader
-from rocketmq_ha.impl.store.verify import compare
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.reader import LogReader
+from rocketmq_ha.impl.store.log.verify import compare
 
 MESSAGES = 1200
 LARGEST = 6000  # bytes of a body: files of 1 MiB roll

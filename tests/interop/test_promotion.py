@@ -17,8 +17,8 @@ from releases import PROMOTED
 from results import Results
 from rocketmq import FILE_SIZE, Rocketmq, wait
 
-from rocketmq_ha.impl.store.reader import LogReader
-from rocketmq_ha.impl.store.topic_config import read_topics
+from rocketmq_ha.impl.store.derived.topic_config import read_topics
+from rocketmq_ha.impl.store.log.reader import LogReader
 
 MESSAGES = 1200
 LARGEST = 5000  # bytes of a body: files of 1 MiB roll

@@ -31,9 +31,9 @@ from our_store import (
 from results import Results
 from rocketmq import Rocketmq, wait
 
+from rocketmq_ha.impl.store.log.reader import LogReader
+from rocketmq_ha.impl.store.log.verify import verify
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
-from rocketmq_ha.impl.store.reader import LogReader
-from rocketmq_ha.impl.store.verify import verify
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED
 
 

@@ -15,7 +15,7 @@ from releases import run_on
 from rocketmq import FILE_SIZE, Rocketmq, wait
 
 from rocketmq_ha.fuzz.processes import Node
-from rocketmq_ha.impl.store.reader import LogReader
+from rocketmq_ha.impl.store.log.reader import LogReader
 
 MESSAGES = 1200
 LARGEST = 6000  # bytes of a body: compressed beyond 4 KiB, and files of 1 MiB roll

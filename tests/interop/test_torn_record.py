@@ -11,7 +11,7 @@ from pathlib import Path
 from results import Results
 from rocketmq import Rocketmq
 
-from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 
 VECTORS = Path(__file__).parents[2] / "spec" / "vectors"
 MISSING = 3  # bytes at the end of the last message

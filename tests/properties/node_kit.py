@@ -9,7 +9,7 @@ from pathlib import Path
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.net.server import Master, listen
 from rocketmq_ha.impl.net.status_socket import SOCKET_NAME
-from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.spec.profile import PROFILES, Settings
 
 PATIENCE_S = 30

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rocketmq_ha.impl.errors import ConfigInvalid
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.mapped_file import MappedFile
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.mapped_file import MappedFile
 from rocketmq_ha.impl.wire.message import Message, encode
 
 LARGE, SMALL = 1 << 20, 10_000

@@ -14,15 +14,15 @@ from node_kit import follow, serve, wait_for
 
 from rocketmq_ha.impl.cli.bare_log import bare_log
 from rocketmq_ha.impl.errors import StoreCorrupt
-from rocketmq_ha.impl.store.checkpoint import StoreCheckpoint
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.index_file import Geometry
+from rocketmq_ha.impl.store.derived.index_file import Geometry
+from rocketmq_ha.impl.store.derived.topic_config import read_topics, write_topics
+from rocketmq_ha.impl.store.derived.verify import verify_derived
+from rocketmq_ha.impl.store.log.checkpoint import StoreCheckpoint
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.reader import LogReader
+from rocketmq_ha.impl.store.log.verify import verify
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
-from rocketmq_ha.impl.store.reader import LogReader
 from rocketmq_ha.impl.store.recovery_plan import plan_recovery
-from rocketmq_ha.impl.store.topic_config import read_topics, write_topics
-from rocketmq_ha.impl.store.verify import verify
-from rocketmq_ha.impl.store.verify_derived import verify_derived
 from rocketmq_ha.impl.wire.message import Message
 
 FILE_SIZE = 4096

@@ -19,11 +19,12 @@ from click.testing import CliRunner, Result
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.cli import logs, main
 from rocketmq_ha.impl.errors import StoreCorrupt, StoreLocked
-from rocketmq_ha.impl.store import reader as reader_module
-from rocketmq_ha.impl.store import recovery, recovery_plan
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.index_file import Geometry
-from rocketmq_ha.impl.store.lock import StoreLock, lock_holder
+from rocketmq_ha.impl.store import recovery_plan
+from rocketmq_ha.impl.store.derived.index_file import Geometry
+from rocketmq_ha.impl.store.log import reader as reader_module
+from rocketmq_ha.impl.store.log import recovery
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.lock import StoreLock, lock_holder
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.store.recovery_plan import plan_recovery
 from rocketmq_ha.impl.wire.message import Message, encode
@@ -128,7 +129,7 @@ def test_a_record_whose_sector_is_missing_is_damage_where_a_flushed_one_follows(
 HOLDER = """
 import sys
 from pathlib import Path
-from rocketmq_ha.impl.store.lock import StoreLock
+from rocketmq_ha.impl.store.log.lock import StoreLock
 lock = StoreLock(Path(sys.argv[1]), create=True)
 print("locked", flush=True)
 sys.stdin.read()
@@ -161,7 +162,8 @@ def test_the_holder_of_a_lock_is_named_and_the_lock_left_alone(held: tuple[Path,
     with StoreLock(tmp_path, create=True):
         assert lock_holder(tmp_path) == os.getpid()
         code = (
-            f"from pathlib import Path; from rocketmq_ha.impl.store.lock import *; print(lock_holder(Path({str(tmp_path)!r})))"
+            "from pathlib import Path; from rocketmq_ha.impl.store.log.lock import *\n"
+            f"print(lock_holder(Path({str(tmp_path)!r})))"
         )
         other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert int(other.stdout) == os.getpid()  # the look of this process has not given the lock back
@@ -259,7 +261,7 @@ def test_a_killed_writer_leaves_an_unclean_stop(tmp_path: Path) -> None:
 WRITER = """
 import sys, time
 from pathlib import Path
-from rocketmq_ha.impl.store.index_file import Geometry
+from rocketmq_ha.impl.store.derived.index_file import Geometry
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.wire.message import Message
 options = StoreOptions(file_size=16384, queue_file_size=2000, index_geometry=Geometry(50, 200), floor_size=0)

@@ -20,10 +20,10 @@ from click.testing import CliRunner, Result
 from rocketmq_ha.impl.cli import commands, logs, main
 from rocketmq_ha.impl.cli.bare_log import bare_log
 from rocketmq_ha.impl.cli.present import preview
-from rocketmq_ha.impl.store import opening
-from rocketmq_ha.impl.store import reader as reader_module
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.index_file import Geometry
+from rocketmq_ha.impl.store.derived.index_file import Geometry
+from rocketmq_ha.impl.store.log import opening
+from rocketmq_ha.impl.store.log import reader as reader_module
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.wire.message import Message, encode
 

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketmq_ha.impl.errors import AppendRefused, ConfigInvalid, MessageIllegal, StoreCorrupt, StoreLocked
-from rocketmq_ha.impl.store import mapped_file
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.mapped_file import MappedFile
-from rocketmq_ha.impl.store.reader import LogReader
-from rocketmq_ha.impl.store.verify import verify
+from rocketmq_ha.impl.store.log import mapped_file
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.mapped_file import MappedFile
+from rocketmq_ha.impl.store.log.reader import LogReader
+from rocketmq_ha.impl.store.log.verify import verify
 from rocketmq_ha.impl.wire.message import Message, encode
 from rocketmq_ha.spec.constants import MESSAGE_MAGIC_CODE_V2
 
@@ -455,7 +455,7 @@ def test_a_reopened_log_equals_the_one_that_was_killed(store: Path) -> None:
 import os, signal, sys
 from pathlib import Path
 sys.path[:0] = {sys.path!r}
-from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.wire.message import Message
 log = CommitLog.open(Path({str(store)!r}), file_size=4096)
 for index in range(100):

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
-from rocketmq_ha.impl.store.consume_queue import FILE_SIZE, ConsumeQueue
-from rocketmq_ha.impl.store.consume_queue_table import ConsumeQueueTable, is_directory_name
-from rocketmq_ha.impl.store.dispatch_request import DispatchRequest
-from rocketmq_ha.impl.store.queue_entry import ENTRY_SIZE, PRE_BLANK_SIZE, Entry
+from rocketmq_ha.impl.store.derived.consume_queue import FILE_SIZE, ConsumeQueue
+from rocketmq_ha.impl.store.derived.consume_queue_table import ConsumeQueueTable, is_directory_name
+from rocketmq_ha.impl.store.derived.dispatch_request import DispatchRequest
+from rocketmq_ha.impl.store.derived.queue_entry import ENTRY_SIZE, PRE_BLANK_SIZE, Entry
 
 ENTRIES = 4  # a file
 SIZE = ENTRIES * ENTRY_SIZE

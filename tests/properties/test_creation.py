@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_ha.impl.store import creation
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.creation import CREATING_DIR, create_whole, sweep_creating
+from rocketmq_ha.impl.store.log import creation
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.creation import CREATING_DIR, create_whole, sweep_creating
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.wire.message import Message
 
@@ -80,7 +80,7 @@ def test_a_process_that_is_killed_while_it_makes_a_file_leaves_nothing_in_its_fo
     kill = "lambda fd: os.kill(os.getpid(), 9)"
     setting = {"unnamed": "", "elsewhere": "creation._UNNAMED = None", "no /proc": "creation._UNNAMED = None"}[way]
     code = (
-        f"import os, sys; from pathlib import Path; from rocketmq_ha.impl.store import creation; {setting}\n"
+        f"import os, sys; from pathlib import Path; from rocketmq_ha.impl.store.log import creation; {setting}\n"
         f"root = Path(sys.argv[1]); creation.create_whole(root / 'commitlog' / f'{{0:020d}}', root, {kill})"
     )
     (tmp_path / "s" / "commitlog").mkdir(parents=True)

@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
-from rocketmq_ha.impl.store import dispatch as dispatch_module
-from rocketmq_ha.impl.store import topic_config
-from rocketmq_ha.impl.store.delay import DelayLevels
-from rocketmq_ha.impl.store.dispatch import DispatchRequest, Handed, ReputMessageService
-from rocketmq_ha.impl.store.dispatch_request import Read, RequestMaker, read_requests
-from rocketmq_ha.impl.store.java_hash import java_hash
-from rocketmq_ha.impl.store.reader import LogReader
-from rocketmq_ha.impl.store.topic_config import read_topics, write_topics
-from rocketmq_ha.impl.store.verify_derived import verify_derived
+from rocketmq_ha.impl.store.derived import dispatch as dispatch_module
+from rocketmq_ha.impl.store.derived import topic_config
+from rocketmq_ha.impl.store.derived.delay import DelayLevels
+from rocketmq_ha.impl.store.derived.dispatch import DispatchRequest, Handed, ReputMessageService
+from rocketmq_ha.impl.store.derived.dispatch_request import Read, RequestMaker, read_requests
+from rocketmq_ha.impl.store.derived.java_hash import java_hash
+from rocketmq_ha.impl.store.derived.topic_config import read_topics, write_topics
+from rocketmq_ha.impl.store.derived.verify import verify_derived
+from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.wire.message import Message, encode
 from rocketmq_ha.impl.wire.properties import parse_properties
 from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2

@@ -28,8 +28,8 @@ from rocketmq_ha.impl.cli.look import MasterLook
 from rocketmq_ha.impl.net.broker_info import NotTold, ask_broker
 from rocketmq_ha.impl.net.feed import WITHOUT_A_BYTE
 from rocketmq_ha.impl.net.status_socket import SOCKET_NAME
-from rocketmq_ha.impl.store import reader as reader_module
-from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.log import reader as reader_module
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.wire.frame import HEADER
 from rocketmq_ha.impl.wire.message import Message, encode
 from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE

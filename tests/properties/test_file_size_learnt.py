@@ -28,9 +28,9 @@ from rocketmq_ha.impl.net.file_size import learn_file_size
 from rocketmq_ha.impl.net.fresh import FreshStart, WrongFileSize
 from rocketmq_ha.impl.net.inquiry import Inquiry
 from rocketmq_ha.impl.net.server import Master
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.reader import LogReader
-from rocketmq_ha.impl.store.verify import compare
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.reader import LogReader
+from rocketmq_ha.impl.store.log.verify import compare
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.constants import HA_TRANSFER_BATCH_SIZE, MAPPED_FILE_SIZE_COMMIT_LOG

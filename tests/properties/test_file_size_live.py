@@ -16,8 +16,8 @@ from rocketmq_ha.impl.errors import FileSizeDiffers, PeerViolation
 from rocketmq_ha.impl.ha.file_size import Shows, Walk
 from rocketmq_ha.impl.ha.slave import SlaveClient
 from rocketmq_ha.impl.net.server import Master
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.reader import LogReader
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.wire.frame import HEADER
 from rocketmq_ha.impl.wire.message import Message, encode
 from rocketmq_ha.reference import file_size as model

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from rocketmq_ha.impl.errors import StoreCorrupt
-from rocketmq_ha.impl.store import index_file, mapped_file
-from rocketmq_ha.impl.store.index_file import Geometry, IndexFile
-from rocketmq_ha.impl.store.mapped_file import MappedFile
+from rocketmq_ha.impl.store.derived import index_file
+from rocketmq_ha.impl.store.derived.index_file import Geometry, IndexFile
+from rocketmq_ha.impl.store.log import mapped_file
+from rocketmq_ha.impl.store.log.mapped_file import MappedFile
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.wire.message import Message
 
@@ -66,7 +67,7 @@ def test_a_file_that_was_cut_is_named_before_its_mapping_is_used(file: MappedFil
 def test_nothing_goes_into_a_file_without_a_name(file: MappedFile) -> None:
     file.append(bytes(100))
     file.path.unlink()
-    for use in (lambda: file.append_vectors([b"x"], 1), file.look, file.flush):
+    for use in (lambda: file.append_vectors([b"x"], 1), file.check_file, file.flush):
         with pytest.raises(FileNotFoundError, match=str(file.path)):
             use()
     assert (file.wrote_position, file.flushed_position) == (100, 0)

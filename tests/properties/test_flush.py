@@ -18,12 +18,12 @@ from node_kit import follow, serve, serving, wait_for
 from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.net.address import format_address
 from rocketmq_ha.impl.net.status_socket import ask
-from rocketmq_ha.impl.store import mapped_file
-from rocketmq_ha.impl.store.checkpoint import StoreCheckpoint, mark_running, mark_stopped, was_aborted
-from rocketmq_ha.impl.store.flush import FlushRealTimeService, GroupCommitService
+from rocketmq_ha.impl.store.log import mapped_file
+from rocketmq_ha.impl.store.log.checkpoint import StoreCheckpoint, mark_running, mark_stopped, was_aborted
+from rocketmq_ha.impl.store.log.flush import FlushRealTimeService, GroupCommitService
+from rocketmq_ha.impl.store.log.results import PutMessageStatus
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.store.pending_put import waits_for_store
-from rocketmq_ha.impl.store.results import PutMessageStatus
 from rocketmq_ha.impl.wire.message import Message
 
 MESSAGE = Message("t", b"body")

@@ -24,9 +24,9 @@ from rocketmq_ha.impl.net.fresh import FreshStart, NoSuchStart, WrongFileSize
 from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.net.status_socket import ask
 from rocketmq_ha.impl.net.tls import ClientTls
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.reader import LogReader
-from rocketmq_ha.impl.store.verify import compare
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.reader import LogReader
+from rocketmq_ha.impl.store.log.verify import compare
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.impl.wire.message import Message, encode
 
@@ -391,7 +391,7 @@ def test_the_option_may_stay_for_later_starts(tmp_path: Path, nodes: ExitStack) 
 PREPARE_AND_DIE = """
 import os, signal, sys
 from pathlib import Path
-from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 with CommitLog.open(Path(sys.argv[1]), file_size=int(sys.argv[2])) as log:
     log.begin_at(int(sys.argv[3]))
     os.kill(os.getpid(), signal.SIGKILL)

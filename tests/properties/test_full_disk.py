@@ -24,10 +24,10 @@ from rocketmq_ha.impl.ha.puts import Puts
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.server import Master, listen
 from rocketmq_ha.impl.net.status_socket import ask
-from rocketmq_ha.impl.store import mapped_file, space
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.results import PutMessageStatus
-from rocketmq_ha.impl.store.space import Space
+from rocketmq_ha.impl.store.log import mapped_file, space
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.results import PutMessageStatus
+from rocketmq_ha.impl.store.log.space import Space
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.profile import HARDENED, Settings
 from rocketmq_ha.spec.role import BrokerRole
@@ -63,13 +63,13 @@ def test_a_file_is_made_above_the_floor_alone(
         for _ in range(3):
             with pytest.raises(StoreFull, match=f"{FILE_SIZE + 999} bytes free, expected {FILE_SIZE} for this file, and 1000"):
                 log.append(Message("topic", b""))
-        assert room.look() is not None
+        assert room.check() is not None
         assert not room.has_room()
         assert log.queue.files == ()
         monkeypatch.setattr(space, "free_size", lambda _: FILE_SIZE + 1000)
         assert room.has_room()
         log.append(Message("topic", b""))
-        assert room.look() is None
+        assert room.check() is None
     assert sum("the disk is full" in line for line in caplog.messages) == 1
     assert sum("there is room on the disk again" in line for line in caplog.messages) == 1
 

@@ -15,14 +15,14 @@ import pytest
 from golden_kit import WITH_KEYS_OF_TAGS
 
 from rocketmq_ha.impl.errors import StoreCorrupt
-from rocketmq_ha.impl.store import reader as reader_module
-from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.derived.index_file import Geometry
+from rocketmq_ha.impl.store.derived.index_service import IndexService
 from rocketmq_ha.impl.store.get_result import GetMessageStatus
-from rocketmq_ha.impl.store.index_file import Geometry
-from rocketmq_ha.impl.store.index_service import IndexService
+from rocketmq_ha.impl.store.log import reader as reader_module
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.reader import LogReader
+from rocketmq_ha.impl.store.log.verify import Comparison, compare, verify
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
-from rocketmq_ha.impl.store.reader import LogReader
-from rocketmq_ha.impl.store.verify import Comparison, compare, verify
 from rocketmq_ha.impl.wire.message import Message, decode, decompress_body
 from rocketmq_ha.impl.wire.properties import parse_properties
 from rocketmq_ha.spec.constants import SYS_FLAG_COMPRESSED

@@ -15,10 +15,10 @@ import pytest
 from golden_kit import VECTORS, WITH_KEYS_OF_TAGS
 
 from rocketmq_ha.impl.errors import MessageMalformed
-from rocketmq_ha.impl.store.index_file import Geometry
+from rocketmq_ha.impl.store.derived.index_file import Geometry
+from rocketmq_ha.impl.store.log.reader import LogReader
+from rocketmq_ha.impl.store.log.verify import Comparison, compare, verify
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
-from rocketmq_ha.impl.store.reader import LogReader
-from rocketmq_ha.impl.store.verify import Comparison, compare, verify
 from rocketmq_ha.impl.wire.message import COMPRESSION_TYPE_MASK, COMPRESSION_TYPES, Message, decode, decompress_body, encode
 from rocketmq_ha.spec.constants import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_COMPRESSED, SYS_FLAG_STORE_HOST_V6
 

@@ -21,10 +21,10 @@ from rocketmq_ha.impl.ha.slave import SlaveClient
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.link import MasterLink, SlaveLink
 from rocketmq_ha.impl.net.server import Master, listen
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.reader import LogReader
-from rocketmq_ha.impl.store.results import PutMessageStatus
-from rocketmq_ha.impl.store.verify import Comparison, Summary, compare, verify
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.reader import LogReader
+from rocketmq_ha.impl.store.log.results import PutMessageStatus
+from rocketmq_ha.impl.store.log.verify import Comparison, Summary, compare, verify
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, PROFILES, Profile, Settings

@@ -54,7 +54,7 @@ TABLE = {
 }
 
 # Within impl a layer imports itself and those before it.
-IMPL_LAYERS = ("errors", "wire", "store", "ha", "net", "cli")
+IMPL_LAYERS = ("errors", "wire", "store.log", "store.derived", "store", "ha", "net", "cli")
 
 # (importing file or folder, what it imports all the same): the reason. One that nothing needs any more is an error.
 EXCEPTIONS = {
@@ -85,9 +85,10 @@ def imports(path: Path, source: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, name
 
 
-def layer(parts: tuple[str, ...] | list[str]) -> int:
-    """Position of ("impl", "wire", "frame.py") and the like in IMPL_LAYERS; ValueError if it has none."""
-    return IMPL_LAYERS.index(parts[1].removesuffix(".py"))
+def layer(parts: tuple[str, ...] | list[str]) -> str | None:
+    """The layer of ("impl", "wire", "frame.py") and the like: the longest entry of IMPL_LAYERS that its path begins with."""
+    inner = [part.removesuffix(".py") for part in parts[1:]]
+    return next((name for end in range(len(inner), 0, -1) if (name := ".".join(inner[:end])) in IMPL_LAYERS), None)
 
 
 def forbidden(path: Path, name: str) -> str | None:
@@ -104,10 +105,11 @@ def forbidden(path: Path, name: str) -> str | None:
     if not rest or rest[0] not in rule.ours | {folder}:
         return f"{folder} may not import {name}"
     if folder == rest[0] == "impl" and len(path.parts) > 1 and path.name != "__init__.py" and len(rest) > 1:
-        if path.parts[1].removesuffix(".py") not in IMPL_LAYERS:
+        mine, other = layer(path.parts), layer(rest)
+        if mine is None:
             return f"{path} is in no layer of impl: {', '.join(IMPL_LAYERS)}"
-        if rest[1] not in IMPL_LAYERS or layer(rest) > layer(path.parts):
-            return f"{path.parts[1].removesuffix('.py')} comes before {rest[1]}"
+        if other is None or IMPL_LAYERS.index(other) > IMPL_LAYERS.index(mine):
+            return f"{mine} comes before {other or rest[1]}"
     return None
 
 
@@ -178,6 +180,8 @@ def test_every_exception_is_needed() -> None:
         ("impl/ha/master.py", "from rocketmq_ha.impl.net.server import Server", "ha comes before net"),
         ("impl/wire/frame.py", "from rocketmq_ha.impl import store", "wire comes before store"),
         ("impl/errors.py", "from .wire import frame", "errors comes before wire"),
+        ("impl/store/log/flush.py", "from rocketmq_ha.impl.store import gate", "store.log comes before store"),
+        ("impl/store/log/flush.py", "from ..derived.delay import A", "store.log comes before store.derived"),
         ("impl/extra/a.py", "from rocketmq_ha.impl import errors", "impl/extra/a.py is in no layer"),
         ("reference/master.py", "from rocketmq_ha.impl.wire import frame", "reference may not import rocketmq_ha.impl"),
         ("reference/master.py", "import time", "reference never imports time"),

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketmq_ha.impl.store.delay import DelayLevels
-from rocketmq_ha.impl.store.dispatch_request import DispatchRequest, RequestMaker
-from rocketmq_ha.impl.store.index_file import Geometry
-from rocketmq_ha.impl.store.index_service import IndexService
-from rocketmq_ha.impl.store.java_hash import index_key_hash, java_hash, java_text
+from rocketmq_ha.impl.store.derived.delay import DelayLevels
+from rocketmq_ha.impl.store.derived.dispatch_request import DispatchRequest, RequestMaker
+from rocketmq_ha.impl.store.derived.index_file import Geometry
+from rocketmq_ha.impl.store.derived.index_service import IndexService
+from rocketmq_ha.impl.store.derived.java_hash import index_key_hash, java_hash, java_text
 from rocketmq_ha.impl.wire.message import Message, encode
 from rocketmq_ha.reference import dispatch_request as model_request
 from rocketmq_ha.reference import index_file as model_file

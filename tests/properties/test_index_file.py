@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketmq_ha.impl.errors import StoreCorrupt
-from rocketmq_ha.impl.store import index_service as index_service_module
-from rocketmq_ha.impl.store.dispatch_request import DispatchRequest
-from rocketmq_ha.impl.store.index_file import Geometry, IndexFile
-from rocketmq_ha.impl.store.index_geometry import find_geometry
-from rocketmq_ha.impl.store.index_service import IndexService
-from rocketmq_ha.impl.store.java_hash import index_key_hash, java_hash, power_of_31, unsigned_hash, unsigned_hashes
+from rocketmq_ha.impl.store.derived import index_service as index_service_module
+from rocketmq_ha.impl.store.derived.dispatch_request import DispatchRequest
+from rocketmq_ha.impl.store.derived.index_file import Geometry, IndexFile
+from rocketmq_ha.impl.store.derived.index_geometry import find_geometry
+from rocketmq_ha.impl.store.derived.index_service import IndexService
+from rocketmq_ha.impl.store.derived.java_hash import index_key_hash, java_hash, power_of_31, unsigned_hash, unsigned_hashes
 from rocketmq_ha.impl.store.query import query
 from rocketmq_ha.impl.wire.message import Message
 

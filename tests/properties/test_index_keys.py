@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketmq_ha.impl.errors import StoreCorrupt
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.index_service import IndexService
+from rocketmq_ha.impl.store.derived.index_service import IndexService
+from rocketmq_ha.impl.store.derived.verify import DerivedSummary, verify_derived
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.store.query import query
-from rocketmq_ha.impl.store.reader import LogReader
-from rocketmq_ha.impl.store.verify_derived import DerivedSummary, verify_derived
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.reference import index_service
 from rocketmq_ha.reference.dispatch_request import (

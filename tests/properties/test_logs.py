@@ -14,7 +14,7 @@ from pythonjsonlogger.json import JsonFormatter
 
 from rocketmq_ha.impl.cli import logs, main
 from rocketmq_ha.impl.net.client import Follower
-from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.wire.frame import REPORT
 from rocketmq_ha.spec.profile import HARDENED, Settings
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketmq_ha.impl.errors import StoreCorrupt, StoreFull
-from rocketmq_ha.impl.store import allocate, mapped_file, space
-from rocketmq_ha.impl.store.allocate import AllocateService
-from rocketmq_ha.impl.store.mapped_file import MappedFile
-from rocketmq_ha.impl.store.mapped_file_queue import MappedFileQueue
+from rocketmq_ha.impl.store.log import allocate, mapped_file, space
+from rocketmq_ha.impl.store.log.allocate import AllocateService
+from rocketmq_ha.impl.store.log.mapped_file import MappedFile
+from rocketmq_ha.impl.store.log.mapped_file_queue import MappedFileQueue
 
 SIZE = 8192
 
@@ -237,7 +237,7 @@ def test_names_of_new_files_are_on_the_disk_before_what_is_in_them_counts(
     def fail(_directory: Path) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("rocketmq_ha.impl.store.mapped_file_queue._sync_directory", fail)
+    monkeypatch.setattr("rocketmq_ha.impl.store.log.mapped_file_queue._sync_directory", fail)
     with pytest.raises(OSError, match="Input/output"):
         queue.flush()
     assert queue.flushed_offset == 0

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rocketmq_ha.impl.errors import MessageIllegal, MessageMalformed
-from rocketmq_ha.impl.store.scan import Stop, scan
+from rocketmq_ha.impl.store.log.scan import Stop, scan
 from rocketmq_ha.impl.wire.message import Message, decode, decompress_body, encode, read_header
 from rocketmq_ha.impl.wire.properties import format_properties, parse_properties
 from rocketmq_ha.spec.constants import MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from rocketmq_ha.fuzz import golden
 from rocketmq_ha.impl.cli.message_json import message_line
 from rocketmq_ha.impl.errors import MessageIllegal
-from rocketmq_ha.impl.store.reader import LogReader
-from rocketmq_ha.impl.store.results import PutMessageStatus, status_of
+from rocketmq_ha.impl.store.log.reader import LogReader
+from rocketmq_ha.impl.store.log.results import PutMessageStatus, status_of
 from rocketmq_ha.impl.wire.message import Message, decompress_body
 from rocketmq_ha.impl.wire.message_id import message_id
 from rocketmq_ha.impl.wire.message_line import parse_message_line

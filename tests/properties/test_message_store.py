@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketmq_ha.impl.errors import ConfigInvalid, MessageIllegal, StoreClosed, StoreFull, StoreLocked
-from rocketmq_ha.impl.store import mapped_file, space
-from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.derived.topic_config import read_topics
 from rocketmq_ha.impl.store.get_result import GetMessageStatus
+from rocketmq_ha.impl.store.log import mapped_file, space
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.reader import LogReader
+from rocketmq_ha.impl.store.log.results import PutMessageStatus, status_of
+from rocketmq_ha.impl.store.log.verify import verify
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
-from rocketmq_ha.impl.store.reader import LogReader
-from rocketmq_ha.impl.store.results import PutMessageStatus, status_of
-from rocketmq_ha.impl.store.topic_config import read_topics
-from rocketmq_ha.impl.store.verify import verify
 from rocketmq_ha.impl.wire.batch import MessageBatch
 from rocketmq_ha.impl.wire.message import Message, decode, encode
 from rocketmq_ha.impl.wire.properties import format_properties

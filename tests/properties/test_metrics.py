@@ -22,7 +22,7 @@ from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.figures import SlaveFigures
 from rocketmq_ha.impl.net.fresh import ASKING, WAITING
 from rocketmq_ha.impl.net.status_socket import ask
-from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.spec.profile import HARDENED, Settings
 

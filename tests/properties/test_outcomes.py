@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rocketmq_ha.impl.cli import logs, main
-from rocketmq_ha.impl.store import reader as reader_module
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.index_file import Geometry
-from rocketmq_ha.impl.store.lock import StoreLock
+from rocketmq_ha.impl.store.derived.index_file import Geometry
+from rocketmq_ha.impl.store.log import reader as reader_module
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.lock import StoreLock
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.wire.message import Message, encode
 

@@ -21,8 +21,8 @@ from packaging.version import Version
 from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.net.put_socket import SOCKET_NAME as PUT_SOCKET_NAME
 from rocketmq_ha.impl.net.status_socket import SOCKET_NAME
-from rocketmq_ha.impl.store.reader import LogReader
-from rocketmq_ha.impl.store.verify import verify
+from rocketmq_ha.impl.store.log.reader import LogReader
+from rocketmq_ha.impl.store.log.verify import verify
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))

@@ -25,7 +25,7 @@ from rocketmq_ha.impl.cli.put_lines import Given, LineSource, json_maker, text_m
 from rocketmq_ha.impl.errors import MessageIllegal
 from rocketmq_ha.impl.net.put_client import PutService
 from rocketmq_ha.impl.net.put_socket import MAX_LINE_SIZE, SOCKET_NAME
-from rocketmq_ha.impl.store.reader import LogReader
+from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.wire.message import Message, decompress_body
 
 FILE_SIZE = 1 << 22

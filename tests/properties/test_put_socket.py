@@ -20,7 +20,7 @@ from rocketmq_ha.impl.net import put_socket as module
 from rocketmq_ha.impl.net.local_socket import local_address
 from rocketmq_ha.impl.net.put_socket import SOCKET_NAME, PutSocket
 from rocketmq_ha.impl.net.server import Master, clock_ms, listen
-from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.wire.frame import REPORT
 from rocketmq_ha.spec.profile import HARDENED, Settings
 from rocketmq_ha.spec.role import BrokerRole

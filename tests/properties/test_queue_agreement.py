@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketmq_ha.impl.errors import StoreCorrupt
-from rocketmq_ha.impl.store.consume_queue_table import ConsumeQueueTable
-from rocketmq_ha.impl.store.dispatch import ReputMessageService
-from rocketmq_ha.impl.store.queue_entry import Entry
+from rocketmq_ha.impl.store.derived.consume_queue_table import ConsumeQueueTable
+from rocketmq_ha.impl.store.derived.dispatch import ReputMessageService
+from rocketmq_ha.impl.store.derived.queue_entry import Entry
 from rocketmq_ha.impl.wire.message import Message, encode
 from rocketmq_ha.reference import consume_queue as model_queue
 from rocketmq_ha.reference import dispatch as model_dispatch

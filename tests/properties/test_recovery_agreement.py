@@ -17,8 +17,8 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from rocketmq_ha.impl.store.derived.index_file import Geometry
 from rocketmq_ha.impl.store.housekeeping import Housekeeping
-from rocketmq_ha.impl.store.index_file import Geometry
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.reference import consume_queue, index_service, mapped_file_queue, store_recovery

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.net.status_socket import SOCKET_NAME
-from rocketmq_ha.impl.store.reader import LogReader
-from rocketmq_ha.impl.store.verify import Comparison, compare, verify
+from rocketmq_ha.impl.store.log.reader import LogReader
+from rocketmq_ha.impl.store.log.verify import Comparison, compare, verify
 
 FILE_SIZE = 1 << 20
 PATIENCE_S = 40

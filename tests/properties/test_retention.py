@@ -23,13 +23,13 @@ from rocketmq_ha.impl.errors import RocketmqHaError
 from rocketmq_ha.impl.ha.service import HAService
 from rocketmq_ha.impl.net.status_socket import ask
 from rocketmq_ha.impl.store.clean_commit_log import CleanCommitLogService, clean_closed
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.index_file import Geometry
-from rocketmq_ha.impl.store.mapped_file_queue import MappedFileQueue
+from rocketmq_ha.impl.store.derived.index_file import Geometry
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.mapped_file_queue import MappedFileQueue
+from rocketmq_ha.impl.store.log.reader import LogReader
+from rocketmq_ha.impl.store.log.space import Space
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
-from rocketmq_ha.impl.store.reader import LogReader
 from rocketmq_ha.impl.store.retention import Disk, Retention, files_to_delete
-from rocketmq_ha.impl.store.space import Space
 from rocketmq_ha.impl.wire.frame import REPORT
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.reference import retention as model
@@ -419,7 +419,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from rocketmq_ha.impl.store.clean_commit_log import CleanCommitLogService
-from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.store.retention import Retention
 left, unlink = [int(sys.argv[2])], Path.unlink
 def dying(self, missing_ok=False):

@@ -21,10 +21,10 @@ from rocketmq_ha.impl.errors import RoleRefuses
 from rocketmq_ha.impl.ha.puts import Puts
 from rocketmq_ha.impl.net import server as server_module
 from rocketmq_ha.impl.net.server import Master, clock_ms, listen
-from rocketmq_ha.impl.store import mapped_file
-from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.log import mapped_file
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.results import PutMessageStatus, status_of
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
-from rocketmq_ha.impl.store.results import PutMessageStatus, status_of
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketmq_ha.impl.store.delay import DelayLevels
-from rocketmq_ha.impl.store.dispatch_request import DispatchRequest, Read, RequestMaker, read_requests
-from rocketmq_ha.impl.store.run import BEFORE, RECORDS, Run
-from rocketmq_ha.impl.store.scan import QueueOffsets, Scan, Stop, scan
+from rocketmq_ha.impl.store.derived.delay import DelayLevels
+from rocketmq_ha.impl.store.derived.dispatch_request import DispatchRequest, Read, RequestMaker, read_requests
+from rocketmq_ha.impl.store.log.scan import QueueOffsets, Scan, Stop, scan
+from rocketmq_ha.impl.store.log.uniform_run import BEFORE, RECORDS, Run
 from rocketmq_ha.impl.wire.message import Message, encode
 
 BASE = 1 << 40

@@ -20,7 +20,7 @@ from rocketmq_ha.fuzz import faults, replay, schedule
 from rocketmq_ha.impl.cli.present import MESSAGE_COLUMNS, message_row
 from rocketmq_ha.impl.cli.status import show
 from rocketmq_ha.impl.cli.table import Column, print_pairs, print_table
-from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec import citations
 

@@ -29,7 +29,7 @@ from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.figures import Growth, MasterFigures, Rate, SlaveFigures
 from rocketmq_ha.impl.net.server import Master, listen
 from rocketmq_ha.impl.net.status_socket import SOCKET_NAME, NotRunning, StatusSocket, ask
-from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.wire.frame import REPORT
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings

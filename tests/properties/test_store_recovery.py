@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 from rocketmq_ha.impl.errors import StoreCorrupt
-from rocketmq_ha.impl.store import recovery
-from rocketmq_ha.impl.store.checkpoint import StoreCheckpoint, was_aborted
-from rocketmq_ha.impl.store.commit_log import CommitLog
-from rocketmq_ha.impl.store.consume_queue import ConsumeQueue
+from rocketmq_ha.impl.store.derived.consume_queue import ConsumeQueue
+from rocketmq_ha.impl.store.derived.index_file import Geometry
 from rocketmq_ha.impl.store.get_result import GetMessageStatus
-from rocketmq_ha.impl.store.index_file import Geometry
+from rocketmq_ha.impl.store.log import recovery
+from rocketmq_ha.impl.store.log.checkpoint import StoreCheckpoint, was_aborted
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.scan import scan
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
-from rocketmq_ha.impl.store.scan import scan
 from rocketmq_ha.impl.wire.message import Message, decode, encode
 from rocketmq_ha.spec.constants import MESSAGE_MAGIC_CODE
 

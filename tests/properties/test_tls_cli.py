@@ -22,8 +22,8 @@ from rocketmq_ha.impl.errors import PeerViolation
 from rocketmq_ha.impl.net import tls_files
 from rocketmq_ha.impl.net.tls import ClientTls, ServerTls
 from rocketmq_ha.impl.net.tls_files import TlsFiles, subject_of
-from rocketmq_ha.impl.store.reader import LogReader
-from rocketmq_ha.impl.store.verify import compare
+from rocketmq_ha.impl.store.log.reader import LogReader
+from rocketmq_ha.impl.store.log.verify import compare
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "tls"))  # a plain module, in no package

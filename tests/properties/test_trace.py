@@ -14,7 +14,7 @@ from rocketmq_ha.fuzz.proxy import CuttingProxy, PlannedCut
 from rocketmq_ha.fuzz.trace import Checked, TraceRefusedError, check_transcript, record_ends
 from rocketmq_ha.fuzz.transcript import Piece, Restarted, Transcript, load, save
 from rocketmq_ha.impl.net.address import parse_address
-from rocketmq_ha.impl.store.reader import LogReader
+from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.reference.store import Log, max_offset
 from rocketmq_ha.reference.wire import pack_header, unpack_header
 from rocketmq_ha.spec.profile import HARDENED, Settings

@@ -15,7 +15,7 @@ from rocketmq_ha.fuzz import lockstep
 from rocketmq_ha.fuzz.channel import ScriptedSocket
 from rocketmq_ha.impl.ha.slave import SlaveClient
 from rocketmq_ha.impl.net.link import SlaveLink
-from rocketmq_ha.impl.store.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.reference import slave, store, wire
 from rocketmq_ha.reference.protocol_properties import CATALOGUE, EXCEPTIONS, Violation
 from rocketmq_ha.reference.protocol_state import of_profile

@@ -1,0 +1,179 @@
+"""All consume queues of a store: `consumequeue/{topic}/{queueId}`.
+
+A topic comes out of replicated bytes, so it may be anything, and names a directory. One that is no plain name of a directory
+(`..`, a slash, more bytes than a name may have) gets no queue: the messages stay in the log, and a warning tells.
+
+Spec: HA-ST-29 to HA-ST-31, HA-ST-34, HA-ST-38.
+Source: 4.9.8 DefaultMessageStore.loadConsumeQueue, putMessagePositionInfo and truncateDirtyLogicFiles.
+"""
+
+import logging
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
+from rocketmq_ha.impl.store.derived.consume_queue import FILE_SIZE, ConsumeQueue
+from rocketmq_ha.impl.store.derived.dispatch_request import DispatchRequest
+from rocketmq_ha.impl.store.derived.dispatch_round import DispatchRound, add_entries
+from rocketmq_ha.impl.store.derived.queue_entry import Entry
+from rocketmq_ha.impl.store.log.mapped_file import MappedFile
+from rocketmq_ha.spec.constants import CONSUME_QUEUE_DIR
+
+logger = logging.getLogger(__name__)
+logger.addHandler(logging.NullHandler())
+
+Key = tuple[bytes, int]  # topic, queue id
+_QUEUE_ID: Final = re.compile(r"-?[0-9]{1,10}")
+_NAME_LIMIT: Final = 255  # bytes: what file systems allow
+
+
+class ConsumeQueueTable:
+    """The consume queues of a store, by topic and queue id; they are found on the disk, and made as messages come.
+
+    Args:  file_size: bytes; by default that of the files there are, else 6,000,000. writable: see ConsumeQueue.
+    Raises: ConfigInvalid, StoreCorrupt, OSError, as ConsumeQueue does. Call `recover` before anything else.
+    """
+
+    def __init__(self, store_dir: Path, file_size: int | None = None, *, writable: bool) -> None:
+        self.directory: Final = store_dir / CONSUME_QUEUE_DIR
+        self._writable = writable
+        self._create: Final = partial(MappedFile.create, root=store_dir)
+        self._queues: dict[Key, ConsumeQueue] = {}
+        self._refused: set[Key] = set()
+        found = sorted(_queue_directories(self.directory))
+        self.file_size: Final = file_size or next(filter(None, (_length(path) for _, path in found)), FILE_SIZE)
+        for key, path in found:
+            self._queues[key] = ConsumeQueue(path, self.file_size, writable=writable, create=self._create)
+
+    def __iter__(self) -> Iterator[tuple[Key, ConsumeQueue]]:
+        """Every queue, by topic and queue id."""
+        return iter(sorted(self._queues.items()))
+
+    @property
+    def count(self) -> int:
+        """How many queues there are."""
+        return len(self._queues)
+
+    def get(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
+        """A queue; None where no message of it has been dispatched."""
+        return self._queues.get((topic, queue_id))
+
+    def put(self, requests: Sequence[DispatchRequest]) -> None:
+        """Dispatch messages to their queues. HA-ST-34 "MUST NOT be in any consume queue": prepared and rolled-back ones.
+
+        Raises: OSError, StoreCorrupt; then it may be called again with the same.
+        """
+        if isinstance(requests, DispatchRound):
+            entries = requests.entries
+        else:
+            add_entries(entries := {}, requests)
+        for key, fields in entries.items():
+            queue = self._queues.get(key) or self._add(key)
+            if queue is not None:
+                queue.put_all(fields)
+
+    def recover(self, min_offset: int, max_offset: int | None) -> None:
+        """Find the end of each queue; cut off what lies beyond the end of the log, and know where each begins.
+
+        Args:  min_offset, max_offset: of the log. With max_offset None, a log without files, there are no queues (HA-ST-38).
+        """
+        if max_offset is None and self._writable:
+            self.destroy()
+            return
+        for queue in self._queues.values():
+            queue.recover()
+            if self._writable and max_offset is not None:
+                queue.truncate_dirty(max_offset)
+            queue.correct_min_offset(min_offset)
+
+    def keep_before(self, min_offset: int, offset: int, is_true: Callable[[Key, int, Entry], bool]) -> None:
+        """After a stop that was not clean, in place of `recover`: keep the entries of messages that end by a log's offset.
+
+        Args:  min_offset: of the log. is_true: whether the log has the message of an entry; see ConsumeQueue.keep_before.
+        """
+        for key, queue in self._queues.items():
+            queue.keep_before(offset, partial(is_true, key))
+            if offset <= min_offset:
+                queue.blank_holes()
+            queue.correct_min_offset(min_offset)
+
+    def truncate_dirty(self, offset: int) -> None:
+        """Remove the entries of all messages at or behind a commit-log offset."""
+        for queue in self._queues.values():
+            queue.truncate_dirty(offset)
+
+    def delete_expired(self, min_offset: int) -> int:
+        """Remove files whose messages all lie before the log's first offset. Returns: how many."""
+        return sum(queue.delete_expired(min_offset) for queue in list(self._queues.values()))
+
+    def destroy(self) -> None:
+        """Remove every queue from the disk."""
+        for queue in self._queues.values():
+            queue.destroy()
+        self._queues = {}
+        if self.directory.is_dir():
+            shutil.rmtree(self.directory)
+
+    @property
+    def max_physic_offset(self) -> int:
+        """The commit-log offset behind the last message that any queue has; where dispatch goes on after a clean stop."""
+        return max((queue.max_physic_offset for queue in self._queues.values()), default=0)
+
+    def queue_offsets(self) -> dict[tuple[int, bytes], int]:
+        """(queue id, topic) -> the queue offset of the next message."""
+        return {(queue_id, topic): queue.max_offset for (topic, queue_id), queue in self._queues.items()}
+
+    def flush(self, least_pages: int = 0) -> None:
+        """Force all entries to the disk. Raises: OSError, StoreCorrupt, after the other queues were flushed."""
+        failure: OSError | StoreCorrupt | None = None
+        for queue in list(self._queues.values()):
+            try:
+                queue.flush(least_pages)
+            except (OSError, StoreCorrupt) as error:
+                failure = error
+        if failure is not None:
+            raise failure
+
+    def close(self) -> None:
+        """Unmap all files; a second call does nothing."""
+        for queue in list(self._queues.values()):
+            queue.close()
+
+    def _add(self, key: Key) -> ConsumeQueue | None:
+        topic, queue_id = key
+        if not is_directory_name(topic):
+            if key not in self._refused:
+                self._refused.add(key)
+                logger.warning("topic %r is no name for a directory: its messages get no consume queue", topic)
+            return None
+        directory = self.directory / os.fsdecode(topic) / str(queue_id)
+        queue = ConsumeQueue(directory, self.file_size, writable=True, create=self._create)
+        self._queues = self._queues | {key: queue}  # whoever walks over them meanwhile walks over the old ones
+        return queue
+
+
+def is_directory_name(topic: bytes) -> bool:
+    """Whether a directory of this name lies in its parent, and nowhere else."""
+    return 0 < len(topic) <= _NAME_LIMIT and topic not in (b".", b"..") and b"/" not in topic and b"\0" not in topic
+
+
+def _queue_directories(directory: Path) -> Iterator[tuple[Key, Path]]:
+    """What looks like a queue's directory; others are passed over, as 4.9.8 does."""
+    if directory.exists() and not directory.is_dir():
+        raise ConfigInvalid(f"{directory}: not a directory, expected the consume queues of a store")
+    for topic in directory.iterdir() if directory.is_dir() else ():
+        if topic.is_dir():
+            for queue in topic.iterdir():
+                if queue.is_dir() and _QUEUE_ID.fullmatch(queue.name):
+                    yield (os.fsencode(topic.name), int(queue.name)), queue
+
+
+def _length(directory: Path) -> int | None:
+    """The length of a queue's first file: all of a store have the same."""
+    names = sorted(path for path in directory.iterdir() if path.name.isdigit())
+    return names[0].stat().st_size or None if names else None

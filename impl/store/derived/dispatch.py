@@ -1,0 +1,258 @@
+"""The thread that tells queues and index of each record, once. HA-ST-35 "in the order of the log, by a thread of its own".
+
+A put may hand over what it knows in memory (`offer`); all else (replicated bytes, what an earlier process left, BLANKs, what
+the bounded memory has dropped) is read from the log. Both ways meet at one number: a handed record is taken only if it begins
+at `reput_from_offset`. One that begins behind it shows a gap, which is read from the log first; one before it has been
+dispatched already. So nothing is lost, doubled or out of order, whatever is handed over and whatever fails on the way.
+
+Source: article 003 section 1.6; 4.9.8 DefaultMessageStore.ReputMessageService.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Protocol
+
+from rocketmq_ha.impl.errors import RocketmqHaError, StoreCorrupt
+from rocketmq_ha.impl.store.derived.delay import DelayLevels
+from rocketmq_ha.impl.store.derived.dispatch_request import DispatchRequest, Handed, Read, RequestMaker, read_handed
+from rocketmq_ha.impl.store.derived.dispatch_round import DispatchRound
+from rocketmq_ha.impl.store.log.layout import file_name
+from rocketmq_ha.impl.wire.batch import SINGLE_FIELDS, HandedBatch, HandedFields
+
+__all__ = ["DispatchRequest", "Dispatcher", "Handed", "LogSource", "ReputMessageService"]
+
+logger = logging.getLogger(__name__)
+logger.addHandler(logging.NullHandler())
+
+_HANDED_LIMIT: Final = 1 << 16  # puts in memory; the oldest beyond it are forgotten, and read from the log instead
+_BATCH: Final = 4096  # messages a round, and the rest of a batch
+_GATHER_S: Final = 0.001  # after a wake-up, so that a stream of puts costs a thousand wake-ups a second and no more
+_IDLE_S: Final = 0.1
+_RETRY_S: Final = 1.0
+
+
+class LogSource(Protocol):
+    """A log as the dispatch reads it, while others append. CommitLog is one."""
+
+    @property
+    def min_offset(self) -> int: ...
+    @property
+    def max_offset(self) -> int: ...
+    @property
+    def file_size(self) -> int: ...
+    def data_at(self, offset: int, limit: int) -> memoryview | None: ...
+
+
+# Takes requests in the order of the log. After a failure it is told again of some that it has taken, and skips them.
+Dispatcher = Callable[[DispatchRound], None]
+
+
+class ReputMessageService:
+    """Dispatches from an offset on, in a thread of its own (`start`) or in the caller's (`dispatch_all`).
+
+    Args:  log: what is read. dispatchers: called one after the other with the same requests, from one thread.
+           reput_from_offset: where a record starts; it and all behind it are not dispatched yet.
+    """
+
+    def __init__(
+        self,
+        log: LogSource,
+        dispatchers: Sequence[Dispatcher],
+        reput_from_offset: int,
+        delay_levels: DelayLevels | None = None,
+    ) -> None:
+        self.reput_from_offset = reput_from_offset  # every record before it is dispatched
+        self.error: RocketmqHaError | None = None  # what has ended the dispatch for good
+        self._log, self._dispatchers = log, tuple(dispatchers)
+        self._make = RequestMaker(delay_levels or DelayLevels.parse())
+        self._handed: deque[Any] = deque(maxlen=_HANDED_LIMIT)  # fields of a single message or of a batch; wire/batch.py
+        self._held: Any = None  # taken from the deque, and begins behind a gap
+        self._seen_end = -1  # the log's end when the last round found nothing to do
+        self._thread: threading.Thread | None = None
+        self._is_idle = self._is_stopped = False
+        self._wake, self._moved = threading.Event(), threading.Condition()
+
+    def start(self) -> None:
+        """Dispatch in the background from now on."""
+        assert self._thread is None
+        self._thread = threading.Thread(target=self._run, name="ReputMessageService", daemon=True)
+        self._thread.start()
+
+    def offer(self, handed: Handed) -> None:
+        """Hand over a record that is in the log. The caller holds the put lock, so that calls come in the log's order."""
+        self._handed.append(handed)
+        if self._is_idle:
+            self.wakeup()
+
+    def offer_all(self, handed: Iterable[Handed]) -> None:
+        """`offer` of a batch."""
+        if isinstance(handed, HandedBatch):
+            self._handed.append(handed.fields)
+        else:
+            self._handed.extend(handed)
+        if self._is_idle:
+            self.wakeup()
+
+    def wakeup(self) -> None:
+        """Say that the log has grown."""
+        self._is_idle = False
+        self._wake.set()
+
+    def behind(self) -> int:
+        """Bytes of the log that are not dispatched, the part of a record at its end among them."""
+        return max(0, self._log.max_offset - self.reput_from_offset)
+
+    def wait_for(self, offset: int, timeout_s: float) -> bool:
+        """Wait until every record before an offset is dispatched. Returns: whether it is.
+
+        Raises: RocketmqHaError, what has ended the dispatch.
+        """
+        self._wait(lambda: self.reput_from_offset >= offset, timeout_s)
+        if self.error is not None:
+            raise self.error
+        return self.reput_from_offset >= offset
+
+    def shutdown(self, timeout_s: float = 5.0) -> bool:
+        """Dispatch every whole record of the log, for at most so long, and end the thread. Returns: whether all are.
+
+        The writers have stopped.
+        """
+        if self._thread is not None:
+            self._wait(self._is_caught_up, timeout_s)
+            self._is_stopped = True
+            self.wakeup()
+            self._thread.join()
+            self._thread = None
+        return self.error is None and self._is_caught_up()
+
+    def dispatch_all(self) -> int:
+        """Dispatch every whole record that the log holds now, here; the thread must not run. Returns: where they end.
+
+        Raises: StoreCorrupt for bytes that are no record; OSError.
+        """
+        assert self._thread is None
+        while self._round():
+            pass
+        return self.reput_from_offset
+
+    def _is_caught_up(self) -> bool:
+        return max(self.reput_from_offset, self._seen_end) >= self._log.max_offset
+
+    def _wait(self, is_reached: Callable[[], bool], timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not is_reached() and self.error is None and self._thread is not None and self._thread.is_alive():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return
+            self.wakeup()
+            with self._moved:
+                self._moved.wait_for(lambda: is_reached() or self.error is not None, min(left, _IDLE_S))
+
+    def _run(self) -> None:
+        while True:
+            try:
+                while not self._is_stopped and self._round():
+                    pass
+            except OSError as error:  # a full disk, say: it may be mended, and what was not dispatched is in the log
+                logger.error("dispatch fails at offset %d, and is tried again: %s", self.reput_from_offset, error)
+                if self._is_stopped:
+                    return
+                time.sleep(_RETRY_S)
+                continue
+            except RocketmqHaError as error:
+                logger.error("dispatch ends at offset %d: %s", self.reput_from_offset, error)
+                with self._moved:
+                    self.error = error
+                    self._moved.notify_all()
+                return
+            with self._moved:
+                self._moved.notify_all()
+            if self._is_stopped:
+                return
+            self._wake.clear()
+            self._is_idle = True
+            # Whoever appends looks at _is_idle afterwards, so either it is seen here, or we are seen there.
+            if not self._handed and self._log.max_offset <= self._seen_end:
+                self._wake.wait(_IDLE_S)
+            self._is_idle = False
+            time.sleep(_GATHER_S)
+
+    def _round(self) -> bool:
+        """Dispatch up to a batch of records. Returns: whether there may be more.
+
+        On an error all is as before: what had been handed over is read from the log then.
+        """
+        end = self._log.max_offset
+        found = DispatchRound(self._make)
+        offset, count = self._gather(self._first_offset(), found)
+        if count:
+            for dispatch in self._dispatchers:
+                dispatch(found)
+        if offset == self.reput_from_offset:
+            self._seen_end = end
+            return False
+        self.reput_from_offset = offset
+        if self._moved.acquire(blocking=False):  # who waits looks again by itself; this need not wait for it
+            self._moved.notify_all()
+            self._moved.release()
+        return True
+
+    def _first_offset(self) -> int:
+        if self.reput_from_offset < (min_offset := self._log.min_offset):
+            logger.warning("dispatch is at offset %d, but the log begins at %d", self.reput_from_offset, min_offset)
+            self.reput_from_offset = min_offset
+        return self.reput_from_offset
+
+    def _gather(self, offset: int, found: DispatchRound) -> tuple[int, int]:
+        """Collect the messages that follow an offset. Returns: the offset behind them, and how many they are."""
+        waiting = self._handed
+        in_row: list[Any] = []  # what was handed over, without a gap
+        count = 0
+        handed, self._held = self._held, None
+        while count < _BATCH:
+            if handed is None and waiting:  # puts only add to it, or replace the oldest
+                handed = waiting.popleft()
+            if handed is not None:
+                begin = handed[2]
+                if begin == offset:
+                    in_row.append(handed)
+                    offset += handed[3]
+                    count += 1 if len(handed) == SINGLE_FIELDS else handed[SINGLE_FIELDS]
+                if begin <= offset:
+                    handed = None
+                    continue
+            read: list[HandedFields] = []
+            start, self._held = offset, handed
+            offset = self._read(start, self._log.max_offset if handed is None else handed[2], read, is_first=not count)
+            in_row += read
+            count += len(read)
+            if offset == start:
+                break
+        self._held = handed
+        found.add_handed(in_row)
+        return offset, count
+
+    def _read(self, offset: int, bound: int, handed: list[HandedFields], *, is_first: bool) -> int:
+        """Read the records before a bound from the log. Returns: the offset behind them; the same where none is whole.
+
+        Raises: StoreCorrupt where there is no record, unless others are to be dispatched first.
+        """
+        if offset >= bound:
+            return offset
+        file_size = self._log.file_size
+        room = file_size - offset % file_size
+        view = self._log.data_at(offset, room)
+        if view is None:
+            return offset
+        try:
+            reached, why = read_handed(view, offset, room, bound, _BATCH, handed)
+            if why is Read.BAD and reached == offset and is_first:
+                found = view[reached - offset : reached - offset + 8].hex()
+                file = f"commitlog/{file_name(reached - reached % file_size)}"
+                raise StoreCorrupt(file, reached, f"bytes that begin {found}", "a record of this place")
+            return reached
+        finally:
+            view.release()

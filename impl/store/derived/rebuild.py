@@ -1,0 +1,102 @@
+"""Consume queues and index made to agree with a log that has just been recovered.
+
+A clean stop has flushed all, so what names messages beyond the end of the log is cut off, and dispatch goes on behind what the
+queues have. After any other stop only what the checkpoint vouches for is known: the entries of messages before the file at
+which recovery began. They are kept, all else is cut off, and dispatch begins there. What it meets twice counts once.
+
+Spec: HA-ST-38 "a consume queue MUST NOT name a message beyond the end of the commit log"; HA-ST-45 "MUST keep the entries of
+messages before the file at which recovery begins, as far as it is in order".
+Source: 4.9.8 DefaultMessageStore.recover, recoverTopicQueueTable; CommitLog.recoverAbnormally.
+"""
+
+from rocketmq_ha.impl.store.derived.consume_queue_table import ConsumeQueueTable, Key
+from rocketmq_ha.impl.store.derived.delay import DelayLevels
+from rocketmq_ha.impl.store.derived.dispatch_request import DispatchRequest, RequestMaker, read_requests
+from rocketmq_ha.impl.store.derived.index_service import IndexService
+from rocketmq_ha.impl.store.derived.queue_entry import Entry
+from rocketmq_ha.impl.store.log.checkpoint import StoreCheckpoint
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+
+
+class DerivedRecovery:
+    """One recovery of what is derived from a log. `run` does it."""
+
+    def __init__(self, log: CommitLog, queues: ConsumeQueueTable, index: IndexService, checkpoint: StoreCheckpoint) -> None:
+        self._log, self._queues, self._index, self._checkpoint = log, queues, index, checkpoint
+        self._make = RequestMaker(DelayLevels.parse())
+
+    def run(self, *, is_clean: bool) -> int:
+        """Cut queues and index. Returns: the offset from which messages are to be dispatched. Raises: OSError."""
+        log, queues, index = self._log, self._queues, self._index
+        index.sweep()
+        if not log.queue.files:
+            self._vouch_for(0, 0)
+            queues.recover(0, None)
+            index.destroy()
+            return 0
+        known = min(log.recovery.start, log.max_offset)
+        if is_clean:
+            queues.recover(log.min_offset, log.max_offset)
+            start = max(queues.max_physic_offset, log.min_offset)
+            if index.end_phy_offset >= log.max_offset:
+                whole = sum(file.header.end_phy_offset < log.max_offset for file in index.files)
+                self._vouch_for(self._checkpoint.logics_msg_timestamp, whole)
+                start = min(start, index.truncate(log.max_offset, self.stored_ms, whole))
+        else:
+            whole = index.count_vouched(self._checkpoint.index_msg_timestamp, log.max_offset)
+            self._vouch_for(min(self._checkpoint.physic_msg_timestamp, self._checkpoint.logics_msg_timestamp), whole)
+            queues.keep_before(log.min_offset, known, self._is_true)
+            start = min(known, index.truncate(known, self.stored_ms, whole))
+        start = max(log.min_offset, self._record_at_or_before(min(start, log.max_offset)))
+        if start < (log.max_offset if is_clean else known):
+            self._vouch_for(self.stored_ms(start), len(index.files))
+        return start
+
+    def _vouch_for(self, logics_msg_timestamp: int, whole: int) -> None:
+        """Let the checkpoint speak of no more than what is kept: messages up to a time, and the first index files.
+
+        What is dispatched again is on the disk when it is flushed again. Were this machine to fail before that, a checkpoint
+        that spoke of it would let the next recovery begin behind it. An index file that is cut fills up again, too, with times
+        that the checkpoint has spoken of.
+
+        Spec: HA-ST-73 "MUST be dispatched again, to queues and index"; HA-ST-51 "A recovery after which messages are
+        dispatched again MUST clear that i64 as well".
+        """
+        checkpoint, files = self._checkpoint, self._index.files
+        end_timestamp = files[whole - 1].header.end_timestamp if whole else 0
+        checkpoint.logics_msg_timestamp = min(checkpoint.logics_msg_timestamp, logics_msg_timestamp)
+        checkpoint.index_msg_timestamp = min(checkpoint.index_msg_timestamp, end_timestamp)
+        checkpoint.logics_physical_offset = 0
+        checkpoint.flush()
+
+    def _is_true(self, key: Key, queue_offset: int, entry: Entry) -> bool:
+        """Whether the message of an entry is in the log, or has expired: of such nothing can be asked any more."""
+        if entry.offset < self._log.min_offset:
+            return True
+        found = self._request_at(entry.offset)
+        told = (*key, queue_offset, entry.size)
+        return found is not None and (found.topic, found.queue_id, found.queue_offset, found.size) == told
+
+    def stored_ms(self, offset: int) -> int:
+        """The store timestamp of the message at an offset; 0 where there is none."""
+        found = self._request_at(offset)
+        return 0 if found is None else found.store_timestamp
+
+    def _request_at(self, offset: int) -> DispatchRequest | None:
+        """What the log has at an offset, as the dispatch reads it."""
+        view = self._log.data_at(offset, self._log.file_size)
+        if view is None:
+            return None
+        requests: list[DispatchRequest] = []
+        room = self._log.file_size - offset % self._log.file_size
+        read_requests(view, offset, room, offset + 1, 1, self._make, requests)
+        return requests[0] if requests else None
+
+    def _record_at_or_before(self, offset: int) -> int:
+        """Where a record starts, or the log ends: what damage in an index told may lie between two."""
+        file = self._log.queue.find(offset)
+        if file is None or offset == file.base or offset >= self._log.max_offset or self._request_at(offset) is not None:
+            return offset
+        requests: list[DispatchRequest] = []
+        read_requests(file.view(0, file.wrote_position), file.base, file.size, offset, 1 << 62, self._make, requests)
+        return requests[-1].commit_log_offset if requests else file.base

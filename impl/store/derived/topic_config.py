@@ -1,0 +1,107 @@
+"""`config/topics.json`: which topics a store has, and how many queues each, as a broker reads it at its start.
+
+A broker serves a topic only if this file names it: without it the messages of a store are there, but nobody may read them. So
+whoever writes a store adds the topics that it has queues of. What the file says already stays as it is, unless a topic has
+more queues by now.
+
+Source: 4.9.8 TopicConfigManager, TopicConfigSerializeWrapper and MixAll.string2File; facts on code 21, chapter 6.
+"""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from rocketmq_ha.impl.errors import ConfigInvalid
+from rocketmq_ha.impl.store.log.layout import sync_directory
+
+CONFIG_DIR: Final = "config"
+TOPICS_FILE: Final = "topics.json"
+_PERM_READ_WRITE: Final = 6
+
+
+def read_topics(store_dir: Path) -> dict[str, int]:
+    """The topics that the file names, with their read queues; none where there is no file.
+
+    Raises: ConfigInvalid for a file that is no such JSON; OSError.
+    """
+    table = _read(store_dir / CONFIG_DIR / TOPICS_FILE)["topicConfigTable"]
+    return {name: int(config.get("readQueueNums", 0)) for name, config in table.items()}
+
+
+def write_topics(store_dir: Path, queue_nums: Mapping[str, int], now_ms: int | None = None) -> bool:
+    """Have the file name these topics, with at least so many queues each. The file is replaced whole, or not at all.
+
+    HA-ST-52 "the entries that the file has already MUST stay".
+
+    Returns: whether there was anything to write; then it is on the disk.
+    Raises: ConfigInvalid for a file that is no such JSON, which then stays as it is; OSError with a path.
+    """
+    path = store_dir / CONFIG_DIR / TOPICS_FILE
+    content = _read(path)
+    table = content["topicConfigTable"]
+    changed = False
+    for name, queue_num in sorted(queue_nums.items()):
+        config = table.setdefault(name, _new_config(name))
+        for field in ("readQueueNums", "writeQueueNums"):
+            if config.get(field, 0) < queue_num:
+                config[field] = queue_num
+                changed = True
+    if not changed:
+        return False
+    version = content.setdefault("dataVersion", {})
+    version["counter"] = int(version.get("counter", 0)) + 1
+    version["timestamp"] = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    text = json.dumps(content, ensure_ascii=False, indent="\t", separators=(",", ":"))
+    _replace(path, text.encode("utf-8"))
+    return True
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Replace a file as a whole, and have it on the disk."""
+    new = path.with_name(path.name + ".tmp")
+    try:
+        is_new = not path.parent.is_dir()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with new.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+        for directory in (path.parent, *([path.parent.parent] if is_new else [])):
+            sync_directory(directory)
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None  # of a write that fails only the descriptor is known
+        with contextlib.suppress(OSError):
+            new.unlink(missing_ok=True)
+        raise
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {"dataVersion": {}, "topicConfigTable": {}}
+    except ValueError as error:
+        raise ConfigInvalid(f"{path}: {error}, expected JSON with a topicConfigTable") from None
+    table = content.get("topicConfigTable") if isinstance(content, dict) else None
+    if not isinstance(table, dict) or not all(isinstance(config, dict) for config in table.values()):
+        raise ConfigInvalid(f"{path}: no topicConfigTable in it, expected one")
+    found: dict[str, Any] = content
+    return found
+
+
+def _new_config(name: str) -> dict[str, object]:
+    """What a broker gives a topic that it makes by itself."""
+    return {
+        "order": False,
+        "perm": _PERM_READ_WRITE,
+        "readQueueNums": 0,
+        "topicFilterType": "SINGLE_TAG",
+        "topicName": name,
+        "topicSysFlag": 0,
+        "writeQueueNums": 0,
+    }

@@ -1,0 +1,178 @@
+"""Check the index of a store against its log: each entry is a key of its message, each chain leads back.
+
+The keys need not all be of one release: a broker that takes over a store goes on with its own. Which set of keys is in use is
+read from the messages that tell the sets apart, in the order of the log. A message that has a set's keys but for that of its
+tags looks like one that an earlier release has put. It is missing that key if a later message has the key of its tags again, or
+if it is the only such message; else another release goes on from there.
+
+Spec: HA-ST-39 to HA-ST-42, HA-ST-47.
+"""
+
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from rocketmq_ha.impl.errors import StoreCorrupt
+from rocketmq_ha.impl.store.derived.dispatch_request import DispatchRequest
+from rocketmq_ha.impl.store.derived.index_file import IndexFile
+from rocketmq_ha.impl.store.derived.index_keys import KEY_SETS, KeySet, MessageKeys
+from rocketmq_ha.impl.store.derived.index_service import IndexService
+from rocketmq_ha.impl.store.log.reader import LogReader
+
+_Group = tuple[IndexFile, int, list[int]]  # the file in which it ends, commit-log offset, hashes of one message
+
+
+class IndexCheck:
+    """Holds the keys in the index, which stand in the order of the log, against those of the messages that come."""
+
+    def __init__(self, index: IndexService, reader: LogReader) -> None:
+        self.checked = 0
+        self._reader = reader
+        self._releases = _Releases()
+        self._entries = _groups(index.files)
+        self._next = self._advance(reader.min_offset)
+        self._began = False
+
+    @property
+    def missing(self) -> int:
+        """Keys that are not in the index, of messages behind its first one."""
+        return self._releases.missing
+
+    @property
+    def releases(self) -> str:
+        """Which releases put these keys, in the order of the log."""
+        return self._releases.text if self._began else "none"
+
+    def check(self, requests: Sequence[DispatchRequest], properties: Sequence[bytes]) -> None:
+        """Take the next messages of the log. Raises: StoreCorrupt."""
+        for request, each in zip(requests, properties, strict=True):
+            offset = request.commit_log_offset
+            if self._next is not None and self._next[1] < offset:
+                self._refuse(*self._next)
+            keys = MessageKeys(request, each)
+            if self._next is None or self._next[1] > offset:
+                if self._began:
+                    self._releases.lose(keys)
+                continue
+            self._began = True
+            found = self._next[2]
+            if not self._releases.take(keys, found):
+                self._refuse(*self._next)
+            self.checked += len(found)
+            self._next = self._advance(offset + 1)
+
+    def finish(self) -> None:
+        """The log has ended. Raises: StoreCorrupt where the index names something else in it."""
+        if self._next is not None and self._next[1] < self._reader.max_offset:
+            self._refuse(*self._next)
+        self._releases.finish()
+
+    def _advance(self, offset: int) -> _Group | None:
+        """The keys of the next message at or behind an offset. A dispatch that was repeated leaves earlier ones again."""
+        return next((group for group in self._entries if group[1] >= offset), None)
+
+    def _refuse(self, file: IndexFile, offset: int, found: list[int]) -> None:
+        raise StoreCorrupt(file.path, offset, f"keys of hashes {found}", "the hashes of a message's keys")
+
+
+class _Releases:
+    """Finds out message by message which set of keys is in use, and counts what is missing of it."""
+
+    def __init__(self) -> None:
+        self.missing = 0
+        self._possible: tuple[KeySet, ...] = KEY_SETS  # the sets of which nothing was missing so far
+        self._before: list[tuple[KeySet, ...]] = []  # those that were in use earlier, in their order
+        # Since the last message with all keys of the set in use: how many there are that have all of another set.
+        self._doubtful = self._doubtful_keys = 0
+        self._doubtful_possible: tuple[KeySet, ...] = ()
+
+    def take(self, keys: MessageKeys, found: list[int]) -> bool:
+        """Take what the index has of a message. Returns: whether there is a set to which all of it belongs."""
+        whole = tuple(key_set for key_set in self._possible if _lacking(keys.hashes(key_set), found) == 0)
+        if whole:
+            if self._doubtful and not any(_lacking(keys.hashes(each), found) == 0 for each in self._doubtful_possible):
+                self._forget_doubt()  # the set in use goes on, so the messages in between lack keys
+            self._possible = whole
+            return True
+        lacking = {key_set: _lacking(keys.hashes(key_set), found) for key_set in KEY_SETS}
+        fitting = {key_set: count for key_set, count in lacking.items() if count is not None}
+        counts = [count for key_set, count in fitting.items() if key_set in self._possible]
+        others = tuple(key_set for key_set, count in fitting.items() if count == 0)
+        if not fitting:
+            return False
+        if counts and others:
+            self._doubt(min(counts), others)
+        elif others:
+            self._change(others)
+        else:
+            self.missing += min(counts or fitting.values())
+        return True
+
+    def lose(self, keys: MessageKeys) -> None:
+        """Take a message of which the index has nothing."""
+        self.missing += min(len(keys.hashes(key_set)) for key_set in self._possible)
+
+    def finish(self) -> None:
+        """The log has ended. One message alone that lacks a key is one at which a dispatch was interrupted."""
+        if self._doubtful == 1:
+            self._forget_doubt()
+        elif self._doubtful:
+            self._change(self._doubtful_possible)
+
+    @property
+    def text(self) -> str:
+        return ",".join(_text(key_sets) for key_sets in (*self._before, self._possible))
+
+    def _doubt(self, lacking: int, others: tuple[KeySet, ...]) -> None:
+        self._doubtful += 1
+        self._doubtful_keys += lacking
+        self._doubtful_possible = tuple(each for each in self._doubtful_possible if each in others) or others
+
+    def _forget_doubt(self) -> None:
+        self.missing += self._doubtful_keys
+        self._doubtful = self._doubtful_keys = 0
+        self._doubtful_possible = ()
+
+    def _change(self, possible: tuple[KeySet, ...]) -> None:
+        self._before.append(self._possible)
+        if self._doubtful and self._doubtful_possible != possible:
+            self._before.append(self._doubtful_possible)
+        self._doubtful = self._doubtful_keys = 0
+        self._doubtful_possible = ()
+        self._possible = possible
+
+
+def _lacking(hashes: list[int], found: list[int]) -> int | None:
+    """How many of a message's hashes are not among those found; None where those have another one."""
+    if hashes == found:
+        return 0
+    if set(found) - set(hashes):
+        return None
+    return sum((Counter(hashes) - Counter(found)).values())
+
+
+def _text(key_sets: tuple[KeySet, ...]) -> str:
+    return "any" if key_sets == KEY_SETS else "/".join(key_set.releases for key_set in key_sets)
+
+
+def _groups(files: tuple[IndexFile, ...]) -> Iterator[_Group]:
+    """What the index has of each message, from all files.
+
+    Raises: StoreCorrupt where an entry does not point to the one before it in its slot.
+    """
+    last: _Group | None = None
+    for file in files:
+        slots = array("i", bytes(4 * file.geometry.hash_slot_num))
+        for number, (key_hash, offset, _, previous) in enumerate(file.entries(), start=1):
+            slot = key_hash % file.geometry.hash_slot_num
+            if slots[slot] != previous:
+                raise StoreCorrupt(file.path, offset, f"entry {number} points to {previous}", f"{slots[slot]}, as its slot did")
+            slots[slot] = number
+            if last is not None and last[1] == offset:
+                last[2].append(key_hash)
+            else:
+                if last is not None:
+                    yield last
+                last = (file, offset, [key_hash])
+    if last is not None:
+        yield last

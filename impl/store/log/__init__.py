@@ -1,0 +1,1 @@
+"""The commit log: files, writing, scanning, recovery, flushing, reading and verifying."""

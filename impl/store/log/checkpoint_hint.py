@@ -1,0 +1,72 @@
+"""Where recovery begins: what the checkpoint and `abort` say of a log before it is looked at.
+
+Recovery costs what it looks at, so it should grow with the tail of a log and not with the log. What is before the place where
+it begins it takes as it is: damage there shows when it is read, or to `verify`. Queue offsets come from the consume queues.
+
+Source: 4.9.8 CommitLog.recoverNormally, recoverAbnormally and isMappedFileMatchedRecover; article 003 section 1.4.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from rocketmq_ha.impl.store.log.checkpoint import StoreCheckpoint, was_aborted
+from rocketmq_ha.impl.store.log.mapped_file import MappedFile
+from rocketmq_ha.impl.store.log.opening import RecoveryHint
+from rocketmq_ha.impl.store.log.scan import MAGICS, SMALLEST_RECORD, STORED_POSITION, scan
+from rocketmq_ha.spec.constants import CONSUME_QUEUE_DIR, IPV6_EXTRA_SIZE, SYS_FLAG_BORN_HOST_V6
+
+# HA-ST-18 "recovery MUST begin three files before the end of the log, or at its first file if there are fewer".
+CLEAN_STOP_FILES: Final = 3
+
+
+def recovery_hint(store_dir: Path, files: Sequence[MappedFile], *, strict: bool = True) -> RecoveryHint:
+    """What an earlier process has left says about the files of its log. Changes nothing. Raises: StoreCorrupt, OSError.
+
+    Args:  strict: if not, all is as in RocketMQ; see recovery.py.
+    """
+    checkpoint = StoreCheckpoint(store_dir)
+    keeps_place = place_hint(store_dir, files).keeps_place
+    if not was_aborted(store_dir):
+        return RecoveryHint(max(0, len(files) - CLEAN_STOP_FILES), None, keeps_place)
+    return RecoveryHint(first_file(files, checkpoint.min_timestamp, strict=strict), checkpoint.flushed_before_ms, keeps_place)
+
+
+def place_hint(store_dir: Path, files: Sequence[MappedFile]) -> RecoveryHint:
+    """Whether a log keeps its place, and nothing else: recovery looks at every record."""
+    return RecoveryHint(keeps_place=bool(files) and files[0].base > 0 and _has_queues(store_dir))
+
+
+def _has_queues(store_dir: Path) -> bool:
+    """Whether consume queues know of messages.
+
+    Spec: HA-ST-7 "a log whose first files have expired keeps its place while there are consume queues". Else its offsets, and
+    those of its queues, would be given a second time, and consumers miss what is new.
+    """
+    return any((store_dir / CONSUME_QUEUE_DIR).glob("*/*/*"))
+
+
+def first_file(files: Sequence[MappedFile], min_timestamp: int, *, strict: bool = True) -> int:
+    """The index of the last file whose first message was stored at a time or before it; 0 where there is none.
+
+    Spec: HA-ST-19 "the last file whose first message has a known magic and a store timestamp that is not 0"; HA-ST-46 "whose
+    first message is not whole MUST NOT be the one": a part of a timestamp is an earlier time.
+    """
+    for index in range(len(files) - 1, 0, -1):
+        file = files[index]
+        stored_ms = _first_stored_ms(file)
+        is_whole = not strict or scan(file.mapping, file.base, 0, 1).messages == 1
+        file.close()
+        if stored_ms and stored_ms <= min_timestamp and is_whole:
+            return index
+    return 0
+
+
+def _first_stored_ms(file: MappedFile) -> int:
+    """The store timestamp of the message with which a file begins; 0 where it begins with none."""
+    head = bytes(file.view(0, min(file.size, SMALLEST_RECORD)))
+    if len(head) < SMALLEST_RECORD or int.from_bytes(head[4:8], "big") not in MAGICS:
+        return 0
+    sys_flag = int.from_bytes(head[36:40], "big")
+    position = STORED_POSITION + (IPV6_EXTRA_SIZE if sys_flag & SYS_FLAG_BORN_HOST_V6 else 0)
+    return int.from_bytes(head[position : position + 8], "big", signed=True)

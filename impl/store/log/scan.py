@@ -1,0 +1,325 @@
+"""Walk the records of one file as fast as Python can, and say why the walk stopped.
+
+The walk checks what `decode` checks, and the physical offset, but makes no Message: recovery and verify read every byte
+of a log. Its checks repeat those of wire/message.py by intent; a property test holds the two together.
+
+Spec: HA-ST-5 "the first record that is not whole, and all beyond it, is cut off".  Source: 4.9.8
+CommitLog.checkMessageAndReturnSize; article 003 section 1.1.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from rocketmq_ha.impl.errors import MessageMalformed, StoreCorrupt
+from rocketmq_ha.impl.store.log.mapped_file import MappedFile
+from rocketmq_ha.impl.store.log.uniform_run import AFTER, BEFORE, RECORDS, Run, run_like
+from rocketmq_ha.impl.wire.message import (
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+    Buffer,
+    body_distance,
+    decode,
+)
+from rocketmq_ha.spec.constants import (
+    BLANK_MAGIC_CODE,
+    BODY_CRC_MASK,
+    END_FILE_MIN_BLANK_SIZE,
+    IPV6_EXTRA_SIZE,
+    MAX_PROPERTIES_LENGTH,
+    MAX_TOPIC_LENGTH,
+    MESSAGE_FIXED_SIZE,
+    MESSAGE_MAGIC_CODE,
+    MESSAGE_MAGIC_CODE_V2,
+    SYS_FLAG_BORN_HOST_V6,
+    SYS_FLAG_STORE_HOST_V6,
+)
+
+# total size, magic, body CRC, queue id, queue offset, physical offset, sysFlag; and where both hosts are IPv4, body length: 88
+# bytes, which the smallest record has too.
+_CHECKED_HEAD: Final = struct.Struct(">iIIi4xqqi44xi")
+_I32_AT: Final = struct.Struct(">i").unpack_from
+_I64_AT: Final = struct.Struct(">q").unpack_from
+_V6: Final = SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6
+SYS_FLAG_POSITION: Final = 36
+STORED_POSITION: Final = 56  # of the store timestamp, where the born host is IPv4
+SECTOR_SIZE: Final = 512  # the least that a disk writes whole
+SMALLEST_RECORD: Final = MESSAGE_FIXED_SIZE + 1  # bytes: a topic of one byte, no body, no properties
+MAGICS: Final = (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2)
+_BODY_DISTANCES: Final = tuple(body_distance(bits << 4) for bits in range(4))
+
+QueueOffsets = dict[tuple[int, bytes], int]  # (queue id, topic) -> the next queue offset
+
+
+class Stop(Enum):
+    """Why a walk ended."""
+
+    BOUND = "reached the bound that the caller set"
+    FULL = "the file ends here, by a BLANK record or by a record that fills it"
+    ZERO = "eight zero bytes, or zero bytes to the end of the file"
+    BAD = "bytes that are no record of this place"
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """How far a walk came. position: bytes from the start of the file, behind the last whole record."""
+
+    position: int
+    stop: Stop
+    messages: int
+    last_position: int | None  # of the last message found
+    blank_position: int | None  # of the BLANK record that ends the file
+
+
+def scan(
+    buffer: Buffer,
+    base: int,
+    start: int = 0,
+    bound: int | None = None,
+    queue_offsets: QueueOffsets | None = None,
+    suspect_from_ms: int | None = None,
+) -> Scan:
+    """Walk from a record's position to the first bytes that are no whole valid record of this place.
+
+    Records mostly look like the one before: the same sizes, flags and topic. For such a record one comparison of the
+    bytes between body and properties answers what else takes a dozen; and where many follow one another, they are looked at
+    together (run.py).
+
+    Args:  buffer: the whole file, which starts at commit-log offset base. start: where a record starts.
+           bound: stop at the first record at or beyond it. queue_offsets: raised as the messages found demand.
+           suspect_from_ms: a record that was stored at this time or later is not whole where a sector of its topic or its
+           properties is missing, which no length and no CRC shows: HA-ST-10 "from a multiple of 512 in its file to the next
+           one, or to the end of the record".
+    Raises: nothing, whatever the bytes.
+    """
+    size = len(buffer)
+    position, previous, messages = start, start, 0
+    last = size - SMALLEST_RECORD if bound is None else min(size - SMALLEST_RECORD, bound - 1)
+    unpack_head, crc32 = _CHECKED_HEAD.unpack_from, zlib.crc32
+    # The shape of the record before, as distances from its start. No record has this total size, so the first one has another.
+    shape_size = shape_body = shape_flag = shape_magic = -1
+    body_from = topic_from = topic_to = hole_from = hole_size = 0
+    shape_topic: Buffer = b""
+    run_from = size  # where to look for a run
+    counts: dict[int, int] = {}  # queue id -> queue offset of its last message, of the shape's topic
+    found: dict[bytes, dict[int, int]] = {}
+    is_queued = False
+    view = memoryview(buffer)
+    try:
+        while position <= last:
+            if position >= run_from:
+                run = run_like(view, previous, topic_from, topic_to)
+                while run is not None and position + run.size - run.record_size <= last and position + run.size <= size:
+                    offsets = _run_at(run, buffer, position, base)
+                    if offsets is None:
+                        break
+                    if suspect_from_ms is not None:
+                        places = range(position + hole_from, position + run.size, run.record_size)
+                        starts = [at - hole_from for at in places if -at % SECTOR_SIZE < hole_size]
+                        if any(_has_hole(view, at, hole_from, hole_size, suspect_from_ms) for at in starts):
+                            break
+                    if is_queued:
+                        counts.update(offsets)
+                    position += run.size
+                    previous = position - run.record_size
+                    messages += RECORDS
+                run_from = position + AFTER * shape_size if run is not None else size
+                if position > last:
+                    break
+            total_size, magic, body_crc, queue_id, queue_offset, physical_offset, sys_flag, body_length = unpack_head(
+                view, position
+            )
+            if physical_offset != base + position:
+                break
+            end = position + total_size
+            if (
+                total_size != shape_size
+                or body_length != shape_body
+                or sys_flag != shape_flag
+                or magic != shape_magic
+                or end > size
+                or buffer[position + topic_from : position + topic_to] != shape_topic
+            ):
+                shape = _shape_at(view, position)
+                if shape is None:
+                    break
+                shape_size, shape_body, shape_flag, shape_magic = total_size, body_length, sys_flag, magic
+                body_from, topic_from, topic_to, topic = shape
+                shape_topic = bytes(view[position + topic_from : position + topic_to])
+                # What no check covers: the topic and the properties, if there are any; see _has_hole.
+                hole_from = topic_to - 2 - len(topic)
+                hole_size = len(topic) if topic_to == total_size else total_size - hole_from
+                is_queued = sys_flag & TRANSACTION_MASK not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
+                counts = found.setdefault(topic, {})
+                run_from = position + BEFORE * total_size
+                if sys_flag & _V6:  # the body's length stands elsewhere: look at each
+                    shape_size, run_from = -1, size
+            if crc32(view[position + body_from : position + topic_from]) & BODY_CRC_MASK != body_crc:
+                break
+            if (
+                suspect_from_ms is not None
+                and -(position + hole_from) % SECTOR_SIZE < hole_size
+                and _has_hole(view, position, hole_from, hole_size, suspect_from_ms)
+            ):
+                break
+            if is_queued:
+                counts[queue_id] = queue_offset
+            previous, position = position, end
+            messages += 1
+        if queue_offsets is not None:
+            for topic, counts in found.items():
+                for queue_id, queue_offset in counts.items():
+                    queue_offsets[queue_id, topic] = queue_offset + 1
+        last_position = previous if messages else None
+        stop, blank_position = _why(view, position, bound)
+        return Scan(len(view) if blank_position is not None else position, stop, messages, last_position, blank_position)
+    finally:
+        view.release()
+
+
+def _run_at(run: Run, buffer: Buffer, position: int, base: int) -> Iterator[tuple[int, int]] | None:
+    """Check the records of a run at a position, behind which there are bytes enough.
+
+    Returns: queue id and queue offset of each; None where one of them is no valid record of its place, or has another shape.
+    """
+    if not run.is_at(buffer, position):
+        return None
+    fields = run.checked(buffer, position)
+    offset = base + position
+    if fields[3::5] != tuple(range(offset, offset + run.size, run.record_size)):
+        return None
+    if tuple([crc & BODY_CRC_MASK for crc in map(zlib.crc32, fields[4::5])]) != fields[::5]:
+        return None
+    return zip(fields[1::5], fields[2::5], strict=True)
+
+
+def _shape_at(view: memoryview, position: int) -> tuple[int, int, int, bytes] | None:
+    """Check all sizes of the record at a position, of which 88 bytes are there.
+
+    Returns: the distances from its start to its body, to the length of its topic and to its properties, and the topic;
+    None where they do not fit together.
+    """
+    total_size, magic, *_, sys_flag, _ = _CHECKED_HEAD.unpack_from(view, position)
+    if magic not in MAGICS:
+        return None
+    end = position + total_size
+    body_position = position + _BODY_DISTANCES[(sys_flag >> 4) & 3]
+    if end > len(view) or body_position >= end:
+        return None
+    (body_length,) = _I32_AT(view, body_position - 4)
+    topic_length_position = body_position + body_length
+    topic_position = topic_length_position + 1
+    if body_length < 0 or topic_position + 3 > end:
+        return None
+    topic_length, topic_limit = view[topic_length_position], MAX_TOPIC_LENGTH
+    if magic == MESSAGE_MAGIC_CODE_V2:
+        topic_length, topic_limit = topic_length << 8 | view[topic_position], MAX_PROPERTIES_LENGTH
+        topic_position += 1
+    topic_end = topic_position + topic_length
+    if not 0 < topic_length <= topic_limit or topic_end + 2 > end:
+        return None
+    properties_length = view[topic_end] << 8 | view[topic_end + 1]
+    if properties_length > MAX_PROPERTIES_LENGTH or topic_end + 2 + properties_length != end:
+        return None
+    distances = body_position - position, topic_length_position - position, topic_end + 2 - position
+    return *distances, bytes(view[topic_position:topic_end])
+
+
+def _has_hole(view: memoryview, start: int, hole_from: int, hole_size: int, suspect_from_ms: int) -> bool:
+    """Whether a record that was stored at a time or later lacks a sector of its topic or its properties.
+
+    A sector that has not come to the disk is zeros. It is larger than what stands before a body, so it takes a magic, a length
+    or a part of the body with it, unless it begins in the topic or in the properties. Without properties the record ends in two
+    zero bytes of its own, which are no hole.
+
+    Args:  view: the file. start: position of the record. hole_from, hole_size: where a sector may be missing, from there on.
+    """
+    first, stop = start + hole_from, start + hole_from + hole_size
+    sectors = range(first + -first % SECTOR_SIZE, stop, SECTOR_SIZE)
+    if all(view[at] or any(view[at : min(at + SECTOR_SIZE, stop)]) for at in sectors):
+        return False
+    (sys_flag,) = _I32_AT(view, start + SYS_FLAG_POSITION)
+    extra = IPV6_EXTRA_SIZE if sys_flag & SYS_FLAG_BORN_HOST_V6 else 0
+    stored_ms: int = _I64_AT(view, start + STORED_POSITION + extra)[0]
+    return stored_ms >= suspect_from_ms
+
+
+def _why(view: memoryview, position: int, bound: int | None) -> tuple[Stop, int | None]:
+    """Why no message was found at a position, and the position of a BLANK."""
+    left = len(view) - position
+    if bound is not None and position >= bound:
+        return Stop.BOUND, None
+    if left == 0:
+        return Stop.FULL, None
+    head = bytes(view[position : position + END_FILE_MIN_BLANK_SIZE])
+    if not any(head):
+        return Stop.ZERO, None
+    if head == left.to_bytes(4, "big") + BLANK_MAGIC_CODE.to_bytes(4, "big"):
+        return Stop.FULL, position
+    return Stop.BAD, None
+
+
+def explain(file: MappedFile, position: int) -> StoreCorrupt | None:
+    """Say what is wrong with the bytes at a position, in the words of `decode`; None where nothing is (any more)."""
+    found = scan(file.mapping, file.base, position, position + 1)
+    if found.position > position:
+        return None
+    head = file.mapping[position : position + END_FILE_MIN_BLANK_SIZE]
+    if not any(head):
+        return StoreCorrupt(file.path, file.base + position, "zero bytes", "a record")
+    if head[4:] == BLANK_MAGIC_CODE.to_bytes(4, "big"):
+        told, left = int.from_bytes(head[:4], "big"), file.size - position
+        return StoreCorrupt(file.path, file.base + position, f"a BLANK of {told} bytes", f"{left}, the rest of the file")
+    try:
+        message = decode(file.view(position, file.size), 0)
+    except MessageMalformed as error:
+        return StoreCorrupt(file.path, file.base + position, f"{error.field} {error.found}", error.expected)
+    offset = message.physical_offset
+    if offset == file.base + position:
+        return None  # a writer has completed it in between
+    return StoreCorrupt(file.path, file.base + position, f"physical offset {offset}", file.base + position)
+
+
+def whole_record_at(file: MappedFile, position: int) -> bool:
+    """Whether a whole record with a right CRC stands at a position, whatever physical offset it tells."""
+    try:
+        decode(file.view(position, file.size), 0)
+    except MessageMalformed:
+        return False
+    return True
+
+
+def find_record(file: MappedFile, start: int, stored_before_ms: int | None = None) -> int | None:
+    """Look for a whole valid record of its own place at or after a position, byte by byte.
+
+    Args:  stored_before_ms: only a record that was stored before this time counts.
+    Returns: its position. Size, magic, CRC and physical offset must be right, so no stray bytes pass for one; a record
+    image in a message's body tells another physical offset.
+    """
+    for position in _magic_positions(file, start):
+        record = position - 4
+        if record < start or not scan(file.mapping, file.base, record, record + 1).messages:
+            continue
+        if stored_before_ms is None or decode(file.mapping, record).store_timestamp < stored_before_ms:
+            return record
+    return None
+
+
+def _magic_positions(file: MappedFile, start: int) -> Iterator[int]:
+    magics = [magic.to_bytes(4, "big") for magic in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2)]
+    common = magics[0][:3]
+    kept, kept_position = b"", start  # the last bytes of the chunk before: a magic may lie across
+    for position, chunk in file.chunks(start):
+        text = kept + chunk if kept_position + len(kept) == position else chunk
+        origin = position + len(chunk) - len(text)
+        at = text.find(common)
+        while at >= 0:
+            if text[at : at + 4] in magics:
+                yield origin + at
+            at = text.find(common, at + 1)
+        kept = text[-3:]
+        kept_position = origin + len(text) - len(kept)
