@@ -35,7 +35,7 @@ check: setup ## Format, lint, types, the import table, and that generated files 
 	$(BIN)/python -m pytest tests/properties/test_imports.py
 	$(BIN)/python -m rocketmq_ha.reference.transitions --check
 	$(BIN)/python -m rocketmq_ha.reference.diagram --check
-	$(BIN)/python tests/formal/snapshots.py --check
+	$(BIN)/python -m formal.snapshots --check
 	$(BIN)/python -m rocketmq_ha.spec.clause_form --check
 	$(BIN)/python -m rocketmq_ha.spec.release_texts --check
 	$(BIN)/python -m rocketmq_ha.spec.citations --check
@@ -68,9 +68,9 @@ transitions: setup ## Write anew what is generated (table, diagrams, indexes of 
 	$(BIN)/python -m rocketmq_ha.reference.transitions --write
 	$(BIN)/python -m rocketmq_ha.reference.diagram --write
 	$(BIN)/python -m rocketmq_ha.spec.clause_form --write
-	$(BIN)/python tests/formal/snapshots.py --write
-	$(BIN)/python tests/formal/tours.py --write
-	$(BIN)/python tests/formal/violations.py --write
+	$(BIN)/python -m formal.snapshots --write
+	$(BIN)/python -m formal.tours --write
+	$(BIN)/python -m formal.violations --write
 	$(BIN)/python -m rocketmq_ha.spec.release_texts --write
 
 clauses: setup ## Clause -> TLA+ -> model -> implementation -> tests, as a table
@@ -81,13 +81,13 @@ golden-claims: setup ## Which clause was held against how many pieces of RocketM
 
 # Each step has a table of its own; the first that fails ends it.
 formal: setup ## TLC and its graphs against the model's, the refinement exhaustively, contracts, mutants (TLC needs Java and Maven)
-	@$(BIN)/python tests/formal/run_formal.py
-	@$(BIN)/python tests/formal/tiny.py
-	@$(BIN)/python tests/formal/contracts.py
-	@$(BIN)/python tests/formal/mutants.py
+	@$(BIN)/python -m formal.run_formal
+	@$(BIN)/python -m formal.tiny
+	@$(BIN)/python -m formal.contracts
+	@$(BIN)/python -m formal.mutants
 
 formal-breaks: setup ## One edit of each kind in a copy, and the name of the check that notices it
-	@$(BIN)/python tests/formal/breaks.py
+	@$(BIN)/python -m formal.breaks
 
 interop: setup ## Real RocketMQ brokers on either end; RELEASE=4.5.2: of that release; VIOLATIONS=1: the quirks they show (needs a JDK and Maven)
 	@RELEASE="$(RELEASE)" VIOLATIONS="$(VIOLATIONS)" $(BIN)/python -m pytest tests/interop $(ARGS)

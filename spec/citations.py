@@ -34,7 +34,7 @@ from rocketmq_ha.spec.clauses import Clause
 COLUMNS: Final = ("model", "impl", "test")
 TLA: Final = "TLA+"
 _SOURCES: Final = (("spec/tla", TLA), ("reference", "model"), ("impl", "impl"), ("tests", "test"), ("fuzz", ""))
-_MENTIONS_IN: Final = ("spec", "reference", "impl", "fuzz", "analysis", "bench", "tests")
+_MENTIONS_IN: Final = ("spec", "reference", "impl", "fuzz", "analysis", "formal", "bench", "tests")
 _MENTIONING: Final = (".py", ".md", ".txt", ".toml", ".tla", ".cfg")
 KINDS: Final = ("todo", "exception")
 LEAST_WORDS: Final = 3

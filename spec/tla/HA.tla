@@ -2,7 +2,7 @@
 (* The whole: one operator an edge label, the next-state relation, and the specification.                                       *)
 (* TLC labels an edge of its dump with the innermost operator that is not a mere call of another, and leaves parameters out.    *)
 (* So each value of the parameters has an operator of its own here, and a conjunct in front that keeps it from being a mere     *)
-(* call; it also says that slaves 2 and 3 are in scope, if they are.  tests/formal/dump.py reads Send_1_2 as Send(1,2).                    *)
+(* call; it also says that slaves 2 and 3 are in scope, if they are.  formal/dump.py reads Send_1_2 as Send(1,2).                    *)
 EXTENDS HAProperties
 
 ASSUME Slaves \in {{1}, {1, 2}, {1, 2, 3}} /\ MaxPuts <= 6    \* or Next below misses some

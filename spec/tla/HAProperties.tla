@@ -1,7 +1,7 @@
 ---------------------------- MODULE HAProperties ----------------------------
 (* What should be true.  First what holds in both profiles, whatever happens; then what holds in hardened and fails in classic, *)
 (* by number of the catalogue (spec/violations.md); then what fails in hardened too, each with its reason; then liveness.       *)
-(* tests/formal/scopes.toml says for each scope which must hold and which must be violated; run_formal.py fails on either.      *)
+(* formal/scopes.toml says for each scope which must hold and which must be violated; run_formal.py fails on either.      *)
 (* An invariant is a predicate of states; a step property, [][...]_vars, is one of steps.                                       *)
 EXTENDS HAActions, TLC
 
@@ -148,7 +148,7 @@ NotStalled == \A p \in Open : ~At(p).stale /\ At(p).req # -1 => Start(At(p)) >= 
 (* ---------------------------------------------------- liveness -------------------------------------------------------------- *)
 (* Faults and puts are bounded and under no fairness.  Everything else is: weak fairness, but for what is sent: heartbeats keep   *)
 (* taking the place in flight, so that a frame with data can be sent again and again, and not all the time.                      *)
-(* No part of it is there for nothing: [[fairness]] in tests/formal/scopes.toml says what fails without each, and TLC finds it.  *)
+(* No part of it is there for nothing: [[fairness]] in formal/scopes.toml says what fails without each, and TLC finds it.  *)
 
 SendLive(s) == Live(s) # 0 /\ Send(s, Live(s))
 HeartbeatLive(s) == Live(s) # 0 /\ Heartbeat(s, Live(s))

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FORMAL = ROOT / "tests" / "formal"
 
 # CrossHair patches the interpreter in which it runs: every verdict is asked for in a process of its own.
 KNOWN = """
@@ -38,7 +37,10 @@ def idle(max_offset: int) -> None:
     assert max_offset > 0 and max_offset < 0
     assert start(max_offset, 8) == 0
 """
-ASK = "import sys; sys.path[:0] = sys.argv[1:3]; import contracts, known; print(contracts.judge(known.{name}, 3)[0].value)"
+ASK = (
+    "import sys; sys.path.insert(0, sys.argv[1]); import known; from formal import contracts; "
+    "print(contracts.judge(known.{name}, 3)[0].value)"
+)
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -52,16 +54,15 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_the_verdict_on_a_contract_that_is_known(name: str, verdict: str, tmp_path: Path) -> None:
     """One that supposes what cannot be says nothing, and is no pass either."""
     (tmp_path / "known.py").write_text(KNOWN, encoding="utf-8")
-    done = python("-c", ASK.format(name=name), str(FORMAL), str(tmp_path))
+    done = python("-c", ASK.format(name=name), str(tmp_path))
     assert done.stdout.strip() == verdict, done.stderr
 
 
 def test_the_run_fails_for_a_counterexample_and_for_what_is_confirmed_no_more() -> None:
-    script = f"""
-import sys; sys.path.insert(0, {str(FORMAL)!r})
-import contracts
-from contracts import Verdict, surprise
-expected = contracts.Expected(frozenset({{"listed"}}), 1, 1)
+    script = """
+from formal import contracts
+from formal.contracts import Verdict, surprise
+expected = contracts.Expected(frozenset({"listed"}), 1, 1)
 assert surprise("listed", Verdict.NOT_CONFIRMED, expected)
 assert surprise("listed", Verdict.COUNTEREXAMPLE, expected)
 assert surprise("other", Verdict.COUNTEREXAMPLE, expected)

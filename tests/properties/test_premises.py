@@ -1,23 +1,14 @@
 """A property that holds because nothing ever happens is an error: `make formal` counts premises, and these tests count too."""
 
-import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
+from formal import checks, graph, premises, run_formal, scopes
 from rocketmq_ha.reference import protocol, protocol_durability
 from rocketmq_ha.reference.protocol_state import Scope, initial, of_profile, warm
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "formal"))  # plain programs, in no package
-
-import checks  # noqa: E402
-import graph  # noqa: E402
-import premises  # noqa: E402
-import run_formal  # noqa: E402
-import scopes  # noqa: E402
 
 CATALOGUE = scopes.load()
 ONE_PUT = of_profile(Scope(slaves=2, max_puts=1, batch=1, sync_puts=True), HARDENED)

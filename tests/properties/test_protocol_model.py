@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from formal import dump, equality, graph, mutants
 from rocketmq_ha.reference import protocol
 from rocketmq_ha.reference.protocol_properties import (
     CATALOGUE,
@@ -28,12 +29,7 @@ from rocketmq_ha.reference.protocol_state import Connection, Scope, SlaveNode, S
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "formal"))  # plain programs, in no package
 
-import dump  # noqa: E402
-import equality  # noqa: E402
-import graph  # noqa: E402
-import mutants  # noqa: E402
 
 PROPERTIES: tuple[StateProperty | EdgeProperty, ...] = (*OF_STATES, *OF_EDGES)
 SCOPES = graph.load_scopes()
@@ -120,7 +116,7 @@ def test_there_are_checked_in_graphs_of_both_profiles() -> None:
 
 
 def test_the_initial_state_is_the_canonical_one() -> None:
-    text = (ROOT / "tests" / "formal" / "canonical.md").read_text(encoding="utf-8")
+    text = (ROOT / "formal" / "canonical.md").read_text(encoding="utf-8")
     assert f"`{graph.canonical(initial(Scope(slaves=2)))}`" in text
 
 

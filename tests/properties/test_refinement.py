@@ -1,24 +1,19 @@
 """Each step of the byte level is some steps of the protocol level, but for the exceptions that are named; and those occur."""
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from formal import tiny
 from rocketmq_ha.fuzz import schedule
 from rocketmq_ha.reference import cluster, events, message, refinement, refinement_map, wire
 from rocketmq_ha.reference.cluster import Cluster
 from rocketmq_ha.reference.message import Record
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, PROFILES, Profile, Settings
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "formal"))  # plain programs, in no package
-
-import tiny
 
 SEEDS = 150
 ALL = 1 << 18  # bytes

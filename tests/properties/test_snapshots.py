@@ -1,25 +1,23 @@
 """The state-by-event tables of spec/snapshots/ are what the model does, and leave no pair of a state and an event out."""
 
 import json
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from formal import snapshot_machines as machines
+from formal import snapshots
+from formal.snapshot_recorder import Happening
 from rocketmq_ha.reference import master
 from rocketmq_ha.reference.step import Step
 from rocketmq_ha.spec.profile import CLASSIC, PROFILES
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "formal"))  # plain programs, in no package
 
-import snapshot_machines as machines  # noqa: E402
-import snapshots  # noqa: E402
-from snapshot_recorder import Happening  # noqa: E402
 
-REWRITE = "python tests/formal/snapshots.py --write, if this is how it should be"
+REWRITE = "python -m formal.snapshots --write, if this is how it should be"
 PAIRS = [(name, profile) for name in machines.MACHINES for profile in PROFILES]
 
 NEVER_REACHED = {

@@ -1,15 +1,14 @@
 """The tours of spec/vectors/tours/: they make every triple of their graphs, and the implementation does what they tell."""
 
 import json
-import sys
 import zlib
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from formal import tour_lines, tours
 from rocketmq_ha.fuzz import lockstep
 from rocketmq_ha.fuzz.lockstep import Lockstep
 from rocketmq_ha.fuzz.world import ImplementationWorld
@@ -18,14 +17,8 @@ from rocketmq_ha.reference.events import Event
 from rocketmq_ha.spec.event_log import VERDICT_OK
 from rocketmq_ha.spec.profile import PROFILES, Profile, Settings
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "formal"))  # plain programs, in no package
-
-import tour_lines  # noqa: E402
-import tours  # noqa: E402
-
 TOURS = [(name, profile) for name in tours.SCOPES for profile in PROFILES]
-REWRITE = "python tests/formal/tours.py --write, if this is how it should be"
+REWRITE = "python -m formal.tours --write, if this is how it should be"
 
 
 @cache

@@ -2,15 +2,15 @@
 
 import itertools
 import re
-import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from formal import graph, violations
+from formal.violations import BYTES, FRAMES, ByteViolation, FrameViolation
 from rocketmq_ha.fuzz import lockstep
 from rocketmq_ha.fuzz.channel import ScriptedSocket
 from rocketmq_ha.impl.ha.slave import SlaveClient
@@ -24,13 +24,6 @@ from rocketmq_ha.reference.step import sent
 from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec.constants import TRANSFER_HEADER_SIZE
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "formal"))  # plain programs, in no package
-
-import graph  # noqa: E402
-import violations  # noqa: E402
-from violations import BYTES, FRAMES, ByteViolation, FrameViolation  # noqa: E402
 
 TEXT = violations.DOCUMENT.read_text(encoding="utf-8")
 REQUIRED = {1, 2, 3, 4, 7, 8, 9, 17, 20, 22, 23, 32, 33}
@@ -49,7 +42,7 @@ def sections() -> dict[int, str]:
 
 
 def test_the_traces_are_those_that_are_made() -> None:
-    assert violations.render(TEXT) == TEXT, "python tests/formal/violations.py --write, and look at the diff"
+    assert violations.render(TEXT) == TEXT, "python -m formal.violations --write, and look at the diff"
 
 
 def test_every_trace_that_is_made_is_told_once() -> None:

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from premises import PREMISES, UNCONDITIONAL
+from formal.premises import PREMISES, UNCONDITIONAL
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+ROOT: Final = Path(__file__).resolve().parents[1]
 TLA: Final = ROOT / "spec" / "tla"
 SCOPES_FILE: Final = Path(__file__).with_name("scopes.toml")
 
@@ -31,13 +31,8 @@ NUMBERS: Final = {
 # What a scope has that does not say: 1, but no bound.
 UNSAID: Final = dict.fromkeys(NUMBERS, 1) | {"fall_behind_max": 99}
 BOOLEANS: Final = {"sync_puts": "SyncPuts", "acks_flushed": "AcksFlushed"}  # FALSE in a scope that does not say
-ALIKE: Final = (
-    "file_size",
-    "batch",
-    "replicas",
-    "fall_behind_max",
-    "acks_flushed",
-)  # of scopes of which one includes the other
+# A scope includes another one only where both have the same value of each of these.
+ALIKE: Final = ("file_size", "batch", "replicas", "fall_behind_max", "acks_flushed")
 SWITCHES: Final = ("Checks", "Forgets", "AtOnce", "IgnoresHeartbeats", "Coalesces", "Overlaps")
 QUIRKS: Final = {"1", "2", "3", "7", "8", "9", "17"}  # of spec/violations.md: those that show without bytes
 IS_ON: Final = {"classic": False, "hardened": True}
@@ -245,7 +240,7 @@ def configuration(scope: Scope, names: Sequence[str], properties: Properties, sp
     constants += ["NONE = NONE"]
     lines = [
         f"\\* {scope.name}: {scope.story}.",
-        "\\* Written by tests/formal/run_formal.py --write from tests/formal/scopes.toml.",
+        "\\* Written by python -m formal.run_formal --write from formal/scopes.toml.",
         f"SPECIFICATION {specification or scope.specification}",
         "CONSTANTS",
         *(f"  {constant}" for constant in constants),

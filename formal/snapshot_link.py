@@ -5,8 +5,7 @@ from enum import Enum
 from functools import partial
 from typing import Final
 
-from snapshot_recorder import Happening, Recorder
-
+from formal.snapshot_recorder import Happening, Recorder
 from rocketmq_ha.reference import cluster, events
 from rocketmq_ha.reference.cluster import Cluster
 from rocketmq_ha.reference.step import Step, unique

@@ -6,13 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import dump
-import equality
-import graph
-import premises
-import scopes
-import tlc
-from scopes import Properties, Scope, Unfair, Violation
+from formal import dump, equality, graph, premises, scopes, tlc
+from formal.scopes import Properties, Scope, Unfair, Violation
 
 Results = tuple[int, int, str]  # states, edges and hash of a graph
 Counts = dict[str, list[premises.Count]]

@@ -1,8 +1,8 @@
 """The labelled state graph of a scope, explored breadth-first from the reference model, in the form of canonical.md.
 
-python tests/formal/graph.py                       a line a scope of scopes.toml: what is counted, and what is checked in
-python tests/formal/graph.py pair-hardened         these scopes alone
-python tests/formal/graph.py --catalogue           the shortest trace of each violation, and of each exception, of the model
+python -m formal.graph                       a line a scope of scopes.toml: what is counted, and what is checked in
+python -m formal.graph pair-hardened         these scopes alone
+python -m formal.graph --catalogue           the shortest trace of each violation, and of each exception, of the model
 """
 
 import argparse

@@ -5,8 +5,8 @@ units are single bytes, files have two, frames one; sockets and buffers are as s
 protocol level's own graph in the same scope is counted: of each of its edges, whether some byte-level step has it in its
 witness; an edge out of a state in which a write side has something to send is left out, for the byte level does not rest there.
 
-    python tests/formal/tiny.py            explore every scope
-    python tests/formal/tiny.py reads      the scopes whose names begin like that
+    python -m formal.tiny            explore every scope
+    python -m formal.tiny reads      the scopes whose names begin like that
 
 Time is a choice here: what could become due at some time may become due at any. A put is a byte, and not a record; so a store
 cannot recover, and a process that ends is a link that breaks. For the overlap (HA-S-61) a byte is a record.
@@ -24,8 +24,7 @@ from functools import lru_cache
 from typing import Final
 from unittest.mock import patch
 
-import graph
-
+from formal import graph
 from rocketmq_ha.reference import (
     cluster,
     five_waits,

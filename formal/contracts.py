@@ -1,14 +1,13 @@
 """CrossHair on the contracts of the pure arithmetic: which hold of all arguments, and which it can only look for exceptions to.
 
-    python tests/formal/contracts.py          a line a contract; exit status 1 for a counterexample, and where one that is
+    python -m formal.contracts          a line a contract; exit status 1 for a counterexample, and where one that is
                                               listed in contracts.toml as confirmed is so no more
-    python tests/formal/contracts.py NAME...  these alone
+    python -m formal.contracts NAME...  these alone
 
 "Not confirmed" is no pass: within its time CrossHair found no counterexample, and did not see all paths. What that leaves open
 is the matter of the tests of the codec and of the lock-step.
 """
 
-import importlib
 import inspect
 import itertools
 import sys
@@ -21,18 +20,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-import contracts_ha
-import contracts_wire
 from crosshair.core_and_libs import analyze_function, run_checkables
 from crosshair.options import AnalysisKind, AnalysisOptionSet
 from crosshair.statespace import AnalysisMessage, MessageType
+
+from formal import contracts_ha, contracts_wire
 
 MODULES: Final = (contracts_wire, contracts_ha)
 SOME_NUMBERS: Final = (0, 1, 3, 8, 100, -1)
 LIST: Final = Path(__file__).with_name("contracts.toml")
 
 # CrossHair reads the options of a package from its __init__.py; rocketmq_ha is a namespace, and has none.
-vars(importlib.import_module("rocketmq_ha"))["__package__"] = None
+vars(sys.modules["rocketmq_ha"])["__package__"] = None
 
 Contract = Callable[..., None]
 

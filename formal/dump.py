@@ -8,8 +8,8 @@ canonical.md, in this folder, defines the form; in short:
 - An edge is `label TAB state TAB state`. The edges are a set without loops. The hash is the sha256 of its lines, sorted by code
   point and joined by newlines.
 
-    python tests/formal/dump.py GRAPH.dot            prints the hash and the counts
-    python tests/formal/dump.py GRAPH.dot --lines    prints the edges themselves, sorted
+    python -m formal.dump GRAPH.dot            prints the hash and the counts
+    python -m formal.dump GRAPH.dot --lines    prints the edges themselves, sorted
 """
 
 import argparse

@@ -11,10 +11,9 @@ from enum import Enum
 from functools import partial
 from typing import Final
 
-from snapshot_ends import of_master, of_slave
-from snapshot_link import Ends, of_link
-from snapshot_recorder import Happening, Machine, Recorder
-
+from formal.snapshot_ends import of_master, of_slave
+from formal.snapshot_link import Ends, of_link
+from formal.snapshot_recorder import Happening, Machine, Recorder
 from rocketmq_ha.reference import five_waits, group_transfer, store
 from rocketmq_ha.reference.five_waits import FiveWaitsState
 from rocketmq_ha.reference.group_transfer import GroupTransfer, GroupTransferState

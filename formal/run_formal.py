@@ -4,12 +4,12 @@ Fails on a surprise in either direction: a property that should hold and is viol
 violation that is not found or has a trace of another length; a part of the fairness without which everything still holds; a
 state graph that is not the Python model's or not the one checked in; a label too rare; a .cfg file that is out of date.
 
-    python tests/formal/run_formal.py                   check everything
-    python tests/formal/run_formal.py pair 'roll*'      the scopes whose names begin with that, and their violations
-    python tests/formal/run_formal.py --traces          show the steps of each violation too
-    python tests/formal/run_formal.py --excuses         find every property violated that a scope excuses; nothing else
-    python tests/formal/run_formal.py --write           write spec/tla/*.cfg anew, and nothing else
-    python tests/formal/run_formal.py --write-hashes    check, and put the graphs that are equal into scopes.toml
+    python -m formal.run_formal                   check everything
+    python -m formal.run_formal pair 'roll*'      the scopes whose names begin with that, and their violations
+    python -m formal.run_formal --traces          show the steps of each violation too
+    python -m formal.run_formal --excuses         find every property violated that a scope excuses; nothing else
+    python -m formal.run_formal --write           write spec/tla/*.cfg anew, and nothing else
+    python -m formal.run_formal --write-hashes    check, and put the graphs that are equal into scopes.toml
 
 TLC is fetched once, by Maven, into build/formal, and must have the pinned checksum. Where Java or Maven is missing TLC is not
 run: with CI=true in the environment that is a failure, else Python's graphs are held against the checked-in hashes.
@@ -26,13 +26,10 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from fnmatch import fnmatch
 from typing import Final
 
-import checks
-import equality
-import scopes
-import tlc
-from checks import Outcome
-from graph import say
-from scopes import Catalogue, Scope, Unfair, Violation
+from formal import checks, equality, scopes, tlc
+from formal.checks import Outcome
+from formal.graph import say
+from formal.scopes import Catalogue, Scope, Unfair, Violation
 
 # About what a run costs, in seconds of one core: to begin with the longest, and to say how long it will still take.
 SECONDS_PER_RUN: Final = 1.0

@@ -1,23 +1,20 @@
 """The traces of spec/violations.md, made from what shows each violation: a run of the protocol level, a scenario, or frames.
 
-    python tests/formal/violations.py            exit status 1 if a trace in spec/violations.md is not the one that is made here
-    python tests/formal/violations.py --write    write them all anew; look at the diff
+    python -m formal.violations            exit status 1 if a trace in spec/violations.md is not the one that is made here
+    python -m formal.violations --write    write them all anew; look at the diff
 
 A trace stands between `<!-- trace N -->` and `<!-- end of trace -->`, and N is the number of the quirk.
 """
 
-import importlib.util
 import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
 from typing import Final
 
-import graph
-
+from formal import graph, scenarios
 from rocketmq_ha.fuzz.schedule import START_MS
 from rocketmq_ha.reference import cluster, invariants, slave, store, wire
 from rocketmq_ha.reference.cluster import Cluster
@@ -28,24 +25,9 @@ from rocketmq_ha.reference.slave import Slave
 from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec.profile import CLASSIC, PROFILES, Profile, Settings
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+ROOT: Final = Path(__file__).resolve().parents[1]
 DOCUMENT: Final = ROOT / "spec" / "violations.md"
-SCENARIOS: Final = ROOT / "tests" / "stateful" / "scenarios"
 BLOCK: Final = re.compile(r"(<!-- trace (\d\d) -->\n).*?(<!-- end of trace -->\n)", re.DOTALL)
-
-
-def module_from(name: str, file: Path) -> ModuleType:
-    """A module of the tests, which is in no package."""
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-scenarios: Final = module_from("scenarios_of_violations", ROOT / "tests" / "stateful" / "test_scenarios.py")
 
 
 # --- Scenarios ---------------------------------------------------------------------------------------------------------------
@@ -138,7 +120,7 @@ class Half:
 def halves(name: str) -> tuple[Half, Half]:
     """Classic's and hardened's."""
     found: list[Half] = []
-    for line in (SCENARIOS / f"{name}.txt").read_text(encoding="utf-8").splitlines():
+    for line in (scenarios.DIRECTORY / f"{name}.txt").read_text(encoding="utf-8").splitlines():
         if line.startswith("cluster "):
             _, profile, *options = line.split()
             numbers = {key: int(value) for key, value in (option.split("=") for option in options)}
@@ -189,7 +171,7 @@ def fewest(half: Half, shows: Shows) -> int | None:
 
 def scenario_trace(name: str) -> str:
     """Classic's half of the scenario, without who did what: the steps, and what every node is like after them."""
-    text = (SCENARIOS / f"{name}.txt").read_text(encoding="utf-8")
+    text = (scenarios.DIRECTORY / f"{name}.txt").read_text(encoding="utf-8")
     lines = text[text.index("cluster ") :].split("\ncluster ")[0].splitlines()
     kept = [line for line in lines if not re.match(r"    .*: \w+ -\w+-> ", line) and not line.startswith("#")]
     return "\n".join(kept).rstrip()
@@ -278,7 +260,7 @@ def main(arguments: Sequence[str]) -> int:
         DOCUMENT.write_text(happens, encoding="utf-8")
         return 0
     if told != happens:
-        sys.stderr.write(f"{DOCUMENT}: a trace differs; python tests/formal/violations.py --write writes them anew\n")
+        sys.stderr.write(f"{DOCUMENT}: a trace differs; python -m formal.violations --write writes them anew\n")
     return int(told != happens)
 
 

@@ -1,8 +1,8 @@
 """What every machine of the model does in every state at every event, the senseless ones included: spec/snapshots/*.txt.
 
-    python tests/formal/snapshots.py            print all of them
-    python tests/formal/snapshots.py --check    exit status 1, and a diff, where a file differs from the model
-    python tests/formal/snapshots.py --write    write them anew; review the diff as you review code
+    python -m formal.snapshots            print all of them
+    python -m formal.snapshots --check    exit status 1, and a diff, where a file differs from the model
+    python -m formal.snapshots --write    write them anew; review the diff as you review code
 
 Each machine is explored alone (snapshot_machines.py), and every event is done to every node that is reached. What comes of it
 is told once for all nodes of a state. An event that no cluster ever gives to a machine in a state is done to it all the same.
@@ -15,12 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-import snapshot_machines as machines
-from snapshot_recorder import Happening, Machine
-
+from formal import snapshot_machines as machines
+from formal.snapshot_recorder import Happening, Machine
 from rocketmq_ha.spec.profile import PROFILES, Profile
 
-DIRECTORY: Final = Path(__file__).resolve().parents[2] / "spec" / "snapshots"
+DIRECTORY: Final = Path(__file__).resolve().parents[1] / "spec" / "snapshots"
 
 LEGEND: Final = """\
 # {title} ({profile} profile)
@@ -31,7 +30,7 @@ LEGEND: Final = """\
 #   assertion   the model takes the event for a bug of its caller
 #   !           no cluster gives this event to a machine in this state; this is what the machine alone would do with it
 #
-# Written by `python tests/formal/snapshots.py --write` from the model. Review a change of it as you review code.
+# Written by `python -m formal.snapshots --write` from the model. Review a change of it as you review code.
 """
 
 

@@ -1,8 +1,8 @@
 """Tours: a few walks through the byte-level machine that make every step of a class to a class, as vectors to be replayed.
 
-    python tests/formal/tours.py            count them
-    python tests/formal/tours.py --check    exit status 1 where a file of spec/vectors/tours/ differs from what is made now
-    python tests/formal/tours.py --write    write them anew
+    python -m formal.tours            count them
+    python -m formal.tours --check    exit status 1 where a file of spec/vectors/tours/ differs from what is made now
+    python -m formal.tours --write    write them anew
 
 The graph of a scope is bounded: breadth first, from empty logs, over a fixed set of actions; of the states with one class the
 first few are kept, and of those that are alike but for what no class tells, the first. A view gives each state a class. A
@@ -16,15 +16,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-import tour_lines
-
+from formal import tour_lines
 from rocketmq_ha.fuzz.schedule import START_MS
 from rocketmq_ha.fuzz.world import ReferenceWorld
 from rocketmq_ha.reference import cluster, events, master, slave, store
 from rocketmq_ha.reference.cluster import Cluster, Link
 from rocketmq_ha.spec.profile import PROFILES, Profile, Settings
 
-DIRECTORY: Final = Path(__file__).resolve().parents[2] / "spec" / "vectors" / "tours"
+DIRECTORY: Final = Path(__file__).resolve().parents[1] / "spec" / "vectors" / "tours"
 
 ALL: Final = 1 << 18  # bytes
 FILE_SIZE: Final = 200  # two records of 92 bytes and a BLANK of 16
@@ -339,7 +338,7 @@ def main(arguments: list[str]) -> int:
             if arguments == ["--write"]:
                 file.write_text(text, encoding="utf-8")
             elif arguments == ["--check"] and (not file.is_file() or file.read_text(encoding="utf-8") != text):
-                sys.stdout.write(f"{file.name} differs: python tests/formal/tours.py --write, and look at the diff\n")
+                sys.stdout.write(f"{file.name} differs: python -m formal.tours --write, and look at the diff\n")
                 status = 1
     return status
 

@@ -1,7 +1,7 @@
 """Compare the graph that TLC dumped with that of the Python model: the same states, the same edges, the same labels.
 
-python tests/formal/equality.py SCOPE GRAPH.dot            exit status 1 where they differ, and the shortest path to it in both
-python tests/formal/equality.py SCOPE GRAPH.dot --write    where they are equal, put states, edges and hash into scopes.toml
+python -m formal.equality SCOPE GRAPH.dot            exit status 1 where they differ, and the shortest path to it in both
+python -m formal.equality SCOPE GRAPH.dot --write    where they are equal, put states, edges and hash into scopes.toml
 """
 
 import argparse
@@ -10,8 +10,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-import dump
-import graph
+from formal import dump, graph
 
 Successors = dict[str, set[tuple[str, str]]]  # state -> (label, state after it); states are canonical lines
 

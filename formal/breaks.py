@@ -3,8 +3,8 @@
 Each edit is made in a copy of the tree in a temporary directory, where the check that should fire runs over the copy's own
 folders. First all the checks must pass over a copy without an edit. Exit status 1 if one does not, or if an edit is unnoticed.
 
-    python tests/formal/breaks.py
-    python tests/formal/breaks.py clause hash      the edits whose kinds have these words
+    python -m formal.breaks
+    python -m formal.breaks clause hash      the edits whose kinds have these words
 
 What needs Java or Maven is left out where they are missing; with CI=true in the environment that is a failure.
 """
@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import tlc
-from graph import say
-from scopes import ROOT
+from formal import tlc
+from formal.graph import say
+from formal.scopes import ROOT
 
-COPIED: Final = ("spec", "reference", "impl", "fuzz", "analysis", "bench", "tests", ".types", "pyproject.toml")
+COPIED: Final = ("spec", "reference", "impl", "fuzz", "analysis", "bench", "formal", "tests", ".types", "pyproject.toml")
 LEFT_OUT: Final = shutil.ignore_patterns("__pycache__", ".mypy_cache", ".hypothesis", "target", "scratch")
 TIMEOUT_S: Final = 300
 WIDTH: Final = 110  # of the line that is shown
@@ -62,11 +62,11 @@ class Edit:
 
 
 def run_formal(*scopes: str) -> Check:
-    command = (sys.executable, "tests/formal/run_formal.py", *scopes)
+    command = (sys.executable, "-m", "formal.run_formal", *scopes)
     return Check(f"TLC ({', '.join(scopes)})", command, "SURPRISE: ", needs_tlc=True)
 
 
-GRAPHS: Final = Check("Python's graph", (sys.executable, "tests/formal/graph.py", "delete-hardened"), "delete-hardened ")
+GRAPHS: Final = Check("Python's graph", (sys.executable, "-m", "formal.graph", "delete-hardened"), "delete-hardened ")
 CLAUSES: Final = Check("citations", (sys.executable, "-m", "rocketmq_ha.spec.citations", "--check"), "spec/")
 LOCKSTEP: Final = Check(
     "lock-step hunt",
@@ -111,7 +111,7 @@ EDITS: Final = (
     ),
     Edit(
         "a scope's purpose",
-        "tests/formal/scopes.toml",
+        "formal/scopes.toml",
         r'(?s)(\[scope\.once-hardened\](?:(?!\[scope\.).)*?\nfor = \[")OnlyReplicasAreWaitedFor',
         r"\g<1>PutOkIsHeld",
         "once-hardened is there for puts that end with PUT_OK, and there none can wait",
@@ -151,7 +151,7 @@ EDITS: Final = (
     ),
     Edit(
         "a hash",
-        "tests/formal/scopes.toml",
+        "formal/scopes.toml",
         r'(?s)(\[scope\.delete-hardened\](?:(?!\[scope\.).)*?\nhash = ")[0-9a-f]{8}',
         r"\g<1>00000000",
         "the graph of delete-hardened is said to be another",

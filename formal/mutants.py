@@ -14,10 +14,10 @@ changed), and stops at its first difference:
                      table: a transition that spec/transitions.json does not have, or one that it has and the mutant has not
                      snapshot, trace: an outcome of an event in spec/snapshots/, or a trace of spec/violations.md, is another
 
-    python tests/formal/mutants.py                     the drawn ones and PICKED; exit status 1 below 95 % of the mistakes
-    python tests/formal/mutants.py --count 80 --seed 7
-    python tests/formal/mutants.py --list              every mutant that could be drawn
-    python tests/formal/mutants.py --only master.py    every mutant of one file
+    python -m formal.mutants                     the drawn ones and PICKED; exit status 1 below 95 % of the mistakes
+    python -m formal.mutants --count 80 --seed 7
+    python -m formal.mutants --list              every mutant that could be drawn
+    python -m formal.mutants --only master.py    every mutant of one file
 """
 
 import argparse
@@ -44,7 +44,7 @@ from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Final
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+ROOT: Final = Path(__file__).resolve().parents[1]
 PACKAGE: Final = "rocketmq_ha.reference"
 PROTOCOL_FILES: Final = ("protocol.py",)
 BYTE_FILES: Final = ("master.py", "slave.py", "store.py", "group_transfer.py", "five_waits.py", "cluster.py")
@@ -348,7 +348,7 @@ def graph_differs(scope: object, start: object, name: str, as_it_is: ModuleType)
 
 def protocol_checks() -> Iterator[tuple[str, Callable[[], str]]]:
     """(kind of check, the check), the cheapest first."""
-    import graph
+    from formal import graph
 
     as_it_is = module_from("protocol_as_it_is", ROOT / "reference" / "protocol.py")
     total: Counter[str] = Counter()
@@ -468,7 +468,9 @@ def refinement_differs(seed: int) -> str:
     return ""
 
 
-def scenario_differs(scenarios: ModuleType, file: Path) -> str:
+def scenario_differs(file: Path) -> str:
+    from formal import scenarios
+
     told = file.read_text(encoding="utf-8")
     return "" if scenarios.play(told) == told else f"{file.stem} is told otherwise"
 
@@ -480,15 +482,13 @@ def table_differs(text: str) -> str:
 
 
 def snapshot_differs() -> str:
-    sys.path.insert(0, str(Path(__file__).parent))
-    import snapshots
+    from formal import snapshots
 
     return next((f"{name} differs" for name, text in snapshots.texts().items() if snapshots.difference(name, text)), "")
 
 
 def trace_differs() -> str:
-    sys.path.insert(0, str(Path(__file__).parent))
-    import violations
+    from formal import violations
 
     told = violations.DOCUMENT.read_text(encoding="utf-8")
     return "" if violations.render(told) == told else "a trace of spec/violations.md differs"
@@ -504,9 +504,10 @@ def byte_checks() -> Iterator[tuple[str, Callable[[], str]]]:
     }
     for seed in LOCKSTEP_SEEDS:
         yield "lock-step", partial(lockstep_differs, seed, table)
-    scenarios = module_from("scenarios", ROOT / "tests" / "stateful" / "test_scenarios.py")
+    from formal import scenarios
+
     for file in scenarios.SCENARIOS:
-        yield "scenario", partial(scenario_differs, scenarios, file)
+        yield "scenario", partial(scenario_differs, file)
     for seed in REFINEMENT_SEEDS:
         yield "refinement", partial(refinement_differs, seed)
     for seed in HOSTILE_SEEDS:
@@ -544,7 +545,7 @@ def child(told: str) -> int:
 def run(mutant: Mutant) -> tuple[str, str]:
     """(kind of check, what it found) of a mutant, in a process of its own; ("", "") where it survives."""
     told = json.dumps([mutant.file, mutant.line, mutant.before, mutant.after, mutant.site, mutant.variant])
-    command = [sys.executable, __file__, "--child", told]
+    command = [sys.executable, "-m", "formal.mutants", "--child", told]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     if done.returncode == NO_MUTANT:
         raise SystemExit(f"mutants: {done.stderr.strip()}")

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from graph import Graph
-
+from formal.graph import Graph
 from rocketmq_ha.reference.protocol import attached, connections, has_acked, max_offset, start_of_file
 from rocketmq_ha.reference.protocol_durability import AckedState
 from rocketmq_ha.reference.protocol_properties import survivors
@@ -23,19 +22,34 @@ OfEdge = Callable[[State, State, Scope], bool]
 UNCONDITIONAL: Final = {"TypeOK": "it speaks of every state"}
 
 
-@dataclass(frozen=True, slots=True)
-class Premise:
-    """One thing that must happen before a property can fail.
+def always(_scope: Scope) -> bool:
+    return True
 
-    told: its words in the table; empty for the first of a property.
-    actions: the edges that are looked at; empty if `met` is of states.
+
+@dataclass(frozen=True, slots=True)
+class StatePremise:
+    """A state that must be reached before a property can fail.
+
+    told: its words in the table; empty for the first premise of a property.
     possible: whether the constants of a scope allow it.
     """
 
-    met: OfState | OfEdge
-    actions: tuple[str, ...] = ()
+    met: OfState
     told: str = ""
-    possible: Callable[[Scope], bool] = lambda _scope: True
+    possible: Callable[[Scope], bool] = always
+
+
+@dataclass(frozen=True, slots=True)
+class EdgePremise:
+    """An edge of one of `actions` that must be taken before a property can fail. `told` and `possible` are a StatePremise's."""
+
+    met: OfEdge
+    actions: tuple[str, ...]
+    told: str = ""
+    possible: Callable[[Scope], bool] = always
+
+
+Premise = StatePremise | EdgePremise
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,69 +289,69 @@ def slave_without_units_takes_a_heartbeat(before: State, after: State, _scope: S
 # --- The premises of each property --------------------------------------------------------------------------------------------
 
 _REPORT: Final = ("RecvReport",)
-_PUT_OK: Final = Premise(put_ends, _REPORT)
-_ACKNOWLEDGED: Final = Premise(something_is_acknowledged)
-_REFUSED: Final = Premise(connection_closes, _REPORT, "reports refused", can_refuse)
+_PUT_OK: Final = EdgePremise(put_ends, _REPORT)
+_ACKNOWLEDGED: Final = StatePremise(something_is_acknowledged)
+_REFUSED: Final = EdgePremise(connection_closes, _REPORT, "reports refused", can_refuse)
 
 PREMISES: Final[dict[str, tuple[Premise, ...]]] = {
-    "NoFrameAcrossFile": (Premise(frame_ends_with_its_file),),
+    "NoFrameAcrossFile": (StatePremise(frame_ends_with_its_file),),
     "FrameIsLog": (
-        Premise(data_is_in_flight),
-        Premise(two_frames_are_in_flight, (), "with two frames", lambda scope: scope.frame_window > 1),
+        StatePremise(data_is_in_flight),
+        StatePremise(two_frames_are_in_flight, "with two frames", lambda scope: scope.frame_window > 1),
     ),
-    "SilentBeforeFirstReport": (Premise(nothing_is_reported_yet),),
-    "NextMonotone": (Premise(transfer_moves, ("Send", "Heartbeat")),),
-    "RequestSetOnce": (Premise(later_report_is_taken, _REPORT),),
-    "WaitersJoinByPuts": (Premise(put_begins_to_wait, ("PutSync",)),),
-    "WaitersEndOnce": (_PUT_OK, Premise(put_ends, ("Timeout",), "by timeout")),
-    "WaitersAreBeyondPush2": (Premise(put_waits_beyond_an_ack),),
-    "AckIsAppended": (Premise(live_slave_has_acked), _REFUSED),
+    "SilentBeforeFirstReport": (StatePremise(nothing_is_reported_yet),),
+    "NextMonotone": (EdgePremise(transfer_moves, ("Send", "Heartbeat")),),
+    "RequestSetOnce": (EdgePremise(later_report_is_taken, _REPORT),),
+    "WaitersJoinByPuts": (EdgePremise(put_begins_to_wait, ("PutSync",)),),
+    "WaitersEndOnce": (_PUT_OK, EdgePremise(put_ends, ("Timeout",), "by timeout")),
+    "WaitersAreBeyondPush2": (StatePremise(put_waits_beyond_an_ack),),
+    "AckIsAppended": (StatePremise(live_slave_has_acked), _REFUSED),
     "Push2WithinLog": (_ACKNOWLEDGED, _REFUSED),
-    "NextWithinLog": (Premise(something_is_sent), _REFUSED),
-    "AckMonotone": (Premise(ack_moves, _REPORT), _REFUSED),
+    "NextWithinLog": (StatePremise(something_is_sent), _REFUSED),
+    "AckMonotone": (EdgePremise(ack_moves, _REPORT), _REFUSED),
     "PutOkIsReached": (_PUT_OK,),
     "PutOkIsHeld": (_PUT_OK,),
-    "PutOkIsHeldByAll": (Premise(put_ends_beside_another_slave, _REPORT),),
+    "PutOkIsHeldByAll": (EdgePremise(put_ends_beside_another_slave, _REPORT),),
     "Push2WasSent": (
         _ACKNOWLEDGED,
-        Premise(start_is_asked_for, (), "starts asked for", can_lose_a_slave),
+        StatePremise(start_is_asked_for, "starts asked for", can_lose_a_slave),
     ),
     "Push2IsGreatestAck": (
         _ACKNOWLEDGED,
-        Premise(ack_is_forgotten, ("RecvReport", "RecvFrame", "Drop", "Reap"), "acks forgotten", can_lose_a_slave),
+        EdgePremise(ack_is_forgotten, ("RecvReport", "RecvFrame", "Drop", "Reap"), "acks forgotten", can_lose_a_slave),
     ),
     "Push2IsReached": (_ACKNOWLEDGED,),
     "OnlyReplicasAreWaitedFor": (
-        Premise(put_finds_a_connection, ("PutSync",)),
-        Premise(put_finds_too_few, ("PutSync",), "with too few"),
+        EdgePremise(put_finds_a_connection, ("PutSync",)),
+        EdgePremise(put_finds_too_few, ("PutSync",), "with too few"),
     ),
     "RequestIsServable": (
-        Premise(start_is_granted, _REPORT),
-        Premise(start_is_refused, _REPORT, "starts refused", can_refuse),
+        EdgePremise(start_is_granted, _REPORT),
+        EdgePremise(start_is_refused, _REPORT, "starts refused", can_refuse),
     ),
-    "AheadIsNotServed": (Premise(live_slave_is_ahead),),
+    "AheadIsNotServed": (StatePremise(live_slave_is_ahead),),
     "DivergedIsNotServed": (
-        Premise(live_slave_differs),
-        Premise(slave_that_differs_is_refused, ("RecvFrame",), "refused", lambda scope: scope.overlaps),
+        StatePremise(live_slave_differs),
+        EdgePremise(slave_that_differs_is_refused, ("RecvFrame",), "refused", lambda scope: scope.overlaps),
     ),
-    "DiffersOnlyInLostUnits": (Premise(slave_differs),),
-    "SlaveHoldsPrefix": (Premise(slave_has_units),),
-    "SlaveNotAhead": (Premise(slave_has_units),),
+    "DiffersOnlyInLostUnits": (StatePremise(slave_differs),),
+    "SlaveHoldsPrefix": (StatePremise(slave_has_units),),
+    "SlaveNotAhead": (StatePremise(slave_has_units),),
     "FrameLandsAtItsOffset": (
-        Premise(units_are_appended, ("RecvFrame",)),
-        Premise(units_are_appended_in_a_later_file, ("RecvFrame",), "after a roll", can_roll),
+        EdgePremise(units_are_appended, ("RecvFrame",)),
+        EdgePremise(units_are_appended_in_a_later_file, ("RecvFrame",), "after a roll", can_roll),
     ),
-    "NoEmptyFile": (Premise(slave_without_units_takes_a_heartbeat, ("RecvFrame",)),),
-    "HistoryNotSkipped": (Premise(slave_has_a_later_file),),
-    "NotStalled": (Premise(live_slave_reads_behind_a_deletion),),
-    "CatchesUp": (Premise(slave_is_behind),),
-    "AcksArrive": (Premise(ack_is_due),),
-    "WaitersEnd": (Premise(put_waits),),
-    "StaleIsReaped": (Premise(stale_connection_stands),),
-    "WaitersAreAnswered": (Premise(put_waits_with_a_live_slave_and_no_fault_left),),
-    "AckedIsInBestLog": (Premise(put_ok_is_remembered),),
-    "LostIsBeyondBestLog": (Premise(log_is_beyond_the_slaves),),
-    "NothingIsLost": (Premise(log_is_beyond_the_slaves),),
+    "NoEmptyFile": (EdgePremise(slave_without_units_takes_a_heartbeat, ("RecvFrame",)),),
+    "HistoryNotSkipped": (StatePremise(slave_has_a_later_file),),
+    "NotStalled": (StatePremise(live_slave_reads_behind_a_deletion),),
+    "CatchesUp": (StatePremise(slave_is_behind),),
+    "AcksArrive": (StatePremise(ack_is_due),),
+    "WaitersEnd": (StatePremise(put_waits),),
+    "StaleIsReaped": (StatePremise(stale_connection_stands),),
+    "WaitersAreAnswered": (StatePremise(put_waits_with_a_live_slave_and_no_fault_left),),
+    "AckedIsInBestLog": (StatePremise(put_ok_is_remembered),),
+    "LostIsBeyondBestLog": (StatePremise(log_is_beyond_the_slaves),),
+    "NothingIsLost": (StatePremise(log_is_beyond_the_slaves),),
 }
 
 
@@ -352,13 +366,18 @@ def counted(found: Graph, names: Sequence[str]) -> dict[str, list[Count]]:
         by_action.setdefault(label.partition("(")[0], []).append((found.states[before], found.states[after]))
     counts: dict[Premise, Count] = {}
 
+    def states_that_meet(premise: Premise) -> list[State]:
+        """The states that meet it; of an edge the state before."""
+        match premise:
+            case StatePremise():
+                return [state for state in found.states if premise.met(state, scope)]
+            case EdgePremise():
+                edges = (edge for action in premise.actions for edge in by_action.get(action, ()))
+                return [before for before, after in edges if premise.met(before, after, scope)]
+
     def count(premise: Premise) -> Count:
         if premise not in counts:
-            if premise.actions:
-                edges = (edge for action in premise.actions for edge in by_action.get(action, ()))
-                met = [before for before, after in edges if premise.met(before, after, scope)]  # type: ignore[call-arg]
-            else:
-                met = [state for state in found.states if premise.met(state, scope)]  # type: ignore[call-arg]
+            met = states_that_meet(premise)
             counts[premise] = Count(premise.told, len(met), sum(map(bool, map(faults, met))) if has_faults(scope) else None)
         return counts[premise]
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from snapshot_recorder import Happening, Recorder
-
+from formal.snapshot_recorder import Happening, Recorder
 from rocketmq_ha.reference import master, slave, store, wire
 from rocketmq_ha.reference.master import MasterConnection
 from rocketmq_ha.reference.slave import Slave
