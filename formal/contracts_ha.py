@@ -40,7 +40,7 @@ def request_0_starts_at_the_last_file(max_offset: int, file_size: int) -> None:
     assert max_offset >= 0
     assert file_size > 0
     conn = MasterConnection(0, 0, slave_request_offset=0, slave_ack_offset=0)
-    start = master.on_writable(conn, Log(file_size, max_offset, b""), 0, 0, Settings(file_size)).state.next_transfer_from_where
+    start = master.on_transfer(conn, Log(file_size, max_offset, b""), 0, 0, Settings(file_size)).state.next_transfer_from_where
     assert start % file_size == 0
     assert start <= max_offset < start + file_size
 
@@ -50,7 +50,7 @@ def any_other_request_is_where_the_transfer_starts(max_offset: int, request: int
     assert request != 0
     assert request != -1
     conn = MasterConnection(0, 0, slave_request_offset=request, slave_ack_offset=request)
-    assert master.on_writable(conn, Log(GIB, max_offset, b""), 0, 0, SETTINGS).state.next_transfer_from_where == request
+    assert master.on_transfer(conn, Log(GIB, max_offset, b""), 0, 0, SETTINGS).state.next_transfer_from_where == request
 
 
 def both_start_the_transfer_at_the_same_offset(max_offset: int, request: int, file_size: int) -> None:
@@ -59,7 +59,7 @@ def both_start_the_transfer_at_the_same_offset(max_offset: int, request: int, fi
     assert file_size > 0
     settings = Settings(file_size)
     conn = MasterConnection(0, 0, slave_request_offset=request, slave_ack_offset=request)
-    start = master.on_writable(conn, Log(file_size, max_offset, b""), 0, 0, settings).state.next_transfer_from_where
+    start = master.on_transfer(conn, Log(file_size, max_offset, b""), 0, 0, settings).state.next_transfer_from_where
     ours = impl_master.MasterConnection("", Offsets(0, max_offset, file_size), 0, settings, HARDENED)
     ours.slave_request_offset = request
     ours._start()
@@ -102,7 +102,7 @@ def what_is_used_of_the_read_buffer_is_whole_reports(position: int, nbytes: int)
     assert 0 <= position < 8
     assert 0 < nbytes <= 9
     conn = MasterConnection(0, 0, byte_buffer_read=bytes(8)[:position])
-    after = master.on_readable(conn, bytes(9)[:nbytes], Log(GIB), 0, SETTINGS, CLASSIC).state
+    after = master.on_reports(conn, bytes(9)[:nbytes], Log(GIB), 0, SETTINGS, CLASSIC).state
     assert after.process_position % 8 == 0
     assert 0 <= len(after.byte_buffer_read) - after.process_position < 8
 
@@ -110,7 +110,7 @@ def what_is_used_of_the_read_buffer_is_whole_reports(position: int, nbytes: int)
 def a_read_buffer_that_is_full_is_begun_again(nbytes: int) -> None:
     assert 0 < nbytes < 8
     conn = MasterConnection(0, 0, byte_buffer_read=bytes(16), process_position=16)
-    after = master.on_readable(conn, bytes(8)[:nbytes], Log(GIB), 0, SETTINGS, CLASSIC).state
+    after = master.on_reports(conn, bytes(8)[:nbytes], Log(GIB), 0, SETTINGS, CLASSIC).state
     assert (len(after.byte_buffer_read), after.process_position) == (nbytes, 0)
 
 
@@ -118,7 +118,7 @@ def a_first_report_that_is_taken_is_0_or_within_the_log(min_offset: int, length:
     assert min_offset >= 0
     assert length in (0, 3)
     log = Log(GIB, min_offset, bytes(length))
-    if not master.broken_clause(MasterConnection(0, 0), report, log):
+    if not master.check_report(MasterConnection(0, 0), report, log):
         assert report == 0 or min_offset <= report <= min_offset + length
 
 
@@ -126,7 +126,7 @@ def a_later_report_that_is_taken_neither_falls_nor_exceeds_what_was_sent(ack: in
     assert ack >= 0
     assert sent >= 0
     conn = MasterConnection(0, 0, slave_request_offset=0, slave_ack_offset=ack, next_transfer_from_where=sent)
-    if not master.broken_clause(conn, report, Log(GIB)):
+    if not master.check_report(conn, report, Log(GIB)):
         assert ack <= report <= max(ack, sent)
 
 
@@ -137,7 +137,7 @@ def a_report_that_the_model_takes_is_taken(
     assert length in (0, 3)
     assert request == -1 or (request >= 0 and ack >= 0 and sent >= 0)
     conn = MasterConnection(0, 0, b"", 0, request, ack, sent)
-    if master.broken_clause(conn, report, Log(GIB, min_offset, bytes(length))):
+    if master.check_report(conn, report, Log(GIB, min_offset, bytes(length))):
         return
     ours = impl_master.MasterConnection("", Offsets(min_offset, min_offset + length), 0, SETTINGS, HARDENED)
     ours.slave_request_offset, ours.slave_ack_offset, ours.sent_offset = request, ack, sent
@@ -148,7 +148,7 @@ def a_report_that_the_model_refuses_is_refused(ack: int, sent: int, report: int)
     assert ack >= 0
     assert sent >= 0
     conn = MasterConnection(0, 0, b"", 0, 0, ack, sent)
-    if not master.broken_clause(conn, report, Log(GIB)):
+    if not master.check_report(conn, report, Log(GIB)):
         return
     ours = impl_master.MasterConnection("", Offsets(0, 0), 0, SETTINGS, HARDENED)
     ours.slave_request_offset, ours.slave_ack_offset, ours.sent_offset = 0, ack, sent
@@ -165,7 +165,7 @@ def a_report_that_the_model_refuses_is_refused(ack: int, sent: int, report: int)
 def _is_taken(max_offset: int, offset: int, body_size: int, file_size: int = GIB) -> bool:
     """Whether the model's hardened slave takes a frame, in its place, into files of a size."""
     log = Log(file_size, max_offset, b"")
-    is_legal = slave.frame_is_legal(log, offset, body_size, Settings(file_size))
+    is_legal = not slave.check_frame(log, offset, body_size, Settings(file_size))
     return is_legal and slave.ends_in_its_file(log, offset, body_size)
 
 
@@ -205,7 +205,7 @@ def a_master_closes_after_more_than_the_interval(now_ms: int, read_ms: int) -> N
     closes = bool(master.on_tick(MasterConnection(read_ms, 0), now_ms, SETTINGS).state.close_reason)
     assert closes == (now_ms - read_ms > 20_000)
     ours = impl_master.MasterConnection("", Offsets(0, 0), read_ms, SETTINGS, HARDENED)
-    assert ours.is_silent(now_ms) == closes
+    assert ours.on_tick(now_ms) == closes
 
 
 def a_slave_reports_after_more_than_the_interval(now_ms: int, write_ms: int, read_ms: int) -> None:

@@ -118,7 +118,7 @@ PICKED: Final = (
 
 # Survivors that are no mistakes, each with the reason; by the text of the change, for lines move.
 EQUIVALENT: Final = {
-    "offset < 0  ->  offset < -1": "-1 begins no file (HA-S-11), so the last line of frame_is_legal refuses it all the same",
+    "offset < 0  ->  offset < -1": "-1 begins no file (HA-S-11), so the last line of check_frame refuses it all the same",
     "offset >= 0  ->  offset >= 1": "0 is divided to 0 by either rule",
     "conn.req == -1  ->  conn.req == -2": (
         "of begin: a transfer that starts at -1, where no report has come, is the state as it is, and no edge"

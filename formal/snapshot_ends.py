@@ -70,14 +70,14 @@ def of_master(profile: Profile) -> list[Happening]:
             ready = replace(conn, last_write_timestamp=-LATE_MS) if due else conn
             for room in ROOMS:
                 variant = f"{data}, {'heartbeat due, ' if due else ''}room {room}"
-                after = do("transfer", variant, partial(master.on_writable, ready, log, room, 0, settings))
+                after = do("transfer", variant, partial(master.on_transfer, ready, log, room, 0, settings))
                 if after and after != conn:
                     yield normal(after), log
         # The write side runs whenever it can: no other event finds a connection that could go on.
-        if is_open and master.on_writable(conn, log, 0, 0, settings).state != conn:
+        if is_open and master.on_transfer(conn, log, 0, 0, settings).state != conn:
             return
         for name, arrived in reports(conn, log):
-            after = do("reports", name, partial(master.on_readable, conn, arrived, log, 0, settings, profile))
+            after = do("reports", name, partial(master.on_reports, conn, arrived, log, 0, settings, profile))
             if after:
                 yield normal(after), log
         for age, name in ((0, "in time"), (LATE_MS, "silent for too long")):
@@ -94,7 +94,7 @@ def of_master(profile: Profile) -> list[Happening]:
     # The one step that looks at the min offset, on a log whose first file is gone.
     log = Log(FILE_SIZE, FILE_SIZE, bytes(3))
     for offset, name in ((FILE_SIZE - 1, "below the min offset"), (FILE_SIZE, "the min offset")):
-        deleted = partial(master.on_readable, accepted, wire.pack_report(offset), log, 0, settings, profile)
+        deleted = partial(master.on_reports, accepted, wire.pack_report(offset), log, 0, settings, profile)
         recorder.do(accepted, "reports", f"{name}, not 0", deleted)
     return recorder.sorted(("reports", "transfer", "tick", "end_of_stream"))
 
@@ -167,7 +167,7 @@ def of_slave(profile: Profile) -> list[Happening]:
             yield from do("connect", f"room {room}", connects, not client.connected, b"")
         for name, arrived, left in streams:
             for room in ROOMS_FOR_A_REPORT:
-                reads = partial(slave.on_readable, client, arrived, room, 0, SETTINGS, profile)
+                reads = partial(slave.on_frames, client, arrived, room, 0, SETTINGS, profile)
                 yield from do("frames", f"{name}, room {room}", reads, client.connected, left)
         for name, read_age, write_age in TICKS:
             older = replace(client, last_read_timestamp=-read_age, last_write_timestamp=-write_age)

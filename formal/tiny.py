@@ -175,7 +175,7 @@ def puts(tiny: Tiny, node: Node) -> Iterator[tuple[Event, Cluster, Cluster]]:
         if wait:
             links = [link for link in before.links if refinement_map.is_open(link)]
             if tiny.profile.forgets_lost_slaves:
-                links = [link for link in links if master.acked(link.conn, tiny.profile)]
+                links = [link for link in links if master.acked_offset(link.conn, tiny.profile)]
             on_put = group_transfer.on_put if tiny.profile.serves_by_deadline else five_waits.on_put
             step = on_put(group, 0, len(appended.log.data), len(links), before.push2_slave_max_offset, NOW_MS, tiny.settings)
             group, done = step.state, tuple(out for out in step.outputs if isinstance(out, Done))

@@ -220,7 +220,7 @@ def frame_steps(violation: FrameViolation, profile: Profile) -> Iterator[tuple[s
             node = slave.on_connect(node, 8, 0, profile).state
             yield "connect", node
         body = bytes((offset + at) % 251 for at in range(size))
-        node = slave.on_readable(node, wire.pack_header(offset, size) + body, 8, 0, Settings(1000), profile).state
+        node = slave.on_frames(node, wire.pack_header(offset, size) + body, 8, 0, Settings(1000), profile).state
         yield f"frame {offset}+{size}" if size else f"heartbeat {offset}", node
 
 

@@ -170,7 +170,7 @@ class _Trace:
         window = Log(log.file_size, base, log.data[base - store.min_offset(log) : end - store.min_offset(log)])
         conn = link.conn
         now_ms = conn.last_write_timestamp + (0 if body_size else self.settings.ha_send_heartbeat_interval_ms + 1)
-        step = master.on_writable(conn, window, TRANSFER_HEADER_SIZE + body_size, now_ms, self.settings)
+        step = master.on_transfer(conn, window, TRANSFER_HEADER_SIZE + body_size, now_ms, self.settings)
         link.conn = step.state
         return sent(step)
 
@@ -194,7 +194,7 @@ class _Trace:
 
     def _to_slave(self, link: _Link, frame: bytes) -> None:
         """The model's slave takes a frame, and owes the reports that it makes."""
-        step = slave.on_readable(self.slave, frame, ROOM, 0, self.settings, self.slave_profile)
+        step = slave.on_frames(self.slave, frame, ROOM, 0, self.settings, self.slave_profile)
         self.slave = step.state
         link.expected += _reports(sent(step))
         if not self.slave.connected:
@@ -227,7 +227,7 @@ class _Trace:
         self.checked.reports += 1
         self.checked.slave_ack_offset = report
         data = wire.pack_report(report)
-        step = master.on_readable(link.conn, data, self.master_log, 0, self.settings, self.master_profile)
+        step = master.on_reports(link.conn, data, self.master_log, 0, self.settings, self.master_profile)
         link.conn = step.state
         if link.conn.close_reason:
             self._refuse(link, f"a close of the master ({link.conn.close_reason})", f"a report of {report} that it took")

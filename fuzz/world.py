@@ -185,7 +185,7 @@ class ImplementationWorld:
                 assert_never(event)
         for connection in self._connections.values():
             if connection.master_open:
-                while connection.at_master.transfer(self._now_ms):
+                while connection.at_master.on_transfer(self._now_ms):
                     pass
         self._settle()
         self._done += [request for request in self._waiting if request.status is not None]
@@ -236,7 +236,7 @@ class ImplementationWorld:
         if client.connected:
             return
         channel = Channel(self._next_link_id, event.slave, event.room, event.slave_room)
-        conn = self._service.accept(f"slave-{event.slave}", self._now_ms)
+        conn = self._service.on_accept(f"slave-{event.slave}", self._now_ms)
         at_master = MasterLink(channel.at_master, conn, self._service)
         at_slave = SlaveLink(channel.at_slave, client)
         self._connections[self._next_link_id] = _Connection(channel, at_master, at_slave)
@@ -248,7 +248,7 @@ class ImplementationWorld:
         if connection and connection.channel.deliver(connection.channel.at_master, event.nbytes):
             try:
                 while connection.channel.at_slave.arrived and connection.at_slave.client.connected:
-                    connection.at_slave.on_readable(self._now_ms)
+                    connection.at_slave.on_frames(self._now_ms)
             except AppendFailed as error:  # what net/client.py makes of it: HA-ST-68
                 assert error.is_for_want_of_room
                 connection.at_slave.close("disk_full")
@@ -257,7 +257,7 @@ class ImplementationWorld:
         connection = self._of(event.slave)
         if connection and connection.channel.deliver(connection.channel.at_slave, event.nbytes):
             while connection.channel.at_master.arrived and not connection.at_master.conn.close_reason:
-                connection.at_master.on_readable(self._now_ms)  # HA-M-54 ends a turn amid a flood of reports
+                connection.at_master.on_reports(self._now_ms)  # HA-M-54 ends a turn amid a flood of reports
 
     def _cut(self, event: events.Cut) -> None:
         connection = self._of(event.slave)
@@ -318,12 +318,12 @@ class ImplementationWorld:
 
     def _tell_master(self, connection: _Connection) -> None:
         connection.channel.at_master.end_of_stream = True
-        connection.at_master.on_readable(self._now_ms)
+        connection.at_master.on_reports(self._now_ms)
         self._lose_what_is_in_flight(connection)
 
     def _tell_slave(self, connection: _Connection) -> None:
         connection.channel.at_slave.end_of_stream = True
-        connection.at_slave.on_readable(self._now_ms)
+        connection.at_slave.on_frames(self._now_ms)
         connection.slave_open = False
         self._lose_what_is_in_flight(connection)
 

@@ -236,7 +236,7 @@ class _Work:
             return
         self.links[link.link_id] = replace(link, to_slave=link.to_slave[len(arrived) :])
         node = self.slaves[event.slave]
-        step = slave.on_readable(node, arrived, link.slave_room, self.now_ms, self.settings, self.profile)
+        step = slave.on_frames(node, arrived, link.slave_room, self.now_ms, self.settings, self.profile)
         self._slave_step(event.slave, "frames", step, len(arrived))
 
     def deliver_reports(self, event: events.DeliverReports) -> None:
@@ -246,7 +246,7 @@ class _Work:
             return
         link = replace(link, to_master=link.to_master[len(arrived) :])
         self.links[link.link_id] = link
-        step = master.on_readable(link.conn, arrived, self.log, self.now_ms, self.settings, self.profile)
+        step = master.on_reports(link.conn, arrived, self.log, self.now_ms, self.settings, self.profile)
         self._master_step(link, "reports", step, len(arrived))
 
     def cut(self, event: events.Cut) -> None:
@@ -295,7 +295,7 @@ class _Work:
     def transfer(self) -> None:
         """Let every write side run until its socket or the log has no more. HA-M-32 "Every put MUST wake the write sides"."""
         for link in self.open_at_master():
-            step = master.on_writable(link.conn, self.log, link.room, self.now_ms, self.settings)
+            step = master.on_transfer(link.conn, self.log, link.room, self.now_ms, self.settings)
             if step.state == link.conn:
                 continue
             data = sent(step)
@@ -332,7 +332,7 @@ class _Work:
     def acks(self, but: int = -1) -> list[tuple[int, int]]:
         """(slave, acknowledgement) of each connection that is open at the master, but for that of a link."""
         links = (link for link in self.open_at_master() if link.link_id != but)
-        return [(link.slave, master.acked(link.conn, self.profile)) for link in links]
+        return [(link.slave, master.acked_offset(link.conn, self.profile)) for link in links]
 
     def _close_at_master(self, link_id: int) -> None:
         link = self.links[link_id]

@@ -64,31 +64,6 @@ def classify(conn: MasterConnection) -> MasterConnectionState:
     return MasterConnectionState.HEADER_PARTIAL if conn.byte_buffer_header else MasterConnectionState.BODY_PARTIAL
 
 
-def sent_offset(conn: MasterConnection) -> int:
-    """The offset behind the last frame that the socket has taken whole: no honest report is beyond it."""
-    if conn.next_transfer_from_where == -1:
-        return conn.slave_request_offset
-    return conn.next_transfer_from_where if conn.last_write_over else conn.this_offset
-
-
-def acked(conn: MasterConnection, profile: Profile) -> int:
-    """What a connection has acknowledged: in classic its last report, whatever that says; in hardened 0 for nothing.
-
-    Spec: HA-G-5 "A report MUST count as an acknowledgement only when it is greater than the offset at which the transfer of its
-    connection started".
-    """
-    is_ack = conn.start_offset != -1 and conn.slave_ack_offset > conn.start_offset
-    return conn.slave_ack_offset if is_ack or not profile.forgets_lost_slaves else 0
-
-
-def taken(conn: MasterConnection) -> int:
-    """Bytes of the pending frame that the socket has taken; 0 where no frame is pending."""
-    if conn.last_write_over:
-        return 0
-    frame_size = TRANSFER_HEADER_SIZE + conn.next_transfer_from_where - conn.this_offset
-    return frame_size - len(conn.byte_buffer_header) - len(conn.select_mapped_buffer or b"")
-
-
 def on_accept(now_ms: int) -> Step[MasterConnection]:
     """A new connection owes nothing and knows nothing.
 
@@ -99,7 +74,7 @@ def on_accept(now_ms: int) -> Step[MasterConnection]:
     return Step(MasterConnection(last_read_timestamp=now_ms, last_write_timestamp=now_ms), clauses=("HA-M-1",))
 
 
-def on_readable(
+def on_reports(
     conn: MasterConnection, arrived: bytes, log: Log, now_ms: int, settings: Settings, profile: Profile
 ) -> Step[MasterConnection]:
     """Take the last complete report of each read.
@@ -128,8 +103,8 @@ def on_readable(
         read_offset = wire.unpack_report(buffer[pos - REPORT_SIZE : pos])
         clauses += ("HA-W-1", "HA-M-2")
         # GUARD
-        if profile.checks_reports and (broken := broken_clause(conn, read_offset, log)):
-            conn = replace(conn, process_position=pos, close_reason="report")
+        if profile.checks_reports and (broken := check_report(conn, read_offset, log)):
+            conn = close(replace(conn, process_position=pos), "report")
             return Step(conn, (*outputs, Close("report")), unique((*clauses, broken)))
         # STATE
         # HA-W-9 "MUST be taken for three things at once": the start, what the slave holds and, above, that it is alive.
@@ -144,11 +119,21 @@ def on_readable(
             slave_request_offset=read_offset if first else conn.slave_request_offset,
         )
         # OUTPUT
-        outputs.append(Acked(acked(conn, profile)))
+        outputs.append(Acked(acked_offset(conn, profile)))
     return Step(conn, tuple(outputs), unique(clauses))
 
 
-def broken_clause(conn: MasterConnection, read_offset: int, log: Log) -> str:
+def acked_offset(conn: MasterConnection, profile: Profile) -> int:
+    """What a connection has acknowledged: in classic its last report, whatever that says; in hardened 0 for nothing.
+
+    Spec: HA-G-5 "A report MUST count as an acknowledgement only when it is greater than the offset at which the transfer of its
+    connection started".
+    """
+    is_ack = conn.start_offset != -1 and conn.slave_ack_offset > conn.start_offset
+    return conn.slave_ack_offset if is_ack or not profile.forgets_lost_slaves else 0
+
+
+def check_report(conn: MasterConnection, read_offset: int, log: Log) -> str:
     """The clause that a report breaks in the hardened profile, or the empty string.
 
     Spec: HA-M-11 "MUST close the connection and MUST NOT be used if it is negative, if it is less than the report taken before
@@ -161,7 +146,7 @@ def broken_clause(conn: MasterConnection, read_offset: int, log: Log) -> str:
     return "" if conn.slave_ack_offset <= read_offset <= max(conn.slave_ack_offset, sent_offset(conn)) else "HA-M-11"
 
 
-def on_writable(conn: MasterConnection, log: Log, room: int, now_ms: int, settings: Settings) -> Step[MasterConnection]:
+def on_transfer(conn: MasterConnection, log: Log, room: int, now_ms: int, settings: Settings) -> Step[MasterConnection]:
     """Send what there is to send, until the socket or the log has no more.
 
     Args: room: bytes that the socket will take; 0 where it would block.
@@ -251,6 +236,21 @@ def transfer_data(conn: MasterConnection, room: int, now_ms: int) -> tuple[Maste
     ), data
 
 
+def sent_offset(conn: MasterConnection) -> int:
+    """The offset behind the last frame that the socket has taken whole: no honest report is beyond it."""
+    if conn.next_transfer_from_where == -1:
+        return conn.slave_request_offset
+    return conn.next_transfer_from_where if conn.last_write_over else conn.this_offset
+
+
+def taken(conn: MasterConnection) -> int:
+    """Bytes of the pending frame that the socket has taken; 0 where no frame is pending."""
+    if conn.last_write_over:
+        return 0
+    frame_size = TRANSFER_HEADER_SIZE + conn.next_transfer_from_where - conn.this_offset
+    return frame_size - len(conn.byte_buffer_header) - len(conn.select_mapped_buffer or b"")
+
+
 def on_tick(conn: MasterConnection, now_ms: int, settings: Settings) -> Step[MasterConnection]:
     """Close a connection from which nothing has come for too long.
 
@@ -259,7 +259,7 @@ def on_tick(conn: MasterConnection, now_ms: int, settings: Settings) -> Step[Mas
     Source: article 001, ReadSocketService.run.
     """
     if now_ms - conn.last_read_timestamp > settings.ha_housekeeping_interval_ms:
-        return Step(replace(conn, close_reason="housekeeping"), (Close("housekeeping"),), ("HA-T-1", "HA-M-9"))
+        return Step(close(conn, "housekeeping"), (Close("housekeeping"),), ("HA-T-1", "HA-M-9"))
     return Step(conn)
 
 
@@ -269,4 +269,12 @@ def on_end_of_stream(conn: MasterConnection) -> Step[MasterConnection]:
     Spec: HA-M-13 "An end of stream or an error of the socket MUST close the connection, and the pending frame is dropped".
     Source: article 001, ReadSocketService.run.
     """
-    return Step(replace(conn, close_reason="end_of_stream"), clauses=("HA-M-13",))
+    return Step(close(conn, "end_of_stream"), clauses=("HA-M-13",))
+
+
+def close(conn: MasterConnection, reason: str) -> MasterConnection:
+    """Close the connection. A closed connection is never looked at again, so the bytes that it holds need not be dropped.
+
+    Spec: HA-M-36 "The end of either side MUST end the other".
+    """
+    return replace(conn, close_reason=reason)

@@ -45,11 +45,6 @@ class Slave:
     disk_full: bool = False  # what is appended does not come to the file (quirk 42)
 
 
-def unparsed(slave: Slave) -> bytes:
-    """The bytes that have been read and not dispatched: what a slave without these buffers would hold."""
-    return slave.byte_buffer_read[slave.dispatch_position :]
-
-
 def classify(slave: Slave) -> SlaveState:
     if not slave.connected:
         return SlaveState.DISCONNECTED
@@ -85,7 +80,7 @@ def on_connect(slave: Slave, room: int, now_ms: int, profile: Profile) -> Step[S
     return Step(slave, outputs, (*starts, "HA-S-3", *_report_clauses(outputs)))
 
 
-def on_readable(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: Settings, profile: Profile) -> Step[Slave]:
+def on_frames(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: Settings, profile: Profile) -> Step[Slave]:
     """Read what the socket holds and dispatch each whole frame.
 
     Args: arrived: the bytes that the socket holds; each read takes as many as the buffer has room for.
@@ -128,8 +123,8 @@ def on_readable(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: 
             # HA-S-4 "before its body, the slave MUST close the connection if its max offset is not 0 and differs".
             if max_offset != 0 and offset != position:
                 return close("offset", "HA-S-4" if position == max_offset else "HA-S-63")
-            if profile.checks_frames and not frame_is_legal(slave.log, offset, body_size, settings):
-                return close("frame", "HA-S-11")
+            if profile.checks_frames and (broken := check_frame(slave.log, offset, body_size, settings)):
+                return close("frame", broken)
             if profile.checks_frames and not ends_in_its_file(slave.log, offset, body_size):
                 known = not profile.checks_file_size or file_size.is_known(slave.log)
                 return close("frame", "HA-S-11") if known else close("file_size", "HA-S-92")
@@ -190,18 +185,18 @@ def on_readable(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: 
     return Step(slave, tuple(outputs), unique(clauses))
 
 
-def frame_is_legal(log: Log, offset: int, body_size: int, settings: Settings) -> bool:
-    """Whether the hardened slave takes a frame, apart from its place at the max offset, and from where it ends.
+def check_frame(log: Log, offset: int, body_size: int, settings: Settings) -> str:
+    """The clause that a frame breaks in the hardened profile, or the empty string. `ends_in_its_file` checks where it ends.
 
     Spec: HA-S-11 "of negative size, or of a size that the read buffer cannot hold, or that crosses the end of a file, or, on an
     empty log, whose offset is negative or not the start of a file"; HA-S-52 "A frame whose file would end beyond the greatest
     offset".
     """
     if offset - offset % log.file_size + log.file_size > I64_MAX:
-        return False
+        return "HA-S-11"
     if not 0 <= body_size <= settings.slave_read_buffer_size - TRANSFER_HEADER_SIZE or offset < 0:
-        return False
-    return store.max_offset(log) != 0 or offset % log.file_size == 0
+        return "HA-S-11"
+    return "" if store.max_offset(log) != 0 or offset % log.file_size == 0 else "HA-S-11"
 
 
 def ends_in_its_file(log: Log, offset: int, body_size: int) -> bool:
@@ -306,6 +301,11 @@ def report_slave_max_offset(slave: Slave, room: int, now_ms: int) -> tuple[Slave
 def close_master(slave: Slave, reason: str) -> Slave:
     """HA-S-13 "MUST drop the unparsed bytes and set dispatch_position to 0". Source: article 001, closeMaster."""
     return replace(slave, connected=False, byte_buffer_read=b"", dispatch_position=0, deaf=False, close_reason=reason)
+
+
+def unparsed(slave: Slave) -> bytes:
+    """The bytes that have been read and not dispatched: what a slave without these buffers would hold."""
+    return slave.byte_buffer_read[slave.dispatch_position :]
 
 
 def _report_clauses(outputs: tuple[Output, ...]) -> tuple[str, ...]:

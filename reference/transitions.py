@@ -89,16 +89,16 @@ def explore_master(table: Table, profile: Profile) -> int:
 
         # The write side runs whenever it can: no other event finds a connection that could go on.
         for room in (0, 1, 12, 13, 18, 24, 25, 30, 100):
-            step = master.on_writable(conn, log, room, 0, SETTINGS)
+            step = master.on_transfer(conn, log, room, 0, SETTINGS)
             if step.state != conn:
                 yield to("transfer", step)
-        if master.on_writable(conn, log, 0, 0, SETTINGS).state != conn:
+        if master.on_transfer(conn, log, 0, 0, SETTINGS).state != conn:
             return
         maximum = store.max_offset(log)
         offsets = {0, maximum, maximum + 1, -1, -5}
         for report in (rest,) if rest else map(wire.pack_report, sorted(offsets)):
             for size in {len(report)} if rest else {1, len(report)}:
-                taken = master.on_readable(conn, report[:size], log, 0, SETTINGS, profile)
+                taken = master.on_reports(conn, report[:size], log, 0, SETTINGS, profile)
                 yield to("reports", taken, report[size:])
         if len(log.data) < 15:  # a last file begun, full, and one beyond
             yield conn, replace(log, data=log.data + bytes(6)), rest
@@ -110,7 +110,7 @@ def explore_master(table: Table, profile: Profile) -> int:
     table.add("master_connection", state, "accept", state, profile, master.on_accept(0).clauses)
     # The one step that looks at the min offset, on a log whose first file is gone (HA-M-12).
     log = Log(FILE_SIZE, FILE_SIZE, bytes(3))
-    step = master.on_readable(start[0], wire.pack_report(FILE_SIZE - 1), log, 0, SETTINGS, profile)
+    step = master.on_reports(start[0], wire.pack_report(FILE_SIZE - 1), log, 0, SETTINGS, profile)
     table.add("master_connection", state, "reports", master.classify(step.state).value, profile, step.clauses)
     return explore([start], successors)
 
@@ -176,7 +176,7 @@ def explore_slave(table: Table, profile: Profile) -> int:
             for size in {1, 12, 13, len(stream) - 11, len(stream)}:
                 if 0 < size <= len(stream):
                     for room in (full_room, cut_room):
-                        step = slave.on_readable(client, stream[:size], room, 0, SETTINGS, profile)
+                        step = slave.on_frames(client, stream[:size], room, 0, SETTINGS, profile)
                         yield to("frames", step, stream[size:])
         for ms in (2, LATE_MS):
             older = replace(
@@ -195,12 +195,12 @@ def explore_slave(table: Table, profile: Profile) -> int:
         client = replace(start[0], connected=True)
         stream = wire.pack_header(0, END_FILE_MIN_BLANK_SIZE) + store.blank(END_FILE_MIN_BLANK_SIZE)
         settings = replace(SETTINGS, adopts_file_size=adopts)
-        step = slave.on_readable(client, stream, full_room, 0, settings, profile)
+        step = slave.on_frames(client, stream, full_room, 0, settings, profile)
         before, after = slave.classify(client).value, slave.classify(step.state).value
         table.add("slave_client", before, "frames", after, profile, step.clauses)
     # A disk that is full: classic acknowledges the body all the same, hardened closes (HA-S-37, HA-S-38).
     client = replace(start[0], connected=True, disk_full=True)
-    step = slave.on_readable(client, wire.pack_header(0, 1) + b"\x01", full_room, 0, SETTINGS, profile)
+    step = slave.on_frames(client, wire.pack_header(0, 1) + b"\x01", full_room, 0, SETTINGS, profile)
     before, after = slave.classify(client).value, slave.classify(step.state).value
     table.add("slave_client", before, "frames", after, profile, step.clauses)
     return explore([start], successors)

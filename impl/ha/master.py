@@ -1,12 +1,11 @@
 """The master's end of one connection, sans-I/O: bytes in, buffers out.
 
-What the socket gives goes into `recv_buffer()` and is announced by `on_received`; what it should take comes from `gather()`,
-and `on_sent` says how much it took. reference/master.py lists its handlers in the same order, and the lock-step compares the
-two after every event.
+The caller reads from the socket into `recv_buffer()` and then calls `on_reports`. It writes the buffers that `on_transfer`
+returns, and then tells `on_transferred` how many bytes the socket took. reference/master.py lists its functions in the same
+order, and the lock-step compares the two after every event.
 
-A gather holds many frames, for one `sendmsg`. Only the frame at which the socket stopped stays as it is; those behind it, of
-which the socket has seen nothing, are given up and built anew, so that the framing is that of a master that builds one at a
-time (HA-M-7).
+`on_transfer` builds many frames, for one `sendmsg`. Only the frame at which the socket stopped is kept. The frames behind it
+are built anew the next time, so the framing is that of a master that builds one frame at a time (HA-M-7).
 """
 
 from typing import Final, Protocol
@@ -15,7 +14,7 @@ from rocketmq_ha.impl.errors import PeerViolation
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.spec.profile import Profile, Settings
 
-MAX_FRAMES: Final = 16  # a gather; 32 buffers are far below IOV_MAX, and 512 KiB fill a socket's buffer
+MAX_FRAMES: Final = 16  # of one on_transfer; 32 buffers are far below IOV_MAX, and 512 KiB fill a socket's buffer
 
 
 class ReadableLog(Protocol):
@@ -35,10 +34,10 @@ class MasterConnection:
 
     __slots__ = (
         "_frames",
-        "_gathered_end",
         "_header_views",
         "_headers",
         "_log",
+        "_offered_end",
         "_pending",
         "_position",
         "_profile",
@@ -47,11 +46,11 @@ class MasterConnection:
         "_settings",
         "close_reason",
         "connected_timestamp",
-        "gathered",
         "has_all",
         "last_read_timestamp",
         "last_write_timestamp",
         "next_transfer_from_where",
+        "offered",
         "peer",
         "process_position",
         "replica",
@@ -64,8 +63,9 @@ class MasterConnection:
     def __init__(
         self, peer: str, log: ReadableLog, now_ms: int, settings: Settings, profile: Profile, replica: str = ""
     ) -> None:
-        """replica: as whom it counts (HA-G-31); `peer`, if nobody says.
+        """A new connection. Twin: reference.master.on_accept.
 
+        Args: replica: the name under which its acknowledgements count (HA-G-31); by default `peer`.
         Spec: HA-M-40 "the master MUST set its last_read_timestamp and its last_write_timestamp to now".
         """
         assert settings.master_read_buffer_size % REPORT.size == 0  # HA-M-10 "its size is a multiple of 8"
@@ -84,26 +84,26 @@ class MasterConnection:
         self.start_offset = -1  # where the transfer began; -1: the write side has found no report yet
         self.next_transfer_from_where = -1  # -1: no frame built yet
         self.sent_offset = -1  # behind the last frame that the socket has taken whole
-        self.has_all = False  # the last gather met the end of the log, and the socket took all of it
+        self.has_all = False  # the last on_transfer met the end of the log, and the socket took all of it
         self._headers = bytearray(MAX_FRAMES * HEADER.size)
         self._header_views = [
             memoryview(self._headers)[at : at + HEADER.size] for at in range(0, MAX_FRAMES * HEADER.size, HEADER.size)
         ]
-        self._frames: list[tuple[int, memoryview, memoryview | None]] = []  # (offset, header, body), gathered
+        self._frames: list[tuple[int, memoryview, memoryview | None]] = []  # (offset, header, body) of the last on_transfer
         self._pending: tuple[int, memoryview, memoryview | None, int] | None = None  # ..., bytes already taken
-        self.gathered = 0  # bytes, headers among them, that the last gather gave
-        self._gathered_end = -1  # the offset behind them
+        self.offered = 0  # bytes, headers included, that the last on_transfer returned
+        self._offered_end = -1  # the offset behind them
 
     # --- Read side ---------------------------------------------------------------------------------------------------
 
     def recv_buffer(self) -> memoryview:
-        """Where the socket's next bytes go; at least one byte long."""
+        """Where the socket's next bytes go; at least one byte long. Twin: reference.master.on_reports."""
         if self._position == len(self._read_buffer):  # HA-M-10 "reused from its start only when it is full"
             self._position = self.process_position = 0
         return self._read_view[self._position :]
 
-    def on_received(self, nbytes: int, now_ms: int) -> bool:
-        """Take the last complete report among the bytes read.
+    def on_reports(self, nbytes: int, now_ms: int) -> bool:
+        """Take the last complete report among the bytes read. Twin: reference.master.on_reports.
 
         Returns: whether slave_ack_offset was set.
         Raises: PeerViolation in the hardened profile, HA-M-11 and HA-M-12; the connection is then to be closed.
@@ -128,7 +128,7 @@ class MasterConnection:
 
     @property
     def acked_offset(self) -> int:
-        """What this connection has acknowledged, or 0.
+        """What this connection has acknowledged, or 0. Twin: reference.master.acked_offset.
 
         Spec: HA-G-5 "MUST count as an acknowledgement only when it is greater than the offset at which the transfer of its
         connection started"; HA-G-4 "the greatest report ever received from anyone" in classic, whatever it says.
@@ -139,7 +139,7 @@ class MasterConnection:
 
     @property
     def needed_offset(self) -> int | None:
-        """From where on its peer may still ask for the log; None where it has not said, or for the last file alone.
+        """The offset from which on its peer may still ask for the log; None if it has not said, or needs the last file alone.
 
         A slave needs the last byte that it has acknowledged, whose record it asks for again when it comes back (HA-S-61). A
         peer that acknowledges nothing needs what it has not been sent.
@@ -151,7 +151,7 @@ class MasterConnection:
         return self.slave_request_offset if self.slave_request_offset > 0 else None
 
     def _check_report(self, read_offset: int) -> None:
-        """Refuse what no honest slave reports (quirks 1, 4, 7, 9).
+        """Refuse what no honest slave reports (quirks 1, 4, 7, 9). Twin: reference.master.check_report.
 
         Spec: HA-M-11 "a first report beyond the end of the log, or a later one beyond what has been sent"; HA-M-12
         "greater than 0 and less than the log's min offset".
@@ -168,8 +168,8 @@ class MasterConnection:
 
     # --- Write side --------------------------------------------------------------------------------------------------
 
-    def gather(self, now_ms: int) -> list[memoryview]:
-        """The buffers that the socket should take next, in order; empty where there is nothing to send.
+    def on_transfer(self, now_ms: int) -> list[memoryview]:
+        """The buffers that the socket should take next, in order; empty if there is none. Twin: reference.master.on_transfer.
 
         Raises: StoreCorrupt where a file of the log was cut; the connection is then to be closed (HA-M-88).
         Spec: HA-M-7 "from next_transfer_from_where that the master has when the frame is built"; HA-W-5 "MUST NOT be larger
@@ -184,7 +184,7 @@ class MasterConnection:
                 self._log.data_at(offset, 1)  # which sees whether the file was cut since, as TLS reads the body by itself
             self._frames = [(offset, header, body)]
             size = 0 if body is None else len(body)
-            self.gathered, self._gathered_end = HEADER.size + size - taken, offset + size
+            self.offered, self._offered_end = HEADER.size + size - taken, offset + size
             if taken < HEADER.size:
                 return [header[taken:]] if body is None else [header[taken:], body]
             assert body is not None
@@ -216,11 +216,11 @@ class MasterConnection:
                 frames.append((position, header, body))
                 buffers += (header, body)
                 position += len(body)
-        self.gathered, self._gathered_end = position - start + len(frames) * HEADER.size, position
+        self.offered, self._offered_end = position - start + len(frames) * HEADER.size, position
         return buffers
 
     def _start(self) -> None:
-        """Fix where the transfer starts.
+        """Fix where the transfer starts. Twin: reference.master.on_transfer.
 
         Spec: HA-M-27 "once, when the write side first finds a report"; HA-M-4 "at the beginning of the last commit-log file";
         HA-M-5 "Any other slave_request_offset MUST start the transfer at that offset".
@@ -230,17 +230,17 @@ class MasterConnection:
             start = self._log.max_offset - self._log.max_offset % self._settings.mapped_file_size
         self.start_offset = self.next_transfer_from_where = self.sent_offset = start
 
-    def on_sent(self, nbytes: int, now_ms: int) -> None:
-        """The socket took the first `nbytes` of what was gathered; 0 where it would block.
+    def on_transferred(self, nbytes: int, now_ms: int) -> None:
+        """The socket took `nbytes` of what `on_transfer` returned; 0 if it would block. Twin: reference.master.on_transfer.
 
         Spec: HA-M-6 "A frame once begun MUST be finished"; HA-M-7 "next_transfer_from_where MUST advance by their
         number at once".
         """
         if nbytes:  # HA-M-34 "at least one byte MUST set last_write_timestamp"
             self.last_write_timestamp = now_ms
-        if nbytes == self.gathered:
+        if nbytes == self.offered:
             self._pending, self._frames = None, []
-            self.next_transfer_from_where = self.sent_offset = self._gathered_end
+            self.next_transfer_from_where = self.sent_offset = self._offered_end
             return
         if self._pending is not None:
             nbytes += self._pending[3]
@@ -257,7 +257,7 @@ class MasterConnection:
         self._frames = []
 
     def _own(self, header: memoryview) -> memoryview:
-        """The header of a pending frame in the first slot, so that a gather cannot overwrite it."""
+        """The header of a pending frame in the first slot, so that the next on_transfer cannot overwrite it."""
         first = self._header_views[0]
         first[:] = bytes(header)
         return first
@@ -269,7 +269,7 @@ class MasterConnection:
 
     @property
     def taken(self) -> int:
-        """Bytes of the pending frame that the socket has taken."""
+        """Bytes of the pending frame that the socket has taken. Twin: reference.master.taken."""
         return self._pending[3] if self._pending else 0
 
     @property
@@ -279,15 +279,15 @@ class MasterConnection:
 
     # --- Life --------------------------------------------------------------------------------------------------------
 
-    def is_silent(self, now_ms: int) -> bool:
-        """Whether nothing has come for too long.
+    def on_tick(self, now_ms: int) -> bool:
+        """Return True if the connection has been silent for too long, and must be closed. Twin: reference.master.on_tick.
 
         Spec: HA-M-9 "nothing has been read for more than ha_housekeeping_interval"; HA-T-1 "strictly more than its length".
         """
         return now_ms - self.last_read_timestamp > self._settings.ha_housekeeping_interval_ms
 
     def close(self, reason: str) -> None:
-        """Drop the pending frame, and with it every view of the log.
+        """Drop the pending frame, and with it every view of the log. Twin: reference.master.close.
 
         Spec: HA-M-13 "the pending frame is dropped"; HA-M-36 "release the bytes of the log that it holds".
         """

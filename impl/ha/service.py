@@ -30,7 +30,7 @@ class HAService:
         self._slave: MasterConnection | None = None  # one that counts as a slave, so that no put has to look for it
         self.group_transfer: GroupTransfer | FiveWaits = GroupTransfer() if profile.serves_by_deadline else FiveWaits()
 
-    def accept(self, peer: str, now_ms: int, replica: str = "") -> MasterConnection:
+    def on_accept(self, peer: str, now_ms: int, replica: str = "") -> MasterConnection:
         """A new connection, in the list. HA-M-16 "with a read side and a write side of its own".
 
         Args: peer: its address with the port, for people. replica: as whom its acknowledgements count, whatever the transport
@@ -167,7 +167,7 @@ class HAService:
     def on_tick(self, now_ms: int) -> list[MasterConnection]:
         """Expire waiting puts. HA-G-2.  Returns: the connections that have been silent for too long (HA-M-9), to be closed."""
         self.group_transfer.on_tick(now_ms)
-        return [conn for conn in self.connections if conn.is_silent(now_ms)]
+        return [conn for conn in self.connections if conn.on_tick(now_ms)]
 
     def shutdown(self) -> None:
         """Nobody waits for a master that is gone."""

@@ -82,7 +82,7 @@ class SlaveClient:
     # --- Life --------------------------------------------------------------------------------------------------------
 
     def on_connect(self, now_ms: int) -> bytes | None:
-        """Start at the max offset; hardened starts where its last record does.
+        """Start at the max offset, hardened at the start of the last record. Twin: reference.slave.on_connect.
 
         Returns: the report to write at once, HA-S-3 "MUST report at once on connecting", or None in classic.
         Spec: HA-S-1 "MUST set current_reported_offset to its max offset and last_write_timestamp to now"; HA-S-61 "the start of
@@ -104,8 +104,9 @@ class SlaveClient:
     # --- Frames ------------------------------------------------------------------------------------------------------
 
     def recv_buffer(self) -> memoryview:
-        """Where the socket's next bytes go; at least one byte long, unless the client is stalled (HA-S-14).
+        """Where the socket's next bytes go. Twin: reference.slave.on_frames.
 
+        At least one byte long, unless the client is stalled (HA-S-14).
         The buffer grows only while one frame fills it: HA-S-32 "MUST hold 4 MiB by default" is how large it may become.
         """
         unparsed = self._end - self._start
@@ -120,20 +121,21 @@ class SlaveClient:
         free = self._settings.slave_read_buffer_size - unparsed
         return self._view[self._end : self._end + free]
 
-    def on_received(self, nbytes: int, now_ms: int) -> None:
-        """`nbytes` more are in the buffer; `dispatch` takes the frames out."""
+    def on_frames(self, nbytes: int, now_ms: int) -> None:
+        """The socket gave `nbytes`; `dispatch` takes the frames out of the buffer. Twin: reference.slave.on_frames."""
         self.last_read_timestamp = now_ms
         if not self.deaf:
             self._end += nbytes
 
     def dispatch(self) -> bytes | None:
-        """Append whole frames. HA-S-31 "MUST take all whole frames out of its buffer, in order".
+        """Append whole frames. Twin: reference.slave.on_frames.
 
         Returns: a report to write before the next call (classic, HA-S-6), or None when no whole frame is left.
         Raises: PeerViolation; the frames before the broken one are appended, and the connection is to be closed. OutOfStep; so
         it is, and nothing has been appended, or of FileSizeDiffers what is before the record that shows it.
-        Spec: HA-S-4 "the slave MUST close the connection if its max offset is not 0 and differs from the frame's offset";
-        HA-S-5 "A body MUST be appended only when all of it is there"; HA-W-8 "where its reads split the stream".
+        Spec: HA-S-31 "MUST take all whole frames out of its buffer, in order"; HA-S-4 "the slave MUST close the connection if
+        its max offset is not 0 and differs from the frame's offset"; HA-S-5 "A body MUST be appended only when all of it is
+        there"; HA-W-8 "where its reads split the stream".
         """
         if self.overlap is not None:
             self._compare(self.overlap)
@@ -168,7 +170,7 @@ class SlaveClient:
                     frame, bodies = bodies, []
                     self._append(offset, frame)
                     max_offset = log.max_offset
-                    if not profile.coalesces_reports and (report := self.report_plus()):
+                    if not profile.coalesces_reports and (report := self.report_slave_max_offset_plus()):
                         return report
                 else:
                     max_offset += body_size
@@ -181,7 +183,7 @@ class SlaveClient:
         return None
 
     def _compare(self, overlap: Overlap) -> None:
-        """Take whole frames until the overlap has been compared; what the last one holds beyond it is appended.
+        """Compare whole frames with the overlap; append what the last one holds behind it. Twin: reference.slave.on_frames.
 
         Raises: as dispatch.
         Spec: HA-S-62 "MUST compare the bytes that it is sent before its max offset with its own", "MUST close the connection,
@@ -290,7 +292,7 @@ class SlaveClient:
             raise AppendFailed(file, offset, error) from error
 
     def _check_frame(self, offset: int, body_size: int, max_offset: int) -> None:
-        """Refuse what no honest master sends (quirks 17 to 24).
+        """Refuse what no honest master sends (quirks 17 to 24). Twin: reference.slave.check_frame.
 
         Spec: HA-S-11 "of negative size, or of a size that the read buffer cannot hold, or that crosses the end of a file, or,
         on an empty log, whose offset is negative or not the start of a file, MUST close the connection".
@@ -312,8 +314,26 @@ class SlaveClient:
 
     # --- Reports -----------------------------------------------------------------------------------------------------
 
-    def report_plus(self) -> bytes | None:
-        """The report of a max offset that has grown, or None.
+    def on_tick(self, now_ms: int) -> bytes | None:
+        """The report that is due by the clock, or None. Twin: reference.slave.on_tick.
+
+        Spec: HA-S-2 "has passed since its last report".
+        """
+        if now_ms - self.last_write_timestamp <= self._settings.ha_send_heartbeat_interval_ms:
+            return None
+        return REPORT.pack(self.current_reported_offset)
+
+    def is_master_silent(self, now_ms: int) -> bool:
+        """Return True if the connection must be closed because the master is silent. Twin: reference.slave.on_tick.
+
+        Spec: HA-S-12 "nothing has been read for more than ha_housekeeping_interval is silent"; HA-S-29 "is measured from the
+        slave's own last report, so that no silence is ever noticed" in classic.
+        """
+        silence = now_ms - self.last_read_timestamp
+        return self._profile.detects_silent_master and silence > self._settings.ha_housekeeping_interval_ms
+
+    def report_slave_max_offset_plus(self) -> bytes | None:
+        """The report of a max offset that has grown, or None. Twin: reference.slave.report_slave_max_offset_plus.
 
         Spec: HA-S-6 "if that is greater than current_reported_offset", after each frame; HA-S-7 "When the socket holds no more
         bytes", which the link knows. HA-S-28 "MUST NOT report for any reason but these": connecting, growth here, time below.
@@ -325,30 +345,20 @@ class SlaveClient:
         self.current_reported_offset = max_offset
         return REPORT.pack(max_offset)
 
-    def report_due(self, now_ms: int) -> bytes | None:
-        """The report that is due by the clock, or None. HA-S-2 "has passed since its last report"."""
-        if now_ms - self.last_write_timestamp <= self._settings.ha_send_heartbeat_interval_ms:
-            return None
-        return REPORT.pack(self.current_reported_offset)
-
     def on_report_written(self, nbytes: int, now_ms: int) -> bool:
-        """The socket took `nbytes` of a report: HA-S-27 "MUST set last_write_timestamp, whichever of its reasons it has".
+        """The socket took `nbytes` of a report. Twin: reference.slave.report_slave_max_offset.
 
-        Returns: whether that was all; if not, the connection closes.
+        Returns: True if it took all of it; if not, the connection must be closed.
+        Spec: HA-S-27 "MUST set last_write_timestamp, whichever of its reasons it has".
         """
         self.last_write_timestamp = now_ms
         return nbytes == REPORT.size
 
-    def is_master_silent(self, now_ms: int) -> bool:
-        """HA-S-12 "nothing has been read for more than ha_housekeeping_interval is silent".
+    def close_master(self, reason: str) -> None:
+        """Forget the connection. Twin: reference.slave.close_master.
 
-        Spec: HA-S-29 "is measured from the slave's own last report, so that no silence is ever noticed" in classic.
+        Spec: HA-S-13 "the slave MUST drop the unparsed bytes".
         """
-        silence = now_ms - self.last_read_timestamp
-        return self._profile.detects_silent_master and silence > self._settings.ha_housekeeping_interval_ms
-
-    def close(self, reason: str) -> None:
-        """Forget the connection. HA-S-13 "the slave MUST drop the unparsed bytes"."""
         self.connected = False
         self.close_reason = reason
         self._start = self._end = 0
@@ -357,12 +367,12 @@ class SlaveClient:
 
     @property
     def unparsed(self) -> bytes:
-        """The bytes that have been read and not dispatched."""
+        """The bytes that have been read and not dispatched. Twin: reference.slave.unparsed."""
         return bytes(self._view[self._start : self._end])
 
     @property
     def unparsed_size(self) -> int:
-        """How many those are."""
+        """The number of unparsed bytes."""
         return self._end - self._start
 
     @property

@@ -221,7 +221,7 @@ class Follower:
             now_ms = clock_ms()
             if not ready:  # HA-T-20 "Between reading the clock and letting anything expire"
                 ready = wait(0)
-            if ready and (violation := link.on_readable(now_ms)):
+            if ready and (violation := link.on_frames(now_ms)):
                 level = logging.INFO if self._learns_anew else logging.ERROR
                 self._say(level, "closed the connection: %s", violation, reason=self.client.close_reason)
             if self._log.file_size != file_size:
@@ -247,7 +247,7 @@ class Follower:
                 for _ in range(_READS_BEHIND_ANSWER):  # HA-S-64 "has read what came on the first"
                     if not (self.client.connected and wait(0)):
                         break
-                    violation = link.on_readable(clock_ms())
+                    violation = link.on_frames(clock_ms())
                 is_unchanged = self.client.connected and self.client.overlap is compared and compared.position == position
                 if last_file is not None and is_unchanged:
                     raise self._out_of_range(compared, last_file)
@@ -299,7 +299,7 @@ class Follower:
 
     def _note_full(self, error: AppendFailed) -> None:
         """HA-ST-68 "MUST close its connection, and connect again when there is room"."""
-        self.client.close("disk_full")
+        self.client.close_master("disk_full")
         self.disk_full = error
         if self._full_at != self._log.max_offset:
             self._full_at = self._log.max_offset

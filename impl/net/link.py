@@ -67,7 +67,7 @@ class MasterLink:
         self.unread: Exception | None = None  # why bytes of the log could not be read, for which it was closed (HA-M-88)
         self.received = 0  # bytes
 
-    def on_readable(self, now_ms: int) -> PeerViolation | None:
+    def on_reports(self, now_ms: int) -> PeerViolation | None:
         """Read until the socket would block. Returns: the violation for which the connection was closed.
 
         Spec: HA-M-54 "MUST NOT read more than 16 KiB of one connection", and what is left is there in the next turn.
@@ -75,7 +75,7 @@ class MasterLink:
         conn, moved = self.conn, 0
         try:
             while nbytes := self.sock.recv_into(buffer := conn.recv_buffer()):
-                if conn.on_received(nbytes, now_ms):  # HA-M-24 "handed to the group transfer before the next read"
+                if conn.on_reports(nbytes, now_ms):  # HA-M-24 "handed to the group transfer before the next read"
                     self._service.on_ack(conn)
                 moved += nbytes
                 self.received += nbytes
@@ -91,7 +91,7 @@ class MasterLink:
         self.close("end_of_stream")
         return None
 
-    def transfer(self, now_ms: int, most: int = MAX_TURN) -> bool:
+    def on_transfer(self, now_ms: int, most: int = MAX_TURN) -> bool:
         """Write until the socket, the log or the bucket has no more, or `most` bytes are written, or a call's worth more.
 
         Returns: whether the turn ended before that.
@@ -108,14 +108,14 @@ class MasterLink:
                     return False
                 limit = min(left, limit)
             try:
-                buffers = conn.gather(now_ms)
+                buffers = conn.on_transfer(now_ms)
             except StoreCorrupt as error:
                 self.unread = error
                 self.close("store")
                 return False
             if not buffers:
                 return False
-            offered = conn.gathered
+            offered = conn.offered
             if offered > limit:
                 buffers, offered = first_bytes(buffers, limit), limit
             try:
@@ -127,7 +127,7 @@ class MasterLink:
                     self.unread = error
                 self.close("store" if self.unread else "end_of_stream")
                 return False
-            conn.on_sent(nbytes, now_ms)
+            conn.on_transferred(nbytes, now_ms)
             self.moved += nbytes
             if nbytes == 0:
                 self.is_full = True
@@ -175,7 +175,7 @@ class SlaveLink:
     def on_connect(self, now_ms: int) -> None:
         self._write(self.client.on_connect(now_ms), now_ms)
 
-    def on_readable(self, now_ms: int) -> PeerViolation | None:
+    def on_frames(self, now_ms: int) -> PeerViolation | None:
         """Read and append until the socket blocks. HA-S-7 "at the latest after 4 MiB, the slave MUST report its max offset"."""
         dispatched = self.received - self.client.unparsed_size
         violation = self._read(now_ms)
@@ -201,7 +201,7 @@ class SlaveLink:
             if nbytes == 0:
                 self.close("tls_port" if is_tls(client.unparsed[:3]) else "end_of_stream")
                 return None
-            client.on_received(nbytes, now_ms)
+            client.on_frames(nbytes, now_ms)
             moved += nbytes
             self.received += nbytes
             try:
@@ -220,7 +220,7 @@ class SlaveLink:
                 return None
             if self._ends_short and nbytes < min(len(buffer), BULK):
                 break
-        self._write(client.report_plus(), now_ms)
+        self._write(client.report_slave_max_offset_plus(), now_ms)
         return None
 
     def on_tick(self, now_ms: int, *, may_expire: bool = True) -> None:
@@ -229,7 +229,7 @@ class SlaveLink:
         may_expire: false right after a pause (pause.py); what has come by now_ms has been read in any case.
         Spec: HA-S-50 "not whole after frame_deadline MUST end the connection": who sends a byte now and then is not silent.
         """
-        if not self._write(self.client.report_due(now_ms), now_ms) or not may_expire:
+        if not self._write(self.client.on_tick(now_ms), now_ms) or not may_expire:
             return
         deadline_ms, since_ms = self._frame_deadline_ms, self._frame_since_ms
         if self.client.is_master_silent(now_ms):
@@ -264,5 +264,5 @@ class SlaveLink:
 
     def close(self, reason: str) -> None:
         if self.client.connected:
-            self.client.close(reason)
+            self.client.close_master(reason)
         self.sock.close()

@@ -249,7 +249,7 @@ class Master:
 
     def _write(self, sock: socket.socket, link: MasterLink, now_ms: int, most: int) -> None:
         """Let a link write what it can; drop it if it is closed: the next accept of this turn may be given its descriptor."""
-        if link.transfer(now_ms, most):
+        if link.on_transfer(now_ms, most):
             self._unsent = True
         if link.unread is not None:
             text, peer = "%s: closed: its part of the log cannot be read: %s", link.conn.peer
@@ -292,7 +292,7 @@ class Master:
             rate = self.limits.max_transfer_rate
             bucket = None if rate is None else TokenBucket(rate, now_ms)
             end: Socket = sock
-            conn = self.service.accept(peer, now_ms, replica=host)
+            conn = self.service.on_accept(peer, now_ms, replica=host)
             if self._tls_side and listener is self._tls_side.listener:
                 end = self._tls[sock] = self._tls_side.wrap(sock, peer)
                 end.on_established = partial(self._know, conn)
@@ -328,7 +328,7 @@ class Master:
             self._drop(sock, link, now_ms)
             return
         before = link.received
-        violation = link.on_readable(now_ms)
+        violation = link.on_reports(now_ms)
         self.received_bytes += link.received - before
         if violation:
             why = link.conn.close_reason

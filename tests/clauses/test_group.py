@@ -119,19 +119,19 @@ def test_a_report_that_is_not_beyond_the_start_acknowledges_nothing(tmp_path: Pa
         service = HAService(log, Settings(FILE_SIZE), HARDENED)
         for _ in range(12):
             service.put(Message("T", bytes(8)), 0, wait=False)
-        conn = service.accept("peer", 0)
+        conn = service.on_accept("peer", 0)
 
         def report(offset: int) -> int:
             conn.recv_buffer()[:8] = REPORT.pack(offset)
-            if conn.on_received(8, 0):
+            if conn.on_reports(8, 0):
                 service.on_ack(conn)
-            conn.on_sent(sum(map(len, conn.gather(0))), 0)
+            conn.on_transferred(sum(map(len, conn.on_transfer(0))), 0)
             return service.push2_slave_max_offset
 
         assert report(0) == 0
         assert conn.start_offset == 1000
         for offset, acknowledged in ((500, 0), (1000, 0), (1100, 1100)):
-            assert master.acked(replace(asked, slave_ack_offset=offset), HARDENED) == acknowledged
+            assert master.acked_offset(replace(asked, slave_ack_offset=offset), HARDENED) == acknowledged
             assert service.count_slaves() == 0
             if not acknowledged:
                 assert service.put(Message("T", b""), 0, wait=True).status is PutMessageStatus.SLAVE_NOT_AVAILABLE
@@ -201,7 +201,7 @@ def test_a_request_is_known_before_anything_can_end_it(worlds: Any, tmp_path: Pa
     assert len(both.link().to_slave) == 112  # in the same step, so before its producer could wait
     with CommitLog.open(tmp_path / "store", file_size=FILE_SIZE) as log:
         service = HAService(log, Settings(FILE_SIZE), CLASSIC)
-        service.accept("slave", 0)
+        service.on_accept("slave", 0)
         request = service.put(Message("T", b""), 0, wait=True)
         assert request.status is None
         assert len(service.group_transfer) == 1
@@ -234,7 +234,7 @@ def test_a_put_that_does_not_wait_knows_nothing_of_slaves(profile: Profile, tmp_
     with CommitLog.open(tmp_path / "store", file_size=FILE_SIZE) as log:
         service = HAService(log, Settings(FILE_SIZE, ha_slave_fallbehind_max=1), profile)
         assert service.put(Message("T", b""), 0, wait=False).status is PutMessageStatus.PUT_OK
-        service.accept("slave", 0)
+        service.on_accept("slave", 0)
         assert service.put(Message("T", b""), 0, wait=False).status is PutMessageStatus.PUT_OK
         assert len(service.group_transfer) == 0
         assert service.put(Message("T", b""), 0, wait=True).status is PutMessageStatus.SLAVE_NOT_AVAILABLE

@@ -186,16 +186,16 @@ def test_a_byte_that_is_taken_puts_the_next_heartbeat_off_and_a_write_that_takes
     """HA-M-34 "at least one byte MUST set last_write_timestamp", in both worlds."""
     settings = Settings(FILE_SIZE)
     fifty = Log(FILE_SIZE, 0, bytes(50))
-    modelled = master.on_readable(master.on_accept(0).state, bytes(8), fifty, 0, settings, HARDENED).state
+    modelled = master.on_reports(master.on_accept(0).state, bytes(8), fifty, 0, settings, HARDENED).state
     with CommitLog.open(tmp_path / "store", file_size=FILE_SIZE) as log:
         log.append_data(0, [bytes(50)])
         conn = MasterConnection("slave", log, 0, settings, HARDENED)
         conn.recv_buffer()[:8] = bytes(8)
-        conn.on_received(8, 0)
+        conn.on_reports(8, 0)
         for now_ms, room in ((1000, 0), (2000, 1), (3000, 0), (4000, 15), (4500, 0), (4900, ALL)):
             before = modelled.last_write_timestamp
-            modelled = master.on_writable(modelled, fifty, room, now_ms, settings).state
-            conn.on_sent(min(room, sum(map(len, conn.gather(now_ms)))), now_ms)
+            modelled = master.on_transfer(modelled, fifty, room, now_ms, settings).state
+            conn.on_transferred(min(room, sum(map(len, conn.on_transfer(now_ms)))), now_ms)
             assert conn.last_write_timestamp == modelled.last_write_timestamp == (now_ms if room else before)
         conn.close("end")
 
@@ -223,13 +223,13 @@ def test_a_deleted_offset_is_served_heartbeats_alone() -> None:
     settings = Settings(FILE_SIZE)
     log = Log(FILE_SIZE, FILE_SIZE, bytes(100))
     for request, found in ((10, HEADER.pack(10, 0)), (FILE_SIZE, HEADER.pack(FILE_SIZE, 0))):
-        modelled = master.on_readable(master.on_accept(0).state, REPORT.pack(request), log, 0, settings, CLASSIC).state
+        modelled = master.on_reports(master.on_accept(0).state, REPORT.pack(request), log, 0, settings, CLASSIC).state
         conn = MasterConnection("slave", FromTheSecondFileOn(), 0, settings, CLASSIC)
         conn.recv_buffer()[:8] = REPORT.pack(request)
-        conn.on_received(8, 0)
-        step = master.on_writable(modelled, log, ALL, 5001, settings)
+        conn.on_reports(8, 0)
+        step = master.on_transfer(modelled, log, ALL, 5001, settings)
         sent = b"".join(output.data for output in step.outputs)  # type: ignore[union-attr]
-        assert b"".join(conn.gather(5001)) == sent
+        assert b"".join(conn.on_transfer(5001)) == sent
         assert sent[:12] == found
         assert len(sent) == (12 if request == 10 else 12 + 112)
 

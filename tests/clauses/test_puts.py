@@ -152,7 +152,7 @@ class Both:
 
     def _connect(self, _: Any) -> None:
         if self.conn is None:
-            self.conn = self.service.accept("slave", self.now_ms)
+            self.conn = self.service.on_accept("slave", self.now_ms)
             self._say(0)
 
     def _cut(self, _: Any) -> None:
@@ -166,7 +166,7 @@ class Both:
         if self.conn is None or not ends:
             return
         while self.conn.sent_offset < self.log.max_offset:
-            self.conn.on_sent(sum(map(len, self.conn.gather(self.now_ms))), self.now_ms)
+            self.conn.on_transferred(sum(map(len, self.conn.on_transfer(self.now_ms))), self.now_ms)
         offset = max(ends[nth % len(ends)], self.acked)
         before, self.acked = self.slaves.push2_slave_max_offset, offset
         self.greatest = max(self.greatest, offset)
@@ -177,9 +177,9 @@ class Both:
     def _say(self, offset: int) -> None:
         assert self.conn is not None
         self.conn.recv_buffer()[:8] = REPORT.pack(offset)
-        assert self.conn.on_received(8, self.now_ms)
+        assert self.conn.on_reports(8, self.now_ms)
         self.service.on_ack(self.conn)
-        self.conn.on_sent(sum(map(len, self.conn.gather(self.now_ms))), self.now_ms)
+        self.conn.on_transferred(sum(map(len, self.conn.on_transfer(self.now_ms))), self.now_ms)
 
     def _shutdown(self, flushes: bool) -> None:
         self._end_impl(flushes)

@@ -149,8 +149,8 @@ def test_who_a_peer_is_without_being_told(tmp_path: Path) -> None:
     with CommitLog.open(tmp_path, file_size=FILE_SIZE) as log:
         service = HAService(log, Settings(FILE_SIZE), HARDENED)
         peers = ("10.0.0.2:4000", "10.0.0.2:4001", "[::1]:4000", "slave-0")
-        assert [service.accept(peer, 0).replica for peer in peers] == ["10.0.0.2", "10.0.0.2", "[::1]", "slave-0"]
-        assert service.accept("10.0.0.2:4002", 0, replica="CN=b").replica == "CN=b"
+        assert [service.on_accept(peer, 0).replica for peer in peers] == ["10.0.0.2", "10.0.0.2", "[::1]", "slave-0"]
+        assert service.on_accept("10.0.0.2:4002", 0, replica="CN=b").replica == "CN=b"
 
 
 steps = st.lists(st.tuples(st.sampled_from(("accept", "ack", "ack", "ack", "close")), st.integers(0, 9), st.integers(1, 30)))
@@ -168,7 +168,7 @@ def test_whatever_comes_and_goes_it_is_what_so_many_have_acknowledged(
         for event, number, more in steps:
             open_ones: list[MasterConnection] = service.connections
             if event == "accept":
-                conn = service.accept(f"peer:{number}", 0, replica=f"replica {number % 5}")
+                conn = service.on_accept(f"peer:{number}", 0, replica=f"replica {number % 5}")
                 conn.start_offset = conn.slave_ack_offset = 100 * (more % 4)
             elif event == "ack" and open_ones:
                 conn = open_ones[number % len(open_ones)]

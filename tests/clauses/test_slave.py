@@ -188,7 +188,7 @@ def test_the_largest_body_of_the_default_buffer_is_four_mebibytes_less_a_header(
     settings = Settings(8 * MIB)
     for size in (4 * MIB - 12, 4 * MIB - 11):
         stream = HEADER.pack(0, size) + bytes(size)
-        node = slave.on_readable(Slave(Log(8 * MIB), connected=True), stream, 8, 0, settings, profile).state
+        node = slave.on_frames(Slave(Log(8 * MIB), connected=True), stream, 8, 0, settings, profile).state
         with CommitLog.open(tmp_path / f"{size}", file_size=8 * MIB) as log:
             client = SlaveClient("master", log, settings, profile)
             client.on_connect(0)
@@ -198,7 +198,7 @@ def test_the_largest_body_of_the_default_buffer_is_four_mebibytes_less_a_header(
                 taken = stream[at : at + len(buffer)]
                 buffer[: len(taken)] = taken
                 at += len(taken)
-                client.on_received(len(taken), 0)
+                client.on_frames(len(taken), 0)
                 try:
                     while client.dispatch():
                         pass
@@ -214,16 +214,16 @@ def test_an_append_that_fails_shows_in_the_header_behind_it(tmp_path: Path) -> N
     settings = Settings(FILE_SIZE)
     crossing, behind = HEADER.pack(950, 100) + bytes(100), HEADER.pack(1050, 1) + b"x"
     node = Slave(Log(FILE_SIZE, 0, bytes(950)), connected=True, current_reported_offset=950)
-    node = slave.on_readable(node, crossing, 8, 0, settings, CLASSIC).state
+    node = slave.on_frames(node, crossing, 8, 0, settings, CLASSIC).state
     assert (node.connected, store.max_offset(node.log), slave.unparsed(node)) == (True, 950, b"")
-    assert slave.on_readable(node, behind, 8, 0, settings, CLASSIC).state.close_reason == "offset"
+    assert slave.on_frames(node, behind, 8, 0, settings, CLASSIC).state.close_reason == "offset"
     with CommitLog.open(tmp_path / "store", file_size=FILE_SIZE) as log:
         log.append_data(0, [bytes(950)])
         client = SlaveClient("master", log, settings, CLASSIC)
         client.on_connect(0)
         for stream in (crossing, behind):
             client.recv_buffer()[: len(stream)] = stream
-            client.on_received(len(stream), 0)
+            client.on_frames(len(stream), 0)
             if stream is crossing:
                 assert client.dispatch() is None
                 assert (log.max_offset, client.unparsed) == (950, b"")
@@ -274,7 +274,7 @@ def test_a_write_that_fails_is_acknowledged_in_classic_alone(
         client.on_connect(0)
         sent = HEADER.pack(0, 30) + b"x" * 30
         client.recv_buffer()[: len(sent)] = sent
-        client.on_received(len(sent), 0)
+        client.on_frames(len(sent), 0)
         monkeypatch.setattr(os, "pwritev", broken)
         if profile is CLASSIC:
             assert client.dispatch() == REPORT.pack(30)
@@ -284,7 +284,7 @@ def test_a_write_that_fails_is_acknowledged_in_classic_alone(
             with pytest.raises(AppendFailed):
                 client.dispatch()
             monkeypatch.undo()
-            assert (log.max_offset, client.report_plus()) == (0, None)
+            assert (log.max_offset, client.report_slave_max_offset_plus()) == (0, None)
 
 
 @PROFILES

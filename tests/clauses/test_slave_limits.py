@@ -118,16 +118,16 @@ def test_frames_that_become_whole_one_by_one_are_in_time(profile: Any, tmp_path:
         now_ms, heartbeat = 0, HEADER.pack(0, 0)
         stream.arrived = heartbeat[:7]
         for _ in range(20):
-            link.on_readable(now_ms)
+            link.on_frames(now_ms)
             now_ms += 15_000
             link.on_tick(now_ms)
             stream.arrived = heartbeat[7:] + heartbeat[:7]
-        link.on_readable(now_ms)
+        link.on_frames(now_ms)
         for byte in heartbeat[7:-1]:
             assert client.connected
             stream.arrived = bytes((byte,))
             now_ms += 15_001
-            link.on_readable(now_ms)
+            link.on_frames(now_ms)
             link.on_tick(now_ms)
         assert client.close_reason == ("frame_deadline" if profile is HARDENED else "")
 

@@ -52,9 +52,9 @@ def test_a_flood_of_reports_ends_its_turn(tmp_path: Path) -> None:
     with CommitLog.open(tmp_path, file_size=MIB) as log:
         service = HAService(log, Settings(MIB, master_read_buffer_size=4096), HARDENED)
         flood = Flood()
-        link = MasterLink(flood, service.accept("flood", 0), service)  # type: ignore[arg-type]
+        link = MasterLink(flood, service.on_accept("flood", 0), service)  # type: ignore[arg-type]
         for turn in (1, 2):
-            assert link.on_readable(0) is None
+            assert link.on_reports(0) is None
             assert flood.taken == turn * MAX_REPORTS_TURN == turn * 16 * 1024
         assert service.count_connected() == 1
 

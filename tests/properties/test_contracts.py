@@ -17,7 +17,7 @@ from rocketmq_ha.spec.profile import Settings
 
 def start(max_offset: int, file_size: int) -> int:
     conn = MasterConnection(0, 0, slave_request_offset=0, slave_ack_offset=0)
-    return master.on_writable(conn, Log(file_size, max_offset, b""), 0, 0, Settings(file_size)).state.next_transfer_from_where
+    return master.on_transfer(conn, Log(file_size, max_offset, b""), 0, 0, Settings(file_size)).state.next_transfer_from_where
 
 def right(max_offset: int, file_size: int) -> None:
     assert max_offset >= 0

@@ -102,7 +102,7 @@ def receive(client: SlaveClient, offset: int, body: bytes) -> None:
         buffer = client.recv_buffer()
         size = min(len(buffer), len(frame))
         buffer[:size] = frame[:size]
-        client.on_received(size, 0)
+        client.on_frames(size, 0)
         client.dispatch()
         frame = frame[size:]
 
@@ -178,7 +178,7 @@ def test_a_slave_that_was_told_a_size_stops_where_a_blank_says_another(tmp_path:
             receive(client, cut, data[cut:])
         assert log.max_offset == max(500, cut)
         # What of a head came before is there, and is no more than recovery cuts off.
-        client.close("file_size")
+        client.close_master("file_size")
         client.on_connect(0)
         with pytest.raises(FileSizeDiffers, match="found 524 bytes"):
             receive(client, 400, data[400:])
@@ -232,7 +232,7 @@ def test_a_frame_that_crosses_the_file_stops_the_slave_only_until_the_size_is_kn
         receive(client, 0, records_of(5) + blank_of(24)[:10])
         with pytest.raises(PeerViolation, match="HA-S-11"):
             receive(client, 510, bytes(15))
-        client.close("frame")
+        client.close_master("frame")
         client.on_connect(0)
         receive(client, 400, records_of(5)[400:] + blank_of(24))
         with pytest.raises(PeerViolation, match="HA-S-11"):

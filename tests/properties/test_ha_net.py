@@ -595,18 +595,18 @@ def test_a_socket_that_gave_little_is_not_asked_again(tmp_path: Path) -> None:
     ):
         service = HAService(log, SETTINGS, HARDENED)
         masters, slaves = map(Asked, ends)
-        master = MasterLink(masters, service.accept("slave", 0), service, ends_short=True)
+        master = MasterLink(masters, service.on_accept("slave", 0), service, ends_short=True)
         slave = SlaveLink(slaves, SlaveClient("master", copy, SETTINGS, HARDENED), ends_short=True)
         slave.on_connect(0)
-        assert master.on_readable(0) is None
+        assert master.on_reports(0) is None
         service.put(message(3), 0, wait=False)  # HA-G-5 "from its first acknowledgement on": a put waits for no other slave
-        assert (master.transfer(0), slave.on_readable(0), master.on_readable(0)) == (False, None, None)
+        assert (master.on_transfer(0), slave.on_frames(0), master.on_reports(0)) == (False, None, None)
         for index in range(3):
             masters.reads = slaves.reads = 0
             request = service.put(message(index), 0, wait=True)
-            assert not master.transfer(0)
-            assert slave.on_readable(0) is None
-            assert master.on_readable(0) is None
+            assert not master.on_transfer(0)
+            assert slave.on_frames(0) is None
+            assert master.on_reports(0) is None
             assert request.status is PutMessageStatus.PUT_OK
             assert (masters.reads, slaves.reads) == (1, 1)
         master.close("done")

@@ -335,13 +335,13 @@ def test_a_frame_that_is_not_where_the_comparison_stands_closes(tmp_path: Path) 
     log = store.append_record(Log(FILE_SIZE, 0), Record(b"t", b"body"))[0]
     frame = wire.pack_header(store.max_offset(log), 1) + b"x"  # where a slave that compares nothing would take it
     node = slave.on_connect(Slave(log), 8, 0, HARDENED).state
-    assert slave.on_readable(node, frame, 8, 0, SETTINGS, HARDENED).clauses[-2:] == ("HA-S-63", "HA-S-13")
+    assert slave.on_frames(node, frame, 8, 0, SETTINGS, HARDENED).clauses[-2:] == ("HA-S-63", "HA-S-13")
 
     with CommitLog.open(tmp_path, file_size=FILE_SIZE) as real:
         real.append_data(0, [log.data])
         client = SlaveClient("master", real, SETTINGS, HARDENED)
         client.on_connect(0)
         client.recv_buffer()[: len(frame)] = frame
-        client.on_received(len(frame), 0)
+        client.on_frames(len(frame), 0)
         with pytest.raises(PeerViolation, match="HA-S-63"):
             client.dispatch()

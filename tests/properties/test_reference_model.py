@@ -98,7 +98,7 @@ def frames(sizes: Sequence[int], batch: int, heartbeats: bool) -> bytes:
 def read(node: Slave, fragments: Iterator[bytes], settings: Settings, profile: Profile) -> Slave:
     for fragment in fragments:
         if node.connected:
-            node = slave.on_readable(node, fragment, ROOM, 0, settings, profile).state
+            node = slave.on_frames(node, fragment, ROOM, 0, settings, profile).state
     return node
 
 
@@ -122,7 +122,7 @@ def test_fragments_make_no_difference_to_a_slave(
     stream = frames(sizes, batch, heartbeats=True)
     stream = stream[: max(0, len(stream) - missing)]
     start = replace(Slave(Log(FILE_SIZE)), connected=True)
-    whole = slave.on_readable(start, stream, ROOM, 0, settings, profile).state
+    whole = slave.on_frames(start, stream, ROOM, 0, settings, profile).state
     pieces = read(start, cut(stream, cuts), settings, profile)
     assert (pieces.log, slave.unparsed(pieces)) == (whole.log, slave.unparsed(whole))
     assert (pieces.connected, pieces.current_reported_offset) == (whole.connected, whole.current_reported_offset)
@@ -141,7 +141,7 @@ def test_fragments_make_no_difference_to_a_slave_that_is_sent_garbage(
     settings = Settings(FILE_SIZE, slave_read_buffer_size=64)
     start = replace(Slave(Log(FILE_SIZE, 0, bytes(10))), connected=True)
     start_garbage = wire.pack_header(10, 3) + b"abc" + garbage
-    whole = slave.on_readable(start, start_garbage, ROOM, 0, settings, profile).state
+    whole = slave.on_frames(start, start_garbage, ROOM, 0, settings, profile).state
     pieces = read(start, cut(start_garbage, cuts), settings, profile)
     assert (pieces.log, pieces.connected, pieces.close_reason) == (whole.log, whole.connected, whole.close_reason)
     assert pieces.deaf == whole.deaf
@@ -166,7 +166,7 @@ def test_a_frame_that_exactly_fills_the_buffer_works() -> None:
     for size, connected in ((38, True), (39, False)):
         stream = wire.pack_header(0, size) + bytes(size)
         for profile in (CLASSIC, HARDENED):
-            node = slave.on_readable(start, stream, ROOM, 0, settings, profile).state
+            node = slave.on_frames(start, stream, ROOM, 0, settings, profile).state
             assert node.connected == connected, (size, profile.name)
             reason = "" if connected else "frame" if profile is HARDENED else "stalled"
             assert node.close_reason == reason
@@ -188,7 +188,7 @@ def test_fragments_make_no_difference_to_the_last_ack(offsets: list[int], cuts: 
     conn = master.on_accept(0).state
     used: list[int] = []
     for fragment in cut(stream, cuts):
-        step = master.on_readable(conn, fragment, Log(FILE_SIZE), 0, settings, CLASSIC)
+        step = master.on_reports(conn, fragment, Log(FILE_SIZE), 0, settings, CLASSIC)
         conn = step.state
         used += [output.offset for output in step.outputs if isinstance(output, Acked)]
     assert conn.slave_ack_offset == offsets[-1]
@@ -210,7 +210,7 @@ def test_what_a_socket_takes_makes_no_difference_to_the_stream(size: int, rooms:
     def send(rooms: Sequence[int]) -> bytes:
         conn, stream = begun, b""
         for room in rooms:
-            step = master.on_writable(conn, log, room, 0, settings)
+            step = master.on_transfer(conn, log, room, 0, settings)
             conn, data = step.state, b"".join(output.data for output in step.outputs)  # type: ignore[union-attr]
             assert len(data) <= room
             stream += data

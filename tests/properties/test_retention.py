@@ -184,16 +184,16 @@ def test_a_slave_that_is_connected_keeps_what_it_needs(tmp_path: Path) -> None:
     with CommitLog.open(tmp_path / "m") as log:
         service = HAService(log, Settings(FILE_SIZE, master_read_buffer_size=64), HARDENED)
         cleaner = CleanCommitLogService(log, OLD, nothing, service.needed_offset)
-        conn = service.accept("127.0.0.1:1", 0)
+        conn = service.on_accept("127.0.0.1:1", 0)
 
         def report(offset: int) -> None:
             conn.recv_buffer()[: REPORT.size] = REPORT.pack(offset)
-            conn.on_received(REPORT.size, 0)
-            conn.gather(0)
+            conn.on_reports(REPORT.size, 0)
+            conn.on_transfer(0)
 
         def send() -> None:
-            while conn.gather(0):
-                conn.on_sent(conn.gathered, 0)
+            while conn.on_transfer(0):
+                conn.on_transferred(conn.offered, 0)
 
         assert service.needed_offset() is None  # it has said nothing
         conn.slave_request_offset = 2 * FILE_SIZE
@@ -226,7 +226,7 @@ def test_a_slave_that_comes_between_two_deletions_of_a_round_keeps_what_it_needs
 
         def needed() -> int | None:
             if log.min_offset == deleted * FILE_SIZE and not service.connections:
-                service.accept("127.0.0.1:1", 0).slave_request_offset = asked * FILE_SIZE + 5
+                service.on_accept("127.0.0.1:1", 0).slave_request_offset = asked * FILE_SIZE + 5
             return service.needed_offset()
 
         assert CleanCommitLogService(log, Retention(max_log_size=1), nothing, needed).run() == asked
@@ -289,12 +289,12 @@ def test_a_reader_keeps_what_it_has_not_been_sent(tmp_path: Path) -> None:
     fill(tmp_path / "m", 3)
     with CommitLog.open(tmp_path / "m") as log:
         service = HAService(log, Settings(FILE_SIZE, master_read_buffer_size=64), HARDENED)
-        conn = service.accept("127.0.0.1:1", 0)
+        conn = service.on_accept("127.0.0.1:1", 0)
         conn.recv_buffer()[: REPORT.size] = REPORT.pack(1)
-        conn.on_received(REPORT.size, 0)
-        conn.gather(0)
+        conn.on_reports(REPORT.size, 0)
+        conn.on_transfer(0)
         assert service.needed_offset() == 1
-        conn.on_sent(conn.gathered, 0)
+        conn.on_transferred(conn.offered, 0)
         assert service.needed_offset() == conn.sent_offset > FILE_SIZE - 1
 
 

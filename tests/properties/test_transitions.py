@@ -89,7 +89,7 @@ def test_hardened_refuses_a_first_report_below_the_log(report: int, reason: str)
     log = Log(256, 512, bytes(200))
     for profile in (HARDENED, CLASSIC):
         conn = master.on_accept(0).state
-        step = master.on_readable(conn, wire.pack_report(report), log, 0, Settings(256), profile)
+        step = master.on_reports(conn, wire.pack_report(report), log, 0, Settings(256), profile)
         expected = reason if profile is HARDENED else ""
         assert step.state.close_reason == ("report" if expected else "")
         assert set(step.clauses) & {"HA-M-11", "HA-M-12"} == ({expected} if expected else set())
@@ -110,13 +110,13 @@ def test_the_implementation_refuses_what_the_model_refuses(report: int, profile:
             return None
 
     settings = Settings(256)
-    step = master.on_readable(
+    step = master.on_reports(
         master.on_accept(0).state, wire.pack_report(report), Log(256, 512, bytes(200)), 0, settings, profile
     )
     conn = MasterConnection("peer", DeletedHistory(), 0, settings, profile)
     conn.recv_buffer()[:8] = wire.pack_report(report)
     try:
-        conn.on_received(8, 0)
+        conn.on_reports(8, 0)
         refused = ""
     except PeerViolation as violation:
         refused = violation.clause

@@ -166,11 +166,11 @@ def test_model_and_implementation_take_hostile_frames_alike(
             places = [0, *(sum(cuts[: at + 1]) for at in range(len(cuts))), len(stream)]
             for begin, end in itertools.pairwise(places):
                 if node.connected and (part := stream[begin:end]):
-                    step = slave.on_readable(node, part, 1 << 20, 0, SETTINGS, profile)
+                    step = slave.on_frames(node, part, 1 << 20, 0, SETTINGS, profile)
                     node, reports = step.state, reports + sent(step)
                     sock.arrived += part
                     while sock.arrived and client.connected:
-                        link.on_readable(0)
+                        link.on_frames(0)
                     assert (client.connected, client.close_reason) == (node.connected, node.close_reason)
                     assert (client.deaf, client.unparsed) == (node.deaf, slave.unparsed(node))
                     assert (log.min_offset, log.max_offset) == (store.min_offset(node.log), store.max_offset(node.log))
@@ -187,17 +187,17 @@ def test_a_deaf_slave_reports_until_its_connection_ends(size: int, cut: int) -> 
     node = slave.on_connect(Slave(Log(FILE_SIZE, 0, bytes(10))), 8, 0, CLASSIC).state
     for part in (stream[:cut], stream[cut:]):
         if part:
-            node = slave.on_readable(node, part, 8, 0, SETTINGS, CLASSIC).state
+            node = slave.on_frames(node, part, 8, 0, SETTINGS, CLASSIC).state
     assert (node.connected, store.max_offset(node.log), slave.classify(node).value) == (True, 10, "deaf")
     step = slave.on_tick(node, 8, 5001, SETTINGS, CLASSIC)
     assert sent(step) == wire.pack_report(10)
     node = slave.on_connect(slave.on_end_of_stream(step.state).state, 8, 0, CLASSIC).state
-    assert store.max_offset(slave.on_readable(node, frame(10, 20), 8, 0, SETTINGS, CLASSIC).state.log) == 30
+    assert store.max_offset(slave.on_frames(node, frame(10, 20), 8, 0, SETTINGS, CLASSIC).state.log) == 30
 
 
 @pytest.mark.parametrize("size", [-1, -4, -12, I32_MIN, 53, LARGEST, LARGEST + 1, I32_MAX])
 def test_hardened_refuses_the_header(size: int) -> None:
     """HA-S-11 "of negative size, or of a size that the read buffer cannot hold" (quirks 20 to 23)."""
     node = slave.on_connect(Slave(Log(FILE_SIZE, 0, bytes(10))), 8, 0, HARDENED).state
-    step = slave.on_readable(node, wire.pack_header(node.current_reported_offset, size), 8, 0, SETTINGS, HARDENED)
+    step = slave.on_frames(node, wire.pack_header(node.current_reported_offset, size), 8, 0, SETTINGS, HARDENED)
     assert (step.state.connected, step.state.close_reason) == (False, "frame")
