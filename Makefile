@@ -25,8 +25,8 @@ setup: ## Make .venv from the lock and find a Java for Spark; done by itself bef
 demo: setup ## A master, a slave and faults on a real store; a fuzz campaign; the report (build/demo/)
 	@$(ROCKETMQ_HA) demo --out build/demo
 
-test: setup ## All tests; ARGS="..." goes to pytest
-	@$(BIN)/python -m pytest $(ARGS)
+test: setup ## All tests, a process for each processor; ARGS="..." goes to pytest, ARGS=-n0 is one process
+	@$(BIN)/python -m pytest -n auto $(ARGS)
 
 check: setup ## Format, lint, types, the import table, and that generated files are up to date
 	$(BIN)/ruff format --check .

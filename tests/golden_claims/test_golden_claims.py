@@ -11,6 +11,8 @@ from remoting_specimens import Exchange, RemotingFrame
 from specimens import Golden
 from store_specimens import Store, StoredRecord
 
+pytestmark = pytest.mark.xdist_group("golden-claims")  # every golden vector is read once
+
 
 def test_every_claim_holds_and_every_clause_is_accounted_for(held: Held) -> None:
     assert list(errors(held, CLAIMS, read_lists(), clause_ids())) == []

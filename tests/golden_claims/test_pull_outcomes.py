@@ -5,6 +5,8 @@ import pytest
 from claims_routes import LOOKED_INTO_QUEUE
 from specimens import Golden
 
+pytestmark = pytest.mark.xdist_group("golden-claims")  # every golden vector is read once
+
 # Outcomes of no golden answer, as PullMessageProcessor.processRequest of 4.9.8 has them; the last one as 5.3.3 has it, where
 # composeResponseHeader has them all.
 UNSEEN = {

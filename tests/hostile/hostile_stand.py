@@ -8,7 +8,7 @@ import hashlib
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -112,8 +112,8 @@ class End:
 class Stand:
     """The master and its healthy slave."""
 
-    def __init__(self, directory: Path, prefilled: int = 24 << 20) -> None:
-        """prefilled: bytes that the master's log has before anything is put."""
+    def __init__(self, directory: Path, prefilled: int = 24 << 20, behind: Sequence[str] = ()) -> None:
+        """prefilled: bytes that the master's log has before anything is put. behind: what both commands begin with."""
         store = directory / "master"
         with CommitLog.open(store, file_size=FILE_SIZE) as log:
             body = bytes(range(256)) * 64
@@ -126,14 +126,14 @@ class Stand:
         (directory / "certificates").mkdir()
         self.certs = Certificates(directory / "certificates")
         tls = ("--tls-listen", "127.0.0.1:0", *options(self.certs.master))
-        self.master = End(store, Node(directory / "master.log", "master", *serve, *put, *caps, *deadlines, *tls))
+        self.master = End(store, Node(directory / "master.log", "master", *serve, *put, *caps, *deadlines, *tls, behind=behind))
         try:
             self.address = parse_address(self.master.node.line("listening"))
             self.tls_address = parse_address(self.master.node.line("tls_listening"))
         except BaseException:
             self.master.node.kill()
             raise
-        self.slave = start_slave(directory, "slave", self.address)
+        self.slave = start_slave(directory, "slave", self.address, behind=behind)
         try:
             wait_for(lambda: self.slave.offset > prefilled, "the slave does not catch up")
         except BaseException:
@@ -166,11 +166,13 @@ class Stand:
             end.node.kill()
 
 
-def start_slave(directory: Path, name: str, address: tuple[str, int], file_size: int = FILE_SIZE) -> End:
+def start_slave(
+    directory: Path, name: str, address: tuple[str, int], file_size: int = FILE_SIZE, behind: Sequence[str] = ()
+) -> End:
     store = directory / name
     options = ("--file-size", str(file_size), "--frame-deadline", str(FRAME_DEADLINE_S))
     follow = ("slave", "--store", str(store), "--master", f"{address[0]}:{address[1]}", *options)
-    return End(store, Node(directory / f"{name}.log", *follow))
+    return End(store, Node(directory / f"{name}.log", *follow, behind=behind))
 
 
 def rate(end: End, seconds: float) -> float:

@@ -16,6 +16,8 @@ from pyspark.sql import SparkSession
 
 from rocketmq_ha.analysis.cli import report
 
+pytestmark = pytest.mark.xdist_group("spark")  # one Spark session for all of these
+
 EVENTS_FILE = "events/part-00000.parquet"
 
 

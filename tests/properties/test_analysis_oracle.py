@@ -18,6 +18,8 @@ from rocketmq_ha.analysis import tables
 from rocketmq_ha.analysis.ingest import read_logs
 from rocketmq_ha.analysis.schema import load_possible
 
+pytestmark = pytest.mark.xdist_group("spark")  # one Spark session for all of these
+
 N_RUNS = 500
 MEAN_STEPS = 100
 

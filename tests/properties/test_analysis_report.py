@@ -19,6 +19,8 @@ from rocketmq_ha.analysis.ingest import read_logs
 from rocketmq_ha.analysis.report import build
 from rocketmq_ha.analysis.schema import Machine, Possible
 
+pytestmark = pytest.mark.xdist_group("spark")  # one Spark session for all of these
+
 Report = Callable[..., str]
 
 VOID = {"meta", "br", "wbr", "path", "use", "rect"}

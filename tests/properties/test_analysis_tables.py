@@ -11,6 +11,8 @@ from rocketmq_ha.analysis import coverage, estimates, fragmentation, outcomes
 from rocketmq_ha.analysis.schema import Machine, Possible
 from rocketmq_ha.spec.event_log import EVENT_COLUMNS, RUN_COLUMNS
 
+pytestmark = pytest.mark.xdist_group("spark")  # one Spark session for all of these
+
 Frame = Callable[..., DataFrame]
 
 POSSIBLE = Possible(

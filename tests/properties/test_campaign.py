@@ -18,6 +18,8 @@ from rocketmq_ha.spec.event_log import EVENT_COLUMNS, PHASE_GENERATE, RUN_COLUMN
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.xdist_group("spark")  # one Spark session for all of these
+
 SEED, RUNS = 1000, 40
 TYPES = {"int32": pa.int32(), "int64": pa.int64(), "string": pa.string()}
 

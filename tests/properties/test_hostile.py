@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ sys.path.insert(0, str(ROOT / "tests" / "hostile"))  # plain programs, in no pac
 import hostile_masters  # noqa: E402
 import hostile_slaves  # noqa: E402
 from hostile_stand import Stand  # noqa: E402
-from run_hostile import against_master, against_slave, stopped  # noqa: E402
+from run_hostile import SLAVES_AT_A_TIME, Row, against_master, against_slave, stopped  # noqa: E402
+
+pytestmark = pytest.mark.xdist_group("hostile")  # one master and one slave, and the last test looks at what all the others left
 
 SLAVES = (
     "first report the greatest i64 (quirk 1)",
@@ -38,9 +41,20 @@ MASTERS = (
 
 @pytest.fixture(scope="module")
 def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
-    made = Stand(tmp_path_factory.mktemp("hostile"))
+    """It puts as fast as it can, and lets the tests beside it have a processor."""
+    made = Stand(tmp_path_factory.mktemp("hostile"), behind=("nice",))
     yield made
     made.kill()
+
+
+@pytest.fixture(scope="module")
+def hostile_master_rows(stand: Stand, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Row]:
+    """All hostile masters at once, each with a slave of its own."""
+    given = [each for each in hostile_masters.INPUTS if each.name in MASTERS]
+    directories = [tmp_path_factory.mktemp("victim") for _ in given]
+    with ThreadPoolExecutor(SLAVES_AT_A_TIME) as pool:
+        rows = pool.map(lambda directory, each: against_slave(directory, stand, each, 0), directories, given)
+        return {row.name: row for row in rows}
 
 
 def test_there_are_more_than_sixty_inputs() -> None:
@@ -59,10 +73,9 @@ def test_a_hostile_slave_changes_nothing_for_an_honest_one(name: str, stand: Sta
 
 
 @pytest.mark.parametrize("name", MASTERS)
-def test_a_hostile_master_leaves_the_slave_as_it_was(name: str, stand: Stand, tmp_path: Path) -> None:
+def test_a_hostile_master_leaves_the_slave_as_it_was(name: str, hostile_master_rows: dict[str, Row]) -> None:
     """HA-S-11, HA-S-4, HA-S-50, HA-S-52: it comes back to the honest master, with the same log."""
-    (given,) = [given for given in hostile_masters.INPUTS if given.name == name]
-    row = against_slave(tmp_path, stand, given, 0)
+    row = hostile_master_rows[name]
     assert not row.problem
     assert row.sha256
 

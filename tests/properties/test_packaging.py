@@ -24,6 +24,8 @@ from rocketmq_ha.impl.net.status_socket import SOCKET_NAME
 from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.store.log.verify import verify
 
+pytestmark = pytest.mark.xdist_group("packaging")  # one wheel is built
+
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 FOLDERS = {name.split(".")[1]: folder for name, folder in CONFIG["tool"]["setuptools"]["package-dir"].items()}

@@ -14,6 +14,8 @@ from rocketmq_ha.reference.protocol_durability import AckedState
 from rocketmq_ha.reference.protocol_state import Scope, SlaveNode, initial, of_profile, warm
 from rocketmq_ha.spec.profile import HARDENED
 
+pytestmark = pytest.mark.xdist_group("premise-counts")  # the state graphs are explored once
+
 NAMED = graph.load_scopes()
 SCOPES = {
     "crash": Scope(slaves=1, max_puts=2, max_master_crashes=1, batch=1, file_size=4, sync_puts=True),

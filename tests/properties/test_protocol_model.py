@@ -31,6 +31,8 @@ from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile
 ROOT = Path(__file__).resolve().parents[2]
 
 
+pytestmark = pytest.mark.xdist_group("protocol-graphs")  # the state graphs are explored once
+
 PROPERTIES: tuple[StateProperty | EdgeProperty, ...] = (*OF_STATES, *OF_EDGES)
 SCOPES = graph.load_scopes()
 SMALL_STATES = 26_000  # of the scopes of a profile that are explored here, together; make formal explores all

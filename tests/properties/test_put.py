@@ -28,6 +28,8 @@ from rocketmq_ha.impl.net.put_socket import MAX_LINE_SIZE, SOCKET_NAME
 from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.wire.message import Message, decompress_body
 
+pytestmark = pytest.mark.xdist_group("put")  # one master for all of these
+
 FILE_SIZE = 1 << 22
 LONG = b"x" * (MAX_LINE_SIZE + 100_000)
 PUT = (sys.executable, "-m", "rocketmq_ha.impl.cli", "put")

@@ -16,6 +16,7 @@ from rocketmq_ha.spec.profile import CLASSIC, PROFILES
 
 ROOT = Path(__file__).resolve().parents[2]
 
+pytestmark = pytest.mark.xdist_group("snapshots")  # each machine is explored once
 
 REWRITE = "python -m formal.snapshots --write, if this is how it should be"
 PAIRS = [(name, profile) for name in machines.MACHINES for profile in PROFILES]

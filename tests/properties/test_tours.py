@@ -17,6 +17,8 @@ from rocketmq_ha.reference.events import Event
 from rocketmq_ha.spec.event_log import VERDICT_OK
 from rocketmq_ha.spec.profile import PROFILES, Profile, Settings
 
+pytestmark = pytest.mark.xdist_group("tours")  # each tour is made once
+
 TOURS = [(name, profile) for name in tours.SCOPES for profile in PROFILES]
 REWRITE = "python -m formal.tours --write, if this is how it should be"
 
