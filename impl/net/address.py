@@ -1,4 +1,4 @@
-"""HOST:PORT as people write it, and how long a connection to there may take."""
+"""Parse and format HOST:PORT, and open a TCP connection within a time limit."""
 
 import ipaddress
 import os
@@ -13,7 +13,7 @@ CONNECT_TIMEOUT_S: Final = 5.0  # HA-S-22 "not succeeded after 5 s MUST be given
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """(host, port) of `HOST:PORT` or `[IPV6]:PORT`. Raises: ConfigInvalid.
+    """Parse `HOST:PORT` or `[IPV6]:PORT` into (host, port). Raises: ConfigInvalid.
 
     >>> parse_address("127.0.0.1:10912")
     ('127.0.0.1', 10912)
@@ -33,9 +33,9 @@ def parse_address(text: str) -> tuple[str, int]:
 def connect(
     address: tuple[str, int], source_address: tuple[str, int] | None = None, timeout_s: float = CONNECT_TIMEOUT_S
 ) -> socket.socket:
-    """A TCP connection. One more try follows a pause of this process, which looks like a peer that does not answer.
+    """Open a TCP connection. Try once more after a pause of this process, which looks like a silent peer.
 
-    source_address: of ours, as `socket.create_connection` has it. Raises: OSError.
+    source_address: our own (host, port), as in `socket.create_connection`. Raises: OSError.
     """
     began_s = time.monotonic()
     try:
@@ -47,7 +47,7 @@ def connect(
 
 
 def check_own_address(text: str) -> None:
-    """Whether a connection can be opened from an IP address: this machine has it. Raises: ConfigInvalid.
+    """Check that this machine has an IP address, so that a connection can be opened from it. Raises: ConfigInvalid.
 
     >>> check_own_address("127.0.0.1")
     """
@@ -63,7 +63,7 @@ def check_own_address(text: str) -> None:
 
 
 def reason(error: OSError) -> str:
-    """The system's words for an error, without what Python's socket functions add: the address, which our line names itself.
+    """The system's text for an error. Python's socket functions append the address; our log lines name it themselves.
 
     >>> reason(OSError(98, "Address already in use (while attempting to bind on address ('127.0.0.1', 1))"))
     'Address already in use'

@@ -1,4 +1,4 @@
-"""Ask a broker, over its remoting port, what it is: two questions that change nothing.
+"""Ask a broker over its remoting port for its runtime figures and its configuration. Neither request changes anything.
 
 Frame: length i32 (without itself) | serializeType i8, header length u24 | header, JSON | body. Codes 26 (configuration, as
 lines of name=value) and 28 (runtime figures, as JSON: {"table": {name: value}}).
@@ -16,24 +16,24 @@ from rocketmq_ha.impl.net.pause import Deadline
 
 GET_BROKER_CONFIG: Final = 26
 GET_BROKER_RUNTIME_INFO: Final = 28
-_TURN_S: Final = 0.1  # how often the time is looked at
+_TURN_S: Final = 0.1  # timeout of one recv: the deadline is checked this often
 _LARGEST_FRAME: Final = 16 * 1024 * 1024
-_VERSION: Final = 399  # of a client; a broker only notes it
+_VERSION: Final = 399  # the client version that we announce; a broker only records it
 
 
 class NotTold(RocketmqHaError):  # noqa: N818  (says whose fault it is)
-    """The broker does not answer, or not as a broker would."""
+    """The broker gave no answer, or an answer that is no broker's."""
 
 
 class BrokerInfo(NamedTuple):
-    """By name, as the broker tells it. config is empty where it refuses to tell."""
+    """The broker's values by name. config is empty if the broker refuses the request."""
 
     runtime: dict[str, str]
     config: dict[str, str]
 
 
 def ask_broker(address: tuple[str, int], timeout_s: float = 5.0) -> BrokerInfo:
-    """Both answers. Raises: NotTold where there is no first one."""
+    """Send both requests. Raises: NotTold if the broker does not answer the first one."""
     peer = format_address(*address)
     try:
         with connect(address, timeout_s=timeout_s) as sock:
@@ -50,7 +50,7 @@ def ask_broker(address: tuple[str, int], timeout_s: float = 5.0) -> BrokerInfo:
 
 
 def _request(sock: socket.socket, peer: str, code: int, deadline: Deadline) -> bytes:
-    """Ask, and give the body of the answer."""
+    """Send one request. Returns: the body of the answer."""
     fields = {
         "code": code,
         "language": "OTHER",

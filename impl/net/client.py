@@ -1,4 +1,4 @@
-"""The slave: connect, follow, reconnect."""
+"""The slave's process loop: connect to the master, replicate its log, reconnect with back-off."""
 
 import logging
 import random
@@ -23,19 +23,19 @@ from rocketmq_ha.spec.profile import Profile, Settings
 
 FIRST_BACK_OFF_S: Final = 0.05
 LAST_BACK_OFF_S: Final = 5.0
-HEARTBEATS: Final = 2  # in a row, where there should be data: HA-S-64
-REFUSALS: Final = 5
-_READS_BEHIND_ANSWER: Final = 64  # a master that sends heartbeats without end is one that has no data
-FRAME_DEADLINE_MS: Final = 60_000  # the largest frame at 70 kB a second; one of 32 KiB at 550 bytes a second
+HEARTBEATS: Final = 2  # heartbeats in a row at an offset where the master should have data: HA-S-64
+REFUSALS: Final = 5  # connections in a row that the master ended without a byte, before it is asked for its last file
+_READS_BEHIND_ANSWER: Final = 64  # the bound ends the loop on a master that sends heartbeats without end
+FRAME_DEADLINE_MS: Final = 60_000  # enough for the largest frame at 70 kB a second, or 32 KiB at 550 bytes a second
 
 log = logging.getLogger(__name__)
 
 
 class Follower:
-    """Replicates a master's log into `commit_log`, until it is told to stop.
+    """Replicates a master's log into `commit_log` until it is stopped.
 
-    Spec: HA-S-19 "A slave MUST NOT hold more than one connection, but for the second one of HA-S-64": one is closed before the
-    next is tried.
+    Spec: HA-S-19 "A slave MUST NOT hold more than one connection, but for the second one of HA-S-64": it closes a connection
+    before it opens the next.
     """
 
     def __init__(
@@ -52,15 +52,15 @@ class Follower:
         tls: ClientTls | None = None,
         has_room: Callable[[], bool] = lambda: True,
     ) -> None:
-        """frame_deadline_ms: how long a frame may take; the profile's, if none is given: classic waits for ever.
-        flushes: acknowledge only what is on the disk (HA-S-60). tls: what to prove, and whom to trust (HA-S-70).
-        source_address: the address of ours to connect from, as which a master may count us (HA-G-31); the system's choice, if
-        none is given. has_room: whether the disk may have room for the next file of the log, after it had none.
+        """frame_deadline_ms: time for one frame; None: the profile's (classic has no deadline).
+        flushes: acknowledge only bytes that are on the disk (HA-S-60). tls: our certificate and the trusted CA (HA-S-70).
+        source_address: our address to connect from, by which a master may count replicas (HA-G-31); "": the system chooses.
+        has_room: polled after the disk was full: returns True if it may have room for the next file of the log.
         """
         self._tls = tls
         self._has_room = has_room
-        self.disk_full: AppendFailed | None = None  # what was sent last had no room, and no connection has been tried since
-        self._full_at: int | None = None  # the max offset of the log then: said once for each
+        self.disk_full: AppendFailed | None = None  # the append that found no room; reset before the next connect
+        self._full_at: int | None = None  # the max offset at that time: one log line for each offset
         self._before_report = commit_log.flush if flushes else None
         self.client = SlaveClient(format_address(host, port), commit_log, settings, profile)
         self._log = commit_log
@@ -71,16 +71,16 @@ class Follower:
         self._peers = PeerLog(log)
         self._back_off_s = FIRST_BACK_OFF_S
         self.connects = self.failed_connects = 0
-        self.connected_timestamp = 0  # ms of the clock, of the last connection
-        self._link: SlaveLink | None = None  # the last one
-        self._received = self._sent = 0  # bytes, of those before it
-        self.last_close_reason = ""  # of the last connection that has ended
-        self.last_close_clause = ""  # that its master has broken
-        self.master_subject = ""  # of the master's certificate, on the last connection with TLS
-        self._is_unheard = False  # the last connection was closed by the master without a byte
-        self._refusals = 0  # connections in a row that the master has ended without a byte, while it was to show the overlap
-        self._last_file: int | None = None  # of the master, asked for after many of them
-        self._asks_again = False  # what `prepare` asks is not known yet: the next connect begins with it again
+        self.connected_timestamp = 0  # clock_ms at the last connect
+        self._link: SlaveLink | None = None  # of the last connection
+        self._received = self._sent = 0  # bytes of all earlier connections
+        self.last_close_reason = ""  # why the last connection ended
+        self.last_close_clause = ""  # the clause that the master violated on it, if any
+        self.master_subject = ""  # subject of the master's certificate on the last TLS connection
+        self._is_unheard = False  # the master closed the last connection without sending a byte
+        self._refusals = 0  # connections in a row that the master ended without a byte, where the slave asked for the overlap
+        self._last_file: int | None = None  # start of the master's last file, asked for after REFUSALS of them
+        self._asks_again = False  # `prepare` has not learnt everything yet: call it before the next connect, too
 
     @property
     def received_bytes(self) -> int:
@@ -91,11 +91,11 @@ class Follower:
         return self._sent + (self._link.sent if self._link else 0)
 
     def run(self, stopped: Callable[[], bool], prepare: Callable[[], bool] | None = None) -> None:
-        """Follow until `stopped()`, which is asked at least every 100 ms while connected.
+        """Replicate until `stopped()` returns True; it is polled at least every 100 ms while connected.
 
-        Args:  prepare: called before each connect, to ask the master what the log needs; returns whether nothing is left to be
-               asked.
-        Raises: OutOfStep, where no connection can help any more; what the log and `prepare` raise.
+        Args:  prepare: called before each connect to ask the master what an empty log needs; returns True if nothing is left to
+               ask.
+        Raises: OutOfStep, if no further connection can help; exceptions of the log and of `prepare`.
         """
         while not stopped():
             if self.disk_full is not None:
@@ -108,7 +108,7 @@ class Follower:
             except OSError as error:
                 self.failed_connects += 1
                 why, what, level = error.strerror or str(error), "cannot connect", logging.INFO
-                if isinstance(error, socket.gaierror):  # a name that is wrong does not get better, unlike a master that is down
+                if isinstance(error, socket.gaierror):  # a wrong host name needs a person, unlike a master that is down
                     what, level = "the host's name cannot be resolved", logging.WARNING
                 again = "%s: %s: %s; trying again in at most %.1f s"
                 self._say(level, again, self.client.peer, what, why, self._back_off_s, reason=why)
@@ -140,7 +140,7 @@ class Follower:
 
     @property
     def last_close(self) -> str:
-        """Why the last connection ended, with the clause that its master has broken, or what may help."""
+        """Why the last connection ended, with the violated clause, or with advice."""
         if self.last_close_reason == "tls_port":
             return "the master speaks TLS on this port: give --tls-cert, --tls-key and --tls-ca, or the port of its --listen"
         if self._is_unheard:
@@ -150,8 +150,7 @@ class Follower:
     def _asked(self, prepare: Callable[[], bool], stopped: Callable[[], bool]) -> bool:
         """HA-S-99 "MUST ask anew before each connect".
 
-        Returns: whether the master has answered. Where it has not, a back-off has passed. Raises: what `prepare` raises
-        else.
+        Returns: True if the master has answered; if not, a back-off has passed. Raises: other exceptions of `prepare`.
         """
         try:
             self._asks_again = not prepare()
@@ -166,14 +165,14 @@ class Follower:
 
     @property
     def _learns_anew(self) -> bool:
-        """Whether a frame that does not fit may be that of a master which has begun another file since it was asked."""
+        """Return True if a frame at a wrong offset may only mean that the master has begun a new file since `prepare` asked."""
         return self._asks_again and self._log.max_offset == 0
 
     def _say(self, level: int, text: str, *arguments: object, **fields: object) -> None:
         self._peers.write(clock_ms(), level, text, *arguments, peer=self.client.peer, **fields)
 
     def _shake_hands(self, sock: socket.socket, tls: ClientTls, stopped: Callable[[], bool]) -> TlsSocket | None:
-        """TLS on a connected socket. Returns: None where that fails; then a back-off has passed. HA-S-70, HA-S-71."""
+        """Do the TLS handshake. Returns: None if it fails; then a back-off has passed. HA-S-70, HA-S-71."""
         try:
             end = tls.open(sock, self.client.peer, stopped)
         except PeerViolation as violation:
@@ -192,7 +191,7 @@ class Follower:
         return None
 
     def _follow(self, sock: socket.socket, end: Socket, stopped: Callable[[], bool]) -> None:
-        """Follow until the connection ends. Lingering is off unless it is asked for. end: the socket, or TLS on it.
+        """Replicate until the connection ends. end: the socket, or the TLS socket around it. SO_LINGER is off by default.
 
         Spec: HA-S-20 "MUST be non-blocking once connected, with TCP_NODELAY set and without lingering on close"; HA-S-35 "MUST
         look at the time at least once a second".
@@ -200,7 +199,7 @@ class Follower:
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        except OSError:  # some systems refuse it to a socket whose peer is gone: the first read tells
+        except OSError:  # some systems refuse this if the peer has gone already: the first read will show it
             pass
         self._received, self._sent = self.received_bytes, self.sent_bytes
         link = SlaveLink(end, self.client, self._frame_deadline_ms, self._before_report, ends_short=True)
@@ -208,7 +207,7 @@ class Follower:
         self.connected_timestamp = clock_ms()
         link.on_connect(self.connected_timestamp)
         start_offset, since_s = self.client.current_reported_offset, time.monotonic()
-        held_offset = self._log.max_offset  # the report may be less: where the last record begins (HA-S-61)
+        held_offset = self._log.max_offset  # the first report may be less: the start of the last record (HA-S-61)
         self._say(logging.INFO, "%s: connected at offset %d", self.client.peer, start_offset, offset=start_offset)
         violation: PeerViolation | None = None
         poll = select.poll()
@@ -263,13 +262,14 @@ class Follower:
         if (violation and not self._learns_anew) or self.client.close_reason == "tls_port":
             self._back_off_s = LAST_BACK_OFF_S
         elif self._log.max_offset > held_offset or time.monotonic() - since_s > LAST_BACK_OFF_S:
-            self._back_off_s = FIRST_BACK_OFF_S  # it brought something; one that only talks does not (HA-S-25)
+            self._back_off_s = FIRST_BACK_OFF_S  # HA-S-25: only a connection that brought bytes resets the back-off
         link.close("shutdown")
 
     def _count_refusal(self, compared: Overlap, stopped: Callable[[], bool]) -> None:
-        """After many, ask the master for something else; what comes to nothing before and after an answer is refused.
+        """After REFUSALS connections without a byte, ask for the master's last file; after one more refusal, give up.
 
-        A master that is just starting, or what stands before it, closes connections too. Raises: OutOfStep.
+        The answer matters because a master that is just starting, or a proxy before it, closes connections too. If the master
+        answers this question and refuses our offset again, it has not got it. Raises: OutOfStep.
         """
         self._refusals += 1
         if self._last_file is not None:
@@ -278,7 +278,7 @@ class Follower:
             self._last_file = self._ask_for_last_file(stopped)
 
     def _ask_for_last_file(self, stopped: Callable[[], bool]) -> int | None:
-        """Where the master's last file begins, by a report of 0 on a connection of its own; None where it does not say."""
+        """Ask on a second connection where the master's last file begins (a report of 0). Returns: None without an answer."""
         try:
             with MasterFeed(self._address, 0, tls=self._tls, source_address=self._source_address) as feed:
                 return feed.first(stopped)[0]
@@ -310,7 +310,7 @@ class Follower:
             )
 
     def _wait_for_room(self, stopped: Callable[[], bool]) -> None:
-        """Back off as from a master that brings nothing, and as long as the disk shows no room. A quota it does not show."""
+        """Back off, then wait until the disk shows room. A quota does not show, so the next append may fail again."""
         self._wait(stopped)
         while not (stopped() or self._has_room()):
             self._back_off_s = FIRST_BACK_OFF_S
@@ -318,7 +318,7 @@ class Follower:
         self.disk_full = None
 
     def _wait(self, stopped: Callable[[], bool]) -> None:
-        """Back off, doubling, so that many slaves do not come back as one.
+        """Back off: double the delay each time, with jitter, so that many slaves do not reconnect at once.
 
         Spec: HA-S-25 "SHOULD wait before every further try, longer after each one that brought nothing, with jitter, and 5 s at
         most".

@@ -1,7 +1,9 @@
-"""How a running end stands, in figures: taken by the thread that owns the log, as plain values that any thread may read.
+"""The status of a running master or slave, as figures.
 
-How late a slave is, in time, is how long the master has had the first byte that the slave has not acknowledged. So the master
-remembers when its log reached which end: one sample a tenth of a second in which it grew.
+The thread that owns the log takes a snapshot of plain values, which any thread may read.
+
+A slave's lag in time is how long the master has held the first byte that the slave has not acknowledged. For this the master
+samples its max offset every 100 ms while the log grows.
 """
 
 import os
@@ -22,19 +24,19 @@ from rocketmq_ha.impl.store.log.results import PutMessageStatus
 from rocketmq_ha.impl.store.log.space import free_size
 from rocketmq_ha.spec.role import BrokerRole
 
-FORMAT: Final = 2  # of a snapshot; raised when a name or a meaning changes
+FORMAT: Final = 2  # version of the snapshot's fields; raised when a name or a meaning changes
 SAMPLE_MS: Final = 100
 _RATE_WINDOW_MS: Final = 10_000
 _RATE_SAMPLE_MS: Final = 1_000
-_REMEMBERED: Final = 6_000  # samples of growth: ten minutes, if it never rests
+_REMEMBERED: Final = 6_000  # samples of growth: ten minutes of a log that grows all the time
 
-# What a connection of a master is, in either profile: HA-G-5 has only the first count, classic all of them.
-SLAVE: Final = "slave"  # it has acknowledged something that it was sent
-READER: Final = "reader"  # it has been heard since it was sent something, and acknowledges nothing of it: tail, doctor, a probe
-NEW: Final = "new"  # sent nothing so far that it could have acknowledged, or not heard since: either of them
-NOT_REPORTED: Final = "not reported"  # it has said nothing yet
+# Kinds of connection, as a master sees them. Only SLAVE counts as a slave in hardened (HA-G-5); in classic all kinds count.
+SLAVE: Final = "slave"  # the peer has acknowledged bytes that this connection sent to it
+READER: Final = "reader"  # the peer was sent bytes and has reported since, but acknowledges none of them: tail, doctor, a probe
+NEW: Final = "new"  # slave or reader, not known yet: nothing was sent, or the peer has not reported since
+NOT_REPORTED: Final = "not reported"  # no report has come
 KINDS: Final = (SLAVE, READER, NEW, NOT_REPORTED)
-# What a slave is. Until its log is prepared it is ASKING or WAITING (fresh.py), by connections that bring nothing into the log.
+# States of a slave. While it prepares an empty log its state is ASKING or WAITING (fresh.py): those connections append nothing.
 CONNECTED: Final = "connected"
 DISK_FULL: Final = "disk full"
 DISCONNECTED: Final = "disconnected"
@@ -50,12 +52,12 @@ Snapshot = dict[str, Any]
 
 
 def nothing_kept() -> Snapshot:
-    """Of a log that is not cleaned, on a disk that nobody watches."""
+    """The retention figures of a process without retention and without a check for free space."""
     return {"deleted_files": 0, "deleted_bytes": 0, "disk_full": None}
 
 
 class Rate:
-    """How fast an offset grows: one sample a second, of the last ten, so that one for each connection costs little."""
+    """The growth of an offset in bytes a second, over ten samples, one a second. Cheap enough for one per connection."""
 
     def __init__(self, offset: int, now_ms: int) -> None:
         self._samples: deque[tuple[int, int]] = deque([(now_ms, offset)])
@@ -76,7 +78,7 @@ class Rate:
 
 
 class Growth:
-    """When an offset was reached."""
+    """Remembers at which time the log reached which max offset."""
 
     def __init__(self, offset: int, now_ms: int) -> None:
         self._offsets: deque[int] = deque([offset], _REMEMBERED)
@@ -92,27 +94,27 @@ class Growth:
         self._times.append(now_ms)
 
     def lag_ms(self, offset: int, now_ms: int) -> int:
-        """How long there have been bytes behind an offset; 0 where there are none. At least so long, if that is forgotten."""
+        """How long the log has reached beyond an offset; 0 if it does not. At most the age of the oldest sample."""
         index = bisect_right(self._offsets, offset)
         return 0 if index == len(self._offsets) else max(0, now_ms - self._times[index])
 
 
 class Figures(ABC):
-    """What both ends have in common. `sample` often; `snapshot` when asked."""
+    """The figures that master and slave share. Call `sample` every turn of the loop, `snapshot` when somebody asks."""
 
     role = ""
 
     def __init__(self, log: CommitLog, profile: str, kept: Callable[[], Snapshot] = nothing_kept) -> None:
-        """kept: the figures of what keeps the log within its bounds."""
+        """kept: returns the figures of retention and free space."""
         self.log, self._profile, self._kept = log, profile, kept
         self._started = time.time()
-        self._start_offset = log.max_offset or None  # None while the log is empty: a slave's may begin anywhere
+        self._start_offset = log.max_offset or None  # None while the log is empty: a slave's log may begin at any offset
         self._growth = Growth(log.max_offset, clock_ms())
         self._rate = Rate(log.max_offset, clock_ms())
         self._next_sample_ms = 0
 
     def sample(self) -> bool:
-        """Take a sample if one is due. Returns: whether it was."""
+        """Take a sample if one is due. Returns: whether a sample was taken."""
         now_ms = clock_ms()
         if now_ms < self._next_sample_ms:
             return False
@@ -123,7 +125,7 @@ class Figures(ABC):
         return True
 
     def snapshot(self) -> Snapshot:
-        """All figures, as JSON has them. Offsets and lags in bytes, times in ms, rates in bytes a second."""
+        """All figures, as JSON values. Offsets and lags in bytes, times in ms, rates in bytes a second."""
         log, now_ms = self.log, clock_ms()
         return {
             "format": FORMAT,
@@ -145,7 +147,7 @@ class Figures(ABC):
         } | self._more(now_ms)
 
     def _appended_bytes(self) -> int:
-        """Bytes by which the log has grown since the start. A file that retention deletes does not make them fewer."""
+        """Bytes appended since the start. Files that retention deletes do not reduce the count."""
         max_offset = self.log.max_offset
         if self._start_offset is None and max_offset:
             self._start_offset = self.log.min_offset
@@ -153,15 +155,15 @@ class Figures(ABC):
 
     @abstractmethod
     def _sample(self, now_ms: int) -> None:
-        """Take what only this end has."""
+        """Sample what only this role has."""
 
     @abstractmethod
     def _more(self, now_ms: int) -> Snapshot:
-        """The figures that only this end has."""
+        """The figures that only this role has."""
 
 
 class MasterFigures(Figures):
-    """Of a master and all its connections."""
+    """The figures of a master and of all its connections."""
 
     role = "master"
 
@@ -174,8 +176,10 @@ class MasterFigures(Figures):
     ) -> None:
         super().__init__(master.service.log, profile, kept)
         self._master, self._broker_role = master, broker_role
-        self._rates: dict[MasterConnection, Rate] = {}  # how the acknowledgements grow, from where the transfer began
-        self._sent_ms: dict[MasterConnection, int] = {}  # since when each is known to have been sent something
+        self._rates: dict[
+            MasterConnection, Rate
+        ] = {}  # growth of the acknowledged offset, from the offset at which the transfer began
+        self._sent_ms: dict[MasterConnection, int] = {}  # when a sample first saw that bytes had been sent
 
     def _sample(self, now_ms: int) -> None:
         sent = [conn for conn in self._master.service.connections if conn.sent_offset > conn.start_offset]
@@ -228,7 +232,7 @@ class MasterFigures(Figures):
         }
 
     def _kind(self, conn: MasterConnection) -> str:
-        """What a connection is, as far as can be seen: KINDS says it."""
+        """The kind of a connection (KINDS), judged by what it was sent and what it reported."""
         if conn.start_offset == -1:
             return NOT_REPORTED
         if conn.slave_ack_offset > conn.start_offset:
@@ -242,12 +246,12 @@ def _format(address: tuple[str, int] | None) -> str | None:
 
 
 def _acknowledged(conn: MasterConnection) -> int:
-    """A first report of 0 asks for the last file: what lies before it is not acknowledged by it."""
+    """The acknowledged offset. A first report of 0 asks for the last file and acknowledges nothing before that file."""
     return max(conn.slave_ack_offset, conn.start_offset)
 
 
 def _state(conn: MasterConnection, kind: str, max_offset: int) -> str:
-    """In a word or two. `blocked`: its socket takes no more. `streaming`: there is something to send, or to acknowledge."""
+    """The state of a connection. `blocked`: the socket is full. `streaming`: bytes remain to be sent or acknowledged."""
     if conn.slave_request_offset == -1:
         return "awaiting report"
     if not conn.last_write_over:
@@ -258,7 +262,7 @@ def _state(conn: MasterConnection, kind: str, max_offset: int) -> str:
 
 
 class SlaveFigures(Figures):
-    """Of a slave. It is not told where its master's log ends: that lag stands in the master's figures."""
+    """The figures of a slave. A slave does not know its master's max offset, so the master's figures hold the lag."""
 
     role = "slave"
 
@@ -270,12 +274,12 @@ class SlaveFigures(Figures):
         kept: Callable[[], Snapshot] = nothing_kept,
         preparing: Callable[[], str] = lambda: "",
     ) -> None:
-        """preparing: how the preparation of a log without a record stands; "" where there is none."""
+        """preparing: returns the state of the preparation of an empty log (fresh.py); "" if nothing is being prepared."""
         super().__init__(log, profile, kept)
         self._follower, self._preparing = follower, preparing
 
     def _sample(self, now_ms: int) -> None:
-        """Nothing but what both ends have."""
+        """A slave has no samples of its own."""
 
     def _more(self, now_ms: int) -> Snapshot:
         client = self._follower.client

@@ -1,6 +1,6 @@
-"""How large a master's commit-log files are, learnt over the HA port before a byte of its log is asked for that is to be kept.
+"""Learn the size of a master's commit-log files over the HA port, before the slave asks for bytes that it will keep.
 
-Spec: HA-S-96 to HA-S-99. Which questions are asked is decided in ha/size_search.py.
+Spec: HA-S-96 to HA-S-99. ha/size_search.py decides which offsets are asked for.
 """
 
 import logging
@@ -13,19 +13,18 @@ from rocketmq_ha.impl.net.feed import FeedEnded
 from rocketmq_ha.impl.net.inquiry import Inquiry
 from rocketmq_ha.spec.constants import MAPPED_FILE_SIZE_COMMIT_LOG
 
-MOST_S: Final = (
-    120.0  # a master that has deleted what it is asked for lets one wait for its heartbeat, 7 s with RocketMQ's defaults
-)
+# If the master has deleted the file of an offset, the answer is its next heartbeat, after 7 s with RocketMQ's defaults.
+MOST_S: Final = 120.0
 
 log = logging.getLogger(__name__)
 
 
 def learn_file_size(inquiry: Inquiry, last_file: int, is_fresh: bool, likely: int | None = None) -> int:
-    """The size of the master's files, in bytes.
+    """Ask until the size of the master's files is known. Returns: the size in bytes.
 
-    Args:  last_file: where its last file begins, greater than 0. is_fresh: whether a put may still wait for an offset before
-           it. likely: a size to ask about first; RocketMQ's default, if none is given.
-    Raises: CannotTell, after which another try ends in the same way; FeedEnded, PeerViolation, Unreachable; Stopped.
+    Args:  last_file: offset at which the master's last file begins, greater than 0. is_fresh: whether a put may still wait for
+           an offset before it. likely: the size to try first; RocketMQ's default, if none is given.
+    Raises: CannotTell, if another try would end in the same way; FeedEnded, PeerViolation, Unreachable; Stopped.
     Spec: HA-S-96 "MUST learn the size of its master's files"; HA-S-97 "MUST NOT take longer than 120 s"; HA-S-85 "MUST NOT
     report an offset that a put of the master may still wait for".
     """
@@ -42,7 +41,7 @@ def learn_file_size(inquiry: Inquiry, last_file: int, is_fresh: bool, likely: in
     try:
         try:
             size = find_file_size(last_file, body_size_at, likely)
-        except OnlyLastFile:  # or it is just being started, and has no data at any offset
+        except OnlyLastFile:  # or the master is just starting and has no data at any offset: ask for 0, then try again
             inquiry.last_file()
             size = find_file_size(last_file, body_size_at, likely)
     except Contradiction as error:

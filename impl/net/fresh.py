@@ -1,10 +1,10 @@
-"""Where a slave without a log begins, and how large its files are: found by asking the master as a reader does (feed.py).
+"""Find the offset at which a slave's empty log begins, and the size of its files, by connections like a reader's (feed.py).
 
-The wire knows no such question. A master tells where its last file begins (for a report of 0), and sends from any other
-offset that it has. So the first file is found by trying; and so is the size of the master's files (file_size.py).
+The protocol has no such request. A master sends from the start of its last file if a slave reports 0, and from any other
+offset that it has. So the search tries offsets, for the first file as for the size of the files (file_size.py).
 
-What is reported here is never acknowledged: it is repeated, and is less than any put may still wait for, as `Inquiry.settle`
-sees to.
+These reports acknowledge nothing: each connection repeats one offset, and `Inquiry.settle` makes sure that no put can still
+wait for it.
 Spec: HA-S-80 to HA-S-85, HA-S-96 to HA-S-99.
 """
 
@@ -25,10 +25,10 @@ from rocketmq_ha.impl.store.log.commit_log import FIRST_BYTE
 from rocketmq_ha.impl.wire.message import decode
 from rocketmq_ha.spec.constants import MAPPED_FILE_SIZE_COMMIT_LOG
 
-# "last" or "min", the master's last or first file; or the file of a commit-log offset.
+# "last" or "min": the master's last or first file. A number: the file that holds this commit-log offset.
 Start = str | int
 
-# How a search stands.
+# States of a search.
 ASKING: Final = "asking the master about its files"
 WAITING: Final = "waiting for the master's first message"
 
@@ -38,16 +38,18 @@ log = logging.getLogger(__name__)
 
 
 class NoSuchStart(RocketmqHaError):
-    """A log cannot begin where it was told to. Another try would end in the same way."""
+    """The log cannot begin at the requested start. Another try would end in the same way."""
 
 
 class WrongFileSize(RocketmqHaError):
-    """The master's files are not as large as the slave was told, or cannot be learnt. Another try would end in the same way."""
+    """The master's files differ from the size given, or their size cannot be learnt. Another try would end in the same way."""
 
 
 class Found(NamedTuple):
-    """base: the commit-log offset of the file to begin with; None for the one with which the master begins by itself.
-    file_size: bytes, of the master's files; None where nobody can know yet.
+    """The result of a search.
+
+    base: commit-log offset of the file to begin with; None: the file that the master chooses, its last one.
+    file_size: size of the master's files in bytes; None: it cannot be known yet.
     """
 
     base: int | None
@@ -55,7 +57,7 @@ class Found(NamedTuple):
 
 
 class FreshStart:
-    """One search, by connections one after the other, each of which is closed."""
+    """One search over several connections, opened and closed one after the other."""
 
     def __init__(
         self,
@@ -66,28 +68,27 @@ class FreshStart:
         tls: ClientTls | None = None,
         source_address: tuple[str, int] | None = None,
     ) -> None:
-        """file_size: bytes, of the slave's files, if it was told. stopped: is asked ten times a second."""
+        """file_size: size in bytes that the user gave, if any. stopped: polled ten times a second."""
         self._inquiry = Inquiry(address, stopped, settle_s, tls, source_address)
         self._told, self._stopped = file_size, stopped
-        self._is_waiting = False  # for the master's first message
+        self._is_waiting = False  # for the first message of an empty master
         self._tls, self._source_address = tls, source_address
 
     @property
     def state(self) -> str:
-        """ASKING or WAITING; "" before the master has taken a connection."""
+        """ASKING or WAITING; "" before the first connection."""
         if self._is_waiting:
             return WAITING
         return ASKING if self._inquiry.connections else ""
 
     def find(self, start: Start) -> Found:
-        """The file to begin with, and how large the master's files are.
+        """Find the file to begin with, and the size of the master's files.
 
-        It waits while the master has no message, unless it is to begin with the last file.
+        If the master has no message yet, wait for one, unless the log begins with the last file.
         Spec: HA-S-84 "An offset inside a file MUST mean the start of that file"; HA-S-83 "beyond the master's end, or that the
         master has deleted, or that is no start of one of its files MUST be refused", "no multiple of the
         slave's file size MUST be refused".
-        Raises: NoSuchStart, WrongFileSize; Unreachable, FeedEnded, PeerViolation, after which another try may fare better;
-        Stopped.
+        Raises: NoSuchStart, WrongFileSize; Unreachable, FeedEnded, PeerViolation, where another try may succeed; Stopped.
         """
         inquiry = self._inquiry
         offset = start if isinstance(start, int) else None
@@ -120,10 +121,10 @@ class FreshStart:
         return Found(base, learnt)
 
     def check(self, patience_s: float) -> None:
-        """See by one question that a log which goes on, of files of the told size, can be the master's.
+        """Check with one request that a log with files of the given size can be the master's, before its slave goes on.
 
-        Spec: HA-S-98 "MUST stop in one error that names both sizes"; it need not.
-        Raises: FileSizeDiffers, or WrongFileSize where the master's size is not seen; Unreachable, FeedEnded, PeerViolation;
+        Spec: HA-S-98 "MUST stop in one error that names both sizes".
+        Raises: FileSizeDiffers; WrongFileSize, if the master's size cannot be learnt; Unreachable, FeedEnded, PeerViolation;
         Stopped.
         """
         assert self._told is not None
@@ -139,10 +140,10 @@ class FreshStart:
         raise FileSizeDiffers(self._inquiry.peer, self._told, size)
 
     def _learn(self, last_file: int, is_fresh: bool) -> int | None:
-        """The size of the master's files; None where it may be the default, and nobody can know yet.
+        """Learn the size of the master's files. Returns: None if it may be the default and cannot be known yet.
 
-        Where a put may still wait for an older offset, it waits first, also where a size was told: most sizes that are told
-        wrong are powers of two, and divide the start of the last file as the right one does.
+        The search waits first if a put may still wait for an older offset, even if the user gave a size: most wrong sizes are
+        powers of two and divide the start of the last file, as the right size does.
         Raises: WrongFileSize; as `find`.
         """
         told, peer = self._told, self._inquiry.peer
@@ -195,10 +196,10 @@ class FreshStart:
             self._read_record(feed, base)
         return base
 
-    # --- What is there -----------------------------------------------------------------------------------------------
+    # --- Reading the files -----------------------------------------------------------------------------------------------
 
     def _see_file(self, feed: MasterFeed, last_file: int, offset: int) -> None:
-        """See that the last file reaches to an offset, and if it is the first one, that a message begins it."""
+        """Check that the last file reaches an offset and, if it is also the first file, that it begins with a message."""
         if offset > last_file and feed.first_data(self._stopped) is None:
             raise self._beyond(feed, offset)
         if last_file == 0:
@@ -212,9 +213,9 @@ class FreshStart:
         return NoSuchStart(f"{feed.peer}: offset {offset} is beyond the master's end, {feed.next_offset}")
 
     def _read_record(self, feed: MasterFeed, base: int) -> None:
-        """Read the first record of a file, and so see that one begins there; wait where it has not come yet.
+        """Read the first record of a file, to check that a record begins there. Wait for it if the file is still empty.
 
-        Raises: NoSuchStart; PeerViolation for a master that begins elsewhere.
+        Raises: NoSuchStart; PeerViolation, if the master's first frame has another offset.
         """
         first = feed.first_offset
         if first not in (base, int(base == 0)):
@@ -238,7 +239,7 @@ class FreshStart:
             raise NoSuchStart(f"{feed.peer}: no log can begin at {base}: {error}") from error
 
     def _pieces(self, feed: MasterFeed) -> list[Piece]:
-        """What comes in a tenth of a second. Raises: FeedEnded, PeerViolation, Stopped."""
+        """The pieces that arrive within 100 ms. Raises: FeedEnded, PeerViolation, Stopped."""
         if self._stopped():
             raise Stopped
         pieces = feed.read() if feed.has_ready or wait_readable(feed, _TURN_MS) else []

@@ -1,8 +1,8 @@
-"""Questions to a master, each on a connection of its own: where its last file begins, and what it has at an offset.
+"""Questions to a master, each on a connection of its own: where its last file begins, and which frame it sends at an offset.
 
-The wire has no such questions. A master says where its last file begins when it is asked for data from offset 0 (HA-M-4), and
-sends data from any other offset that it has (HA-M-5). An offset that is asked for is taken for an acknowledgement of all before
-it (HA-W-9): so `settle` comes before the first one.
+The protocol has no such request. A master answers a report of 0 from the start of its last file (HA-M-4), and sends data from
+any other offset that it has (HA-M-5). It takes each report for an acknowledgement of everything before the offset (HA-W-9), so
+`settle` comes before the first question about an old offset.
 """
 
 from collections.abc import Callable
@@ -14,8 +14,9 @@ from rocketmq_ha.impl.net.tls import ClientTls
 
 
 class Inquiry:
-    """Questions to one master. All raise Unreachable, FeedEnded and PeerViolation, after which another try may fare better, and
-    Stopped.
+    """Questions to one master.
+
+    All methods raise Unreachable, FeedEnded and PeerViolation, where another try may succeed, and Stopped.
     """
 
     def __init__(
@@ -26,9 +27,7 @@ class Inquiry:
         tls: ClientTls | None = None,
         source_address: tuple[str, int] | None = None,
     ) -> None:
-        """stopped: is asked ten times a second. source_address: of ours, to connect from; the system's choice, if none is
-        given.
-        """
+        """stopped: polled ten times a second. source_address: our address to connect from; None: the system chooses."""
         self.address, self.stopped, self._settle_s = address, stopped, settle_s
         self._tls, self._source_address = tls, source_address
         self.peer = format_address(*address)
@@ -36,25 +35,26 @@ class Inquiry:
         self._is_settled = False
 
     def open(self, report: int) -> MasterFeed:
-        """A connection that asks for data from an offset; from 0 for that of the master's last file."""
+        """Open a connection that reports an offset and reads from there; 0 means the start of the last file."""
         feed = MasterFeed(self.address, report, tls=self._tls, source_address=self._source_address)
         self.connections += 1
         return feed
 
     def last_file(self) -> int:
-        """Where the master's last file begins; 0 if it has no message."""
+        """The offset at which the master's last file begins; 0 if the master has no message."""
         with self.open(0) as feed:
             return feed.first(self.stopped)[0]
 
     def is_fresh(self, feed: MasterFeed) -> bool:
-        """Whether a put may still wait for an offset before the last file. feed: one that asks for 0 and has its first
-        piece.
+        """Return True if a put may still wait for an offset before the last file.
+
+        feed: a connection that reported 0 and has received its first piece.
         """
         found = feed.first_data(self.stopped)
         return settle_before(memoryview(b"") if found is None else found[1])
 
     def settle(self, last_file: int) -> None:
-        """Wait until no put can wait any more for an offset before the last file, where this has not been done.
+        """Wait once until no put can still wait for an offset before the last file.
 
         Spec: HA-S-85 "MUST NOT report an offset that a put of the master may still wait for".
         """
@@ -63,7 +63,7 @@ class Inquiry:
             self._is_settled = True
 
     def body_size_at(self, offset: int) -> int | None:
-        """Bytes of the frame that begins at an offset before the last file; None where the master has no data there."""
+        """Body size of the frame at an offset before the last file, in bytes; None if the master has no data there."""
         try:
             with self._old(offset) as feed:
                 if feed.first_offset != offset:
@@ -73,10 +73,10 @@ class Inquiry:
             return None
 
     def open_old(self, offset: int) -> MasterFeed:
-        """A connection that begins at an offset before the last file.
+        """Open a connection that reads from an offset before the last file.
 
-        A master that is just being started has no data at any offset, so it is asked again after it has answered a report of 0.
-        Raises: OutOfRange, if it has had no data twice.
+        A master that is just starting has no data at any offset. So if it has none, wait until it answers a report of 0, then
+        try again. Raises: OutOfRange, if the second try brings no data either.
         """
         try:
             return self._old(offset)

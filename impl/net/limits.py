@@ -1,7 +1,9 @@
-"""What an open port may cost a master. No honest slave meets these limits; a profile that has none is RocketMQ's own.
+"""Limits on what peers can make a master spend: connections, deadlines, transfer rate, and which networks may connect.
 
-The numbers are those of spec/violations.md. Against quirk 1, eight bytes of a health probe, and quirk 3, sockets that only
-connect, the rules of HA-M-11 and HA-G-5 keep what is promised right; the limits keep what is served alive.
+No correct slave reaches these limits. RocketMQ has none, so the classic profile has none.
+
+Quirk numbers are those of spec/violations.md. HA-M-11 and HA-G-5 keep acknowledgements right against quirk 1 (a health probe
+that sends eight bytes) and quirk 3 (sockets that connect and stay silent); the limits keep the master available.
 """
 
 import ipaddress
@@ -25,7 +27,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """None: no limit. Times in milliseconds, the rate in bytes a second to each slave."""
+    """The limits of a master. None means no limit. The transfer rate is in bytes a second to each slave."""
 
     max_connections: int | None = None
     max_connections_per_address: int | None = None
@@ -35,18 +37,18 @@ class Limits:
     max_transfer_rate: int | None = None
 
 
-# Four addresses can use up all connections, one alone cannot. A slave that waits for its first report waits up to 6 s
-# (HA-S-2, HA-M-25); the other deadline is the silence that ends a connection in the other direction (HA-M-9).
+# Four addresses together can use up all connections; one alone cannot. A slave's first report takes up to 6 s (HA-S-2,
+# HA-M-25). The write-stall deadline equals the silence after which a master closes a connection (HA-M-9).
 HARDENED_LIMITS: Final = Limits(512, 128, 10_000, 20_000, LOOPBACK)
 
 
 def limits_of(profile: Profile) -> Limits:
-    """The limits of a profile where nothing else is said. Classic has none, as RocketMQ has none."""
+    """The default limits of a profile. Classic has none, as RocketMQ has none."""
     return HARDENED_LIMITS if profile.checks_reports else Limits()
 
 
 def parse_networks(texts: Iterable[str]) -> tuple[Network, ...]:
-    """Networks as people write them. Raises: ConfigInvalid.
+    """Parse networks in CIDR notation. Raises: ConfigInvalid.
 
     >>> parse_networks(["10.1.0.0/16", "::1"])
     (IPv4Network('10.1.0.0/16'), IPv6Network('::1/128'))
@@ -61,9 +63,9 @@ def parse_networks(texts: Iterable[str]) -> tuple[Network, ...]:
 
 
 def fit_descriptors(limits: Limits) -> Limits:
-    """Raise the system's limit on descriptors for all connections and the log's own files; else lower the cap, and warn.
+    """Raise RLIMIT_NOFILE so that all connections and our own files fit. If that fails, lower max_connections and warn.
 
-    A log that finds no descriptor for its next file stops its master, whoever has taken the descriptors.
+    A master stops if its log finds no descriptor for the next file, so connections must leave enough of them.
     """
     cap = limits.max_connections
     if cap is None:
@@ -75,7 +77,7 @@ def fit_descriptors(limits: Limits) -> Limits:
     allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-    except (OSError, ValueError):  # a system that has another limit besides
+    except (OSError, ValueError):  # some systems have a further limit of their own
         allowed = soft
     fitting = max(1, min(cap, allowed - _OWN_DESCRIPTORS))
     if fitting == cap:
@@ -89,24 +91,24 @@ class ConnectionLimiter:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._inside: Counter[str] = Counter()  # by address
-        self.refused: Counter[str] = Counter()  # by the option that says so
+        self._open: Counter[str] = Counter()  # connections by address
+        self.refused: Counter[str] = Counter()  # connections by the option that refused them
 
     def allow(self, networks: tuple[Network, ...] | None) -> None:
-        """From now on these networks may connect."""
+        """Replace the networks that may connect; None: every address."""
         self._limits = replace(self._limits, allow=networks)
 
     @property
     def networks(self) -> tuple[Network, ...] | None:
-        """Who may connect; None: everybody."""
+        """The networks that may connect; None: every address."""
         return self._limits.allow
 
     def admits(self, host: str) -> bool:
-        """Whether an address is in a network that may connect. HA-M-50 "loopback by default"."""
+        """Return True if an address is in a network that may connect. HA-M-50 "loopback by default"."""
         return self._limits.allow is None or _is_in(host, self._limits.allow)
 
     def refusal(self, host: str) -> str | None:
-        """Why a peer of this address may not come in; None if it may, and then it is counted until `release`.
+        """Admit a peer, or say why not. Returns: the reason of the refusal; None if admitted, then counted until `release`.
 
         Spec: HA-M-50 "MUST NOT serve a peer from outside the networks that it is told to allow";
         HA-M-51 "MUST be closed as it is accepted, before anything is read from it".
@@ -115,25 +117,25 @@ class ConnectionLimiter:
         if not self.admits(host):
             self.refused["allow"] += 1
             return "it is in no network that --allow names"
-        if limits.max_connections is not None and self._inside.total() >= limits.max_connections:
+        if limits.max_connections is not None and self._open.total() >= limits.max_connections:
             self.refused["max_connections"] += 1
             return f"{limits.max_connections} connections are open (--max-connections)"
         own = limits.max_connections_per_address
-        if own is not None and self._inside[host] >= own:
+        if own is not None and self._open[host] >= own:
             self.refused["max_connections_per_address"] += 1
             return f"its address has {own} connections open (--max-connections-per-address)"
-        self._inside[host] += 1
+        self._open[host] += 1
         return None
 
     def release(self, host: str) -> None:
-        """Count one connection of this address less: it was admitted and has ended."""
-        self._inside[host] -= 1
-        if not self._inside[host]:
-            del self._inside[host]
+        """Forget one admitted connection of this address, which has ended."""
+        self._open[host] -= 1
+        if not self._open[host]:
+            del self._open[host]
 
 
 def _is_in(host: str, networks: tuple[Network, ...]) -> bool:
-    """Whether an address is in one of the networks. An IPv4 address that came over IPv6 is the IPv4 address."""
+    """Return True if an address is in one of the networks. An IPv4-mapped IPv6 address counts as its IPv4 address."""
     address = ipaddress.ip_address(host.partition("%")[0])
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return any((mapped or address) in network for network in networks)

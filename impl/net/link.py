@@ -1,8 +1,8 @@
-"""Bytes between a socket and a decision: one end of a connection, read and written until it would block.
+"""Move bytes between a non-blocking socket and one end of a connection (impl/ha) until the socket would block.
 
 Nothing else writes to the socket: HA-W-7 "nothing but reports from the slave and frames from the master".
 
-`Socket` is the part of a non-blocking socket that is used; the lock-step passes a scripted one.
+`Socket` lists the methods that a link uses; the lock-step passes a scripted socket.
 """
 
 import errno
@@ -18,17 +18,17 @@ from rocketmq_ha.impl.net.token_bucket import TokenBucket, first_bytes
 from rocketmq_ha.impl.wire.frame import HEADER
 from rocketmq_ha.spec.constants import HA_TRANSFER_BATCH_SIZE, REPORT_WRITE_TRIES
 
-# Bytes moved in one call, so that one busy connection starves neither the others nor its own reports.
+# Bytes moved in one call. The bound keeps a busy connection from starving the others and its own reports.
 MAX_TURN: Final = 4 * 1024 * 1024
-MAX_SEND: Final = MAX_FRAMES * (HA_TRANSFER_BATCH_SIZE + HEADER.size)  # bytes of one call: larger frames than usual are cut
-MAX_REPORTS_TURN: Final = 16 * 1024  # bytes: 2,048 reports, of which the last counts
-# Bytes in one read, from which on more are likely to have come while they were appended: a report is better put off then.
+MAX_SEND: Final = MAX_FRAMES * (HA_TRANSFER_BATCH_SIZE + HEADER.size)  # bytes of one sendmsg; larger frames are split
+MAX_REPORTS_TURN: Final = 16 * 1024  # bytes: 2,048 reports, of which only the last counts
+# After a read of at least this many bytes, more have probably arrived during the append: read again before reporting.
 BULK: Final = 64 * 1024
-_TLS_CLAUSES: Final = frozenset({"HA-M-70", "HA-S-70"})  # what a TLS socket raises of itself (tls.py)
+_TLS_CLAUSES: Final = frozenset({"HA-M-70", "HA-S-70"})  # clauses of a PeerViolation that a TLS socket raises (tls.py)
 
 
 class Socket(Protocol):
-    """A connected, non-blocking stream socket. One with TLS (tls.py) raises PeerViolation too, of recv_into."""
+    """A connected, non-blocking stream socket. With TLS (tls.py), recv_into may raise PeerViolation too."""
 
     def recv_into(self, buffer: memoryview, /) -> int: ...
 
@@ -40,11 +40,11 @@ class Socket(Protocol):
 
 
 class MasterLink:
-    """The master's end.
+    """The master's end of a connection.
 
-    `ends_short`: a read that does not fill its buffer shows that the socket holds no more, and it is not asked again; what
-    comes meanwhile is as if it came later. Likewise a write of which a part was taken. Not so of a scripted socket, which gives
-    and takes as little as a schedule says.
+    `ends_short`: take a read that does not fill its buffer for the last one, and a partial write for a full socket, and save
+    the system call that would confirm it. Bytes that arrive meanwhile are read in the next turn. A scripted socket gives and
+    takes as little as its schedule says, so it needs ends_short=False.
     """
 
     def __init__(
@@ -56,21 +56,21 @@ class MasterLink:
         *,
         ends_short: bool = False,
     ) -> None:
-        """bucket: how fast it may send; None for as fast as the socket takes it."""
+        """bucket: limits the send rate; None: no limit."""
         self.sock, self.conn, self._service = sock, conn, service
         self._bucket, self._ends_short = bucket, ends_short
-        self.is_throttled = False  # the last turn ended for want of bucket
-        self.blocked_since_ms: int | None = None  # since when the socket has taken nothing of what is pending
-        self.is_full = False  # the socket took less than it was given, and nobody has heard of room in it since
-        self.is_watched = False  # somebody waits to hear of room in it
+        self.is_throttled = False  # the last turn ended because the bucket was empty
+        self.blocked_since_ms: int | None = None  # since when the socket has taken no byte of the pending data
+        self.is_full = False  # the socket took less than was offered, and has not been writable since
+        self.is_watched = False  # the selector watches the socket for room
         self.moved = 0  # bytes that the last turn wrote
-        self.unread: Exception | None = None  # why bytes of the log could not be read, for which it was closed (HA-M-88)
+        self.unread: Exception | None = None  # the read error of the log that closed the connection (HA-M-88)
         self.received = 0  # bytes
 
     def on_reports(self, now_ms: int) -> PeerViolation | None:
-        """Read until the socket would block. Returns: the violation for which the connection was closed.
+        """Read until the socket would block. Returns: the violation that closed the connection, or None.
 
-        Spec: HA-M-54 "MUST NOT read more than 16 KiB of one connection", and what is left is there in the next turn.
+        Spec: HA-M-54 "MUST NOT read more than 16 KiB of one connection"; the next turn reads the rest.
         """
         conn, moved = self.conn, 0
         try:
@@ -92,9 +92,9 @@ class MasterLink:
         return None
 
     def on_transfer(self, now_ms: int, most: int = MAX_TURN) -> bool:
-        """Write until the socket, the log or the bucket has no more, or `most` bytes are written, or a call's worth more.
+        """Write until the socket is full, the log is sent, the bucket is empty, or at least `most` bytes are written.
 
-        Returns: whether the turn ended before that.
+        The last call may exceed `most` by up to MAX_SEND bytes. Returns: True if the turn ended at `most`, with more to send.
         Spec: HA-M-88 "MUST end the connection for which it reads", "and MUST NOT touch the other connections".
         """
         conn, bucket = self.conn, self._bucket
@@ -123,7 +123,7 @@ class MasterLink:
             except BlockingIOError:
                 nbytes = 0
             except OSError as error:
-                if error.errno == errno.EFAULT:  # the system met the end of a mapped file that was cut since it was looked at
+                if error.errno == errno.EFAULT:  # a mapped file was truncated after it was checked
                     self.unread = error
                 self.close("store" if self.unread else "end_of_stream")
                 return False
@@ -151,10 +151,10 @@ class MasterLink:
 
 
 class SlaveLink:
-    """The slave's end. Each call returns the violation for which it closed the connection, or None.
+    """The slave's end of a connection.
 
-    `before_report` is called before each report, HA-S-60 "MUST have on its disk all that a report acknowledges"; what it
-    raises comes through. `ends_short`: see MasterLink.
+    `before_report` is called before each report, HA-S-60 "MUST have on its disk all that a report acknowledges"; its
+    exceptions reach the caller. `ends_short`: see MasterLink.
     """
 
     def __init__(
@@ -169,8 +169,8 @@ class SlaveLink:
         self.sock, self.client, self._frame_deadline_ms = sock, client, frame_deadline_ms
         self._before_report, self._ends_short = before_report, ends_short
         self.received = self.sent = 0  # bytes
-        self.out_of_step: OutOfStep | None = None  # why the slave can go on with no connection (HA-S-62, HA-S-92)
-        self._frame_since_ms: int | None = None  # since when a frame is there in part, and no other has become whole
+        self.out_of_step: OutOfStep | None = None  # why no further connection can help the slave (HA-S-62, HA-S-92)
+        self._frame_since_ms: int | None = None  # since when a partial frame has waited; reset whenever a frame is complete
 
     def on_connect(self, now_ms: int) -> None:
         self._write(self.client.on_connect(now_ms), now_ms)
@@ -197,7 +197,7 @@ class SlaveLink:
                 self.close("tls")
                 return violation
             except OSError:
-                nbytes = 0  # reset by the peer: an end of stream like another
+                nbytes = 0  # reset by the peer: treated as an end of stream
             if nbytes == 0:
                 self.close("tls_port" if is_tls(client.unparsed[:3]) else "end_of_stream")
                 return None
@@ -224,10 +224,12 @@ class SlaveLink:
         return None
 
     def on_tick(self, now_ms: int, *, may_expire: bool = True) -> None:
-        """Report what is due; then HA-S-12 "the slave MUST close the connection" of a master that is silent.
+        """Send a report that is due, then check the deadlines.
 
-        may_expire: false right after a pause (pause.py); what has come by now_ms has been read in any case.
-        Spec: HA-S-50 "not whole after frame_deadline MUST end the connection": who sends a byte now and then is not silent.
+        HA-S-12 "the slave MUST close the connection" of a silent master.
+        may_expire: False right after a pause (pause.py). The caller has read everything that came by now_ms.
+        Spec: HA-S-50 "not whole after frame_deadline MUST end the connection": a master that sends a byte now and then is not
+        silent, so it needs a deadline of its own.
         """
         if not self._write(self.client.on_tick(now_ms), now_ms) or not may_expire:
             return
@@ -240,7 +242,7 @@ class SlaveLink:
     def _write(self, report: bytes | None, now_ms: int) -> bool:
         """Write a report, or close: HA-S-8 "that the socket does not take whole, in at most 3 tries".
 
-        Returns: whether the connection is still open.
+        Returns: True if the connection is still open.
         """
         if report is None:
             return True

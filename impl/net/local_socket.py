@@ -1,10 +1,10 @@
-"""A Unix socket in a store's directory that only the user of its process may open: mode 0600.
+"""A Unix socket of mode 0600 in a store's directory: only the user of the serving process may open it.
 
-The address of a Unix socket holds 107 bytes, and a store's path may be longer. So both ends go through /proc/self/fd/N, N being
-a descriptor of the store's directory: the address is short, whatever the path. Where there is no such directory (not Linux),
-the path itself has to be short enough.
+The address of a Unix socket holds at most 107 bytes, but a store's path may be longer. So both ends use the path
+/proc/self/fd/N/NAME, with N a descriptor of the store's directory. On systems without /proc/self/fd (not Linux) the path itself
+must fit.
 
-The store's lock says that nobody else serves this store: a socket that is there is what a killed process has left.
+The caller holds the store's lock, so no other process serves the store, and a socket found there was left by a killed process.
 """
 
 import os
@@ -21,7 +21,7 @@ _LONGEST_ADDRESS: Final = 107
 
 
 def listen_locally(store_dir: Path, name: str, backlog: int) -> socket.socket:
-    """A listening socket of this name, non-blocking. The caller has the store's lock. Raises: ConfigInvalid; OSError."""
+    """Open a non-blocking listening socket. The caller holds the store's lock. Raises: ConfigInvalid; OSError."""
     with local_address(store_dir, name) as address:
         path = Path(address)
         try:
@@ -31,7 +31,7 @@ def listen_locally(store_dir: Path, name: str, backlog: int) -> socket.socket:
         except FileNotFoundError:
             pass
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        before = os.umask(0o177)  # the socket never has another mode
+        before = os.umask(0o177)  # bind creates the socket with mode 0600 at once
         try:
             listener.bind(address)
             listener.listen(backlog)
@@ -46,7 +46,7 @@ def listen_locally(store_dir: Path, name: str, backlog: int) -> socket.socket:
 
 @contextmanager
 def local_address(store_dir: Path, name: str) -> Iterator[str]:
-    """The address of a store's socket, however long the path of the store is. Raises: ConfigInvalid; OSError."""
+    """Yield an address of a store's socket that fits, even if the store's path is long. Raises: ConfigInvalid; OSError."""
     if not Path("/proc/self/fd").is_dir():
         address = str(store_dir / name)
         if len(os.fsencode(address)) > _LONGEST_ADDRESS:

@@ -1,22 +1,22 @@
-"""What a pause of this process means for a deadline: SIGSTOP, `docker pause`, a virtual machine that is held, a slow disk.
+"""Keep a pause of this process from expiring deadlines: SIGSTOP, `docker pause`, a suspended virtual machine, a slow disk.
 
-While a process does not run, time passes and nothing is read. Afterwards the clock says that the peer was silent, and the
-peer's bytes wait in the socket. Two rules keep the one from being taken for the other:
+While a process is paused, time passes and it reads nothing. Afterwards the clock suggests that the peer was silent, although
+the peer's bytes wait in the socket. Two rules prevent this mistake:
 
-1. The clock is read first, then the sockets are looked at, then what is overdue by that reading expires.
-2. In the second after a pause nothing expires: the peer could not go on without us, and was perhaps paused as well.
+1. A loop reads the clock first, then its sockets, and then expires what is overdue by that reading of the clock.
+2. In the second after a pause nothing expires. The peer may have waited for us, or was paused as well.
 """
 
 import time
 from typing import Final
 
-PAUSE_MS: Final = 1_000  # a loop looks at the time at least once a second (HA-M-25, HA-S-35)
+PAUSE_MS: Final = 1_000  # a loop that runs reads the clock at least once a second (HA-M-25, HA-S-35)
 GRACE_MS: Final = 1_000
 MOST_IN_A_ROW: Final = 8
 
 
 class Pauses:
-    """Tells whether a loop may let anything expire. No clock: time is told.
+    """Decides whether a loop may expire deadlines. The caller passes the time.
 
     Spec: HA-T-21 "MUST let nothing expire in the second that follows", "MUST NOT put expiry off for more than 8 pauses in a
     row".
@@ -24,14 +24,14 @@ class Pauses:
 
     def __init__(self) -> None:
         self._looked_ms: int | None = None
-        self._until_ms: int | None = None  # nothing expires before, after a pause
+        self._until_ms: int | None = None  # after a pause, nothing expires before this time
         self._in_a_row = 0
 
     def may_expire(self, now_ms: int) -> bool:
-        """Call it whenever the loop looks at the time, and only then."""
+        """Return True if deadlines may expire. Call it exactly once for each reading of the clock."""
         before_ms, self._looked_ms = self._looked_ms, now_ms
         was_paused = before_ms is not None and now_ms - before_ms > PAUSE_MS
-        if was_paused and self._in_a_row < MOST_IN_A_ROW:  # else a loop that is always slow would end nothing
+        if was_paused and self._in_a_row < MOST_IN_A_ROW:  # the bound keeps deadlines alive in a loop that is always slow
             self._in_a_row += 1
             self._until_ms = now_ms + GRACE_MS
         elif self._until_ms is not None and now_ms >= self._until_ms:
@@ -40,7 +40,7 @@ class Pauses:
 
 
 class Deadline:
-    """How long one thing is waited for. Ask `has_passed` before each look: it is true only after a look behind the time.
+    """The deadline of one wait. Call `has_passed` before each poll: it is True only after one more poll behind the deadline.
 
     Spec: HA-T-20 "Between reading the clock and letting anything expire by that reading, each end MUST look at what has come".
     """
@@ -52,7 +52,7 @@ class Deadline:
         self._is_over = False
 
     def has_passed(self) -> bool:
-        """Whether the time was over when this was asked before, too."""
+        """Return True if the time was over at the previous call, too."""
         now = now_ms()
         is_over = self._pauses.may_expire(now) and now > self._until_ms
         was_over, self._is_over = self._is_over, is_over
@@ -64,5 +64,5 @@ class Deadline:
 
 
 def now_ms() -> int:
-    """Milliseconds of a clock that does not step (HA-T-3)."""
+    """Milliseconds of the monotonic clock, which never steps (HA-T-3)."""
     return time.monotonic_ns() // 1_000_000

@@ -3,7 +3,7 @@
 import logging
 from typing import Final
 
-LINES: Final = 30  # in a window
+LINES: Final = 30  # written in one window
 WINDOW_MS: Final = 10_000
 
 
@@ -12,11 +12,11 @@ class PeerLog:
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
-        self._begun_ms: int | None = None  # of the window
+        self._begun_ms: int | None = None  # start of the window; None between windows
         self._written = self._left_out = 0
 
     def write(self, now_ms: int, level: int, text: str, *arguments: object, **fields: object) -> None:
-        """Write a line, or count it as left out. fields: peer, offset, reason, for those who read the lines as JSON."""
+        """Write a line, or count it as left out. fields: peer, offset and reason, which the JSON log format shows."""
         if not self._log.isEnabledFor(level):
             return
         self.end_window(now_ms)

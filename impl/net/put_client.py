@@ -1,4 +1,4 @@
-"""The client's end of a master's socket for puts: whom it connects to, and what it is told if that cannot be."""
+"""The client's end of a master's socket for puts: connect, read the greeting, and explain a failure in one line."""
 
 import json
 import socket
@@ -12,7 +12,7 @@ from rocketmq_ha.impl.net.local_socket import local_address
 from rocketmq_ha.impl.net.put_socket import MAX_CLIENTS, SOCKET_NAME, VERSION
 from rocketmq_ha.impl.net.status_socket import NotRunning
 
-GREETING_S: Final = 20.0  # as long as a client waits for a place
+GREETING_S: Final = 20.0  # a master that serves MAX_CLIENTS already greets a further client only when one leaves
 _LONGEST_GREETING: Final = 4096
 
 
@@ -25,9 +25,9 @@ class PutService(NamedTuple):
 
 
 def connect(target: Path, patience_s: float = GREETING_S) -> PutService:
-    """Connect to the master of a store, or to the socket that it has there.
+    """Connect to the master that serves a store. target: the store's directory, or the socket in it.
 
-    Raises: NotRunning where no master takes puts there; ConfigInvalid; OSError.
+    Raises: NotRunning, if no master takes puts there; ConfigInvalid; OSError.
     """
     store_dir, name = (target, SOCKET_NAME) if target.is_dir() else (target.parent, target.name)
     if not store_dir.is_dir():
@@ -63,10 +63,10 @@ def connect(target: Path, patience_s: float = GREETING_S) -> PutService:
 
 
 def _greeting(sock: socket.socket, path: Path) -> dict[str, Any]:
-    """The line with which a master begins. Raises: ConfigInvalid for another; NotRunning where it ends instead."""
+    """Read a master's first line. Raises: ConfigInvalid, if it is no greeting; NotRunning, if the stream ends first."""
     line = bytearray()
     while not line.endswith(b"\n") and len(line) < _LONGEST_GREETING:
-        if not (data := sock.recv(1)):  # not a byte more: what follows is answers
+        if not (data := sock.recv(1)):  # byte by byte: the bytes behind the newline are answers
             raise NotRunning(f"{path}: the master has ended, or does not take puts there")
         line += data
     try:
@@ -79,7 +79,7 @@ def _greeting(sock: socket.socket, path: Path) -> dict[str, Any]:
 
 
 def _why_not(store_dir: Path, path: Path) -> NotRunning | ConfigInvalid:
-    """Why a store has no such socket: its status tells."""
+    """Explain why a store has no socket for puts, by the status of its process."""
     if path.name != SOCKET_NAME:
         return ConfigInvalid(f"{path}: no such file, expected a master's socket for puts")
     try:

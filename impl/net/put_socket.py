@@ -1,10 +1,10 @@
-"""A running master takes messages from its own user: a Unix socket in the store's directory, mode 0600 (docs/put.md).
+"""The server's end of a master's socket for puts: a Unix socket of mode 0600 in the store's directory (docs/put.md).
 
-A client sends JSON lines, each a message, and gets one JSON line for each, in order: how its put has ended. All is done in the
-master's loop, between two turns: lines are taken as they come, and answers wait in a queue until their puts have ended.
+A client sends messages as JSON lines and receives one JSON line for each put, in order, with the put's status. The master's
+loop does this work between two turns: it takes complete lines, and keeps each answer in a queue until its put has ended.
 
-Nothing here may end the master or hold its loop: what a turn reads is bounded, a line has a greatest size, and who has many
-puts waiting or takes no answers is not read from until that changes.
+A client can neither end the master nor hold its loop. The bytes read in a turn and the size of a line are bounded. A client
+with too many waiting puts, or with answers that it does not read, is not read from until that changes.
 """
 
 import json
@@ -27,16 +27,16 @@ from rocketmq_ha.impl.wire.message_id import message_id_prefix
 from rocketmq_ha.impl.wire.message_line import parse_message_line
 
 SOCKET_NAME: Final = "rocketmq-ha-put.sock"
-VERSION: Final = 1  # of what is spoken
-MAX_LINE_SIZE: Final = 6 * 1024 * 1024  # bytes without the newline: a body of 4 MiB in base64, and all properties there can be
-MAX_PENDING: Final = 4096  # puts of one client that wait; it is not read from while there are so many
-MAX_CLIENTS: Final = 16  # further ones wait for their greeting
+VERSION: Final = 1  # of the protocol on this socket
+MAX_LINE_SIZE: Final = 6 * 1024 * 1024  # bytes without the newline: a body of 4 MiB in base64, and the largest properties
+MAX_PENDING: Final = 4096  # waiting puts of one client; while it has this many it is not read from
+MAX_CLIENTS: Final = 16  # further clients wait in the backlog for their greeting
 BACKLOG: Final = 128
-READ_TURN: Final = 32 * 1024  # bytes that a turn reads, of all clients together
-LEAST_READ: Final = 4096  # bytes of one of them
-MAX_OUT_SIZE: Final = 256 * 1024  # bytes of answers that a client has not taken; it is not read from while there are more
-STALL_S: Final = 30.0  # for a client that has sent a part of a line, or takes no answers, to go on
-FINISH_S: Final = 1.0  # for all clients to take their last answers, when the master ends
+READ_TURN: Final = 32 * 1024  # bytes that a turn reads from all clients together
+LEAST_READ: Final = 4096  # bytes that a turn reads from one client, if it has them
+MAX_OUT_SIZE: Final = 256 * 1024  # bytes of unread answers; a client with more is not read from
+STALL_S: Final = 30.0  # a client that stops inside a line, or reads no answers, is closed after this time
+FINISH_S: Final = 1.0  # time for all clients to read their last answers when the master ends
 _LOOK_S: Final = 1.0
 _MOST_OF_AN_ERROR: Final = 400  # characters
 
@@ -44,19 +44,19 @@ log = logging.getLogger(__name__)
 
 
 class Client:
-    """One connection: what has come of a line, the puts that are not answered yet, the answers that it has not taken."""
+    """One connection: its partial line, its puts without an answer yet, and the answers not sent yet."""
 
     __slots__ = ("ended", "events", "line", "out", "pending", "since_s", "skips", "sock")
 
     def __init__(self, sock: socket.socket, now_s: float) -> None:
         self.sock = sock
-        self.line = bytearray()  # the part of a line that has come
-        self.skips = False  # the line was too long, and is passed over to its end
-        self.ended = False  # no more lines will come
-        self.pending: deque[WaitingPut | bytes] = deque()  # or the answer, behind a put that waits
+        self.line = bytearray()  # the beginning of an incomplete line
+        self.skips = False  # the line was too long: skip the rest of it
+        self.ended = False  # the client sends no more lines
+        self.pending: deque[WaitingPut | bytes] = deque()  # bytes: an answer that is ready but behind a waiting put
         self.out = bytearray()
         self.since_s = now_s  # when it last sent or took a byte
-        self.events = 0  # that its socket is watched for
+        self.events = 0  # the selector's events for its socket
 
     @property
     def is_done(self) -> bool:
@@ -64,12 +64,12 @@ class Client:
 
 
 class PutSocket:
-    """The server's end. Its master's loop waits for it (`Master.wake_by`), and then calls `turn`."""
+    """The server's end. The master's loop waits for its descriptor too (`Master.wake_by`), and then calls `turn`."""
 
     def __init__(self, store_dir: Path, puts: Puts) -> None:
-        """Listen; where that cannot be, say so in the log and do nothing: no replication stops for it.
+        """Listen. If that fails, log it and take no puts: replication goes on without this socket.
 
-        The caller has the store's lock.
+        The caller holds the store's lock.
         """
         self._store_dir, self._puts = store_dir, puts
         self._statuses: Counter[PutMessageStatus] = Counter()
@@ -80,7 +80,7 @@ class PutSocket:
         self._is_ready = False
         self._pauses = Pauses()
         self._look_at_s = 0.0
-        self._last_ms = 0  # of the clock of messages, which does not step back here
+        self._last_ms = 0  # the newest born timestamp: it never goes back, even if the clock does
         self._listener: socket.socket | None = None
         self._accepts = False
         try:
@@ -91,7 +91,7 @@ class PutSocket:
             self._watch_listener()
 
     def fileno(self) -> int:
-        """Of the selector, which is readable when one of its sockets is ready."""
+        """The selector's descriptor, which is readable if one of its sockets is ready."""
         fd = self._selector.fileno()  # type: ignore[attr-defined,unused-ignore]  # epoll and kqueue have it
         assert isinstance(fd, int)
         return fd
@@ -101,13 +101,13 @@ class PutSocket:
 
     @property
     def waiting(self) -> int:
-        """Puts that are not answered yet."""
+        """The number of puts without an answer."""
         return sum(len(client.pending) for client in self._clients.values())
 
     def turn(self, clock_ms: int) -> None:
-        """Take what lines there are, put their messages, and answer for puts that have ended. Never waits.
+        """Read lines, put their messages, and answer the puts that have ended. Never waits.
 
-        Args:  clock_ms: of the master's loop.
+        Args:  clock_ms: the time by the master's loop.
         """
         if not self._is_ready and not self._clients:
             return
@@ -120,7 +120,7 @@ class PutSocket:
             for client in [client for client in self._clients.values() if client.pending]:
                 self._answer(client)
                 self._settle(client, now_s)
-            if self._pauses.may_expire(clock_ms) and now_s >= self._look_at_s:  # what has come was read just now: HA-T-20
+            if self._pauses.may_expire(clock_ms) and now_s >= self._look_at_s:  # HA-T-20: the sockets were read after the clock
                 self._look_at_s = now_s + _LOOK_S
                 self._end_stalled(now_s)
 
@@ -150,7 +150,7 @@ class PutSocket:
         self._settle(client, now_s)
 
     def _watch_listener(self) -> None:
-        """Accept while there is a place."""
+        """Watch the listener while there are fewer than MAX_CLIENTS."""
         accepts = self._listener is not None and len(self._clients) < MAX_CLIENTS
         if self._listener is not None and accepts != self._accepts:
             if accepts:
@@ -198,7 +198,7 @@ class PutSocket:
             client.skips = True
 
     def _take(self, client: Client, line: bytes, clock_ms: int) -> None:
-        """Put the message of a line. Whatever is wrong with it, or with the store, is the answer, and no more."""
+        """Put the message of a line. An error of the line or of the store becomes the answer to this line alone."""
         self._last_ms = now_ms = max(self._last_ms, time.time_ns() // 1_000_000)
         try:
             put = self._puts.put(parse_message_line(line, now_ms), clock_ms)
@@ -216,14 +216,14 @@ class PutSocket:
     # --- Answers -----------------------------------------------------------------------------------------------------
 
     def _say(self, client: Client, answer: bytes) -> None:
-        """In its turn, behind the answers of puts that wait."""
+        """Add an answer behind the answers of waiting puts."""
         if client.pending:
             client.pending.append(answer)
         else:
             client.out += answer
 
     def _answer(self, client: Client, otherwise: PutMessageStatus | None = None) -> None:
-        """Answer for the puts that have ended. otherwise: the status of those that have not, where none will have one."""
+        """Answer the puts that have ended. otherwise: the status to give to the others, when no put will end any more."""
         pending = client.pending
         while pending:
             first = pending[0]
@@ -245,7 +245,7 @@ class PutSocket:
         ).encode()
 
     def _settle(self, client: Client, now_s: float) -> None:
-        """Send what goes, watch for what may come next, and let go of who is done."""
+        """Send answers, update the selector's events, and close the client if it is done."""
         if client.sock not in self._clients:
             return
         if client.out:
@@ -275,7 +275,7 @@ class PutSocket:
             client.events = events
 
     def _end_stalled(self, now_s: float) -> None:
-        """A part of a line keeps its bytes, and answers that nobody takes keep theirs: not for longer than STALL_S."""
+        """Close clients that hold memory for longer than STALL_S: by an incomplete line, or by unread answers."""
         for client in list(self._clients.values()):
             if (client.out or client.line or client.skips) and now_s - client.since_s > STALL_S:
                 what = "takes no answers" if client.out else "has sent a part of a line and no more"
@@ -283,7 +283,7 @@ class PutSocket:
                 self._drop(client)
 
     def _drop(self, client: Client) -> None:
-        """Its puts that wait end without it: they are the master's."""
+        """Close a client. Its waiting puts belong to the master and end without it."""
         if client.events:
             self._selector.unregister(client.sock)
             client.events = 0
@@ -294,9 +294,9 @@ class PutSocket:
     # --- The end -----------------------------------------------------------------------------------------------------
 
     def finish(self, end_puts: Callable[[], object]) -> None:
-        """Take no more lines, end the puts that wait, and tell of each how; then close, and take the socket away.
+        """Take no more lines, end the waiting puts, send their answers, close the clients and remove the socket.
 
-        Who has taken his answers is told that nothing behind them was put.
+        A last line tells each client that the master has put nothing behind the answered lines.
         """
         if self._listener is not None:
             self._listener.close()
@@ -304,7 +304,7 @@ class PutSocket:
         until = time.monotonic() + FINISH_S
         last = json.dumps({"end": "the master has ended: what it has not answered it has not put"}).encode() + b"\n"
         for client in self._clients.values():
-            # Classic's service leaves some without a status (quirk 33): no slave has acknowledged them in the time there was.
+            # Classic's service leaves some puts without a status (quirk 33): no slave acknowledged them in time.
             self._answer(client, PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
             client.out += last
             client.ended = True

@@ -1,4 +1,4 @@
-"""How a master or slave on another machine stands: its status as JSON, from the port of its --metrics, under /status."""
+"""Read the status of a master or slave on another machine, as JSON, from /status on the port of its --metrics."""
 
 import http.client
 import json
@@ -9,11 +9,11 @@ from rocketmq_ha.impl.net.figures import FORMAT
 from rocketmq_ha.impl.net.status_socket import NotRunning
 
 STATUS_PATH: Final = "/status"
-_LARGEST: Final = 16 * 1024 * 1024  # bytes of an answer
+_LARGEST: Final = 16 * 1024 * 1024  # bytes read of an answer
 
 
 def ask_remote(address: tuple[str, int], timeout_s: float = 10.0) -> dict[str, Any]:
-    """The last status that the process has published, at most some seconds old. Raises: NotRunning."""
+    """The last status that the process has published, a few seconds old at most. Raises: NotRunning."""
     where = format_address(*address)
     connection = http.client.HTTPConnection(*address, timeout=timeout_s)
     try:

@@ -1,9 +1,7 @@
-"""A running process tells how it stands, to whoever may open its store: a Unix socket in the store's directory, mode 0600.
+"""The status socket of a running master or slave: a Unix socket of mode 0600 in the store's directory.
 
-A client connects, and gets one JSON object and the end of the stream; it need not say anything. The process serves it from its
-own loop, between two turns, so no other thread looks at the log.
-
-How such a socket gets its address and its mode: local_socket.py.
+A client connects, sends nothing, and receives one JSON object and the end of the stream. The process answers from its own loop,
+between two turns, so that no other thread reads the log. local_socket.py makes the address and sets the mode.
 """
 
 import json
@@ -22,8 +20,8 @@ from rocketmq_ha.impl.net.pause import Deadline
 SOCKET_NAME: Final = "rocketmq-ha.sock"
 _CLIENTS: Final = 8
 _GIVE_UP_S: Final = 5.0
-_TURN_S: Final = 0.1  # how often who asks looks at the time
-_ANSWER_S: Final = 10.0  # a slave that is connecting looks at its socket every 5 s
+_TURN_S: Final = 0.1  # timeout of one recv of the client: the deadline is checked this often
+_ANSWER_S: Final = 10.0  # a slave that is connecting polls this socket every 5 s only
 
 log = logging.getLogger(__name__)
 
@@ -33,12 +31,12 @@ class NotRunning(RocketmqHaError):  # noqa: N818  (says whose fault it is)
 
 
 class StatusSocket:
-    """The server's end. `poll` often; `close` at the end."""
+    """The server's end. Call `poll` in every turn of the loop, and `close` at the end."""
 
     def __init__(self, store_dir: Path, snapshot: Callable[[], dict[str, Any]]) -> None:
-        """Listen; where that cannot be, say so in the log and do nothing: no replication stops for the want of a status.
+        """Listen. If that fails, log it and serve no status: replication goes on without it.
 
-        The caller has the store's lock.
+        The caller holds the store's lock.
         """
         self._store_dir, self._snapshot = store_dir, snapshot
         self._clients: list[tuple[socket.socket, memoryview, float]] = []
@@ -49,7 +47,7 @@ class StatusSocket:
             log.warning("%s: no status is served: %s", store_dir / SOCKET_NAME, error)
 
     def poll(self) -> None:
-        """Answer who has come; never wait."""
+        """Accept a client and send answers, without waiting."""
         if self._listener is None:
             return
         if len(self._clients) < _CLIENTS:
@@ -65,7 +63,7 @@ class StatusSocket:
             self._clients = [left for client in self._clients if (left := _send(*client)) is not None]
 
     def close(self) -> None:
-        """Take the socket away."""
+        """Close the clients and remove the socket."""
         if self._listener is None:
             return
         for client, _, _ in self._clients:
@@ -79,8 +77,8 @@ class StatusSocket:
 
 
 def _send(client: socket.socket, answer: memoryview, until: float) -> tuple[socket.socket, memoryview, float] | None:
-    """Send what goes. Returns: what is left, if anything is."""
-    now = time.monotonic()  # before the look at the socket (HA-T-20)
+    """Send as much as the socket takes. Returns: the client with the rest of its answer; None if it is done, and closed."""
+    now = time.monotonic()  # read before the socket is used (HA-T-20)
     try:
         answer = answer[client.send(answer) :]
     except BlockingIOError:
@@ -94,7 +92,7 @@ def _send(client: socket.socket, answer: memoryview, until: float) -> tuple[sock
 
 
 def ask(store_dir: Path, timeout_s: float = _ANSWER_S) -> dict[str, Any]:
-    """How the process that has a store open stands. Raises: NotRunning, ConfigInvalid, OSError."""
+    """Ask the process that serves a store for its status. Raises: NotRunning, ConfigInvalid, OSError."""
     if not store_dir.is_dir():
         found = "not a directory" if store_dir.exists() else "no such directory"
         raise ConfigInvalid(f"{store_dir}: {found}, expected the root of a store")
@@ -125,7 +123,7 @@ def ask(store_dir: Path, timeout_s: float = _ANSWER_S) -> dict[str, Any]:
 
 
 def _receive(client: socket.socket, deadline: Deadline) -> bytes:
-    """What comes next. Raises: TimeoutError; what a socket raises."""
+    """Receive until the deadline. Raises: TimeoutError; OSError."""
     while not deadline.has_passed():
         with suppress(TimeoutError):
             return client.recv(1 << 16)

@@ -1,4 +1,4 @@
-"""Certificates and keys: from files to contexts of TLS, and from a certificate to whom it names."""
+"""Load certificates and keys into SSL contexts, and read the subject of a peer's certificate."""
 
 import logging
 import ssl
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rocketmq_ha.impl.errors import ConfigInvalid
 
-_TYPES: Final = {  # RFC 4514's short names of those that it names; the others keep OpenSSL's long ones
+_TYPES: Final = {  # the short names of RFC 4514; types without one keep OpenSSL's long name
     "commonName": "CN",
     "countryName": "C",
     "domainComponent": "DC",
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files: our certificate (and those between it and the CA), its private key, and the CA that signs the other end's."""
+    """PEM files: our certificate with its intermediates, its private key, and the CA that signs the peer's certificate."""
 
     cert: Path
     key: Path
@@ -35,9 +35,9 @@ class TlsFiles:
 
 
 def server_context(files: TlsFiles) -> ssl.SSLContext:
-    """What a master proves and demands. Raises: ConfigInvalid.
+    """The SSL context of a master: it shows its certificate and demands one of the slave. Raises: ConfigInvalid.
 
-    No session is resumed, so that each connection proves its certificate anew (HA-M-70).
+    Sessions are never resumed, so that the slave proves its certificate on each connection (HA-M-70).
     """
     context = _context(ssl.PROTOCOL_TLS_SERVER, files)
     context.num_tickets = 0
@@ -46,14 +46,14 @@ def server_context(files: TlsFiles) -> ssl.SSLContext:
 
 
 def client_context(files: TlsFiles) -> ssl.SSLContext:
-    """What a slave proves and demands: the CA's certificate, and in it the name (HA-S-70). Raises: ConfigInvalid."""
+    """The SSL context of a slave: it checks the CA and the name of the master (HA-S-70). Raises: ConfigInvalid."""
     context = _context(ssl.PROTOCOL_TLS_CLIENT, files)
     context.check_hostname = True
     return context
 
 
 def _context(protocol: int, files: TlsFiles) -> ssl.SSLContext:
-    """HA-M-70 "TLS 1.2 or later"; HA-S-70 "the CA that it is told" and no other: not what the system trusts."""
+    """HA-M-70 "TLS 1.2 or later"; HA-S-70 "the CA that it is told": the system's own CAs are not trusted."""
     context = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_mode = ssl.CERT_REQUIRED
@@ -86,7 +86,7 @@ def _check(file: Path, mark: bytes, expected: str) -> None:
 
 
 def _refuse_locked(key: Path) -> str:
-    """OpenSSL would ask the terminal."""
+    """Refuse a key with a password. Without this callback OpenSSL would ask for it on the terminal."""
     raise ConfigInvalid(f"{key}: found a key under a password, expected one without: nobody is there to type it")
 
 
@@ -95,14 +95,14 @@ def _reason(error: ssl.SSLError) -> str:
 
 
 def warn_of_readers(key: Path) -> None:
-    """A private key that others may read is none."""
+    """Log a warning if other users may read the private key."""
     mode = stat.S_IMODE(key.stat().st_mode)
     if mode & stat.S_IROTH:
         log.warning("%s: every user of this machine may read this private key (mode %03o): chmod 600 it", key, mode)
 
 
 def subject_of(certificate: Mapping[str, Any] | None) -> str:
-    """Whom a verified certificate names, as `SSLObject.getpeercert` tells it.
+    """The subject of a verified certificate. certificate: as `SSLObject.getpeercert` returns it.
 
     Spec: HA-M-74 "the subject of its certificate, as RFC 4514 writes it".
 
@@ -124,7 +124,7 @@ def subject_of(certificate: Mapping[str, Any] | None) -> str:
 
 
 def _escaped(value: str) -> str:
-    """RFC 4514, 2.4; and what no terminal should be sent."""
+    """Escape a value as in RFC 4514, section 2.4, and all unprintable characters, which could drive a terminal."""
     text = "".join(
         f"\\{char}"
         if char in '"+,;<>\\'

@@ -1,14 +1,14 @@
-"""What ends the wait of a selectors loop, besides its sockets: another thread, or a selector of somebody else."""
+"""Descriptors that wake a selectors loop besides its sockets: a wake-up from another thread, or a nested selector."""
 
 import contextlib
 import os
 from typing import Final, Protocol
 
-_MOST: Final = 4096  # wakes that are taken at once
+_MOST: Final = 4096  # pending wake-ups that one read removes
 
 
 class Wakes(Protocol):
-    """A descriptor that is readable when somebody wants to be called, and what the loop calls then."""
+    """A descriptor for the loop to wait on, and the method that the loop calls when it is readable."""
 
     def fileno(self) -> int: ...
 
@@ -16,7 +16,7 @@ class Wakes(Protocol):
 
 
 class Waker:
-    """A descriptor that is readable from `wake` until `on_readable`. Any thread may wake; several wakes are one."""
+    """A pipe that is readable from `wake` until `on_readable`. Any thread may call `wake`; several calls count as one."""
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe()
@@ -27,13 +27,13 @@ class Waker:
         return self._read
 
     def wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # it is full of wakes that nobody has taken yet
+        with contextlib.suppress(BlockingIOError):  # the pipe is full: the loop will wake anyway
             os.write(self._write, b"\0")
 
     def on_readable(self) -> None:
         os.read(self._read, _MOST)
 
     def close(self) -> None:
-        """Nobody may wake any more."""
+        """Close the pipe. `wake` must not be called afterwards."""
         os.close(self._read)
         os.close(self._write)
