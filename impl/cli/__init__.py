@@ -10,9 +10,9 @@ try:  # Ctrl-C while the modules are imported, which takes a while, ends this pr
 
     import click
 
+    from rocketmq_ha.impl.app.logs import configure
     from rocketmq_ha.impl.cli.commands import LazyGroup, print_version
     from rocketmq_ha.impl.cli.log_options import log_options
-    from rocketmq_ha.impl.cli.logs import configure
 except KeyboardInterrupt:
     raise SystemExit(130) from None
 
@@ -21,10 +21,10 @@ except KeyboardInterrupt:
     name="rocketmq-ha",
     cls=LazyGroup,
     commands_by_target={
-        "master": "rocketmq_ha.impl.cli.replication:master",
-        "slave": "rocketmq_ha.impl.cli.replication:slave",
+        "master": "rocketmq_ha.impl.cli.master:master",
+        "slave": "rocketmq_ha.impl.cli.slave:slave",
         "put": "rocketmq_ha.impl.cli.put:put",
-        "inspect": "rocketmq_ha.impl.cli.store:inspect",
+        "inspect": "rocketmq_ha.impl.cli.inspect:inspect",
         "verify": "rocketmq_ha.impl.cli.verify:verify",
         "query": "rocketmq_ha.impl.cli.query:query_command",
         "recover": "rocketmq_ha.impl.cli.recover:recover",

@@ -1,15 +1,14 @@
 """The options that say what an open port may cost, and the limits that they make."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
+from rocketmq_ha.impl.cli.option_group import option_group
 from rocketmq_ha.impl.net.limits import HARDENED_LIMITS, Limits, limits_of, parse_networks
-from rocketmq_ha.spec.profile import Profile
+from rocketmq_ha.spec.profile import PROFILES, Profile
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 _LEAST_RATE: Final = 1024  # bytes a second; a heartbeat and a report's answer go through within the other end's patience
 _SECONDS: Final = click.FloatRange(min=0, min_open=True)
 
@@ -18,7 +17,47 @@ def _default(value: object) -> str:
     return f"[default: {value}; classic: none]"
 
 
-_OPTIONS: Final = (
+def limits_from(
+    profile: Profile,
+    allow: tuple[str, ...],
+    max_connections: int | None,
+    max_connections_per_address: int | None,
+    report_deadline: float | None,
+    write_stall_deadline: float | None,
+    max_transfer_rate: int | None,
+) -> Limits:
+    """The profile's limits with what the options say. Raises: ConfigInvalid."""
+    said: dict[str, Any] = {
+        "allow": parse_networks(allow) or None,
+        "max_connections": max_connections,
+        "max_connections_per_address": max_connections_per_address,
+        "report_deadline_ms": _milliseconds(report_deadline),
+        "write_stall_deadline_ms": _milliseconds(write_stall_deadline),
+        "max_transfer_rate": max_transfer_rate,
+    }
+    return replace(limits_of(profile), **{name: value for name, value in said.items() if value is not None})
+
+
+def _milliseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else max(1, round(seconds * 1000))
+
+
+def _limits(
+    allow: tuple[str, ...],
+    max_connections: int | None,
+    max_connections_per_address: int | None,
+    report_deadline: float | None,
+    write_stall_deadline: float | None,
+    max_transfer_rate: int | None,
+) -> Limits:
+    profile = PROFILES[click.get_current_context().params["profile"]]
+    addresses = allow, max_connections, max_connections_per_address
+    return limits_from(profile, *addresses, report_deadline, write_stall_deadline, max_transfer_rate)
+
+
+limit_options = option_group(
+    "limits",
+    _limits,
     click.option(
         "--allow",
         multiple=True,
@@ -58,35 +97,3 @@ _OPTIONS: Final = (
         help="Bytes a second to each slave, headers and bodies counted. [default: no limit]",
     ),
 )
-
-
-def limit_options(command: _Command) -> _Command:
-    """Add the options to a command."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
-def limits_from(
-    profile: Profile,
-    allow: tuple[str, ...],
-    max_connections: int | None,
-    max_connections_per_address: int | None,
-    report_deadline: float | None,
-    write_stall_deadline: float | None,
-    max_transfer_rate: int | None,
-) -> Limits:
-    """The profile's limits with what the options say. Raises: ConfigInvalid."""
-    said: dict[str, Any] = {
-        "allow": parse_networks(allow) or None,
-        "max_connections": max_connections,
-        "max_connections_per_address": max_connections_per_address,
-        "report_deadline_ms": _milliseconds(report_deadline),
-        "write_stall_deadline_ms": _milliseconds(write_stall_deadline),
-        "max_transfer_rate": max_transfer_rate,
-    }
-    return replace(limits_of(profile), **{name: value for name, value in said.items() if value is not None})
-
-
-def _milliseconds(seconds: float | None) -> int | None:
-    return None if seconds is None else max(1, round(seconds * 1000))

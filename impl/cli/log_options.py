@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 from click.core import ParameterSource
 
-from rocketmq_ha.impl.cli.logs import FORMATS, LEVELS, set_format, set_level
+from rocketmq_ha.impl.app.logs import FORMATS, LEVELS, set_format, set_level
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _FORMAT: Final[dict[str, Any]] = {

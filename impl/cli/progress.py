@@ -54,3 +54,16 @@ def byte_progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
     finally:
         if shown:
             bar.stop()
+
+
+@contextmanager
+def put_progress(total: int) -> Iterator[Callable[[int], None]]:
+    """Show a bar for messages that are put, on a terminal alone. Give a function that is told how many were put."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = TextColumn("put"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.speed:.0f}/s"), TimeRemainingColumn()
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("put", total=total)
+        yield lambda put: bar.update(task, completed=put)

@@ -1,18 +1,15 @@
-"""`recover`: what opening a store would do to it, and, if told so, open it."""
+"""`rocketmq-ha recover`: what opening a store would do to it; with --write, open it."""
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from rocketmq_ha.impl.app.recover import recover_store, verdict_of
 from rocketmq_ha.impl.cli.outcome import json_option, line_of, outcome
 from rocketmq_ha.impl.cli.progress import byte_progress
-from rocketmq_ha.impl.cli.store import STORE
-from rocketmq_ha.impl.store.log.opening import lock_existing
-from rocketmq_ha.impl.store.log.reader import read_layout_patiently
-from rocketmq_ha.impl.store.message_store import MessageStore
-from rocketmq_ha.impl.store.recovery_plan import RecoveryPlan, plan_recovery
+from rocketmq_ha.impl.cli.store_options import STORE
+from rocketmq_ha.impl.store.recovery_plan import RecoveryPlan
 
 _NAMES: Final = (
     *("store", "stop", "held_by", "files", "min_offset", "looked_from", "messages", "max_offset", "cut", "entries_cut"),
@@ -49,27 +46,11 @@ def recover(store: Path, dry_run: bool, as_json: bool) -> None:
     """
     with outcome(_NAMES, as_json=as_json) as fields:
         fields["store"] = store
-        lock = None if dry_run else lock_existing(store)  # HA-ST-49 "MUST look for the lock before anything else"
-        with lock or nullcontext():
-            layout = read_layout_patiently(store)
-            size = len(layout.bases) * (layout.file_size or 0)
-            first = layout.bases[0] if layout.bases else 0
-            with byte_progress(f"looking at {store}", size) as progress:
-                plan = plan_recovery(store, lambda offset: progress(offset - first), is_ours=not dry_run)
-            if not dry_run:
-                MessageStore.open(store, lock=lock).close()
-        fields.update(_fields(plan), verdict=_verdict(plan, dry_run=dry_run))
+        plan = recover_store(store, dry_run=dry_run, show_progress=byte_progress)
+        fields.update(_fields(plan), verdict=verdict_of(plan, dry_run=dry_run))
     if not as_json:
         del fields["error"]
         click.echo(line_of(fields))
-
-
-def _verdict(plan: RecoveryPlan, *, dry_run: bool) -> str:
-    if not dry_run:
-        return "RECOVERED"
-    if plan.holder is not None:
-        return "HELD"
-    return "WOULD_CHANGE" if plan.changes_something else "NOTHING_TO_DO"
 
 
 def _fields(plan: RecoveryPlan) -> dict[str, Any]:

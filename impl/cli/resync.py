@@ -1,17 +1,12 @@
-"""`resync`: move a slave's store aside, so that it starts again from its master. Nothing is deleted."""
+"""`rocketmq-ha resync`: move a slave's store aside, so that it starts again from its master. Nothing is deleted."""
 
-import os
-import time
 from pathlib import Path
 
 import click
 
+from rocketmq_ha.impl.app.resync import move_aside
 from rocketmq_ha.impl.cli.outcome import json_option, line_of, outcome
-from rocketmq_ha.impl.cli.store import STORE
-from rocketmq_ha.impl.errors import ConfigInvalid
-from rocketmq_ha.impl.store.log.layout import sync_directory
-from rocketmq_ha.impl.store.log.lock import StoreLock
-from rocketmq_ha.spec.constants import COMMIT_LOG_DIR, LOCK_FILE
+from rocketmq_ha.impl.cli.store_options import STORE
 
 
 @click.command()
@@ -35,23 +30,3 @@ def resync(store: Path, as_json: bool) -> None:
         fields |= {"moved": store, "aside": aside, "verdict": "MOVED"}
     if not as_json:
         click.echo(line_of({"moved": store, "aside": aside}))
-
-
-def move_aside(store: Path) -> Path:
-    """Rename the store, while this process holds its lock. HA-ST-9 "One process at a time MUST own a store for writing".
-
-    Returns: its new path.  Raises: ConfigInvalid where it is no store, or its new name is taken; StoreLocked; OSError.
-    """
-    store = store.absolute()
-    if not (store / COMMIT_LOG_DIR).is_dir():
-        raise ConfigInvalid(f"{store}: has no {COMMIT_LOG_DIR}/ in it, expected the root of a store")
-    aside = store.with_name(f"{store.name}.aside-{time.strftime('%Y%m%d-%H%M%S')}")
-    existed = (store / LOCK_FILE).exists()
-    with StoreLock(store, create=True):
-        if os.path.lexists(aside):  # rename would take the place of an empty directory
-            raise ConfigInvalid(f"{aside}: exists, expected a free name to move {store} to; try again in a second")
-        if not existed:
-            (store / LOCK_FILE).unlink()
-        store.rename(aside)
-        sync_directory(aside.parent)
-    return aside

@@ -1,18 +1,17 @@
-"""`verify`: check a store, or two against each other, beside live writers, without touching them."""
+"""`rocketmq-ha verify`: check a store, or two against each other, beside live writers, without touching them."""
 
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from rocketmq_ha.impl.app.verify import Verified, compare_logs, verdict_of, verify_store
 from rocketmq_ha.impl.cli.outcome import json_option, line_of, outcome
 from rocketmq_ha.impl.cli.progress import byte_progress
-from rocketmq_ha.impl.cli.store import STORE, tail_line
-from rocketmq_ha.impl.store.derived.verify import DerivedSummary, verify_derived
+from rocketmq_ha.impl.cli.store_options import STORE, tail_line
+from rocketmq_ha.impl.store.derived.verify import DerivedSummary
 from rocketmq_ha.impl.store.log.reader import LogReader
-from rocketmq_ha.impl.store.log.verify import Comparison, Summary, compare
-from rocketmq_ha.impl.store.log.verify import verify as verify_store
-from rocketmq_ha.spec.constants import CONSUME_QUEUE_DIR, INDEX_DIR
+from rocketmq_ha.impl.store.log.verify import Comparison, Summary
 
 Fields = dict[str, Any]
 _DERIVED: Final = ("queues", "entries", "entries_missing", "index_files", "keys", "keys_missing", "keys_as")
@@ -41,39 +40,25 @@ def verify(ctx: click.Context, store: Path, other: Path | None, as_json: bool) -
     with outcome(("stores", "comparison"), as_json=as_json) as fields:
         fields["stores"] = stores = []
         with LogReader(store) as reader:
-            mine = _verify_one(reader)
-            stores.append(_store_fields(*mine))
+            mine = verify_store(reader, byte_progress)
+            stores.append(_store_fields(mine))
             if other is None:
                 fields["verdict"] = "OK"
             else:
                 with LogReader(other) as other_reader:
-                    theirs = _verify_one(other_reader)
-                    stores.append(_store_fields(*theirs))
-                    found = _compare(reader, other_reader)
-                fields["comparison"] = _comparison_fields(found, mine[0], theirs[0])
-                fields["verdict"] = _verdict(found, mine[0], theirs[0])
+                    theirs = verify_store(other_reader, byte_progress)
+                    stores.append(_store_fields(theirs))
+                    found = compare_logs(reader, other_reader, byte_progress)
+                fields["comparison"] = _comparison_fields(found, mine.summary, theirs.summary)
+                fields["verdict"] = verdict_of(found, mine.summary, theirs.summary)
     if not as_json:
         _print(fields)
     if fields["verdict"] not in ("OK", "EQUAL"):
         ctx.exit(1)
 
 
-def _verify_one(reader: LogReader) -> tuple[Summary, DerivedSummary | None]:
-    with byte_progress(f"verifying {reader.store_dir}", reader.data_size()) as progress:
-        summary = verify_store(reader, lambda offset: progress(offset - reader.min_offset))
-    if not any((reader.store_dir / name).exists() for name in (CONSUME_QUEUE_DIR, INDEX_DIR)):
-        return summary, None  # a log alone, as replication makes it
-    with byte_progress(f"verifying queues and index of {reader.store_dir}", summary.log_size) as progress:
-        return summary, verify_derived(reader, lambda offset: progress(offset - reader.min_offset))
-
-
-def _compare(mine: LogReader, theirs: LogReader) -> Comparison:
-    start = max(mine.min_offset, theirs.min_offset)
-    with byte_progress("comparing", min(mine.max_offset, theirs.max_offset) - start) as progress:
-        return compare(mine, theirs, lambda offset: progress(offset - start))
-
-
-def _store_fields(found: Summary, derived: DerivedSummary | None) -> Fields:
+def _store_fields(verified: Verified) -> Fields:
+    found, derived = verified.summary, verified.derived
     return {
         "store": found.store_dir,
         "files": found.files,
@@ -106,14 +91,6 @@ def _comparison_fields(found: Comparison, mine: Summary, theirs: Summary) -> Fie
         "ahead_by": abs(ahead),
         "difference": at and {"offset": at.offset, "files": [at.file_a, at.file_b], "bytes": [at.byte_a, at.byte_b]},
     }
-
-
-def _verdict(found: Comparison, mine: Summary, theirs: Summary) -> str:
-    if found.difference is not None:
-        return "DIFFERENT"
-    if found.start == found.stop and (mine.log_size or theirs.log_size):
-        return "NO_OVERLAP"  # nothing was compared, so nothing is shown
-    return "EQUAL"
 
 
 def _print(fields: Fields) -> None:

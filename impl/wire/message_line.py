@@ -1,4 +1,4 @@
-"""A message as one JSON line, for a put: what impl/cli/message_json.py prints, read back (docs/messages.md, docs/put.md).
+"""A message as one JSON line, for a put: what impl/app/message_json.py prints, read back (docs/messages.md, docs/put.md).
 
 What the store gives a message (offset, size, queue offset, store time and host) may stand in the line and is passed over, so
 that a message that was read can be put as it is. Any other field that a put does not know is refused: it may be a misspelt one.

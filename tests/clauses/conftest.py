@@ -14,7 +14,7 @@ import pytest
 
 from rocketmq_ha.fuzz import lockstep
 from rocketmq_ha.fuzz.lockstep import Lockstep
-from rocketmq_ha.impl.cli.replication import MASTER_READ_BUFFER_SIZE
+from rocketmq_ha.impl.app.run_master import MASTER_READ_BUFFER_SIZE
 from rocketmq_ha.impl.net import server as server_module
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.limits import Limits

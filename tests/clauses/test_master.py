@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_ha.impl.cli.replication import master as master_command
+from rocketmq_ha.impl.cli.master import master as master_command
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.ha.master import MasterConnection
 from rocketmq_ha.impl.store.log.commit_log import CommitLog

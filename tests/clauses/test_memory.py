@@ -5,7 +5,7 @@ import tracemalloc
 
 from limits_kit import MIB, Serve, connect, polled
 
-from rocketmq_ha.impl.cli.replication import MASTER_READ_BUFFER_SIZE
+from rocketmq_ha.impl.app.run_master import MASTER_READ_BUFFER_SIZE
 from rocketmq_ha.impl.net.limits import Limits
 from rocketmq_ha.impl.net.link import MasterLink
 from rocketmq_ha.impl.wire.frame import REPORT

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from limits_kit import MIB, Clock, Serve, connect, is_closed, passing, polled, until_blocked
 
-from rocketmq_ha.impl.cli import look as look_module
-from rocketmq_ha.impl.cli import tail as tail_module
+from rocketmq_ha.impl.app import tail as tail_module
+from rocketmq_ha.impl.app.doctor import probe as probe_module
 from rocketmq_ha.impl.ha.puts import FlushedPut, Puts
 from rocketmq_ha.impl.net import address as address_module
 from rocketmq_ha.impl.net import broker_info, client, feed, pause, status_socket
@@ -389,10 +389,10 @@ def test_a_reader_that_was_paused_does_not_call_its_master_silent(net: Any, told
 
 
 def test_a_doctor_that_was_paused_reads_on(net: Any, told: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    stops(monkeypatch, look_module, told)
+    stops(monkeypatch, probe_module, told)
     with feeding(net, HEADER.pack(0, 0)) as (reader, _):
-        found = look_module.MasterLook(0, 0)
-        look_module._read(reader, look_module.Records(0), found, None, 8.0, lambda: False)
+        found = probe_module.MasterProbe(0, 0)
+        probe_module._read(reader, probe_module.Records(0), found, None, 8.0, lambda: False)
         assert found.is_end
 
 
@@ -421,10 +421,10 @@ def test_a_tail_that_was_paused_does_not_take_the_pause_for_the_end(monkeypatch:
     ends: list[float] = []
     monkeypatch.setattr(tail_module.Tail, "_at_end", lambda *_: ends.append(clock.s))
     monkeypatch.setattr(tail_module.Tail, "_wait_for", lambda *_: None)
-    outlet = SimpleNamespace(write=lambda: None, is_full=False, put=lambda *_: None, reached=None)
-    wanted = SimpleNamespace(start="last", cursor=None)
+    writer = SimpleNamespace(write=lambda: None, is_full=False, put=lambda *_: None, reached=None)
+    options = SimpleNamespace(start="last", cursor=None, topics=())
     reader = Feed()
-    tail_module.Tail(wanted, outlet, None)._follow(reader, lambda: not reader.reads)  # type: ignore[arg-type]
+    tail_module.Tail(options, writer, None)._follow(reader, lambda: not reader.reads)  # type: ignore[arg-type]
     assert ends == []
 
 

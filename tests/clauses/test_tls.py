@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_ha.impl.cli.replication import MASTER_READ_BUFFER_SIZE
+from rocketmq_ha.impl.app.run_master import MASTER_READ_BUFFER_SIZE
 from rocketmq_ha.impl.errors import PeerViolation
 from rocketmq_ha.impl.net import server as server_module
 from rocketmq_ha.impl.net import tls as tls_module

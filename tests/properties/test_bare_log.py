@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from node_kit import follow, serve, wait_for
 
-from rocketmq_ha.impl.cli.bare_log import bare_log
+from rocketmq_ha.impl.app.bare_log import bare_log
 from rocketmq_ha.impl.errors import StoreCorrupt
 from rocketmq_ha.impl.store.derived.index_file import Geometry
 from rocketmq_ha.impl.store.derived.topic_config import read_topics, write_topics

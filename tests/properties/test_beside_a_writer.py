@@ -17,7 +17,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rocketmq_ha.fuzz.processes import Node
-from rocketmq_ha.impl.cli import logs, main
+from rocketmq_ha.impl.app import logs
+from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.errors import StoreCorrupt, StoreLocked
 from rocketmq_ha.impl.store import recovery_plan
 from rocketmq_ha.impl.store.derived.index_file import Geometry

@@ -17,9 +17,10 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from rocketmq_ha.impl.cli import commands, logs, main
-from rocketmq_ha.impl.cli.bare_log import bare_log
-from rocketmq_ha.impl.cli.present import preview
+from rocketmq_ha.impl.app import logs
+from rocketmq_ha.impl.app.bare_log import bare_log
+from rocketmq_ha.impl.cli import commands, main
+from rocketmq_ha.impl.cli.message_table import preview
 from rocketmq_ha.impl.store.derived.index_file import Geometry
 from rocketmq_ha.impl.store.log import opening
 from rocketmq_ha.impl.store.log import reader as reader_module
@@ -559,7 +560,7 @@ def test_help_lists_all_commands_and_imports_none() -> None:
         f"import sys; sys.path[:0] = {sys.path!r}\n"
         "from rocketmq_ha.impl.cli import main\n"
         "try: main(['--help'])\n"
-        "finally: print({'rich', 'pyspark', 'rocketmq_ha.impl.store', 'rocketmq_ha.impl.cli.store'} & {*sys.modules})"
+        "finally: print({'rich', 'pyspark', 'rocketmq_ha.impl.store', 'rocketmq_ha.impl.cli.inspect'} & {*sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
     assert done.returncode == 0
@@ -683,7 +684,7 @@ runpy.run_module("rocketmq_ha.impl.cli", run_name="__main__")
 """
 
 
-@pytest.mark.parametrize("name", ["click", "rocketmq_ha.impl.cli.logs", "rocketmq_ha.impl.cli.status"])
+@pytest.mark.parametrize("name", ["click", "rocketmq_ha.impl.app.logs", "rocketmq_ha.impl.cli.status"])
 def test_an_interrupt_while_modules_are_imported_shows_no_traceback(name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED.format(name=name)], capture_output=True, text=True, check=False, timeout=20

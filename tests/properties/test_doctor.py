@@ -20,11 +20,13 @@ from golden_kit import RELEASES, VECTORS
 from node_kit import PATIENCE_S
 
 from rocketmq_ha.fuzz.processes import Node
-from rocketmq_ha.impl.cli import doctor as doctor_module
-from rocketmq_ha.impl.cli import logs, main
-from rocketmq_ha.impl.cli.doctor import Findings, _tell_end
-from rocketmq_ha.impl.cli.known_quirks import parse_version, quirks_of
-from rocketmq_ha.impl.cli.look import MasterLook
+from rocketmq_ha.impl.app import logs
+from rocketmq_ha.impl.app.doctor import store_check
+from rocketmq_ha.impl.app.doctor.findings import Findings
+from rocketmq_ha.impl.app.doctor.known_quirks import parse_version, quirks_of
+from rocketmq_ha.impl.app.doctor.master_check import check_end
+from rocketmq_ha.impl.app.doctor.probe import MasterProbe
+from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.net.broker_info import NotTold, ask_broker
 from rocketmq_ha.impl.net.feed import WITHOUT_A_BYTE
 from rocketmq_ha.impl.net.status_socket import SOCKET_NAME
@@ -202,8 +204,8 @@ def test_a_message_from_the_future_is_a_finding() -> None:
 
 
 def test_heartbeats_that_come_too_late_are_a_finding() -> None:
-    findings = Findings(quiet=True)
-    _tell_end(MasterLook(0, 0, is_end=True, heartbeat_s=25.0), findings)
+    findings = Findings()
+    check_end(MasterProbe(0, 0, is_end=True, heartbeat_s=25.0), findings)
     assert [(found.level, found.check) for found in findings.all] == [("ok", "end"), ("finding", "heartbeat")]
 
 
@@ -410,9 +412,9 @@ def test_a_slave_that_is_not_connected_is_told_what_may_help(
     state: dict[str, object], ended: str, words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = {"role": "slave", "pid": 1, "master": "h:1", "failed_connects": 0, "last_close_reason": ended} | state
-    monkeypatch.setattr(doctor_module, "ask", lambda *_: answer)
-    findings = Findings(True)
-    doctor_module._examine_process(tmp_path, "h:1", findings)
+    monkeypatch.setattr(store_check, "ask", lambda *_: answer)
+    findings = Findings()
+    store_check.check_process(tmp_path, "h:1", findings)
     (found,) = findings.all
     for word in words:
         assert word in found.text + " -> " + found.advice

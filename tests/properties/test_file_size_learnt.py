@@ -17,8 +17,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from node_kit import PATIENCE_S, serving, wait_for
 
-from rocketmq_ha.impl.cli import logs, main
-from rocketmq_ha.impl.cli.fresh import FreshStore
+from rocketmq_ha.impl.app import logs
+from rocketmq_ha.impl.app.fresh_store import FreshStore
+from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.errors import PeerViolation, RocketmqHaError
 from rocketmq_ha.impl.ha.size_search import MOST_QUESTIONS, CannotTell, Contradiction, OnlyLastFile, factors, find_file_size
 from rocketmq_ha.impl.net import file_size as file_size_module

@@ -17,8 +17,8 @@ from click.testing import CliRunner
 from node_kit import PATIENCE_S, follow, serving, wait_for
 
 from rocketmq_ha.fuzz.processes import Node
+from rocketmq_ha.impl.app.producer import put_all
 from rocketmq_ha.impl.cli import main
-from rocketmq_ha.impl.cli.producer import put_all
 from rocketmq_ha.impl.errors import AppendFailed, StoreFull
 from rocketmq_ha.impl.ha.puts import Puts
 from rocketmq_ha.impl.net.client import Follower
@@ -189,11 +189,11 @@ def test_puts_are_refused_while_slaves_are_served(tmp_path: Path, monkeypatch: p
         puts = Puts(master.service, BrokerRole.ASYNC_MASTER)
         with monkeypatch.context() as patched:
             patched.setattr(mapped_file.os, "posix_fallocate", refusing(errno.ENOSPC))
-            counts, waiting = put_all(master, puts, lambda: False, iter([Message("topic", bytes(900))] * 3), 3, 8)
+            counts, waiting = put_all(master, puts, lambda: False, iter([Message("topic", bytes(900))] * 3), 8)
             assert (counts.statuses, len(waiting)) == ({PutMessageStatus.SERVICE_NOT_AVAILABLE: 3}, 0)
-            counts, _ = put_all(master, puts, lambda: False, iter([Message("topic", bytes(90))]), 1, 8)
+            counts, _ = put_all(master, puts, lambda: False, iter([Message("topic", bytes(90))]), 8)
             assert counts.statuses == {PutMessageStatus.PUT_OK: 1}  # there is room in the last file
-        counts, _ = put_all(master, puts, lambda: False, iter([Message("topic", bytes(900))] * 3), 3, 8)
+        counts, _ = put_all(master, puts, lambda: False, iter([Message("topic", bytes(900))] * 3), 8)
         assert counts.statuses == {PutMessageStatus.PUT_OK: 3}
         master.close()
 

@@ -55,7 +55,13 @@ TABLE = {
 }
 
 # Within impl a layer imports itself and those before it.
-IMPL_LAYERS = ("errors", "wire", "store.log", "store.derived", "store", "ha", "net", "cli")
+IMPL_LAYERS = ("errors", "wire", "store.log", "store.derived", "store", "ha", "net", "app", "cli")
+
+# Of the third-party packages, the layers before these two import none.
+IMPL_THIRD_PARTY = {
+    "app": names("prometheus_client pythonjsonlogger"),
+    "cli": names("click javaproperties rich"),
+}
 
 # (importing file or folder, what it imports all the same): the reason. One that nothing needs any more is an error.
 EXCEPTIONS = {
@@ -104,6 +110,8 @@ def forbidden(path: Path, name: str) -> str | None:
             return f"{folder} never imports {top}"
         if top not in sys.stdlib_module_names | rule.third_party:
             return f"{folder} may not import {top}"
+        if folder == "impl" and top in rule.third_party and top not in IMPL_THIRD_PARTY.get(path.parts[1], ()):
+            return f"{path.parts[1]} may not import {top}"
         return None
     if not rest or rest[0] not in rule.ours | {folder}:
         return f"{folder} may not import {name}"
@@ -182,6 +190,11 @@ def test_every_exception_is_needed() -> None:
         ("impl/ha/master.py", "import numpy", "impl may not import numpy"),
         ("impl/ha/master.py", "from rocketmq_ha.impl.net.server import Server", "ha comes before net"),
         ("impl/wire/frame.py", "from rocketmq_ha.impl import store", "wire comes before store"),
+        ("impl/app/tail.py", "from rocketmq_ha.impl.cli.table import Column", "app comes before cli"),
+        ("impl/app/tail.py", "import click", "app may not import click"),
+        ("impl/app/doctor/probe.py", "from rich.console import Console", "app may not import rich"),
+        ("impl/net/server.py", "import prometheus_client", "net may not import prometheus_client"),
+        ("impl/__init__.py", "import click", "__init__.py may not import click"),
         ("impl/errors.py", "from .wire import frame", "errors comes before wire"),
         ("impl/store/log/flush.py", "from rocketmq_ha.impl.store import gate", "store.log comes before store"),
         ("impl/store/log/flush.py", "from ..derived.delay import A", "store.log comes before store.derived"),
@@ -221,6 +234,7 @@ def test_a_forbidden_import_is_caught(path: str, source: str, why: str) -> None:
     ("path", "source"),
     [
         ("impl/net/server.py", "import selectors\nfrom rocketmq_ha.impl.ha.master import A\nfrom ..errors import B"),
+        ("impl/app/metrics.py", "import prometheus_client\nfrom rocketmq_ha.impl.net import figures"),
         ("impl/cli/main.py", "import click\nimport importlib.metadata\nfrom rocketmq_ha.spec import constants"),
         ("reference/master.py", "import zlib\nfrom rocketmq_ha.spec.constants import X\nfrom .wire import Y"),
         ("reference/transitions.py", "from importlib import resources"),

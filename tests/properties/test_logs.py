@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from node_kit import serving, wait_for
 from pythonjsonlogger.json import JsonFormatter
 
-from rocketmq_ha.impl.cli import logs, main
+from rocketmq_ha.impl.app import logs
+from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.wire.frame import REPORT

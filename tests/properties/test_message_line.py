@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketmq_ha.fuzz import golden
-from rocketmq_ha.impl.cli.message_json import message_line
+from rocketmq_ha.impl.app.message_json import message_line
 from rocketmq_ha.impl.errors import MessageIllegal
 from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.store.log.results import PutMessageStatus, status_of

@@ -16,8 +16,8 @@ import pytest
 from node_kit import PATIENCE_S, follow, serve, wait_for
 from prometheus_client.parser import text_string_to_metric_families
 
-from rocketmq_ha.impl.cli import metrics as metrics_module
-from rocketmq_ha.impl.cli.metrics import ALIVE_S, HEARD_S, Metrics
+from rocketmq_ha.impl.app import metrics as metrics_module
+from rocketmq_ha.impl.app.metrics import ALIVE_S, HEARD_S, Metrics
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.figures import SlaveFigures
 from rocketmq_ha.impl.net.fresh import ASKING, WAITING

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from rocketmq_ha.impl.cli import logs, main
+from rocketmq_ha.impl.app import logs
+from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.store.derived.index_file import Geometry
 from rocketmq_ha.impl.store.log import reader as reader_module
 from rocketmq_ha.impl.store.log.commit_log import CommitLog

@@ -18,10 +18,10 @@ from node_kit import PATIENCE_S, follow, wait_for
 
 from rocketmq_ha.fuzz import golden
 from rocketmq_ha.fuzz.processes import Node
-from rocketmq_ha.impl.cli.outlet import Outlet
-from rocketmq_ha.impl.cli.present import MESSAGE_COLUMNS
-from rocketmq_ha.impl.cli.put import Putter
-from rocketmq_ha.impl.cli.put_lines import Given, LineSource, json_maker, text_maker
+from rocketmq_ha.impl.app.put_lines import LineSource, MessageFields, json_maker, text_maker
+from rocketmq_ha.impl.app.putter import Putter
+from rocketmq_ha.impl.app.stdout_writer import StdoutWriter
+from rocketmq_ha.impl.cli.message_table import MESSAGE_COLUMNS
 from rocketmq_ha.impl.errors import MessageIllegal
 from rocketmq_ha.impl.net.put_client import PutService
 from rocketmq_ha.impl.net.put_socket import MAX_LINE_SIZE, SOCKET_NAME
@@ -251,7 +251,7 @@ def test_lines_that_a_master_has_not_answered_at_its_end(last: bytes, status: st
         masters.sendall(json.dumps(answer).encode() + b"\n" + last)
         masters.shutdown(socket.SHUT_WR)
         service = PutService(ours, MAX_LINE_SIZE, 10)
-        putter = Putter(service, source, Outlet(out.fileno()), 10, lambda n, a: json.dumps({"line": n, **a}), quiet)
+        putter = Putter(service, source, StdoutWriter(out.fileno()), 10, lambda n, a: json.dumps({"line": n, **a}), quiet)
         putter.run(lambda: False)
         out.seek(0)
         rows = [json.loads(line) for line in out]
@@ -308,11 +308,11 @@ def test_a_full_disk_behind_its_output_is_named(master: Path) -> None:
 
 
 def test_text_that_json_would_blow_up_is_sent_as_base64() -> None:
-    make = text_maker(Given(topic="t"))
+    make = text_maker(MessageFields(topic="t"))
     assert make(b"plain") == b'{"topic":"t","body":"plain"}'
     for byte in (b"\x01", b'"'):
         made = make(byte * 4 * 1024 * 1024)
         assert isinstance(made, bytes)
         assert len(made) < MAX_LINE_SIZE
     assert make(b"\xff") == b'{"topic":"t","body_base64":"/w=="}'
-    assert json_maker(Given(topic="t"))(b"no json") == b"no json"
+    assert json_maker(MessageFields(topic="t"))(b"no json") == b"no json"

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from rocketmq_ha.impl.cli.flush_options import FlushIntervals
-from rocketmq_ha.impl.cli.roles import end_all, putting
+from rocketmq_ha.impl.app.flushing import FlushIntervals
+from rocketmq_ha.impl.app.roles import end_all, putting
 from rocketmq_ha.impl.errors import StoreFull
 from rocketmq_ha.impl.net import put_socket as module
 from rocketmq_ha.impl.net.local_socket import local_address

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from rocketmq_ha.impl.app.resync import move_aside
 from rocketmq_ha.impl.cli import main
-from rocketmq_ha.impl.cli.resync import move_aside
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreLocked
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.wire.message import Message

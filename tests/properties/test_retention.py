@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from node_kit import PATIENCE_S, follow, serve, wait_for
 
 from rocketmq_ha.fuzz.processes import Node
+from rocketmq_ha.impl.app.cleaning import RetentionSettings, cleaning
 from rocketmq_ha.impl.cli import main
-from rocketmq_ha.impl.cli.retention_options import Keeping, cleaning
 from rocketmq_ha.impl.errors import RocketmqHaError
 from rocketmq_ha.impl.ha.service import HAService
 from rocketmq_ha.impl.net.status_socket import ask
@@ -237,7 +237,7 @@ def test_a_slave_that_comes_between_two_deletions_of_a_round_keeps_what_it_needs
 def test_a_master_can_be_told_to_delete_what_a_slave_needs(tmp_path: Path, delete_unacknowledged: bool) -> None:
     """HA-ST-66 "unless the operator has allowed it"."""
     fill(tmp_path / "m", 4)
-    keeping = Keeping(Retention(max_log_size=1), 0.01, delete_unacknowledged, 0)
+    settings = RetentionSettings(Retention(max_log_size=1), 0.01, delete_unacknowledged, 0)
     with CommitLog.open(tmp_path / "m") as log:
         asked = threading.Semaphore(0)
 
@@ -245,7 +245,7 @@ def test_a_master_can_be_told_to_delete_what_a_slave_needs(tmp_path: Path, delet
             asked.release()
             return FILE_SIZE
 
-        with cleaning(log, tmp_path / "m", keeping, Space(0), needed) as kept:
+        with cleaning(log, tmp_path / "m", settings, Space(0), needed) as kept:
             wait_for(lambda: kept.figures()["deleted_files"] == (3 if delete_unacknowledged else 1))
             assert delete_unacknowledged or all(asked.acquire(timeout=PATIENCE_S) for _ in range(6))
         assert bases(tmp_path / "m") == ([3] if delete_unacknowledged else [1, 2, 3])
@@ -266,7 +266,7 @@ def test_a_deletion_that_fails_is_told_once_and_tried_again(
 
     monkeypatch.setattr(Path, "unlink", refuse)
     with CommitLog.open(tmp_path / "m") as log:
-        with cleaning(log, tmp_path / "m", Keeping(Retention(max_log_size=1), 0.01, False, 0), Space(0)) as kept:
+        with cleaning(log, tmp_path / "m", RetentionSettings(Retention(max_log_size=1), 0.01, False, 0), Space(0)) as kept:
             wait_for(lambda: "delete_expired_files fails, and is tried again" in caplog.text)
             fails.clear()
             wait_for(lambda: bases(tmp_path / "m") == [2])

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from rocketmq_ha.impl.app.flushing import FlushIntervals
+from rocketmq_ha.impl.app.roles import end_all, putting, without_wait
 from rocketmq_ha.impl.cli import main
-from rocketmq_ha.impl.cli.flush_options import FlushIntervals
-from rocketmq_ha.impl.cli.roles import end_all, putting, without_wait
 from rocketmq_ha.impl.errors import RoleRefuses
 from rocketmq_ha.impl.ha.puts import Puts
 from rocketmq_ha.impl.net import server as server_module

@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from rocketmq_ha.fuzz import faults, replay, schedule
-from rocketmq_ha.impl.cli.present import MESSAGE_COLUMNS, message_row
+from rocketmq_ha.impl.cli.message_table import MESSAGE_COLUMNS, message_row
 from rocketmq_ha.impl.cli.status import show
 from rocketmq_ha.impl.cli.table import Column, print_pairs, print_table
 from rocketmq_ha.impl.store.log.commit_log import CommitLog

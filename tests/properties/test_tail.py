@@ -24,9 +24,9 @@ from node_kit import PATIENCE_S, wait_for
 
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.fuzz.proxy import CuttingProxy, PlannedCut
-from rocketmq_ha.impl.cli.cursor import Position, read_cursor, write_cursor
-from rocketmq_ha.impl.cli.message_json import BODIES, message_line
-from rocketmq_ha.impl.cli.outlet import Outlet
+from rocketmq_ha.impl.app.cursor import Position, read_cursor, write_cursor
+from rocketmq_ha.impl.app.message_json import BODIES, message_line
+from rocketmq_ha.impl.app.stdout_writer import StdoutWriter
 from rocketmq_ha.impl.errors import ConfigInvalid, PeerViolation
 from rocketmq_ha.impl.ha.feed import LARGEST_BODY, NotARecord, Pieces, Records
 from rocketmq_ha.impl.net.address import parse_address
@@ -204,28 +204,28 @@ def test_a_body_is_shown_as_it_can_be(stored_body: bytes, sys_flag: int, mode: s
     assert json.loads(message_line(0, 1, Message("t", stored_body, sys_flag=sys_flag), mode))[field] == value
 
 
-def test_an_outlet_passes_marks_as_lines_are_written_whole() -> None:
+def test_a_stdout_writer_passes_marks_as_lines_are_written_whole() -> None:
     reader, writer = os.pipe()
-    outlet: Outlet[int] = Outlet(writer)
-    outlet.put(b"", 1)
-    assert outlet.reached == 1
-    outlet.put(b"a" * 200_000 + b"\n", 2)  # more than a pipe takes
-    outlet.put(b"", 3)
-    outlet.put(b"b\n", 4)
-    outlet.write()
-    assert outlet.reached == 1
-    assert outlet.finish_line()  # gives up the second line, but not the one that is half out
+    stdout: StdoutWriter[int] = StdoutWriter(writer)
+    stdout.put(b"", 1)
+    assert stdout.reached == 1
+    stdout.put(b"a" * 200_000 + b"\n", 2)  # more than a pipe takes
+    stdout.put(b"", 3)
+    stdout.put(b"b\n", 4)
+    stdout.write()
+    assert stdout.reached == 1
+    assert stdout.finish_line()  # gives up the second line, but not the one that is half out
     got = b""
-    while not outlet.is_empty:
+    while not stdout.is_empty:
         got += os.read(reader, 65536)
-        outlet.write()
-    assert (outlet.reached, outlet.pending_size) == (2, 0)
+        stdout.write()
+    assert (stdout.reached, stdout.pending_size) == (2, 0)
     while select.select([reader], [], [], 0)[0]:
         got += os.read(reader, 65536)
     assert got == b"a" * 200_000 + b"\n"
     os.close(reader)
     with pytest.raises(BrokenPipeError):
-        outlet.write()
+        stdout.write()
     os.close(writer)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_ha.impl.cli.known_quirks import parse_version, quirks_of
+from rocketmq_ha.impl.app.doctor.known_quirks import parse_version, quirks_of
 from rocketmq_ha.impl.store.derived.index_keys import KEY_SETS
 from rocketmq_ha.spec import clauses, release_table, release_texts
 from rocketmq_ha.spec.release_table import RELEASES, ROCKETMQ, Behaviour, Range, number

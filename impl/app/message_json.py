@@ -10,22 +10,12 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-import click
-
 from rocketmq_ha.impl.errors import MessageMalformed
 from rocketmq_ha.impl.net.address import format_address
 from rocketmq_ha.impl.wire.message import TRANSACTION_MASK, TRANSACTION_PREPARED, Message, decompress_body
 from rocketmq_ha.spec.constants import SYS_FLAG_COMPRESSED
 
 BODIES: Final = ("text", "json", "base64", "raw", "none")
-body_option = click.option(
-    "--body",
-    type=click.Choice(BODIES),
-    default="text",
-    show_default=True,
-    help="How a JSON line has the body. text: as UTF-8, else base64; json: as a JSON value where it is one, else as text; "
-    "base64: always; raw: base64 of the stored bytes, not decompressed; none: its size and CRC alone.",
-)
 
 _TRANSACTIONS: Final = {TRANSACTION_PREPARED: "prepared", 0x8: "commit", 0xC: "rollback"}
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -37,7 +27,7 @@ _UNPRINTABLE: Final = re.compile("[\x7f-\x9f\u2028\u2029]")
 def message_line(offset: int, size: int, message: Message, body: str) -> bytes:
     """One line, in UTF-8, newline included.
 
-    Args:  offset, size: of the record. body: one of BODIES; see body_option.
+    Args:  offset, size: of the record. body: one of BODIES, as --body explains them.
     """
     properties = {_clean(name): _clean(value) for name, value in message.properties.items()}
     fields: dict[str, object] = {

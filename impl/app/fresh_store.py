@@ -1,5 +1,5 @@
-"""A store that holds no log is prepared before its slave connects: it gets files of the master's size, and begins where it was
-told.
+"""The preparation of a store without a log, before its slave connects: its file size is the master's, and its start what --from
+says.
 
 `--from` prepares it so that its max offset is the wanted start; then the slave reports that, by the rule that it always has.
 A process that ends in between leaves a store without a record: the next start finds it empty, and prepares it anew.
@@ -8,13 +8,11 @@ A process that ends in between leaves a store without a record: the next start f
 import contextlib
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-import click
-
-from rocketmq_ha.impl.cli.start_option import start_at
 from rocketmq_ha.impl.errors import PeerViolation, RocketmqHaError
 from rocketmq_ha.impl.net.feed import FeedEnded, Stopped, Unreachable
 from rocketmq_ha.impl.net.fresh import FreshStart
@@ -26,22 +24,18 @@ _CHECK_S: Final = 2.0  # for the answer that a store with a log does without
 
 log = logging.getLogger(__name__)
 
-from_option = click.option(
-    "--from",
-    "start",
-    type=start_at("last", "min"),
-    metavar="last|min|OFFSET",
-    help="Where a store without a log begins: at the start of the master's last file, as in RocketMQ (last), of its first file "
-    "(min), or of the file that holds an offset. A store that has a log goes on where it ends. [default: last]",
-)
 
-size_option = click.option(
-    "--file-size",
-    type=click.IntRange(min=1),
-    metavar="BYTES",
-    help="Size of the master's commit-log files (mappedFileSizeCommitLog), to hold it to that. Without it the slave learns the "
-    "size from the master, and a store that has a log keeps its own.",
-)
+@dataclass(frozen=True, slots=True)
+class StartSettings:
+    """Where a new log begins, and the size of its files.
+
+    start: "last", "min" or an offset; None: nobody said. settle_s: how long a put of the master may still wait for a slave; an
+    older offset is reported only after that. file_size: bytes; None: the slave learns the master's.
+    """
+
+    start: str | int | None
+    settle_s: float
+    file_size: int | None
 
 
 class FreshStore:

@@ -2,10 +2,11 @@
 
 import codecs
 import zlib
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from rocketmq_ha.impl.cli.table import Column
+from rocketmq_ha.impl.cli.table import Column, console_for, print_table
 from rocketmq_ha.impl.wire.message import COMPRESSION_TYPE_MASK, COMPRESSION_TYPES, Message
 from rocketmq_ha.spec.constants import SYS_FLAG_COMPRESSED
 
@@ -16,6 +17,16 @@ MESSAGE_COLUMNS: Final = (
     *(Column(name) for name in ("topic", "stored (UTC)", "tags", "keys")),
     Column("body", least=16),
 )
+
+
+def print_messages(records: Iterator[tuple[int, int, Message]]) -> None:
+    """Print the messages as a table. If the walk ends in an error, those before it are printed, and the error is raised."""
+    rows: list[list[str]] = []
+    try:
+        for offset, size, message in records:
+            rows.append(message_row(offset, size, message))
+    finally:
+        print_table(console_for(), MESSAGE_COLUMNS, rows)
 
 
 def message_row(offset: int, size: int, message: Message) -> list[str]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from rocketmq_ha.impl.cli.topic_watch import TopicWatch
+from rocketmq_ha.impl.app.topic_watch import TopicWatch
 from rocketmq_ha.impl.errors import MessageMalformed
 from rocketmq_ha.impl.ha.overlap import find_overlap
 from rocketmq_ha.impl.store.log.checkpoint import CHECKPOINT_FILE, StoreCheckpoint, mark_running, mark_stopped, was_aborted

@@ -19,7 +19,7 @@ Line = bytes | MessageIllegal
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class MessageFields:
     """What the options say of every message; None where they say nothing."""
 
     topic: str | None = None
@@ -52,13 +52,13 @@ class Given:
 
     @property
     def is_nothing(self) -> bool:
-        return self == Given()
+        return self == MessageFields()
 
 
-def text_maker(given: Given) -> Callable[[bytes], Line]:
+def text_maker(overrides: MessageFields) -> Callable[[bytes], Line]:
     """What makes a line of a body. It is text where it is UTF-8."""
-    begin = _encode(given.fields())[:-1].encode()
-    begin += b"," if given.fields() else b""
+    begin = _encode(overrides.fields())[:-1].encode()
+    begin += b"," if overrides.fields() else b""
 
     def make(body: bytes) -> Line:
         try:
@@ -72,9 +72,9 @@ def text_maker(given: Given) -> Callable[[bytes], Line]:
     return make
 
 
-def json_maker(given: Given) -> Callable[[bytes], Line]:
+def json_maker(overrides: MessageFields) -> Callable[[bytes], Line]:
     """What makes a line of one that is JSON already. The master says what is wrong with it, if anything is."""
-    if given.is_nothing:
+    if overrides.is_nothing:
         return lambda line: line
 
     def make(line: bytes) -> Line:
@@ -82,7 +82,7 @@ def json_maker(given: Given) -> Callable[[bytes], Line]:
             fields = json.loads(line.decode())
         except (ValueError, RecursionError):
             return line
-        return _encode(given.onto(fields)).encode() if isinstance(fields, dict) else line
+        return _encode(overrides.onto(fields)).encode() if isinstance(fields, dict) else line
 
     return make
 

@@ -1,4 +1,4 @@
-"""What `rocketmq-ha master --put` puts: made-up messages, so many in flight, and how they ended."""
+"""The producer of `rocketmq-ha master --put`: it puts generated messages, some in flight at a time, and counts how they end."""
 
 import random
 import time
@@ -8,11 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-from rocketmq_ha.impl.cli.await_option import Attendance
-from rocketmq_ha.impl.cli.roles import without_wait
+from rocketmq_ha.impl.app.roles import without_wait
+from rocketmq_ha.impl.app.slave_wait import SlaveWait
 from rocketmq_ha.impl.errors import StoreFull
 from rocketmq_ha.impl.ha.puts import Puts, WaitingPut
 from rocketmq_ha.impl.net.server import Master, clock_ms
@@ -23,13 +20,25 @@ from rocketmq_ha.spec.role import BrokerRole
 
 POLL_MS: Final = 50
 PUTS_A_TURN: Final = 64  # at most, between two turns of the loop
-UNWAITED_KEY: Final = "unwaited"  # of a message that is there to be acknowledged, and is none of those to put
+UNWAITED_KEY: Final = "unwaited"  # of a message that is put only so that a slave can acknowledge it
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSettings:
+    """count: messages to put; None or 0: none. sync: the share of them that wait. The last two are those of SlaveWait."""
+
+    count: int | None
+    size: int
+    in_flight: int
+    sync: float
+    await_slaves: int
+    await_replicas: int
 
 
 def messages(count: int, size: int, seed: int, sync: float = 1.0) -> Iterator[Message]:
     """`count` messages with bodies of `size` bytes, the same for the same seed but for their timestamps.
 
-    Args:  sync: the share of those that let their puts wait.
+    Args:  sync: the share of the messages whose puts wait.
     """
     rng = random.Random(seed)
     for index in range(count):
@@ -69,12 +78,16 @@ def put_all(
     puts: Puts,
     stopped: Callable[[], bool],
     produced: Iterator[Message],
-    count: int,
     in_flight: int,
     await_slaves: int = 0,
     await_replicas: int = 0,
+    progress: Callable[[int], object] = lambda _: None,
 ) -> tuple[PutCounts, deque[WaitingPut]]:
-    """Put all messages, never more than `in_flight` waiting. Returns: how they ended; those that a stop has left."""
+    """Put all messages, never more than `in_flight` waiting.
+
+    Args:  progress: is told now and then how many messages were put.
+    Returns: how the puts ended; those that still wait when we are told to stop.
+    """
     counts = PutCounts()
     statuses = counts.statuses
     server.service.tallies.append(statuses)
@@ -82,19 +95,10 @@ def put_all(
     is_sync_master = puts.role is BrokerRole.SYNC_MASTER
 
     def put_unwaited() -> None:
-        with suppress(StoreFull):  # the put that it is for will hear of it
+        with suppress(StoreFull):  # the put that needs it meets the full disk too
             puts.put(_message(b"", 0, UNWAITED_KEY, wait=False), clock_ms())
 
-    attendance = Attendance(server.service, await_slaves, await_replicas, put_unwaited)
-    progress = Progress(
-        TextColumn("put"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.speed:.0f}/s"),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        disable=not Console(stderr=True).is_terminal,
-    )
+    slave_wait = SlaveWait(server.service, await_slaves, await_replicas, put_unwaited)
 
     def poll(timeout_ms: int) -> None:
         server.poll(timeout_ms)
@@ -112,35 +116,33 @@ def put_all(
             waiting.extend(still)
 
     turn = min(max(in_flight // 2, 1), PUTS_A_TURN)  # so that a slave is busy with one half while the other is put
-    with progress:
-        task = progress.add_task("put", total=count)
-        for index, message in enumerate(produced):
-            if await_slaves or await_replicas:
-                waits = is_sync_master and waits_for_store(message.properties_string)
-                attendance.wait(lambda: poll(POLL_MS), stopped, for_slave=waits)
-                if stopped():
-                    break
-            try:
-                put = puts.put(message, clock_ms())
-            except StoreFull as error:  # HA-ST-67 "MUST end with SERVICE_NOT_AVAILABLE"; a producer would wait a little, too
-                statuses[status_of(error)] += 1
-                poll(POLL_MS)  # HA-ST-67 "Slaves MUST be served all the while"
-                if stopped():
-                    break
-                continue
-            if (status := put.status) is not None:
-                statuses[status] += 1
-            else:
-                waiting.append(put)
-            while len(waiting) >= in_flight and not stopped():
-                collect()
-            if index % turn == 0:
-                collect()
-            if index % PUTS_A_TURN == 0:
-                progress.update(task, completed=index + 1)
+    for index, message in enumerate(produced):
+        if await_slaves or await_replicas:
+            waits = is_sync_master and waits_for_store(message.properties_string)
+            slave_wait.wait(lambda: poll(POLL_MS), stopped, for_slave=waits)
             if stopped():
                 break
-        while waiting and not stopped():
+        try:
+            put = puts.put(message, clock_ms())
+        except StoreFull as error:  # HA-ST-67 "MUST end with SERVICE_NOT_AVAILABLE"; a producer would wait a little, too
+            statuses[status_of(error)] += 1
+            poll(POLL_MS)  # HA-ST-67 "Slaves MUST be served all the while"
+            if stopped():
+                break
+            continue
+        if (status := put.status) is not None:
+            statuses[status] += 1
+        else:
+            waiting.append(put)
+        while len(waiting) >= in_flight and not stopped():
             collect()
-    counts.unwaited = attendance.unwaited
+        if index % turn == 0:
+            collect()
+        if index % PUTS_A_TURN == 0:
+            progress(index + 1)
+        if stopped():
+            break
+    while waiting and not stopped():
+        collect()
+    counts.unwaited = slave_wait.unwaited
     return counts, waiting

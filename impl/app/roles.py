@@ -1,14 +1,11 @@
-"""What a master's puts wait for: its role, how it flushes, and the services for both."""
+"""What the puts of a master wait for: its role, how it flushes, and the services for both."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass, replace
+from typing import Final
 
-import click
-
-from rocketmq_ha.impl.cli.flush_options import FlushIntervals, flushing
-from rocketmq_ha.impl.errors import ConfigInvalid
+from rocketmq_ha.impl.app.flushing import FlushIntervals, flushing
 from rocketmq_ha.impl.ha.puts import Puts, WaitingPut
 from rocketmq_ha.impl.net.server import Master, clock_ms
 from rocketmq_ha.impl.net.waker import Waker
@@ -19,42 +16,15 @@ from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.impl.wire.properties import format_properties
 from rocketmq_ha.spec.role import BrokerRole
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 _NO_WAIT: Final = format_properties({"WAIT": "false"})
 
-_OPTIONS: Final = (
-    click.option(
-        "--role",
-        type=click.Choice([role.value for role in BrokerRole]),
-        default=BrokerRole.SYNC_MASTER.value,
-        show_default=True,
-        help="With SYNC_MASTER puts wait for a slave, with ASYNC_MASTER they do not. A SLAVE is `rocketmq-ha slave`.",
-    ),
-    click.option(
-        "--flush",
-        type=click.Choice(["sync", "async"]),
-        default="async",
-        show_default=True,
-        help="With sync puts wait for the master's disk too; with async it is flushed at intervals.",
-    ),
-)
 
+@dataclass(frozen=True, slots=True)
+class RoleSettings:
+    """role: whether puts wait for a slave. flush: "sync" or "async", whether they wait for the master's disk."""
 
-def role_options(command: _Command) -> _Command:
-    """Add the options to a command."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
-def master_role(name: str) -> BrokerRole:
-    """Raises: ConfigInvalid for a slave's."""
-    role = BrokerRole(name)
-    if role is BrokerRole.SLAVE:
-        raise ConfigInvalid(
-            "role SLAVE: expected ASYNC_MASTER or SYNC_MASTER for `rocketmq-ha master`; see `rocketmq-ha slave`"
-        )
-    return role
+    role: BrokerRole
+    flush: str
 
 
 @contextmanager

@@ -1,9 +1,7 @@
-"""What `doctor` has found, one line each, told as it is found."""
+"""The findings of a doctor, passed on one by one as they are found."""
 
-import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-
-import click
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +15,14 @@ class Finding:
 
 
 class Findings:
-    """What was found, told as it is found."""
+    """All findings so far.
 
-    def __init__(self, quiet: bool) -> None:
+    Args:  on_finding: is called with each, at once.
+    """
+
+    def __init__(self, on_finding: Callable[[Finding], object] = lambda _: None) -> None:
         self.all: list[Finding] = []
-        self._quiet = quiet
+        self._on_finding = on_finding
 
     def ok(self, check: str, text: str) -> None:
         self._add(Finding("ok", check, text))
@@ -34,13 +35,9 @@ class Findings:
 
     @property
     def count(self) -> int:
+        """The findings of the level finding: what is wrong."""
         return sum(found.level == "finding" for found in self.all)
 
     def _add(self, found: Finding) -> None:
         self.all.append(found)
-        if self._quiet:
-            return
-        level, colour = {"ok": ("ok     ", "green"), "note": ("note   ", "cyan"), "finding": ("FINDING", "red")}[found.level]
-        advice = f" -> {found.advice}" if found.advice else ""
-        click.echo(f"{click.style(level, fg=colour, bold=True)}  {found.check:<9}  {found.text}{advice}")
-        sys.stdout.flush()
+        self._on_finding(found)

@@ -1,8 +1,8 @@
 """What `doctor` says of the file sizes of a master and of a slave's store. Spec: HA-S-96 to HA-S-98."""
 
-from rocketmq_ha.impl.cli.findings import Findings
-from rocketmq_ha.impl.cli.known_quirks import parse_version
-from rocketmq_ha.impl.cli.look import MasterLook, StoreLook
+from rocketmq_ha.impl.app.doctor.findings import Findings
+from rocketmq_ha.impl.app.doctor.known_quirks import parse_version
+from rocketmq_ha.impl.app.doctor.probe import MasterProbe, StoreProbe
 from rocketmq_ha.impl.net.broker_info import BrokerInfo
 from rocketmq_ha.spec.constants import FILE_SIZE_SETTING, FILE_SIZE_SETTING_UNTIL_4_5_1
 
@@ -22,10 +22,10 @@ def told_file_size(info: BrokerInfo) -> int | None:
     return int(told) if told.isascii() and told.isdigit() else None
 
 
-def compare_file_sizes(master: MasterLook | None, store: StoreLook, info: BrokerInfo | None, findings: Findings) -> None:
+def compare_file_sizes(master: MasterProbe | None, store: StoreProbe, info: BrokerInfo | None, findings: Findings) -> None:
     """Say both sizes, and what to do where they are not the same; or why the master's is not known.
 
-    Args:  master: None where nothing was seen of it; then its broker may still have told.
+    Args:  master: None where it showed nothing; then its broker may still have told its size.
     """
     seen = master.file_size if master is not None else None
     told = told_file_size(info) if info is not None else None
@@ -51,7 +51,7 @@ def compare_file_sizes(master: MasterLook | None, store: StoreLook, info: Broker
         findings.note(_CHECK, f"how large the master's files are is not seen: {why}")
 
 
-def _tell(theirs: int, store: StoreLook, findings: Findings) -> None:
+def _tell(theirs: int, store: StoreProbe, findings: Findings) -> None:
     if not store.has_files:
         text = f"the master has files of {theirs:,} bytes"
         findings.note(_CHECK, f"{text}; a slave of ours learns that, a broker is told {FILE_SIZE_SETTING}={theirs}")
@@ -65,5 +65,5 @@ def _tell(theirs: int, store: StoreLook, findings: Findings) -> None:
         findings.finding(_CHECK, text, f"{advice} (a broker: {FILE_SIZE_SETTING}={theirs})")
 
 
-def _resync(store: StoreLook) -> str:
+def _resync(store: StoreProbe) -> str:
     return f"stop the slave, `rocketmq-ha resync {store.reader.store_dir}`"

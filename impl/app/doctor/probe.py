@@ -1,4 +1,4 @@
-"""What `doctor` sees, of a store and of a master, before it judges. Reads only, and reports what it may (net/feed.py)."""
+"""The look at a store and at a master that precedes all judgement. It reads only, and reports what it may (net/feed.py)."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -22,8 +22,8 @@ _COMPARED_SIZE: Final = 1 << 20  # bytes of an old file, from the store's last m
 
 
 @dataclass(slots=True)
-class StoreLook:
-    """A slave's store. Offsets are of the commit log."""
+class StoreProbe:
+    """What was seen of a slave's store. Offsets are of the commit log."""
 
     reader: LogReader
     has_files: bool
@@ -40,9 +40,9 @@ class StoreLook:
         return self.end if self.last_offset is None else self.last_offset
 
 
-def look_at_store(reader: LogReader) -> StoreLook:
+def probe_store(reader: LogReader) -> StoreProbe:
     """Where the log ends, by walking its last file alone, and the one before if that is empty."""
-    found = StoreLook(reader, bool(reader.files), reader.file_size, reader.min_offset, reader.min_offset)
+    found = StoreProbe(reader, bool(reader.files), reader.file_size, reader.min_offset, reader.min_offset)
     with_data = [file for file in reader.files if file.has_data()]
     if not with_data:
         return found
@@ -56,8 +56,8 @@ def look_at_store(reader: LogReader) -> StoreLook:
 
 
 @dataclass(slots=True)
-class MasterLook:
-    """What a master has sent."""
+class MasterProbe:
+    """What was seen of a master, in what it has sent."""
 
     last_file: int  # where it starts for a report of 0
     end: int  # behind the last byte that was read
@@ -78,14 +78,14 @@ class MasterLook:
     connections: int = 1
 
 
-def look_at_master(
+def probe_master(
     feed: MasterFeed,
-    store: StoreLook | None,
+    store: StoreProbe | None,
     patience_s: float,
     settle_s: float,
     stopped: Callable[[], bool],
     tls: ClientTls | None = None,
-) -> MasterLook:
+) -> MasterProbe:
     """Read what comes for a report of 0 to its end, or for some seconds, and hold it against the store.
 
     Where the store ends before the master's last file, its last message is asked for by a connection of its own. How large the
@@ -94,7 +94,7 @@ def look_at_master(
     """
     last_file, data = feed.first(stopped, patience_s)
     is_fresh = settle_before(data)
-    found = MasterLook(last_file, last_file)
+    found = MasterProbe(last_file, last_file)
     _read(feed, Records(last_file), found, store, patience_s, stopped)
     feed.close()
     if store is None or not last_file:
@@ -124,8 +124,8 @@ def look_at_master(
 def _read(
     feed: MasterFeed,
     records: Records,
-    found: MasterLook,
-    store: StoreLook | None,
+    found: MasterProbe,
+    store: StoreProbe | None,
     patience_s: float,
     stopped: Callable[[], bool],
 ) -> None:
@@ -158,7 +158,7 @@ def _read(
         found.lost = error
 
 
-def _note_size(ended: End, found: MasterLook, file_size: int) -> None:
+def _note_size(ended: End, found: MasterProbe, file_size: int) -> None:
     """What the walk over the master's last file shows of its size, as it shows it to a slave. HA-S-90."""
     if ended.shows is Shows.SAME:
         found.file_size = file_size
@@ -168,7 +168,7 @@ def _note_size(ended: End, found: MasterLook, file_size: int) -> None:
         found.file_size = ended.size
 
 
-def _note(offset: int, record: bytes, found: MasterLook, store: StoreLook | None) -> None:
+def _note(offset: int, record: bytes, found: MasterProbe, store: StoreProbe | None) -> None:
     found.messages += 1
     found.newest_ms = decode(record).store_timestamp
     if store is None or not store.has_files or found.difference is not None:
@@ -179,7 +179,7 @@ def _note(offset: int, record: bytes, found: MasterLook, store: StoreLook | None
         found.difference = _first_difference(offset, record, store.reader)
 
 
-def _compare_old(feed: MasterFeed, store: StoreLook, found: MasterLook, stopped: Callable[[], bool]) -> None:
+def _compare_old(feed: MasterFeed, store: StoreProbe, found: MasterProbe, stopped: Callable[[], bool]) -> None:
     records, taken = Records(store.overlap), 0
     try:
         for _, data in _pieces(feed, stopped):

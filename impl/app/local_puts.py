@@ -1,10 +1,10 @@
-"""A master's socket for puts, as long as the master runs."""
+"""The socket by which other processes of this machine put messages into a running master."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rocketmq_ha.impl.cli.roles import end_all
+from rocketmq_ha.impl.app.roles import end_all
 from rocketmq_ha.impl.ha.puts import Puts
 from rocketmq_ha.impl.net.put_socket import PutSocket
 from rocketmq_ha.impl.net.server import Master

@@ -1,10 +1,11 @@
 """The settings of spec/profile.py as options, by RocketMQ's names."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import click
 
+from rocketmq_ha.impl.cli.option_group import Command, option_group
 from rocketmq_ha.spec.profile import Settings
 
 _DEFAULTS: Final = Settings()
@@ -42,23 +43,21 @@ _MASTER: Final = _SHARED | {
     ),
 }
 
-Command = Callable[..., None]
+
+def _options(fields: dict[str, tuple[str, str, str]]) -> list[Callable[[Command], Command]]:
+    return [
+        click.option(
+            name,
+            field,
+            type=click.IntRange(min=1),
+            default=getattr(_DEFAULTS, field),
+            show_default=True,
+            metavar=unit,
+            help=text,
+        )
+        for field, (name, unit, text) in fields.items()
+    ]
 
 
-def master_settings(command: Command) -> Command:
-    """Add a master's. They come as keyword arguments that Settings takes."""
-    return _with(_MASTER, command)
-
-
-def slave_settings(command: Command) -> Command:
-    """Add a slave's."""
-    return _with(_SHARED, command)
-
-
-def _with(options: dict[str, tuple[str, str, str]], command: Command) -> Command:
-    for field, (name, unit, text) in reversed(options.items()):
-        default: Any = getattr(_DEFAULTS, field)
-        command = click.option(
-            name, field, type=click.IntRange(min=1), default=default, show_default=True, metavar=unit, help=text
-        )(command)
-    return command
+master_settings = option_group("settings", Settings, *_options(_MASTER))
+slave_settings = option_group("settings", Settings, *_options(_SHARED))

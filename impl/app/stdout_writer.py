@@ -18,8 +18,8 @@ _FILE_CHUNK: Final = 1 << 20
 Mark = TypeVar("Mark")
 
 
-class Outlet(Generic[Mark]):
-    """A descriptor, and what has not been written to it yet."""
+class StdoutWriter(Generic[Mark]):
+    """Writes lines to a descriptor, and keeps those that were not written yet."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd

@@ -1,28 +1,22 @@
-"""What `master` and `slave` tell of themselves while they run: the status socket of their store, and metrics if asked."""
+"""The status of a running master or slave: over the status socket of its store, and with --metrics over HTTP."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from rocketmq_ha.impl.net.figures import Figures
 from rocketmq_ha.impl.net.status_socket import StatusSocket
 
 if TYPE_CHECKING:
-    from rocketmq_ha.impl.cli.metrics import Metrics
-
-metrics_option = click.option(
-    "--metrics",
-    "metrics_address",
-    metavar="HOST:PORT",
-    help="Serve Prometheus metrics there, under /metrics; and /healthz, /readyz, /status (JSON).",
-)
+    from rocketmq_ha.impl.app.metrics import Metrics
 
 
-class Teller:
-    """Answers between two turns of the loop. A call costs a look at the clock, but ten times a second."""
+class StatusPublisher:
+    """Answers the status socket and publishes metrics, between two turns of the loop.
+
+    Ten times a second a call does that; all other calls read the clock and return.
+    """
 
     def __init__(self, figures: Figures, status: StatusSocket, metrics: "Metrics | None") -> None:
         self._figures, self._status, self._metrics = figures, status, metrics
@@ -38,12 +32,12 @@ class Teller:
 
 
 @contextmanager
-def listening_metrics(address: str | None) -> Iterator["Metrics | None"]:
-    """The metrics' HTTP server, before any store is touched, if there is to be one. Raises: ConfigInvalid."""
+def serving_metrics(address: str | None) -> Iterator["Metrics | None"]:
+    """Run the HTTP server of the metrics until the context ends; None without an address. Raises: ConfigInvalid."""
     if address is None:
         yield None
         return
-    from rocketmq_ha.impl.cli.metrics import Metrics  # the library is loaded by those who ask for it
+    from rocketmq_ha.impl.app.metrics import Metrics  # with a library that is loaded only for --metrics
 
     metrics = Metrics(address)
     try:
@@ -53,9 +47,9 @@ def listening_metrics(address: str | None) -> Iterator["Metrics | None"]:
 
 
 @contextmanager
-def telling(store_dir: Path, figures: Figures, metrics: "Metrics | None") -> Iterator[Teller]:
-    """Serve the store's status as long as this lasts. The caller has the store's lock."""
+def publishing_status(store_dir: Path, figures: Figures, metrics: "Metrics | None") -> Iterator[StatusPublisher]:
+    """Serve the store's status until the context ends. The caller has the store's lock."""
     with ExitStack() as stack:
         status = StatusSocket(store_dir, figures.snapshot)
         stack.callback(status.close)
-        yield Teller(figures, status, metrics)
+        yield StatusPublisher(figures, status, metrics)

@@ -1,19 +1,17 @@
-"""`inspect`: look at the messages of a store, beside a live writer, without touching it."""
+"""`rocketmq-ha inspect`: look at the messages of a store, beside a live writer, without touching it."""
 
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 import click
 
-from rocketmq_ha.impl.cli.message_json import body_option, message_line
-from rocketmq_ha.impl.cli.present import MESSAGE_COLUMNS, message_row
+from rocketmq_ha.impl.app.message_json import message_line
+from rocketmq_ha.impl.cli.message_table import print_messages
+from rocketmq_ha.impl.cli.store_options import STORE, body_option, tail_line
 from rocketmq_ha.impl.store.log.reader import LogReader
-from rocketmq_ha.impl.wire.message import Message
 
 _TABLE_LIMIT: Final = 100
-STORE: Final = click.Path(path_type=Path)
 
 
 @click.command()
@@ -41,20 +39,3 @@ def inspect(store: Path, as_json: bool, start: int, limit: int | None, body: str
             click.echo(f"more messages follow: --from {following[0]}, --limit N, or --json", err=True)
         elif reader.tail_size:
             click.echo(tail_line(store, reader.tail_size, reader.max_offset), err=True)
-
-
-def tail_line(store: Path, size: int, offset: int) -> str:
-    """What is said of an incomplete record at the end of a log."""
-    return f"{store}: tail of {size} bytes at offset {offset}, an incomplete record; no error"
-
-
-def print_messages(records: Iterator[tuple[int, int, Message]]) -> None:
-    """Print what there is, also when the walk ends in an error, which then goes on its way."""
-    from rocketmq_ha.impl.cli.table import console_for, print_table
-
-    rows: list[list[str]] = []
-    try:
-        for offset, size, message in records:
-            rows.append(message_row(offset, size, message))
-    finally:
-        print_table(console_for(), MESSAGE_COLUMNS, rows)

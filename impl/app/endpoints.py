@@ -1,0 +1,79 @@
+"""Where a master listens, and where a slave, a tail or a doctor connects to one; plain or with TLS."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rocketmq_ha.impl.errors import ConfigInvalid
+from rocketmq_ha.impl.net.server import listen
+from rocketmq_ha.impl.net.tls import ClientTls, ServerTls
+from rocketmq_ha.impl.net.tls_files import TlsFiles, warn_of_readers
+from rocketmq_ha.spec.profile import HARDENED, Profile
+
+
+@dataclass(frozen=True, slots=True)
+class TlsListening:
+    """The address on which a master speaks TLS, and the files that it needs for that."""
+
+    address: tuple[str, int]
+    files: TlsFiles
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where a master accepts slaves: on a plain address, on one for TLS, or on both."""
+
+    address: tuple[str, int] | None
+    tls: TlsListening | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TlsIdentity:
+    """What a client proves to a master, and the name that it expects in the master's certificate; None: the master's host."""
+
+    files: TlsFiles
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MasterEndpoint:
+    """The HA address of a master to connect to; with TLS where there is an identity."""
+
+    host: str
+    port: int
+    identity: TlsIdentity | None = None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self.host, self.port
+
+    def client_tls(self, profile: Profile = HARDENED) -> ClientTls | None:
+        """The TLS of connections to it. Raises: ConfigInvalid where the files are no good, or the profile has no TLS."""
+        if self.identity is None:
+            return None
+        _refuse_classic(profile)
+        files, name = self.identity.files, self.identity.name
+        tls = ClientTls(files, name if name is not None else self.host)
+        warn_of_readers(files.key)
+        return tls
+
+
+@contextmanager
+def tls_listener(listening: TlsListening | None, profile: Profile) -> Iterator[ServerTls | None]:
+    """Listen for TLS until the context ends; None where no TLS is asked for. Raises: ConfigInvalid."""
+    if listening is None:
+        yield None
+        return
+    _refuse_classic(profile)
+    with listen(*listening.address) as listener:
+        tls = ServerTls(listener, listening.files)
+        warn_of_readers(listening.files.key)
+        yield tls
+
+
+def _refuse_classic(profile: Profile) -> None:
+    """Classic has no TLS, as RocketMQ has none: it has no deadline for a handshake, and counts every connection as a slave."""
+    if not profile.checks_reports:
+        raise ConfigInvalid(
+            f"--profile {profile.name} has no TLS, as RocketMQ has none: expected --profile hardened with --tls-*"
+        )

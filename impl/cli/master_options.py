@@ -1,0 +1,38 @@
+"""What `slave`, `tail` and `doctor` are told of the master that they connect to."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import click
+
+from rocketmq_ha.impl.app.endpoints import MasterEndpoint
+from rocketmq_ha.impl.cli.option_group import Command, option_group
+from rocketmq_ha.impl.cli.tls_options import CLIENT_OPTIONS, tls_identity
+from rocketmq_ha.impl.errors import ConfigInvalid
+from rocketmq_ha.impl.net.address import parse_address
+from rocketmq_ha.impl.net.feed import SETTLE_S
+
+settle_option: Final = click.option(
+    "--settle",
+    type=click.FloatRange(min=0),
+    default=SETTLE_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long no put may still wait for a slave (syncFlushTimeout, slaveTimeout), before an older offset is reported.",
+)
+
+
+def master_options(text: str) -> Callable[[Command], Command]:
+    """--master, with this help, and the TLS options. The command gets them as `master`."""
+    address = click.option("--master", "address", required=True, metavar="HOST:PORT", help=text)
+    return option_group("master", _endpoint, address, *CLIENT_OPTIONS)
+
+
+def _endpoint(
+    address: str, tls_cert: Path | None, tls_key: Path | None, tls_ca: Path | None, tls_name: str | None
+) -> MasterEndpoint:
+    host, port = parse_address(address)
+    if port == 0:
+        raise ConfigInvalid(f"address {address!r}: expected the port of a master, not 0")
+    return MasterEndpoint(host, port, tls_identity(tls_cert, tls_key, tls_ca, tls_name))

@@ -1,0 +1,35 @@
+"""The options that `master` and `slave` share: the store, the profile and the metrics."""
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from rocketmq_ha.impl.cli.option_group import option_group
+from rocketmq_ha.spec.profile import PROFILES, Profile
+
+
+def _profile(profile: str) -> Profile:
+    return PROFILES[profile]
+
+
+store_option: Final = click.option(
+    "--store", required=True, type=click.Path(path_type=Path), help="The store's directory (the parent of commitlog/)."
+)
+profile_option: Final = option_group(
+    "profile",
+    _profile,
+    click.option(
+        "--profile",
+        type=click.Choice(sorted(PROFILES)),
+        default="hardened",
+        show_default=True,
+        help="classic behaves as RocketMQ 4.5.2 does; hardened puts the same bytes on the wire and mends its quirks.",
+    ),
+)
+metrics_option: Final = click.option(
+    "--metrics",
+    "metrics_address",
+    metavar="HOST:PORT",
+    help="Serve Prometheus metrics there, under /metrics; and /healthz, /readyz, /status (JSON).",
+)
