@@ -32,13 +32,15 @@ check: setup ## Format, lint, types, the import table, and that generated files 
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest tests/properties/test_imports.py
+	$(BIN)/python -m pytest tests/properties/test_imports.py tests/properties/test_documents.py
 	$(BIN)/python -m rocketmq_ha.reference.transitions --check
 	$(BIN)/python -m rocketmq_ha.reference.diagram --check
 	$(BIN)/python -m formal.snapshots --check
 	$(BIN)/python -m rocketmq_ha.spec.clause_form --check
 	$(BIN)/python -m rocketmq_ha.spec.release_texts --check
 	$(BIN)/python -m rocketmq_ha.spec.citations --check
+	$(BIN)/python docs/command_line.py --check
+	$(BIN)/python docs/pictures.py --check
 
 format: setup ## Format, and mend what the linter can mend
 	$(BIN)/ruff format .
@@ -64,7 +66,7 @@ report: setup ## The coverage report of a campaign's logs: LOGS=build/fuzz (to b
 demo-bug: setup ## See it disagree: plant FAULT=name in a copy and find it; without FAULT, list them
 	@$(ROCKETMQ_HA) demo-bug $(FAULT)
 
-transitions: setup ## Write anew what is generated (table, diagrams, indexes of clauses, snapshots, tours, traces, releases); look at the diff
+transitions: setup ## Generate files again (table, diagrams, clause indexes, snapshots, tours, traces, releases, docs); look at the diff
 	$(BIN)/python -m rocketmq_ha.reference.transitions --write
 	$(BIN)/python -m rocketmq_ha.reference.diagram --write
 	$(BIN)/python -m rocketmq_ha.spec.clause_form --write
@@ -72,6 +74,8 @@ transitions: setup ## Write anew what is generated (table, diagrams, indexes of 
 	$(BIN)/python -m formal.tours --write
 	$(BIN)/python -m formal.violations --write
 	$(BIN)/python -m rocketmq_ha.spec.release_texts --write
+	$(BIN)/python docs/command_line.py --write
+	$(BIN)/python docs/pictures.py --write
 
 clauses: setup ## Clause -> TLA+ -> model -> implementation -> tests, as a table
 	@$(BIN)/python -m rocketmq_ha.spec.citations

