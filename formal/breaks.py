@@ -1,12 +1,12 @@
-"""`make formal-breaks`: a check that has never failed proves nothing. One edit of each kind, and the check that notices it.
+"""`make formal-breaks`: plant one wrong edit of each kind, and show which check notices it.
 
-Each edit is made in a copy of the tree in a temporary directory, where the check that should fire runs over the copy's own
-folders. First all the checks must pass over a copy without an edit. Exit status 1 if one does not, or if an edit is unnoticed.
+A check that has never failed proves nothing. Each edit is made in a temporary copy of the tree, and the expected check runs on
+that copy. First all checks must pass on an unedited copy. Exit status 1 if a check fails there, or if an edit goes unnoticed.
 
     python -m formal.breaks
-    python -m formal.breaks clause hash      the edits whose kinds have these words
+    python -m formal.breaks clause hash      only the edits whose kind contains these words
 
-What needs Java or Maven is left out where they are missing; with CI=true in the environment that is a failure.
+Checks that need Java or Maven are skipped if these are missing; with CI=true in the environment that is a failure.
 """
 
 import argparse
@@ -30,15 +30,15 @@ from formal.scopes import ROOT
 COPIED: Final = ("spec", "reference", "impl", "fuzz", "analysis", "bench", "formal", "tests", ".types", "pyproject.toml")
 LEFT_OUT: Final = shutil.ignore_patterns("__pycache__", ".mypy_cache", ".hypothesis", "target", "scratch")
 TIMEOUT_S: Final = 300
-WIDTH: Final = 110  # of the line that is shown
+WIDTH: Final = 110  # characters shown of a check's output line
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A command that passes over the tree as it is, and fires over an edit.
+    """A command that passes on the unedited tree and fails on an edited copy.
 
-    fires: its exit status then; passes: its exit status over the tree as it is.
-    telling: what the line begins with in which it says what it found.
+    fires: its exit status on the edited copy. passes: its exit status on the unedited tree.
+    telling: the beginning of the output line that names what it found.
     """
 
     name: str
@@ -51,13 +51,13 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """In `file` the one match of `pattern` becomes `replacement`."""
+    """Replace the only match of `pattern` in `file` by `replacement`."""
 
     kind: str
     file: str
     pattern: str
     replacement: str
-    story: str
+    description: str
     check: Check
 
 
@@ -177,7 +177,7 @@ EDITS: Final = (
 
 
 def copy_tree(directory: Path) -> Path:
-    """A copy that runs by itself; TLC's jar is there, if it is here."""
+    """Copy the tree so that it runs by itself, with TLC's jar if it has been fetched."""
     root = directory / "tree"
     root.mkdir(parents=True)
     for name in COPIED:
@@ -202,7 +202,7 @@ def apply(edit: Edit, root: Path) -> None:
 
 
 def run(check: Check, root: Path) -> tuple[int, str]:
-    """Exit status and output of a check over a copy, whose folders stand for the installed ones."""
+    """Run a check on a copy, whose folders replace the installed packages. Returns: exit status and output."""
     paths = [str(root / ".types"), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
@@ -212,13 +212,13 @@ def run(check: Check, root: Path) -> tuple[int, str]:
 
 
 def told(check: Check, output: str) -> str:
-    """The line in which a check says what it found, or nothing."""
+    """The output line in which a check names what it found, or ""."""
     lines = (line.strip() for line in output.splitlines())
     return next((" ".join(line.split()) for line in lines if line.startswith(check.telling)), "")
 
 
 def passes(check: Check) -> str:
-    """What is wrong with a check over a copy without an edit, if anything."""
+    """Run a check on an unedited copy. Returns: why it does not pass there; "" if it passes."""
     with tempfile.TemporaryDirectory(prefix="formal-breaks-") as directory:
         status, output = run(check, copy_tree(Path(directory)))
     last = (output.strip().splitlines() or ["no word"])[-1]
@@ -226,7 +226,7 @@ def passes(check: Check) -> str:
 
 
 def notice(edit: Edit) -> tuple[bool, str, float]:
-    """Whether the check fires over a copy with the edit, what it says, and the seconds that it takes."""
+    """Run the check on an edited copy. Returns: whether it fails, its message, and its time in seconds."""
     with tempfile.TemporaryDirectory(prefix="formal-breaks-") as directory:
         root = copy_tree(Path(directory))
         apply(edit, root)
@@ -238,14 +238,14 @@ def notice(edit: Edit) -> tuple[bool, str, float]:
 
 
 def tell(edits: Sequence[Edit], results: Iterable[tuple[bool, str, float]]) -> int:
-    """The table, a line as each ends. Returns: how many went unnoticed."""
+    """Print the table, one line as each edit ends. Returns: the number of unnoticed edits."""
     unnoticed = 0
     say(f"\n{'edit':24}{'check that fired':26}{'seconds':>8}  what it says")
     for edit, (fired, line, seconds) in zip(edits, results, strict=True):
         unnoticed += not fired
         name = edit.check.name if fired else "NONE"
         shown = line if len(line) <= WIDTH else f"{line[: WIDTH - 4]} ..."
-        say(f"{edit.kind:24}{name:26}{seconds:>8.1f}  {shown}\n{'':24}{edit.story} ({edit.file})")
+        say(f"{edit.kind:24}{name:26}{seconds:>8.1f}  {shown}\n{'':24}{edit.description} ({edit.file})")
     return unnoticed
 
 

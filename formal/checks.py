@@ -1,4 +1,4 @@
-"""What one process of `make formal` does: a scope by TLC and by the Python model, or one violation by TLC."""
+"""The jobs of `make formal`, one process each: check a scope by TLC and by the Python model, or find one violation by TLC."""
 
 import time
 from collections import Counter
@@ -15,12 +15,12 @@ Counts = dict[str, list[premises.Count]]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One run, and what is to be said of it.
+    """The outcome of one job.
 
-    surprise: empty where everything is as scopes.toml has it.
-    trace: the labels of a violation's trace; of a liveness violation, up to where it repeats.
-    results: of the graph that TLC and Python agree on, or that Python alone found.
-    counts: how often the premises of each claimed property were reached.
+    surprise: what differs from scopes.toml; empty if nothing does.
+    trace: labels of a violation's trace; the trace of a liveness violation ends where it repeats.
+    results: states, edges and hash of the graph, on which TLC and Python agree, or which Python alone explored.
+    counts: how often each premise of the claimed properties was reached.
     """
 
     job: Scope | Violation | Unfair
@@ -36,7 +36,7 @@ class Outcome:
 
 
 def check_scope(scope: Scope, properties: Properties) -> Outcome:
-    """Everything claimed of a scope holds, not for want of a case, its graph is Python's too, and is the one checked in."""
+    """Check that every claimed property holds and has cases, and that the graph equals Python's and the checked-in one."""
     began = time.monotonic()
     names = scopes.claimed(scope, properties)
     dot = tlc.BUILD / scope.name / "graph.dot"
@@ -58,9 +58,10 @@ def check_scope(scope: Scope, properties: Properties) -> Outcome:
 
 
 def compare(scope: Scope, states: int, dot: Path) -> tuple[str, str, Results | None, graph.Graph | None]:
-    """A verdict, a surprise, the results where TLC's graph is Python's, and Python's graph where it has TLC's states.
+    """Compare TLC's graph with Python's.
 
-    A scope of liveness is not dumped; there the number of states is compared.
+    TLC does not dump the graph of a liveness scope; there only the number of states is compared.
+    Returns: a verdict, a surprise, the results if the graphs are equal, and Python's graph if it has TLC's states.
     """
     named = graph.load_scopes()[scope.name]
     dumped = dump.read_file(dot) if scope.graph else None
@@ -85,21 +86,21 @@ def compare(scope: Scope, states: int, dot: Path) -> tuple[str, str, Results | N
 
 
 def with_premises(outcome: Outcome, scope: Scope, names: Sequence[str], python: graph.Graph) -> Outcome:
-    """The outcome with the counts of the premises; too few of those that the scope is for are a surprise."""
+    """Add the counts of the premises to an outcome. Too few for a property that the scope is for is a surprise."""
     counts = premises.counted(python, names)
     vacuous = "; ".join(premises.too_few(counts, scope.least))
     return replace(outcome, surprise=outcome.surprise or vacuous, counts=counts)
 
 
 def held(names: Sequence[str], counts: Counts) -> str:
-    """How many of the properties, all of which TLC found to hold, have a case, and how many have none."""
+    """Count the properties that hold with at least one case, and those without any. TLC found that all hold."""
     reached = [name for name in names if name in premises.UNCONDITIONAL or (counts[name] and counts[name][0].reached)]
     without = len(names) - len(reached)
     return f"{len(reached)} hold" + (f", {without} without a case" if without else "")
 
 
 def other_results(named: graph.NamedScope, results: Results) -> str:
-    """A surprise, unless these are the results that are checked in."""
+    """Return a surprise if the results differ from the checked-in ones; else ""."""
     if results == named.results:
         return ""
     return "the graph has {} states, {} edges, hash {}; scopes.toml has {} states, {} edges, hash {}".format(
@@ -108,7 +109,7 @@ def other_results(named: graph.NamedScope, results: Results) -> str:
 
 
 def check_labels(scope: Scope, counts: Counter[str]) -> tuple[str, str]:
-    """A verdict and a surprise: whether each label of the scope has edges enough, or none if it can have none."""
+    """Check that each label of the scope has enough edges, or none if the scope excludes it. Returns: verdict, surprise."""
     if found := [label for label in scope.never if counts[label]]:
         return "a label that must have no edge", f"labels that should have no edge: {', '.join(found)}"
     edges = {label: counts[label] for label in scope.labels() if label not in (*scope.rare, *scope.never)}
@@ -119,7 +120,7 @@ def check_labels(scope: Scope, counts: Counter[str]) -> tuple[str, str]:
 
 
 def find_violation(violation: Violation, scope: Scope, properties: Properties) -> Outcome:
-    """A catalogued violation is found, by a trace of the expected length."""
+    """Check that TLC finds a catalogued violation, with a trace of the expected length."""
     began = time.monotonic()
     name = violation.property
     ran = tlc.run(f"{scope.name}.{name}", scopes.configuration(scope, [name], properties), module=scope.module)
@@ -135,7 +136,7 @@ def find_violation(violation: Violation, scope: Scope, properties: Properties) -
 
 
 def find_unfair(unfair: Unfair, scope: Scope, properties: Properties) -> Outcome:
-    """Without one part of the fairness a property fails that holds with it."""
+    """Check that a property fails without one part of the fairness, although it holds with it."""
     began = time.monotonic()
     text = scopes.configuration(scope, [unfair.property], properties, f"Without{unfair.without}")
     ran = tlc.run(f"{scope.name}.without.{unfair.without}", text)
@@ -148,7 +149,7 @@ def find_unfair(unfair: Unfair, scope: Scope, properties: Properties) -> Outcome
 
 
 def check_python(scope: Scope, properties: Properties) -> Outcome:
-    """The graph of the Python model alone is the one checked in, which was TLC's too, and reaches the premises."""
+    """Check the Python model alone: its graph equals the checked-in one, which was TLC's too, and reaches the premises."""
     began = time.monotonic()
     named = graph.load_scopes()[scope.name]
     try:

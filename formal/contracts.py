@@ -1,11 +1,11 @@
-"""CrossHair on the contracts of the pure arithmetic: which hold of all arguments, and which it can only look for exceptions to.
+"""Run CrossHair on the contracts of the pure arithmetic: confirm them for all arguments, or search for counterexamples.
 
     python -m formal.contracts          a line a contract; exit status 1 for a counterexample, and where one that is
                                               listed in contracts.toml as confirmed is so no more
     python -m formal.contracts NAME...  these alone
 
-"Not confirmed" is no pass: within its time CrossHair found no counterexample, and did not see all paths. What that leaves open
-is the matter of the tests of the codec and of the lock-step.
+"Not confirmed" is no pass: CrossHair found no counterexample in its time, but did not explore all paths. The tests of the codec
+and the lock-step cover what remains.
 """
 
 import inspect
@@ -30,7 +30,7 @@ MODULES: Final = (contracts_wire, contracts_ha)
 SOME_NUMBERS: Final = (0, 1, 3, 8, 100, -1)
 LIST: Final = Path(__file__).with_name("contracts.toml")
 
-# CrossHair reads the options of a package from its __init__.py; rocketmq_ha is a namespace, and has none.
+# CrossHair reads a package's options from its __init__.py; rocketmq_ha is a namespace package without one.
 vars(sys.modules["rocketmq_ha"])["__package__"] = None
 
 Contract = Callable[..., None]
@@ -44,11 +44,11 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """contracts.toml."""
+    """The contents of contracts.toml."""
 
     confirmed: frozenset[str]
-    seconds: float  # of CPU, for one of `confirmed`
-    seconds_others: float  # of CPU, for any other
+    seconds: float  # CPU time for each contract in `confirmed`
+    seconds_others: float  # CPU time for each other contract
 
     @classmethod
     def load(cls) -> "Expected":
@@ -57,7 +57,7 @@ class Expected:
 
 
 def contracts(modules: tuple[ModuleType, ...] = MODULES) -> dict[str, Contract]:
-    """Every function of the modules, by its name; those that begin with _ serve them."""
+    """All contracts of the modules, by name; functions that begin with _ are their helpers."""
     return {
         name: function
         for module in modules
@@ -67,7 +67,7 @@ def contracts(modules: tuple[ModuleType, ...] = MODULES) -> dict[str, Contract]:
 
 
 def is_met_by_something(contract: Contract) -> bool:
-    """Whether some of a few numbers are arguments that the contract speaks of: it holds of all of them, so then it returns."""
+    """Return True if some small arguments meet the contract's preconditions, so that it runs to its end."""
     for arguments in itertools.product(SOME_NUMBERS, repeat=len(inspect.signature(contract).parameters)):
         try:
             contract(*arguments)
@@ -78,14 +78,14 @@ def is_met_by_something(contract: Contract) -> bool:
 
 
 def judge(contract: Contract, seconds: float) -> tuple[Verdict, str]:
-    """The verdict, and of a counterexample what it is."""
+    """Run CrossHair on one contract. Returns: the verdict, and the counterexample if there is one."""
     options = AnalysisOptionSet(analysis_kind=(AnalysisKind.asserts,), per_condition_timeout=seconds, report_all=True)
     messages: list[AnalysisMessage] = run_checkables(analyze_function(contract, options))
     assert messages, f"{contract.__name__} does not begin with what it supposes: CrossHair takes it for no contract"
     worst = max(messages, key=lambda message: message.state)
     match worst.state:
         case MessageType.CONFIRMED:
-            if not is_met_by_something(contract):  # CrossHair takes a contract that says nothing for confirmed
+            if not is_met_by_something(contract):  # CrossHair confirms a contract whose preconditions no argument meets
                 return Verdict.COUNTEREXAMPLE, "nothing meets what it supposes"
             return Verdict.CONFIRMED, ""
         case MessageType.CANNOT_CONFIRM:
@@ -95,7 +95,7 @@ def judge(contract: Contract, seconds: float) -> tuple[Verdict, str]:
 
 
 def surprise(name: str, verdict: Verdict, expected: Expected) -> str:
-    """What makes the run fail, or the empty string."""
+    """Why the run fails, or ""."""
     if verdict is Verdict.COUNTEREXAMPLE:
         return "counterexample"
     return "listed as confirmed" if name in expected.confirmed and verdict is not Verdict.CONFIRMED else ""

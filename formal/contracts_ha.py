@@ -1,6 +1,7 @@
-"""Contracts on what the ends of a connection compute from offsets and times, of the model and of the implementation.
+"""Contracts of the offset and time arithmetic of both ends of a connection, in the model and in the implementation.
 
-Each is a function that begins with what it supposes; whatever it asserts behind that must hold of all arguments (contracts.py).
+Each contract is a function: it returns early unless its preconditions hold; its assertions must hold for all arguments
+(contracts.py).
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ LARGEST_BODY = SETTINGS.slave_read_buffer_size - 12
 
 
 class Offsets:
-    """A commit log of which nothing but its offsets is looked at."""
+    """A commit log reduced to its offsets."""
 
     def __init__(self, min_offset: int, max_offset: int, file_size: int = GIB) -> None:
         self.min_offset, self.max_offset, self.file_size = min_offset, max_offset, file_size
@@ -163,7 +164,7 @@ def a_report_that_the_model_refuses_is_refused(ack: int, sent: int, report: int)
 
 
 def _is_taken(max_offset: int, offset: int, body_size: int, file_size: int = GIB) -> bool:
-    """Whether the model's hardened slave takes a frame, in its place, into files of a size."""
+    """Return True if the model's hardened slave accepts a frame at its own max offset, with files of a given size."""
     log = Log(file_size, max_offset, b"")
     is_legal = not slave.check_frame(log, offset, body_size, Settings(file_size))
     return is_legal and slave.ends_in_its_file(log, offset, body_size)
@@ -192,7 +193,10 @@ def a_frame_that_the_model_refuses_is_refused(max_offset: int, offset: int, body
     assert not _is_taken(max_offset, offset, body_size)
     try:
         impl_slave.SlaveClient("", Offsets(0, max_offset), SETTINGS, HARDENED)._check_frame(offset, body_size, max_offset)
-    except (PeerViolation, FileSizeDiffers):  # HA-S-90: one that crosses the end of a file may tell of longer files
+    except (
+        PeerViolation,
+        FileSizeDiffers,
+    ):  # HA-S-90: a frame that crosses a file's end may mean that the master's files are longer
         return
     raise AssertionError(offset, body_size)
 

@@ -1,6 +1,7 @@
-"""Contracts on reports, headers, file names and the offsets of files, of the model and of the implementation.
+"""Contracts of reports, headers, file names and file offsets, in the model and in the implementation.
 
-Each is a function that begins with what it supposes; whatever it asserts behind that must hold of all arguments (contracts.py).
+Each contract is a function: it returns early unless its preconditions hold; its assertions must hold for all arguments
+(contracts.py).
 """
 
 from rocketmq_ha.impl.errors import ConfigInvalid

@@ -1,12 +1,12 @@
-"""A state graph that TLC dumped, in the canonical form: the one in which the Python model's graph is compared with it.
+"""Read a state graph that TLC dumped, and write it in the canonical form, in which it is compared with Python's graph.
 
-canonical.md, in this folder, defines the form; in short:
+canonical.md in this folder defines the form; in short:
 
 - A state is JSON without spaces, with the keys of STATE_KEYS in that order. A connection is null or a list of CONNECTION_KEYS,
-  a frame a list of FRAME_KEYS, a slave a list of SLAVE_KEYS, `used` the list of USED_KEYS; a set is an ascending list.
-- A label is the action's name with its parameters, `Send(1,2)`; TLC's dump has `Send_1_2`, for the reason in spec/tla/HA.tla.
-- An edge is `label TAB state TAB state`. The edges are a set without loops. The hash is the sha256 of its lines, sorted by code
-  point and joined by newlines.
+  a frame a list of FRAME_KEYS, a slave a list of SLAVE_KEYS, `used` the list of USED_KEYS; a set is a list in ascending order.
+- A label is the action's name with its parameters, `Send(1,2)`; TLC's dump writes `Send_1_2`; spec/tla/HA.tla says why.
+- An edge is `label TAB state TAB state`. Edges from a state to itself are left out. The hash is the sha256 of the edge lines,
+  sorted by code point and joined by newlines.
 
     python -m formal.dump GRAPH.dot            prints the hash and the counts
     python -m formal.dump GRAPH.dot --lines    prints the edges themselves, sorted
@@ -23,19 +23,19 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-GHOST: Final = "acked"  # the last key, in the scopes that remember what was acknowledged
+GHOST: Final = "acked"  # the last key of a state, in scopes that remember the acknowledged units
 STATE_KEYS: Final = ("log", "flushed", "min", "epoch", "push2", "waiting", "conn", "slave", "used")
 CONNECTION_KEYS: Final = ("req", "ack", "start", "next", "frames", "reports", "stale")
 FRAME_KEYS: Final = ("offset", "units")
 SLAVE_KEYS: Final = ("base", "units", "slot", "reported", "flushed")
 USED_KEYS: Final = ("puts", "drops", "mcrashes", "scrashes", "deletes", "forgeries")
 
-# A node's line is `6049604134999566072 [label="/\\ epoch = 0\n/\\ slave = ...",style = filled]`: a `\n` stands for a line's
-# end, and a `\\` for a backslash; only the initial state is filled.
+# A node's line is `6049604134999566072 [label="/\\ epoch = 0\n/\\ slave = ...",style = filled]`, where `\n` means a newline
+# and `\\` a backslash. Only the initial state is filled.
 _NODE: Final = re.compile(r'^(-?\d+) \[label="(.*?)"(,style = filled)?\];?$')
 _EDGE: Final = re.compile(r'^(-?\d+) -> (-?\d+) \[label="(\w+)"')
 
-# From TLA+ to JSON: records, sequences and sets are told apart by their brackets, and names are quoted. No value is a string.
+# TLA+ to JSON: the brackets distinguish records, sequences and sets, and names get quotes. No value is a string.
 _FIELD: Final = re.compile(r"(\w+) \|->")
 _BRACKETS: Final = (("{", "("), ("}", ")"), ("[", "{"), ("]", "}"), ("<<", "["), (">>", "]"), ("(", "["), (")", "]"))
 _WORDS: Final = (("NONE", "null"), ("TRUE", "true"), ("FALSE", "false"))
@@ -45,7 +45,7 @@ _WORDS: Final = (("NONE", "null"), ("TRUE", "true"), ("FALSE", "false"))
 class Graph:
     """A labelled state graph in the canonical form.
 
-    edges: the lines of the edges, sorted, no two equal.
+    edges: lines of the edges, sorted, without duplicates.
     """
 
     initial: str
@@ -58,7 +58,7 @@ class Graph:
 
 
 def label(name: str) -> str:
-    """Parameters stand in parentheses.
+    """The canonical label: its parameters in parentheses.
 
     >>> label("Put"), label("Timeout_2"), label("Send_1_2")
     ('Put', 'Timeout(2)', 'Send(1,2)')
@@ -68,7 +68,7 @@ def label(name: str) -> str:
 
 
 def state(text: str) -> str:
-    r"""The canonical line of a state as TLC prints it, a conjunct a variable.
+    r"""The canonical line of a state, from TLC's text with one conjunct for each variable.
 
     >>> text = "/\\ epoch = 0\n/\\ waiting = {2, 1}\n/\\ log = <<0, 0>>\n/\\ conn = << << NONE, NONE >> >>\n"
     >>> text += "/\\ slave = <<[slot |-> 0, units |-> <<>>, base |-> -1, reported |-> 0, flushed |-> 0]>>\n"
@@ -87,7 +87,7 @@ def state(text: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _variable(conjunct: str) -> tuple[str, str]:
-    """Name and canonical value of a variable from `name = value`; from state to state most are the same."""
+    """Name and canonical value of a variable from `name = value`. Cached, since most variables keep their value in a step."""
     name, _, text = conjunct.partition(" = ")
     for tla, plain in _BRACKETS + _WORDS:
         text = text.replace(tla, plain)
@@ -116,7 +116,7 @@ def _row(record: dict[str, Any], keys: tuple[str, ...]) -> list[Any]:
 
 
 def read(lines: Iterable[str]) -> Graph:
-    """Read the lines of a file that `-dump dot,actionlabels` wrote."""
+    """Read the lines of a file that TLC wrote with `-dump dot,actionlabels`."""
     states: dict[str, str] = {}
     arrows: set[tuple[str, str, str]] = set()
     initial: list[str] = []

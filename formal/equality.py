@@ -16,7 +16,7 @@ Successors = dict[str, set[tuple[str, str]]]  # state -> (label, state after it)
 
 
 def successors(edges: Iterable[str]) -> Successors:
-    """The edges out of each state, from canonical lines."""
+    """The outgoing edges of each state, from canonical lines."""
     found: Successors = {}
     for line in edges:
         label, before, after = line.split("\t")
@@ -25,10 +25,10 @@ def successors(edges: Iterable[str]) -> Successors:
 
 
 def path_to(goal: str, initial: str, edges: Successors) -> list[tuple[str, str]]:
-    """A shortest path, in the form of graph.Graph.path; the same one wherever the same edges lead there."""
+    """A shortest path in the form of graph.Graph.path. Equal graphs give equal paths."""
     parents: dict[str, tuple[str, str] | None] = {initial: None}
     queue = [initial]
-    for before in queue:  # the list grows while it is walked
+    for before in queue:  # the list grows during the loop: it is the queue
         if before == goal:
             break
         for label, after in sorted(edges.get(before, ())):
@@ -43,7 +43,7 @@ def path_to(goal: str, initial: str, edges: Successors) -> list[tuple[str, str]]
 
 
 def difference(python: graph.Graph, tlc: dump.Graph) -> str:
-    """The first difference, with a shortest path to it in both; empty where the graphs are equal."""
+    """The first difference and a shortest path to it, as text; empty if the graphs are equal."""
     initial = graph.canonical(python.states[0])
     if initial != tlc.initial:
         return f"the initial states differ\n  Python {initial}\n  TLC    {tlc.initial}"
@@ -51,7 +51,7 @@ def difference(python: graph.Graph, tlc: dump.Graph) -> str:
         return ""
     ours, theirs = successors(python.edge_lines()), successors(tlc.edges)
     seen, queue = {initial}, [initial]
-    for before in queue:  # along the edges of both: the first state whose edges differ is reached in both
+    for before in queue:  # follow common edges: both graphs reach the first state whose edges differ
         mine, other = ours.get(before, set()), theirs.get(before, set())
         if mine != other:
             return _tell(before, (initial, mine, other), ours, theirs)
@@ -79,7 +79,7 @@ def _tell(
 
 
 def with_results(text: str, name: str, states: int, edges: int, digest: str) -> str:
-    """The text of scopes.toml with the results of one scope in its table."""
+    """The text of scopes.toml with one scope's results written into its table."""
     found = re.search(rf"^\[scope\.{re.escape(name)}\]\n(?:(?!\[).*\n?)*", text, re.MULTILINE)
     assert found, f"no table of scope {name}"
     body = found[0].rstrip("\n")

@@ -1,6 +1,6 @@
-"""The labelled state graph of a scope, explored breadth-first from the reference model, in the form of canonical.md.
+"""Explore the labelled state graph of a scope breadth-first from the reference model, in the form of canonical.md.
 
-python -m formal.graph                       a line a scope of scopes.toml: what is counted, and what is checked in
+python -m formal.graph                       one line for each scope: the counts found, and the checked-in ones
 python -m formal.graph pair-hardened         these scopes alone
 python -m formal.graph --catalogue           the shortest trace of each violation, and of each exception, of the model
 """
@@ -24,32 +24,32 @@ from rocketmq_ha.reference.protocol_state import Connection, Scope, SlaveNode, S
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, PROFILES
 
 SCOPES_FILE = Path(__file__).with_name("scopes.toml")
-STEP = "Step"  # the label of every edge in spec/tla/HADurable.tla
+STEP = "Step"  # spec/tla/HADurable.tla has this label on every edge
 
 Edge = tuple[str, int, int]  # label, index of the state before, index of the state after
 Edges = Callable[[State, Scope], Iterator[tuple[str, State]]]
 
 
 class GraphTooLargeError(Exception):
-    """A scope has more states than its caller would wait for."""
+    """A scope has more states than the caller's limit."""
 
 
 @dataclass(frozen=True)
 class NamedScope:
-    """One table of scopes.toml."""
+    """One table [scope.NAME] of scopes.toml."""
 
     name: str
     scope: Scope
     profile: str
-    graph: bool  # its graph is compared with TLC's
+    graph: bool  # compare its graph with TLC's
     states: int | None = None
     edges: int | None = None
     hash: str | None = None
-    max_steps: int | None = None  # of a path from the initial state, that is gone along
-    max_used: int | None = None  # puts and faults of such a path
-    warm: bool = False  # it begins where every slave has acknowledged one unit
-    durable: bool = False  # its states remember what was acknowledged
-    patient: bool = False  # no put gives up
+    max_steps: int | None = None  # explore no further than this many steps from the initial state
+    max_used: int | None = None  # and no further than this many puts and faults
+    warm: bool = False  # in the initial state every slave has acknowledged one unit
+    durable: bool = False  # its states remember the acknowledged units
+    patient: bool = False  # no put times out
 
     def start(self) -> State:
         """The initial state."""
@@ -73,7 +73,7 @@ def load_scopes(file: Path = SCOPES_FILE) -> dict[str, NamedScope]:
     return found
 
 
-# --- Canonical lines: canonical.md, rules 1 to 4. Written out, for json.dumps is slower; a test holds it to json.dumps. -------
+# --- Canonical lines: canonical.md, rules 1 to 4. Faster than json.dumps; a test compares both. -----------------------------
 
 
 def _ints(values: Iterable[int]) -> str:
@@ -96,7 +96,7 @@ def _slave(node: SlaveNode) -> str:
 
 
 def canonical(state: State) -> str:
-    """The line of a state."""
+    """The canonical line of a state."""
     used = state.used
     slots = ",".join(f"[{','.join(map(_conn, slots))}]" for slots in state.conn)
     acked = f',"acked":[{",".join(map(_ints, state.acked))}]' if isinstance(state, AckedState) else ""
@@ -112,16 +112,18 @@ def canonical(state: State) -> str:
 
 @dataclass
 class Graph:
-    """All that can be reached. Index 0 is the initial state; indices ascend with the distance from it."""
+    """All reachable states. Index 0 is the initial state; indices ascend with the distance from it."""
 
     scope: Scope
     states: list[State] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
-    parents: list[tuple[int, str]] = field(default_factory=list)  # the state before on a shortest path, and the label from it
-    depth: int = 0  # edges on the longest of the shortest paths
+    parents: list[tuple[int, str]] = field(
+        default_factory=list
+    )  # previous state on a shortest path, and the label of the edge from it
+    depth: int = 0  # greatest distance from the initial state, in edges
 
     def path(self, index: int) -> list[tuple[str, str]]:
-        """A shortest path: (label, canonical line of the state after it), the initial state first under an empty label."""
+        """A shortest path of (label, canonical line of the state reached). Its first label is empty: the initial state."""
         found = []
         while index >= 0:
             parent, label = self.parents[index]
@@ -130,18 +132,18 @@ class Graph:
         return found[::-1]
 
     def lines(self) -> list[str]:
-        """The canonical line of each state, by its index."""
+        """The canonical lines of all states, by index."""
         return [canonical(state) for state in self.states]
 
     def edge_lines(self) -> set[str]:
-        """The lines of rule 6."""
+        """The edge lines of canonical.md, rule 6."""
         lines = self.lines()
         return {f"{label}\t{lines[before]}\t{lines[after]}" for label, before, after in self.edges}
 
     def hash(self) -> str:
-        """What `hash_of_lines` makes of the edge lines, which would be hundreds of megabytes.
+        """The hash of canonical.md, rule 7, without building the edge lines, which would take hundreds of megabytes.
 
-        Sorting by ranks gives their order, for the TAB is less than any character of a label or a state.
+        Sorting by ranks gives the order of the lines, since TAB is less than any character of a label or a state.
         """
         lines = self.lines()
         by_rank = sorted(range(len(lines)), key=lines.__getitem__)
@@ -157,7 +159,7 @@ class Graph:
 
 
 def hash_of_lines(lines: Iterable[str]) -> str:
-    """The hash of rule 7."""
+    """The hash of canonical.md, rule 7."""
     return hashlib.sha256("\n".join(sorted(lines)).encode("ascii")).hexdigest()
 
 
@@ -170,17 +172,17 @@ def explore(
     max_steps: int | None = None,
     max_used: int | None = None,
 ) -> Graph:
-    """The graph of a scope, breadth-first.
+    """Explore the graph of a scope breadth-first.
 
-    Args: start: the initial state, where it is another than the scope's own.
-    limit: GraphTooLargeError is raised beyond this number of states.
-    max_steps: the edges of a state are left out at this distance. max_used: states with more puts and faults are left out.
+    Args: start: the initial state; None: the scope's own.
+    limit: raise GraphTooLargeError beyond this number of states.
+    max_steps: do not expand states at this distance. max_used: leave out states with more puts and faults than this.
     """
     start = initial(scope) if start is None else start
     graph = Graph(scope, [start], [], [(-1, "")])
     index_of = {start: 0}
     distance = [0]
-    for before, state in enumerate(graph.states):  # the list grows while it is walked: it is the queue
+    for before, state in enumerate(graph.states):  # the list grows during the loop: it is the queue
         if distance[before] == max_steps:
             break
         for label, after in edges(state, scope):
@@ -199,27 +201,27 @@ def explore(
 
 
 def used(state: State) -> int:
-    """How many puts and faults there have been."""
+    """The number of puts and faults before this state."""
     times = state.used
     return times.puts + times.drops + times.mcrashes + times.scrashes + times.deletes + times.forgeries
 
 
 def explore_named(named: NamedScope, limit: int | None = None) -> Graph:
-    """The graph of a table of scopes.toml, as far as it goes there."""
+    """Explore the graph of a table of scopes.toml within that table's bounds."""
     edges = protocol_durability.edges if named.durable else patient_edges if named.patient else protocol.edges
     found = explore(named.scope, limit, edges, start=named.start(), max_steps=named.max_steps, max_used=named.max_used)
-    if named.durable:  # TLC has one label for all of them
+    if named.durable:  # HADurable.tla has one label for all edges
         found.edges = sorted({(STEP, before, after) for _, before, after in found.edges})
     return found
 
 
 def patient_edges(state: State, scope: Scope) -> Iterator[tuple[str, State]]:
-    """The edges by which no put gives up."""
+    """The edges on which no put times out."""
     return ((label, after) for label, after in protocol.edges(state, scope) if not label.startswith("Timeout"))
 
 
 def show(path: Sequence[tuple[str, str]]) -> str:
-    """A path as a scenario: a line a step, with what the step changed. A path is labels and canonical lines."""
+    """Format a path (labels and canonical lines): one line for each step, with what the step changed."""
     lines = []
     before: dict[str, str] = {}
     for label, line in path:
@@ -243,7 +245,7 @@ def _compact(value: object) -> str:
 
 
 def first_violation(graph: Graph, holds: StateProperty | EdgeProperty) -> list[tuple[str, str]] | None:
-    """A shortest path to where a property does not hold, or None. Of an edge, the edge is its last step."""
+    """A shortest path to a violation of a property, or None. If an edge violates it, that edge is the last step."""
     scope = graph.scope
     if holds in OF_STATES:
         return next((graph.path(index) for index, state in enumerate(graph.states) if not holds(state, scope)), None)
@@ -258,21 +260,21 @@ def first_violation(graph: Graph, holds: StateProperty | EdgeProperty) -> list[t
 
 
 def say(text: str, end: str = "\n") -> None:
-    """Progress and results, at once."""
+    """Print a line of progress or results, and flush."""
     sys.stdout.write(text + end)
     sys.stdout.flush()
 
 
 def catalogue() -> int:
-    """Print the trace of each violation of classic, and of each exception of hardened. Returns: 1 if one is not found."""
+    """Print the trace of each violation of classic and each exception of hardened. Returns: 1 if one is not found."""
     status = 0
-    shown = [(CLASSIC, f"quirk {found.quirk}", found.breaks, found.scope, found.story) for found in CATALOGUE]
+    shown = [(CLASSIC, f"quirk {found.quirk}", found.breaks, found.scope, found.description) for found in CATALOGUE]
     shown += [(HARDENED, "exception", found.holds, found.scope, found.reason) for found in EXCEPTIONS]
-    for profile, title, holds, scope, story in shown:
+    for profile, title, holds, scope, description in shown:
         path = first_violation(explore(of_profile(scope, profile)), holds)
         status |= path is None
         trace = show(path) if path else "NOT FOUND"
-        say(f"{profile.name}, {title}: {story}\nbreaks {holds.__name__}\n{trace}\n")
+        say(f"{profile.name}, {title}: {description}\nbreaks {holds.__name__}\n{trace}\n")
     return status
 
 

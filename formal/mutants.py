@@ -1,22 +1,22 @@
-"""Mutation adequacy: wrong copies of the reference model, and whether the checks notice.
+"""Mutation testing of the reference model: which wrong copies of it do the checks notice?
 
-A mutant is one decision expression of the model changed: a comparison, a boolean operator, a constant or a sum in one, an arm
-of a condition. They are drawn by seed, half of them from the protocol level and half from the byte level; PICKED are mistakes
-that a person made up. Each runs in a process of its own, which takes the changed module in place of the real one (no file is
-changed), and stops at its first difference:
+A mutant changes one decision expression of the model: a comparison, a boolean operator, a constant or sum in one, or one arm of
+a condition. A seed draws the mutants, half from the protocol level and half from the byte level; the mutants in PICKED are
+written by hand. Each runs in its own process, which imports the changed module in place of the real one (no file changes), and
+stops at the first difference:
 
-    protocol level   graph: an edge that the unchanged model has not, or the reverse, in a scope of scopes.toml; the hash of the
-                     unchanged model's graph is checked in, and is TLC's
-    byte level       lock-step: the implementation differs, on fixed seeds, or an invariant of the cluster does not hold; then
-                     among hostile peers that the schedules do not have
-                     refinement: a step of a schedule is no steps of the protocol level
-                     scenarios: tests/stateful/scenarios/ tell another story
-                     table: a transition that spec/transitions.json does not have, or one that it has and the mutant has not
-                     snapshot, trace: an outcome of an event in spec/snapshots/, or a trace of spec/violations.md, is another
+    protocol level   graph: an edge that only one of mutant and unchanged model has, in a scope of scopes.toml; the hash of the
+                     unchanged model's graph is checked in, and equals TLC's
+    byte level       lock-step: the implementation differs on fixed seeds, or an invariant of the cluster fails; then the same
+                     with hostile peers, which schedules do not contain
+                     refinement: a step of a schedule maps to no steps of the protocol level
+                     scenarios: a file of tests/stateful/scenarios/ has another outcome
+                     table: the transitions differ from spec/transitions.json
+                     snapshot, trace: an outcome in spec/snapshots/ or a trace of spec/violations.md differs
 
-    python -m formal.mutants                     the drawn ones and PICKED; exit status 1 below 95 % of the mistakes
+    python -m formal.mutants                     the drawn mutants and PICKED; exit status 1 if fewer than 95 % are noticed
     python -m formal.mutants --count 80 --seed 7
-    python -m formal.mutants --list              every mutant that could be drawn
+    python -m formal.mutants --list              list the mutants that can be drawn
     python -m formal.mutants --only master.py    every mutant of one file
 """
 
@@ -49,12 +49,12 @@ PACKAGE: Final = "rocketmq_ha.reference"
 PROTOCOL_FILES: Final = ("protocol.py",)
 BYTE_FILES: Final = ("master.py", "slave.py", "store.py", "group_transfer.py", "five_waits.py", "cluster.py")
 TARGET: Final = 0.95
-GRAPH_STATES: Final = 100_000  # of the scopes of a profile that a mutant is compared in, together
+GRAPH_STATES: Final = 100_000  # in total, over the scopes of a profile in which a mutant is compared
 LOCKSTEP_SEEDS: Final = range(1, 161)
 HOSTILE_SEEDS: Final = range(1, 121)
 REFINEMENT_SEEDS: Final = range(1, 41)
-SECONDS_PER_CHECK: Final = 20  # what takes longer does not end; a check takes a fiftieth of a second on a quiet machine
-# But for these, which take up to ten seconds; the protocol level has no loop that might not end.
+SECONDS_PER_CHECK: Final = 20  # a check that takes longer is taken to hang; it usually takes 20 ms on a quiet machine
+# These checks take up to ten seconds. The protocol level has no loop that a mutant could make endless.
 SECONDS: Final = {"table": 120, "snapshot": 120, "trace": 120, "graph": 300}
 MEMORY_BYTES: Final = 3 << 30
 NO_MUTANT: Final = 3  # exit status of a process that could not make its mutant
@@ -62,7 +62,7 @@ NO_MUTANT: Final = 3  # exit status of a process that could not make its mutant
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One change: the `variant`-th in the `site`-th slot of a file; by hand, from one text to another (site -1)."""
+    """One change: the `variant`-th one in the `site`-th slot of a file. By hand: a text and its replacement (site -1)."""
 
     file: str
     line: int
@@ -116,7 +116,7 @@ PICKED: Final = (
 )
 
 
-# Survivors that are no mistakes, each with the reason; by the text of the change, for lines move.
+# Survivors that change no behaviour, each with the reason. Keyed by the text of the change, since line numbers move.
 EQUIVALENT: Final = {
     "offset < 0  ->  offset < -1": "-1 begins no file (HA-S-11), so the last line of check_frame refuses it all the same",
     "offset >= 0  ->  offset >= 1": "0 is divided to 0 by either rule",
@@ -163,7 +163,7 @@ class Slot:
 
     parent: ast.AST
     field: str
-    index: int | None  # in the list that the field is
+    index: int | None  # position, if the field is a list
     node: ast.expr
 
     def put(self, node: ast.expr) -> None:
@@ -175,7 +175,7 @@ class Slot:
 
 
 def slots(node: ast.AST, inside: bool = False) -> Iterator[Slot]:
-    """Every expression in the bodies of functions, in a fixed order; assertions, annotations and defaults apart."""
+    """Every expression in the bodies of functions, in a fixed order, without assertions, annotations and defaults."""
     inside = inside or isinstance(node, ast.FunctionDef)
     for field, value in ast.iter_fields(node):
         if field in ("annotation", "returns", "args", "decorator_list") and not isinstance(node, ast.Call):
@@ -189,7 +189,7 @@ def slots(node: ast.AST, inside: bool = False) -> Iterator[Slot]:
 
 
 def variants(slot: Slot) -> list[ast.expr]:
-    """What could stand in the slot instead; nothing where nothing is decided."""
+    """The expressions that can replace the one in the slot; none if it decides nothing."""
     node = slot.node
     found: list[ast.expr] = []
     match node:
@@ -214,7 +214,7 @@ def variants(slot: Slot) -> list[ast.expr]:
         case ast.IfExp():
             found += [copy.deepcopy(node.body), copy.deepcopy(node.orelse)]
         case ast.BinOp() if slot.field == "slice":
-            pass  # `conn[s - 1]` counts from 1, and decides nothing
+            pass  # `conn[s - 1]` is an index that counts from 1; it decides nothing
         case ast.BinOp(op=ast.Add() | ast.Sub()) if not _is_text(node.left) and not _is_text(node.right):
             other_op = ast.Sub() if isinstance(node.op, ast.Add) else ast.Add()
             found.append(ast.BinOp(copy.deepcopy(node.left), other_op, copy.deepcopy(node.right)))
@@ -225,7 +225,7 @@ def variants(slot: Slot) -> list[ast.expr]:
 
 
 def _moved(operand: ast.expr) -> list[ast.expr]:
-    """A constant one more and one less."""
+    """A constant plus one and minus one."""
     match operand:
         case ast.Constant(value=int(value)) if not isinstance(value, bool):
             return [ast.Constant(value + by) for by in (1, -1)]
@@ -235,7 +235,7 @@ def _moved(operand: ast.expr) -> list[ast.expr]:
 
 
 def _is_text(node: ast.expr) -> bool:
-    """Bytes, strings and tuples have no minus."""
+    """Return True for bytes, strings and tuples, which have no minus."""
     match node:
         case ast.Constant(value=value):
             return isinstance(value, str | bytes)
@@ -258,7 +258,7 @@ def all_mutants(file: str) -> list[Mutant]:
 
 
 def draw(count: int, seed: int) -> list[Mutant]:
-    """Half from the protocol level, half from the byte level."""
+    """Draw mutants, half from the protocol level and half from the byte level."""
     rng = random.Random(seed)
     found = []
     for files in (PROTOCOL_FILES, BYTE_FILES):
@@ -282,11 +282,11 @@ def compiled(mutant: Mutant) -> CodeType:
     return compile(ast.fix_missing_locations(tree), str(file), "exec")
 
 
-# --- In the process of one mutant: nothing of ours is imported above ---------------------------------------------------------
+# --- In the process of one mutant: the imports above must not load any module of rocketmq_ha --------------------------------
 
 
 class _Substitute(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finder and loader of the one module that is changed."""
+    """Import finder and loader for the changed module."""
 
     def __init__(self, name: str, code: CodeType) -> None:
         self._name, self._code = name, code
@@ -302,7 +302,7 @@ class _Substitute(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def module_from(name: str, path: Path) -> ModuleType:
-    """The module of a file, under a name of its own."""
+    """Load a file as a module under another name."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -312,7 +312,7 @@ def module_from(name: str, path: Path) -> ModuleType:
 
 
 def bounded(check: Callable[[], str], seconds: int) -> str:
-    """What a check found; an exception is a difference too, and so is a check that does not end."""
+    """Run a check. Returns: its difference. An exception counts as a difference, and so does a check that does not end."""
 
     def ring(_signal: int, _frame: FrameType | None) -> None:
         raise TimeoutError
@@ -330,10 +330,10 @@ def bounded(check: Callable[[], str], seconds: int) -> str:
 
 
 def graph_differs(scope: object, start: object, name: str, as_it_is: ModuleType) -> str:
-    """The first edge, nearest to the initial state, that the mutant and the unchanged model do not share."""
+    """The edge nearest to the initial state that only one of mutant and unchanged model has."""
     changed = importlib.import_module(f"{PACKAGE}.protocol")
     seen, queue = {start}, [start]
-    for number, state in enumerate(queue):  # the list grows while it is walked
+    for number, state in enumerate(queue):  # the list grows during the loop: it is the queue
         edges = list(as_it_is.edges(state, scope))
         mutated = list(changed.edges(state, scope))
         if mutated != edges and set(mutated) != set(edges):
@@ -347,7 +347,7 @@ def graph_differs(scope: object, start: object, name: str, as_it_is: ModuleType)
 
 
 def protocol_checks() -> Iterator[tuple[str, Callable[[], str]]]:
-    """(kind of check, the check), the cheapest first."""
+    """All checks as (kind, function), the cheapest first."""
     from formal import graph
 
     as_it_is = module_from("protocol_as_it_is", ROOT / "reference" / "protocol.py")
@@ -379,11 +379,11 @@ def lockstep_differs(seed: int, table: set[tuple[str, str, str, str, str]]) -> s
 
 
 def hostile_differs(seed: int) -> str:
-    """The lock-step of a seed among peers that the schedules do not have: the worlds must agree there too.
+    """Run the lock-step of a seed with hostile peers, which schedules do not contain. The two worlds must agree there, too.
 
-    Reports are forged around the offsets of a connection, where the model cannot tell them from honest ones (its invariants
-    need not hold then). Slaves get frames that no master sends, and restart no more in hardened: the implementation refuses to
-    recover from damage, which the model does not know. Every second master's log begins behind deleted files.
+    Forged reports lie close to a connection's offsets, where the model cannot distinguish them from honest ones, so its
+    invariants need not hold. Slaves receive frames that no master sends. In hardened they then never restart: the
+    implementation refuses to recover from damage, which the model does not have. Every second master's log begins behind deleted files.
     """
     from rocketmq_ha.fuzz import lockstep, observe, schedule
     from rocketmq_ha.reference import store, wire
@@ -408,7 +408,7 @@ def hostile_differs(seed: int) -> str:
             yield ForgeReport(link.slave, min(rng.choice((*near, *begins_and_ends)) + rng.randint(-1, 1), (1 << 63) - 1))
 
     def send_frame(worlds: lockstep.Lockstep) -> None:
-        """A frame of any offset and size follows what is in flight to a slave."""
+        """Put a frame of any offset and size behind the bytes in flight to a slave."""
         links = [link for link in worlds.reference.cluster.links if link.slave_open and not link.severed]
         if not links or rng.random() > 0.1:
             return
@@ -418,7 +418,9 @@ def hostile_differs(seed: int) -> str:
         size = rng.choice(limits) + rng.choice((-1, 0, 0, 1))
         offset = rng.choice((at, at, at + rng.randint(-2, 2), file_size, -1, -5, -file_size))
         log = worlds.reference.cluster.log
-        body = rng.choice((b"", log.data[rng.choice((0, -size)) :])).ljust(size, b"\1")  # a record elsewhere, or none
+        body = rng.choice((b"", log.data[rng.choice((0, -size)) :])).ljust(
+            size, b"\1"
+        )  # bytes from elsewhere in the log, or none
         frame = wire.pack_header(offset, size) + body[: max(0, size)]
         others = (
             replace(link, to_slave=link.to_slave + frame) if each is link else each for each in worlds.reference.cluster.links
@@ -454,7 +456,7 @@ def hostile_differs(seed: int) -> str:
 
 
 def refinement_differs(seed: int) -> str:
-    """The byte level alone, by a schedule: each of its steps is steps of the protocol level."""
+    """Run a schedule on the byte level alone: each step must map to zero or more steps of the protocol level."""
     from rocketmq_ha.fuzz import schedule
     from rocketmq_ha.reference import cluster, refinement
 
@@ -518,7 +520,7 @@ def byte_checks() -> Iterator[tuple[str, Callable[[], str]]]:
 
 
 def child(told: str) -> int:
-    """Print which check noticed a mutant, as JSON: [kind, what]; or ["", ""]. The empty mutant changes nothing."""
+    """Print which check noticed a mutant, as JSON [kind, difference]; ["", ""] if none did. An empty mutant changes nothing."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     fields = json.loads(told)
     mutant = Mutant(*fields)
@@ -543,7 +545,7 @@ def child(told: str) -> int:
 
 
 def run(mutant: Mutant) -> tuple[str, str]:
-    """(kind of check, what it found) of a mutant, in a process of its own; ("", "") where it survives."""
+    """Run a mutant in its own process. Returns: (kind of check, difference); ("", "") if it survives."""
     told = json.dumps([mutant.file, mutant.line, mutant.before, mutant.after, mutant.site, mutant.variant])
     command = [sys.executable, "-m", "formal.mutants", "--child", told]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
@@ -588,7 +590,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def judge(mutants: Sequence[Mutant], jobs: int, possible: int) -> int:
-    """Run them, with a line each as they end. Returns: 1 below TARGET."""
+    """Run all mutants and print a line as each ends. Returns: exit status 1 if the share noticed is below TARGET."""
     begin = time.monotonic()
     kinds: Counter[str] = Counter()
     survivors = []

@@ -1,8 +1,8 @@
-"""How often a scope reaches the premise of each property: a property that holds because nothing ever happens says nothing.
+"""Count how often a scope reaches the premise of each property: a property that holds without a case says nothing.
 
-A premise is a predicate of states, or of the edges of some actions, and is counted on the Python graph, which equals TLC's.
-A scope names the properties that it is there for, and each of their premises must be reached at least `least` times; where
-the scope has faults, also so often after one. What a scope cannot do at all (`possible`) it need not reach.
+A premise is a predicate on states, or on the edges of some actions. It is counted on the Python graph, which equals TLC's.
+A scope names the properties that it is for. Each of their premises must be reached at least `least` times, and in a scope with
+faults at least `least` times after a fault. `possible` says whether a scope's constants allow a premise at all.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from rocketmq_ha.reference.protocol_state import Connection, Scope, SlaveNode, S
 OfState = Callable[[State, Scope], bool]
 OfEdge = Callable[[State, State, Scope], bool]
 
-# Properties without a premise, each with the reason.
+# Properties that need no premise, each with the reason.
 UNCONDITIONAL: Final = {"TypeOK": "it speaks of every state"}
 
 
@@ -30,8 +30,8 @@ def always(_scope: Scope) -> bool:
 class StatePremise:
     """A state that must be reached before a property can fail.
 
-    told: its words in the table; empty for the first premise of a property.
-    possible: whether the constants of a scope allow it.
+    told: its name in the table; empty for the first premise of a property.
+    possible: returns True if a scope's constants allow the premise.
     """
 
     met: OfState
@@ -41,7 +41,7 @@ class StatePremise:
 
 @dataclass(frozen=True, slots=True)
 class EdgePremise:
-    """An edge of one of `actions` that must be taken before a property can fail. `told` and `possible` are a StatePremise's."""
+    """An edge of one of `actions` that must be taken before a property can fail. `told`, `possible`: as in StatePremise."""
 
     met: OfEdge
     actions: tuple[str, ...]
@@ -54,7 +54,7 @@ Premise = StatePremise | EdgePremise
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How often a premise was reached in a scope, and how often of these a fault had happened; None where there is none."""
+    """How often a scope reaches a premise, and how often after a fault; None if the scope has no faults."""
 
     told: str
     reached: int
@@ -65,7 +65,7 @@ class Count:
         return words if self.after_fault is None else f"{words} ({self.after_fault})"
 
 
-# --- What a scope can do ------------------------------------------------------------------------------------------------------
+# --- Possible in a scope -----------------------------------------------------------------------------------------------------
 
 
 def has_faults(scope: Scope) -> bool:
@@ -78,7 +78,7 @@ def can_roll(scope: Scope) -> bool:
 
 
 def can_refuse(scope: Scope) -> bool:
-    """A bad report needs a forger, or a master that lost what it had sent."""
+    """Return True if a scope can produce a bad report: by a forger, or by a master that lost units that it had sent."""
     return scope.checks and scope.max_forgeries + scope.max_master_crashes > 0
 
 
@@ -86,7 +86,7 @@ def can_lose_a_slave(scope: Scope) -> bool:
     return scope.forgets and scope.max_drops + scope.max_slave_crashes > 0
 
 
-# --- Of a state ---------------------------------------------------------------------------------------------------------------
+# --- Premises on states -------------------------------------------------------------------------------------------------------
 
 
 def faults(state: State) -> int:
@@ -95,13 +95,13 @@ def faults(state: State) -> int:
 
 
 def live(state: State) -> list[tuple[SlaveNode, Connection]]:
-    """The slaves that hold a connection, with it."""
+    """The slaves that have a connection, each with its connection."""
     ends = ((node, attached(state, s)) for s, node in enumerate(state.slave, 1))
     return [(node, conn) for node, conn in ends if conn is not None]
 
 
 def differs(node: SlaveNode, state: State) -> bool:
-    """Whether a slave holds another unit than its master somewhere."""
+    """Return True if a slave holds a unit that differs from its master's at the same offset."""
     return node.base != -1 and any(mine != its for mine, its in zip(node.units, state.log[node.base :], strict=False))
 
 
@@ -110,7 +110,7 @@ def data_is_in_flight(state: State, _scope: Scope) -> bool:
 
 
 def frame_ends_with_its_file(state: State, scope: Scope) -> bool:
-    """A frame has room for more units, the log has more, and the file has not."""
+    """A frame ends at its file's end, although it has room for more units and the log has more."""
     for conn in connections(state.conn):
         for frame in conn.frames:
             end = frame.offset + len(frame.units)
@@ -125,7 +125,7 @@ def two_frames_are_in_flight(state: State, _scope: Scope) -> bool:
 
 
 def nothing_is_reported_yet(state: State, _scope: Scope) -> bool:
-    """There is something to send, and a connection to wait with it."""
+    """The log has units to send, and a connection has not reported yet."""
     return bool(state.log) and any(conn.req == -1 for conn in connections(state.conn))
 
 
@@ -138,7 +138,7 @@ def something_is_acknowledged(state: State, _scope: Scope) -> bool:
 
 
 def start_is_asked_for(state: State, _scope: Scope) -> bool:
-    """A report that is no acknowledgement: of where the transfer is to start."""
+    """A connection's only report so far asks where the transfer starts, and acknowledges nothing."""
     return any(conn.ack > 0 and not has_acked(conn) for conn in connections(state.conn))
 
 
@@ -205,7 +205,7 @@ def log_is_beyond_the_slaves(state: State, _scope: Scope) -> bool:
     return all(max_offset(node) < len(state.log) for node in state.slave)
 
 
-# --- Of an edge ---------------------------------------------------------------------------------------------------------------
+# --- Premises on edges --------------------------------------------------------------------------------------------------------
 
 
 def transfer_moves(before: State, after: State, _scope: Scope) -> bool:
@@ -225,7 +225,7 @@ def start_is_granted(before: State, after: State, _scope: Scope) -> bool:
 
 
 def connection_closes(before: State, after: State, _scope: Scope) -> bool:
-    """Of RecvReport: a report is refused. Of RecvFrame: a frame is."""
+    """The edge closes a connection: RecvReport refuses a report, RecvFrame refuses a frame."""
     return len(connections(after.conn)) < len(connections(before.conn))
 
 
@@ -250,7 +250,7 @@ def put_begins_to_wait(before: State, after: State, _scope: Scope) -> bool:
 
 
 def put_ends(before: State, after: State, _scope: Scope) -> bool:
-    """Of RecvReport: with PUT_OK. Of Timeout: with FLUSH_SLAVE_TIMEOUT. Of MasterCrash: with its master."""
+    """The edge ends a put: RecvReport with PUT_OK, Timeout with FLUSH_SLAVE_TIMEOUT, MasterCrash without a status."""
     return len(after.waiting) < len(before.waiting)
 
 
@@ -263,7 +263,7 @@ def put_finds_a_connection(before: State, _after: State, _scope: Scope) -> bool:
 
 
 def put_finds_too_few(before: State, after: State, scope: Scope) -> bool:
-    """A connection stands, and the put does not wait all the same."""
+    """A put does not wait, although a slave is connected."""
     return put_finds_a_connection(before, after, scope) and not put_begins_to_wait(before, after, scope)
 
 
@@ -359,7 +359,7 @@ PREMISES: Final[dict[str, tuple[Premise, ...]]] = {
 
 
 def counted(found: Graph, names: Sequence[str]) -> dict[str, list[Count]]:
-    """How often the graph reaches the premises of these properties, of each those that its scope can reach."""
+    """Count how often the graph reaches each possible premise of these properties."""
     scope = found.scope
     by_action: dict[str, list[tuple[State, State]]] = {}
     for label, before, after in found.edges:
@@ -367,7 +367,7 @@ def counted(found: Graph, names: Sequence[str]) -> dict[str, list[Count]]:
     counts: dict[Premise, Count] = {}
 
     def states_that_meet(premise: Premise) -> list[State]:
-        """The states that meet it; of an edge the state before."""
+        """The states that meet a premise; for an edge premise, the states before the edge."""
         match premise:
             case StatePremise():
                 return [state for state in found.states if premise.met(state, scope)]
@@ -385,7 +385,7 @@ def counted(found: Graph, names: Sequence[str]) -> dict[str, list[Count]]:
 
 
 def too_few(counts: dict[str, list[Count]], least: dict[str, int]) -> list[str]:
-    """What was reached too seldom, as words; `least` says for each property how often is enough."""
+    """Name the premises reached too seldom. least: the required count of each property."""
     found = []
     for name, enough in least.items():
         if name in UNCONDITIONAL:

@@ -1,18 +1,18 @@
-"""`make formal`: TLC checks every scope of scopes.toml, its graphs are Python's, and it finds every violation catalogued there.
+"""`make formal`: TLC checks every scope of scopes.toml and finds every violation there, and its graphs must equal Python's.
 
-Fails on a surprise in either direction: a property that should hold and is violated, or that holds for want of a case; a
-violation that is not found or has a trace of another length; a part of the fairness without which everything still holds; a
-state graph that is not the Python model's or not the one checked in; a label too rare; a .cfg file that is out of date.
+It fails on a surprise in either direction: a property that should hold is violated, or holds without a case; a violation is not
+found, or has a trace of another length; everything still holds without a part of the fairness; a state graph differs from the
+Python model's or from the checked-in one; a label is too rare; a .cfg file is out of date.
 
     python -m formal.run_formal                   check everything
-    python -m formal.run_formal pair 'roll*'      the scopes whose names begin with that, and their violations
+    python -m formal.run_formal pair 'roll*'      only scopes whose names begin like this, with their violations
     python -m formal.run_formal --traces          show the steps of each violation too
-    python -m formal.run_formal --excuses         find every property violated that a scope excuses; nothing else
-    python -m formal.run_formal --write           write spec/tla/*.cfg anew, and nothing else
-    python -m formal.run_formal --write-hashes    check, and put the graphs that are equal into scopes.toml
+    python -m formal.run_formal --excuses         only show that every excused property is violated
+    python -m formal.run_formal --write           only write spec/tla/*.cfg
+    python -m formal.run_formal --write-hashes    check, and write the results of equal graphs into scopes.toml
 
-TLC is fetched once, by Maven, into build/formal, and must have the pinned checksum. Where Java or Maven is missing TLC is not
-run: with CI=true in the environment that is a failure, else Python's graphs are held against the checked-in hashes.
+Maven fetches TLC once into build/formal; its checksum is pinned. Without Java or Maven, TLC is not run: with CI=true in the
+environment that is a failure; otherwise Python's graphs are compared with the checked-in hashes.
 """
 
 import argparse
@@ -31,19 +31,19 @@ from formal.checks import Outcome
 from formal.graph import say
 from formal.scopes import Catalogue, Scope, Unfair, Violation
 
-# About what a run costs, in seconds of one core: to begin with the longest, and to say how long it will still take.
+# Approximate cost of a job in seconds of one core. The longest jobs start first, and the costs give the time left.
 SECONDS_PER_RUN: Final = 1.0
 SECONDS_OF_LIVENESS: Final = 4.0
 EDGES_PER_SECOND: Final = 9000
 WIDTH: Final = 120  # of the tables
-CORES: Final = 2  # the machine that the time of a whole run is reckoned for
+CORES: Final = 2  # the summary gives the time of a whole run on this many cores
 
 
 Job = Scope | Violation | Unfair
 
 
 def run(jobs: Sequence[Job], catalogue: Catalogue, workers: int, python_only: bool = False) -> list[Outcome]:
-    """Run the jobs, the longest first, and tell of each as it ends."""
+    """Run the jobs, the longest first, and print a line as each ends."""
     ordered = sorted(jobs, key=cost, reverse=True)
     outcomes, began, total, done = [], time.monotonic(), sum(map(cost, jobs)), 0.0
     with ProcessPoolExecutor(workers) as pool:
@@ -69,7 +69,7 @@ def run(jobs: Sequence[Job], catalogue: Catalogue, workers: int, python_only: bo
 
 
 def cost(job: Job) -> float:
-    """Seconds, about."""
+    """Approximate seconds of a job."""
     if not isinstance(job, Scope):
         return SECONDS_PER_RUN
     return SECONDS_PER_RUN + (job.edges or 0) / EDGES_PER_SECOND + SECONDS_OF_LIVENESS * (job.fair or job.patient)
@@ -82,10 +82,12 @@ def title(job: Job) -> str:
 
 
 def tell(outcomes: Sequence[Outcome], traces: bool) -> None:
-    """The three tables, in the order of scopes.toml."""
+    """Print the three tables, in the order of scopes.toml."""
     if any(isinstance(outcome.job, Scope) for outcome in outcomes):
         say(f"\n{'scope':26}{'states':>8}{'transitions':>13}{'seconds':>9}  verdict")
-        say(f"{'':4}its story; then what it is there for: each property with how often its premise was reached (after a fault)")
+        say(
+            f"{'':4}its description; then the properties that it is for, with how often each premise was reached (after a fault)"
+        )
     for outcome in outcomes:
         if isinstance(outcome.job, Scope):
             tell_scope(outcome, outcome.job)
@@ -107,7 +109,7 @@ def tell(outcomes: Sequence[Outcome], traces: bool) -> None:
 def tell_scope(outcome: Outcome, scope: Scope) -> None:
     counts = f"{outcome.states:>8}{outcome.transitions:>13}{outcome.seconds:>9.1f}"
     say(f"{scope.name:26}{counts}  {outcome.verdict}")
-    tell_below(scope.story)
+    tell_below(scope.description)
     if outcome.counts is not None:
         tell_below(", ".join(f"{name} {' + '.join(map(str, outcome.counts[name]))}" for name in scope.purpose))
 
@@ -118,13 +120,13 @@ def title_row(outcome: Outcome) -> str:
 
 
 def tell_below(text: str) -> None:
-    """Lines of a row that say more, if there is more."""
+    """Print further lines below a row, if there are any."""
     if text:
         say(textwrap.fill(text, WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 6, break_on_hyphens=False))
 
 
 def conclude(outcomes: Sequence[Outcome], seconds: float) -> int:
-    """The surprises, and what it was in all. Returns: the exit status."""
+    """Print the surprises and a summary. Returns: the exit status."""
     surprises = [outcome for outcome in outcomes if outcome.surprise]
     for outcome in surprises:
         say(f"\nSURPRISE: {title(outcome.job)}: {outcome.surprise}")
@@ -141,14 +143,14 @@ def conclude(outcomes: Sequence[Outcome], seconds: float) -> int:
 
 
 def excuses(catalogue: Catalogue, chosen: Sequence[Scope]) -> list[Violation]:
-    """What a scope excuses, as violations to be found, but those that the catalogue has."""
+    """The properties that scopes excuse, as violations to find; without those that are in the catalogue already."""
     known = {(violation.scope, violation.property) for violation in catalogue.violations}
     wanted = [Violation(name, scope.name) for scope in chosen for name in scope.excused]
     return [violation for violation in wanted if (violation.scope, violation.property) not in known]
 
 
 def stale_configurations(catalogue: Catalogue, write: bool) -> list[str]:
-    """The .cfg files that are not what scopes.toml makes; after writing, none."""
+    """The .cfg files that differ from scopes.toml; none after writing."""
     wanted = {
         scopes.TLA / f"{scope.name}.cfg": scopes.configuration(
             scope, scopes.claimed(scope, catalogue.properties), catalogue.properties
@@ -166,7 +168,7 @@ def stale_configurations(catalogue: Catalogue, write: bool) -> list[str]:
 
 
 def write_hashes(outcomes: Sequence[Outcome]) -> None:
-    """Put the results of the graphs on which TLC and Python agree into scopes.toml."""
+    """Write the results of graphs on which TLC and Python agree into scopes.toml."""
     text = scopes.SCOPES_FILE.read_text(encoding="utf-8")
     for outcome in outcomes:
         if isinstance(outcome.job, Scope) and outcome.results:

@@ -1,26 +1,26 @@
-"""Scenarios that a person can read: what happens, and what comes of it, in both worlds in lock-step.
+"""Scenarios in plain text: events and their outcome, played in lock-step by model and implementation.
 
-A file of tests/stateful/scenarios/ is its story, as lines that begin with #, and steps, each on a line of its own. What stands
-indented below a step is what the model does in it (who, from which state to which, by which clauses) and then every node
-that is different:
+A file of tests/stateful/scenarios/ has its description, in lines that begin with #, and one step on each line. The indented
+lines below a step show what the model does (the actor, its states before and after, the clauses) and then every node that
+changed:
 
-    cluster PROFILE [slaves=N] [SETTING=N ...]       begin, or begin again
+    cluster PROFILE [slaves=N] [SETTING=N ...]       begin with new nodes
     put SIZE [wait [pause]] [topic=NAME]             a body of SIZE bytes; a record is 91 more, and the topic's
-    resume N                                         the Nth, from 0, of the puts that have paused begins to wait
+    resume N                                         the Nth paused put, counted from 0, begins to wait
     tick MS
-    connect SLAVE [room=N] [slave_room=N]            bytes that the sockets of master and slave take; else all
-    grant SLAVE N                                    the master's socket now takes N bytes
-    frames SLAVE N|all     reports SLAVE N|all       so many bytes arrive at the slave, at the master
-    forge SLAVE OFFSET     clog SLAVE N              a report that no slave sent; the slave's socket takes N bytes and no more
-    forge-header SLAVE SIZE                          a header that no master sent, of the next offset and of SIZE
-    disk-full SLAVE        disk-room SLAVE           the slave's disk takes nothing from now on; it takes all again
-    cut SLAVE both|slave|master                      the link breaks, and who is told
+    connect SLAVE [room=N] [slave_room=N]            bytes that the two sockets take; default: all
+    grant SLAVE N                                    the master's socket takes N more bytes
+    frames SLAVE N|all     reports SLAVE N|all       N bytes arrive at the slave, at the master
+    forge SLAVE OFFSET     clog SLAVE N              a report that no slave sent; the slave's socket takes only N bytes
+    forge-header SLAVE SIZE                          a header that no master sent, with the next offset and SIZE
+    disk-full SLAVE        disk-room SLAVE           the slave's disk is full; it has room again
+    cut SLAVE both|slave|master                      the link breaks, and which end notices
     restart-slave SLAVE    restart-master [clean]
 
-A node's line: min..max offset, and for a link the master's end of it: `next` transfer offset, the `pending` frame as
-offset+size, `>n` bytes on their way to the slave, `<n` on their way to the master.
+A node's line shows min..max offset. A link's line shows the master's end: the `next` transfer offset, the `pending` frame as
+offset+size, `>n` bytes in flight to the slave and `<n` bytes in flight to the master.
 
-`pytest tests/stateful --rewrite-scenarios` writes the indented lines anew; review the diff as you review code.
+`pytest tests/stateful --rewrite-scenarios` rewrites the indented lines; review the diff as you review code.
 """
 
 from contextlib import ExitStack
@@ -50,7 +50,7 @@ def parse_cluster(words: list[str], directory: Path) -> Lockstep:
 
 
 def parse_event(words: list[str]) -> events.Event:
-    """The event of one line.
+    """Parse the event of one line.
 
     >>> parse_event("frames 0 all".split())
     DeliverFrames(slave=0, nbytes=262144)
@@ -101,7 +101,7 @@ def describe_transition(row: Transition) -> str:
 
 
 def describe(cluster: Cluster) -> dict[str, str]:
-    """The line of every node."""
+    """The lines of all nodes."""
     puts = [f"put to {next_offset} pauses" for _, next_offset in cluster.paused]
     puts += [f"put to {request.next_offset} waits" for request in cluster.group.requests]
     puts += [f"put to {done.next_offset} ends {done.status}" for done in cluster.done]
@@ -149,7 +149,7 @@ def describe_link(link: Link) -> str:
 
 
 def play(text: str) -> str:
-    """The scenario with what happens now below each of its steps. Raises: AssertionError where the worlds disagree."""
+    """Play a scenario. Returns: its text with the outcome below each step. Raises: AssertionError if the two worlds differ."""
     lines: list[str] = []
     worlds, seen = None, {}
     with ExitStack() as resources:

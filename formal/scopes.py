@@ -1,4 +1,4 @@
-"""scopes.toml as data, and a scope as the configuration file that TLC reads."""
+"""Read scopes.toml, and write a scope as TLC's configuration file."""
 
 import re
 import tomllib
@@ -13,7 +13,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 TLA: Final = ROOT / "spec" / "tla"
 SCOPES_FILE: Final = Path(__file__).with_name("scopes.toml")
 
-# The constants of spec/protocol.md, as scopes.toml and as the TLA+ modules name them.
+# The constants of spec/protocol.md: their names in scopes.toml and in the TLA+ modules.
 NUMBERS: Final = {
     "max_puts": "MaxPuts",
     "max_drops": "MaxDrops",
@@ -28,21 +28,21 @@ NUMBERS: Final = {
     "replicas": "Replicas",
     "fall_behind_max": "FallBehindMax",
 }
-# What a scope has that does not say: 1, but no bound.
+# Defaults of the constants: 1, except for bounds.
 UNSAID: Final = dict.fromkeys(NUMBERS, 1) | {"fall_behind_max": 99}
-BOOLEANS: Final = {"sync_puts": "SyncPuts", "acks_flushed": "AcksFlushed"}  # FALSE in a scope that does not say
+BOOLEANS: Final = {"sync_puts": "SyncPuts", "acks_flushed": "AcksFlushed"}  # FALSE by default
 # A scope includes another one only where both have the same value of each of these.
 ALIKE: Final = ("file_size", "batch", "replicas", "fall_behind_max", "acks_flushed")
 SWITCHES: Final = ("Checks", "Forgets", "AtOnce", "IgnoresHeartbeats", "Coalesces", "Overlaps")
-QUIRKS: Final = {"1", "2", "3", "7", "8", "9", "17"}  # of spec/violations.md: those that show without bytes
+QUIRKS: Final = {"1", "2", "3", "7", "8", "9", "17"}  # quirks of spec/violations.md that the protocol level can show
 IS_ON: Final = {"classic": False, "hardened": True}
 
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """What HAProperties.tla defines: of states, of steps, of runs, of runs in which no put gives up.
+    """The properties of HAProperties.tla: on states, on steps, on runs, and on runs in which no put times out.
 
-    durable: what HADurable.tla defines, of states.
+    durable: the properties of HADurable.tla, on states.
     """
 
     invariants: tuple[str, ...]
@@ -52,7 +52,7 @@ class Properties:
     durable: tuple[str, ...]
 
     def of(self, scope: "Scope") -> tuple[str, ...]:
-        """Those that can be checked in a scope."""
+        """The properties that can be checked in a scope."""
         if scope.durable:
             return self.durable
         if scope.patient:
@@ -62,10 +62,10 @@ class Properties:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A table [scope.NAME]; scopes.toml says what each key means."""
+    """A table [scope.NAME]; scopes.toml describes each key."""
 
     name: str
-    story: str
+    description: str
     profile: str
     constants: dict[str, int | bool]
     purpose: tuple[str, ...]
@@ -87,7 +87,7 @@ class Scope:
 
     @property
     def specification(self) -> str:
-        """Its name in the module."""
+        """The name of its specification in the TLA+ module."""
         if self.patient:
             return "PatientSpec"
         return f"{'Warm' if self.warm else ''}{'Durable' if self.durable else 'Fair' if self.fair else ''}Spec"
@@ -97,7 +97,7 @@ class Scope:
         return "HADurable" if self.durable else "HA"
 
     def labels(self) -> list[str]:
-        """Every label that the scope has parameters for."""
+        """All labels that exist with the scope's parameters."""
         slaves = range(1, int(self.constants["slaves"]) + 1)
         puts = range(1, int(self.constants["max_puts"]) + 1)
         of_slave = ("Connect", "Report", "Forge", "RecvFrame", "Drop", "DropUnseen", "SlaveCrash")
@@ -123,7 +123,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Unfair:
-    """A table [[fairness]]: what fails without one part of the fairness."""
+    """A table [[fairness]]: a property that fails without one part of the fairness."""
 
     without: str
     property: str
@@ -140,7 +140,7 @@ class Catalogue:
 
 
 def load(file: Path = SCOPES_FILE) -> Catalogue:
-    """Read scopes.toml, and refuse one in which a property could fail, or cease to fail, unseen."""
+    """Read scopes.toml. Refuse a file in which a property could fail, or stop failing, without anyone noticing."""
     tables: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
     properties = Properties(**{kind: tuple(names) for kind, names in tables["properties"].items()})
     usual = tables["premises"]["least"]
@@ -172,12 +172,12 @@ def load(file: Path = SCOPES_FILE) -> Catalogue:
 
 
 def constant(scope: Scope, key: str) -> int | bool:
-    """A constant of a scope, which need not say it."""
+    """The value of a scope's constant, or its default."""
     return scope.constants.get(key, UNSAID.get(key, False))
 
 
 def _scope(name: str, table: dict[str, Any], usual: int) -> Scope:
-    """`for` names the properties that a scope is there for, and `least` those of which fewer than usual are enough."""
+    """Build a Scope. `for`: the properties that it is for. `least`: its own counts for some of them."""
     rest = {key: value for key, value in table.items() if key != "for"}
     purpose = tuple(table.get("for", ()))
     least = dict.fromkeys(purpose, usual) | rest.pop("least", {})
@@ -187,7 +187,7 @@ def _scope(name: str, table: dict[str, Any], usual: int) -> Scope:
 
 
 def refuse_what_nobody_is_for(catalogue: Catalogue) -> None:
-    """Each scope is there for something; each property that a profile claims has a scope that is for it, or a violation."""
+    """Check that each scope is for a property, and each property claimed by a profile has such a scope, or a violation."""
     wanted = {(scope.profile, name) for scope in catalogue.scopes.values() for name in scope.purpose}
     wanted |= {(catalogue.scopes[violation.scope].profile, violation.property) for violation in catalogue.violations}
     for scope in catalogue.scopes.values():
@@ -202,7 +202,7 @@ def refuse_what_nobody_is_for(catalogue: Catalogue) -> None:
 
 
 def refuse_unshown_fairness(catalogue: Catalogue) -> None:
-    """Each part of the fairness has a [[fairness]] that shows what fails without it."""
+    """Check that each part of the fairness has a [[fairness]] table that shows which property fails without it."""
     text = (TLA / "HAProperties.tla").read_text(encoding="ascii")
     defined = text[text.index("FairnessBut(one) ==") : text.index("Fairness == FairnessBut")]
     parts = set(re.findall(r'"(\w+)"', defined))
@@ -215,7 +215,7 @@ def refuse_unshown_fairness(catalogue: Catalogue) -> None:
 
 
 def includes(other: Scope, scope: Scope) -> bool:
-    """Whether `other` is a hardened scope that has every run which `scope` has, as far as hardened goes along."""
+    """Return True if `other` is a hardened scope with at least the bounds of `scope`, so that it covers the same runs."""
     if other.profile != "hardened" or other.specification != scope.specification or other.max_steps or other.max_used:
         return False
     alike = all(constant(other, key) == constant(scope, key) for key in ALIKE)
@@ -228,9 +228,9 @@ def claimed(scope: Scope, properties: Properties) -> list[str]:
 
 
 def configuration(scope: Scope, names: Sequence[str], properties: Properties, specification: str = "") -> str:
-    """TLC's configuration file for a scope and the properties to check.
+    """The text of TLC's configuration file for a scope and the properties to check.
 
-    Args: specification: where it is another than the scope's own.
+    Args: specification: a specification other than the scope's own.
     """
     slaves = ", ".join(str(slave + 1) for slave in range(int(scope.constants["slaves"])))
     constants = [f"Slaves = {{{slaves}}}"]
@@ -239,7 +239,7 @@ def configuration(scope: Scope, names: Sequence[str], properties: Properties, sp
     constants += [f"{switch} = {_tla(IS_ON[scope.profile])}" for switch in SWITCHES]
     constants += ["NONE = NONE"]
     lines = [
-        f"\\* {scope.name}: {scope.story}.",
+        f"\\* {scope.name}: {scope.description}.",
         "\\* Written by python -m formal.run_formal --write from formal/scopes.toml.",
         f"SPECIFICATION {specification or scope.specification}",
         "CONSTANTS",

@@ -1,4 +1,4 @@
-"""The two ends of a connection, explored alone: the master's, and the slave (snapshot_machines.py)."""
+"""Explore the two ends of a connection separately: the master's, and the slave (snapshot_machines.py)."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -24,17 +24,17 @@ ROOMS: Final = (
     14,
     26,
     100,
-)  # none, parts of a header, a header, a part of a body, the same behind a heartbeat, all
+)  # none, part of a header, a header, part of a body, the same behind a heartbeat, all
 
 
 def of_master(profile: Profile) -> list[Happening]:
-    """Reports whole and in parts, rooms from none to plenty, puts, time, and the end of the stream."""
+    """Explore a master's connection: whole and partial reports, socket room from none to plenty, puts, time, end of stream."""
     settings = replace(SETTINGS, master_read_buffer_size=16)
     recorder = Recorder(master.classify)
     accepted = master.on_accept(0).state
 
     def normal(conn: MasterConnection) -> MasterConnection:
-        """Without what no later step looks at."""
+        """The state without fields that no later step reads."""
         used, begun = conn.process_position, conn.next_transfer_from_where != -1
         return replace(
             conn,
@@ -47,7 +47,7 @@ def of_master(profile: Profile) -> list[Happening]:
         )
 
     def reports(conn: MasterConnection, log: Log) -> Iterator[tuple[str, bytes]]:
-        """What may be read next: behind the first byte of a report comes the rest of one that begins like it."""
+        """The bytes that may arrive next. Behind the first byte of a report comes the rest of a report with that first byte."""
         read = conn.byte_buffer_read[conn.process_position :]
         maximum = store.max_offset(log)
         if not read:
@@ -73,7 +73,7 @@ def of_master(profile: Profile) -> list[Happening]:
                 after = do("transfer", variant, partial(master.on_transfer, ready, log, room, 0, settings))
                 if after and after != conn:
                     yield normal(after), log
-        # The write side runs whenever it can: no other event finds a connection that could go on.
+        # The write side runs whenever it can, so other events never meet a connection with something left to write.
         if is_open and master.on_transfer(conn, log, 0, 0, settings).state != conn:
             return
         for name, arrived in reports(conn, log):
@@ -87,11 +87,11 @@ def of_master(profile: Profile) -> list[Happening]:
                 yield normal(after), log
         if after := do("end_of_stream", "", partial(master.on_end_of_stream, conn)):
             yield normal(after), log
-        if is_open and len(log.data) < 15:  # a last file begun, and one beyond
+        if is_open and len(log.data) < 15:  # in the last file, and one byte beyond
             yield conn, replace(log, data=log.data + bytes(6))
 
     explore([(accepted, Log(FILE_SIZE, 0, bytes(3))), (accepted, Log(FILE_SIZE, 0, bytes(FILE_SIZE)))], successors)
-    # The one step that looks at the min offset, on a log whose first file is gone.
+    # The only step that reads the min offset, on a log whose first file was deleted.
     log = Log(FILE_SIZE, FILE_SIZE, bytes(3))
     for offset, name in ((FILE_SIZE - 1, "below the min offset"), (FILE_SIZE, "the min offset")):
         deleted = partial(master.on_reports, accepted, wire.pack_report(offset), log, 0, settings, profile)
@@ -101,8 +101,8 @@ def of_master(profile: Profile) -> list[Happening]:
 
 # --- The slave ---------------------------------------------------------------------------------------------------------------
 
-ROOMS_FOR_A_REPORT: Final = (100, 3)  # one that takes a report, and one that cuts it
-TICKS: Final = (  # ages of the last byte read and of the last report
+ROOMS_FOR_A_REPORT: Final = (100, 3)  # one takes a whole report, one only a part
+TICKS: Final = (  # time since the last byte read and since the last report
     ("in time", 0, 0),
     ("a report is due", 0, 2),
     ("silence", LATE_MS, 0),
@@ -111,7 +111,7 @@ TICKS: Final = (  # ages of the last byte read and of the last report
 
 
 def of_slave(profile: Profile) -> list[Happening]:
-    """Frames whole, in parts, and such as no honest master sends; reports that go out and that are cut; time; restarts."""
+    """Explore a slave: whole and partial frames and reports, frames that no correct master sends, time, restarts."""
     recorder = Recorder(slave.classify)
 
     def normal(client: Slave) -> Slave:
@@ -120,7 +120,7 @@ def of_slave(profile: Profile) -> list[Happening]:
         return replace(client, last_read_timestamp=0, last_write_timestamp=0, byte_buffer_read=read, close_reason="")
 
     def frames(log: Log) -> Iterator[tuple[str, bytes, bytes]]:
-        """What a slave without unparsed bytes may be sent: (name, bytes, what is still to come of them)."""
+        """Frames for a slave without unparsed bytes: (name, first bytes, remaining bytes)."""
         maximum = store.max_offset(log)
         room = FILE_SIZE - maximum % FILE_SIZE
         where = "" if maximum else ", on an empty log"

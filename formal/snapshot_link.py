@@ -1,4 +1,4 @@
-"""The connections of one slave, in a whole cluster: an event that makes no sense must do nothing (snapshot_machines.py)."""
+"""Explore one slave's connections in a whole cluster: an event that cannot apply must do nothing (snapshot_machines.py)."""
 
 from dataclasses import replace
 from enum import Enum
@@ -13,11 +13,11 @@ from rocketmq_ha.spec.profile import Profile, Settings
 
 
 class Ends(Enum):
-    """The connections of one slave: its own, and one that only the master still has."""
+    """One slave's connections: its current one, and a stale one that only the master still has."""
 
     NONE = "none"
     UP = "up"
-    SEVERED = "severed"  # it carries nothing any more, and the slave was not told
+    SEVERED = "severed"  # it carries no bytes any more, and the slave has not noticed
     STALE = "stale"
     UP_AND_STALE = "up_and_stale"
     SEVERED_AND_STALE = "severed_and_stale"
@@ -68,7 +68,7 @@ STREAMING: Final = (
     PUT,
 )
 AGAIN: Final = (events.Connect(0, WHOLE, WHOLE), events.Tick(5001), events.DeliverReports(0, WHOLE))
-LIVES: Final = (  # each prefix of each is a node
+LIVES: Final = (  # every prefix of each sequence is a node
     STREAMING,
     (*STREAMING, events.Cut(0, "slave"), *AGAIN, events.Cut(0, "master")),
     (*STREAMING, events.Cut(0, "master")),
@@ -78,7 +78,7 @@ LIVES: Final = (  # each prefix of each is a node
 
 
 def of_link(profile: Profile) -> list[Happening]:
-    """A cluster of one slave: what each event of a schedule sets in motion, in the middle of a few lives of a link."""
+    """Explore a cluster with one slave: try every event of a schedule at each point of a few sequences of events."""
     settings = Settings(mapped_file_size=1000)
     recorder = Recorder(ends)
 

@@ -1,8 +1,8 @@
-"""Every machine of the model, explored alone, and what each event does to each node: what snapshots.py tells.
+"""Explore every machine of the model alone, and record the outcome of each event at each node, for snapshots.py.
 
-The nodes are those that a machine can reach under what a cluster may do to it. At each of them every event is tried, in every
-variant that makes a difference; those that no cluster gives it lead nowhere. The link is the exception: it is a whole cluster
-of one slave, in which an event that makes no sense must do nothing.
+The nodes are the states that a machine can reach under the events of a cluster. At each node every event is tried, in every
+variant that makes a difference; outcomes of events that no cluster produces are recorded but not explored further. The link is
+the exception: it is a whole cluster with one slave, in which an event that cannot apply must do nothing.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ from rocketmq_ha.spec.profile import Profile
 
 
 def of_five_waits() -> list[Happening]:
-    """Classic's service: up to two requests in either order, reports and ticks of all sizes. A shutdown ends its process."""
+    """Explore classic's service: up to two requests in either order, all kinds of reports and ticks. A shutdown ends it."""
     recorder = Recorder(five_waits.classify)
     settings = replace(SETTINGS, sync_flush_timeout_ms=700, ha_slave_fallbehind_max=100)
 
@@ -67,7 +67,7 @@ def of_five_waits() -> list[Happening]:
 
 
 def of_group_transfer(profile: Profile) -> list[Happening]:
-    """Up to two waiting puts, acks, deadlines, shutdown."""
+    """Explore hardened's group transfer: up to two waiting puts, acks, deadlines, shutdown."""
     if not profile.serves_by_deadline:
         return of_five_waits()
     recorder = Recorder(group_transfer.classify)
@@ -122,10 +122,10 @@ STORE_FILE_SIZE = 200  # a file holds a record of 92 bytes and one of 100, or on
 
 
 def of_store(profile: Profile) -> list[Happening]:
-    """A master's log of up to three files under puts, and a slave's log of any part of it; recoveries of both."""
+    """Explore the store: a master's log of up to three files under puts, slaves' logs with any part of it, recovery of both."""
     recorder = Recorder(store.classify)
     size = STORE_FILE_SIZE
-    complete = [Log(size)]  # the longest of the master's logs, which slaves get parts of
+    complete = [Log(size)]  # the master's longest log, from which slaves get parts
 
     def put(log: Log, body: bytes) -> Step[Log]:
         rolls = size - len(log.data) % size < 100 + len(body)
@@ -143,7 +143,7 @@ def of_store(profile: Profile) -> list[Happening]:
 
     def appends(log: Log, possible: bool) -> Iterator[Log]:
         maximum, room = store.max_offset(log), size - len(log.data) % size
-        for length in (50, 89, room):  # 89: all of a record but its topic and what follows
+        for length in (50, 89, room):  # 89: a record without its topic and the rest
             if length <= room and (body := store.data_at(complete[0], maximum, length)):
                 name = "the rest of the file" if length == room else "a part of the file"
                 if after := recorder.do(log, "append_data", name, partial(append_data, log, maximum, body), possible):

@@ -1,4 +1,4 @@
-"""Doing events to the nodes of a machine, and keeping what came of each."""
+"""Apply events to the nodes of a machine, and record the outcomes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ State = TypeVar("State")
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """One event at one node, and what came of it."""
+    """One event at one node, with its outcome."""
 
     state: str
     event: str
     variant: str
-    possible: bool  # whether a cluster may do this to the machine in this state
-    after: str  # the state after; "=" where nothing changed, "assertion" where the model refused
+    possible: bool  # a cluster can produce this event in this state
+    after: str  # the state after; "=": unchanged; "assertion": the model refused
     outputs: tuple[str, ...]
     clauses: tuple[str, ...]
 
@@ -32,7 +32,7 @@ class Machine:
 
 
 def kinds(outputs: tuple[Output, ...]) -> tuple[str, ...]:
-    """What went out, each kind once, in the order of the first."""
+    """The kinds of outputs without duplicates, in order of first occurrence."""
     named = []
     for output in outputs:
         match output:
@@ -48,16 +48,16 @@ def kinds(outputs: tuple[Output, ...]) -> tuple[str, ...]:
 
 
 class Recorder(Generic[State]):
-    """Does events to the nodes of one machine, and keeps what came of them."""
+    """Applies events to the nodes of one machine and records the outcomes."""
 
     def __init__(self, classify: Callable[[State], Enum]) -> None:
         self._classify = classify
-        self._found: dict[Happening, None] = {}  # a set that keeps its order
+        self._found: dict[Happening, None] = {}  # an ordered set
 
     def do(
         self, state: State, event: str, variant: str, call: Callable[[], Step[State]], possible: bool = True
     ) -> State | None:
-        """The state after; None where the model refused, or where no cluster would have done it."""
+        """Apply an event. Returns: the state after; None if the model refused, or if no cluster can produce the event."""
         after, made = "assertion", None
         outputs: tuple[str, ...] = ()
         clauses: tuple[str, ...] = ()
@@ -72,6 +72,6 @@ class Recorder(Generic[State]):
         return made if possible else None
 
     def sorted(self, events: tuple[str, ...]) -> list[Happening]:
-        """In the order of the events, and of one event in the order in which its variants first came."""
+        """The records by event, and within an event in the order of first occurrence."""
         variants = list(dict.fromkeys((one.event, one.variant) for one in self._found))
         return sorted(self._found, key=lambda one: (events.index(one.event), variants.index((one.event, one.variant))))

@@ -1,11 +1,11 @@
-"""What every machine of the model does in every state at every event, the senseless ones included: spec/snapshots/*.txt.
+"""Write spec/snapshots/*.txt: what every machine of the model does in every state at every event, even at impossible ones.
 
     python -m formal.snapshots            print all of them
-    python -m formal.snapshots --check    exit status 1, and a diff, where a file differs from the model
-    python -m formal.snapshots --write    write them anew; review the diff as you review code
+    python -m formal.snapshots --check    exit status 1 and a diff if a file differs from the model
+    python -m formal.snapshots --write    rewrite them; review the diff as you review code
 
-Each machine is explored alone (snapshot_machines.py), and every event is done to every node that is reached. What comes of it
-is told once for all nodes of a state. An event that no cluster ever gives to a machine in a state is done to it all the same.
+Each machine is explored alone (snapshot_machines.py), and every event is applied to every node reached. The files show each
+outcome once for all nodes of a state. Events that no cluster produces in a state are applied, too.
 """
 
 import difflib
@@ -36,10 +36,10 @@ LEGEND: Final = """\
 
 @dataclass
 class Clauses:
-    """Of all the steps with one outcome: the clauses of each, and of any."""
+    """The clauses of all steps with one outcome: those of every step, and those of at least one."""
 
     always: tuple[str, ...]
-    ever: dict[str, None] = field(default_factory=dict)  # a set that keeps its order
+    ever: dict[str, None] = field(default_factory=dict)  # an ordered set
 
     def add(self, clauses: tuple[str, ...]) -> None:
         self.always = tuple(clause for clause in self.always if clause in clauses)
@@ -54,7 +54,7 @@ Outcomes = dict[tuple[str, ...], Clauses]  # (state after or a word, outputs...)
 
 
 def collect(happenings: Iterable[Happening]) -> dict[str, dict[str, Outcomes]]:
-    """state -> event -> outcomes. What a cluster may do to some node of a state is not told of those to which it may not."""
+    """Map state -> event -> outcomes. If an event is possible at a node of a state, outcomes where it is not are left out."""
     found = list(happenings)
     possible = {(one.state, one.event, one.variant) for one in found if one.possible}
     table: dict[str, dict[str, Outcomes]] = {}
@@ -66,16 +66,16 @@ def collect(happenings: Iterable[Happening]) -> dict[str, dict[str, Outcomes]]:
     return table
 
 
-Line = tuple[str, str, str]  # the state after, what goes out, the clauses
+Line = tuple[str, str, str]  # state after, outputs, clauses
 
 
 def told(outcomes: Outcomes) -> list[Line]:
-    """A line an outcome."""
+    """One line for each outcome."""
     return [(after, "+".join(outputs) or "-", str(clauses)) for (after, *outputs), clauses in sorted(outcomes.items())]
 
 
 def joined(events: dict[str, Outcomes]) -> list[tuple[str, list[Line]]]:
-    """(event, lines), with neighbours joined that differ in their room alone and have the same outcome."""
+    """(event, lines). Neighbouring events that differ only in their room and have the same outcome are joined."""
     lines: list[tuple[str, list[Line]]] = []
     for name, outcomes in events.items():
         now = told(outcomes)
@@ -104,7 +104,7 @@ def render(machine: Machine, profile: Profile) -> str:
 
 
 def texts() -> dict[str, str]:
-    """File name -> text, of every machine and profile."""
+    """Map file name -> text, for every machine and profile."""
     return {
         f"{name}.{profile.name}.txt": render(machine, profile)
         for name, machine in machines.MACHINES.items()
@@ -113,7 +113,7 @@ def texts() -> dict[str, str]:
 
 
 def difference(name: str, text: str) -> str:
-    """A unified diff from the file that is checked in to `text`; empty where they are equal."""
+    """A unified diff from the checked-in file to `text`; empty if they are equal."""
     file = DIRECTORY / name
     told = file.read_text(encoding="utf-8") if file.is_file() else ""
     lines = difflib.unified_diff(told.splitlines(), text.splitlines(), f"spec/snapshots/{name}", "the model", lineterm="", n=2)

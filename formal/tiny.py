@@ -1,15 +1,15 @@
-"""The refinement on bounded byte-level scopes, exhaustively: every state of buffers of a few bytes, and every edge.
+"""Check the refinement exhaustively on byte-level scopes with buffers of a few bytes: every state and every edge.
 
-A scope is explored breadth-first by `reference.cluster.step`, and each of its edges must refine (reference/refinement.py). Log
-units are single bytes, files have two, frames one; sockets and buffers are as small as they can be. What is covered of the
-protocol level's own graph in the same scope is counted: of each of its edges, whether some byte-level step has it in its
-witness; an edge out of a state in which a write side has something to send is left out, for the byte level does not rest there.
+`reference.cluster.step` explores a scope breadth-first, and each edge must map to protocol-level steps
+(reference/refinement.py). Log units are single bytes, a file holds two, a frame one; sockets and buffers are as small as
+possible. The coverage says how many edges of the protocol level's own graph in the same scope occur in the witness of a
+byte-level step. Edges from states in which a write side has something to send are left out: the byte level never rests there.
 
     python -m formal.tiny            explore every scope
-    python -m formal.tiny reads      the scopes whose names begin like that
+    python -m formal.tiny reads      only scopes whose names begin like this
 
-Time is a choice here: what could become due at some time may become due at any. A put is a byte, and not a record; so a store
-cannot recover, and a process that ends is a link that breaks. For the overlap (HA-S-61) a byte is a record.
+Time is a choice here: a deadline may pass at any moment. A put is a byte and not a record, so a store cannot recover, and a
+process that ends only breaks its links. For the overlap (HA-S-61) a byte counts as a record.
 """
 
 import argparse
@@ -46,26 +46,26 @@ from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec.constants import GROUP_TRANSFER_WAIT_MS, TRANSFER_HEADER_SIZE
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
 
-ALL: Final = 1 << 10  # bytes; more than there ever are in flight
-NOW_MS: Final = 1_000_000  # at which every state stands; time passes by what becomes due
+ALL: Final = 1 << 10  # bytes; more than are ever in flight
+NOW_MS: Final = 1_000_000  # the time in every state; it passes only by making something due
 
 
 @dataclass(frozen=True)
 class Tiny:
-    """A byte-level scope. Pieces are the numbers of bytes that may pass at once."""
+    """A byte-level scope. The `_pieces` are the numbers of bytes that one event may move."""
 
     name: str
     profile: Profile
-    write_pieces: tuple[int, ...] = (ALL,)  # what the master's socket takes
-    read_pieces: tuple[int, ...] = (ALL,)  # what the slave reads
-    ack_pieces: tuple[int, ...] = (ALL,)  # what the master reads
+    write_pieces: tuple[int, ...] = (ALL,)  # bytes that the master's socket takes
+    read_pieces: tuple[int, ...] = (ALL,)  # bytes that the slave reads
+    ack_pieces: tuple[int, ...] = (ALL,)  # bytes that the master reads
     max_puts: int = 2
     max_drops: int = 1
     sync_puts: bool = False
     frame_window: int = 2
     report_window: int = 2
-    slave_read_buffer_size: int = TRANSFER_HEADER_SIZE + 1  # just one frame
-    master_read_buffer_size: int = 8  # just one report
+    slave_read_buffer_size: int = TRANSFER_HEADER_SIZE + 1  # one frame
+    master_read_buffer_size: int = 8  # one report
 
     @property
     def settings(self) -> Settings:
@@ -96,7 +96,7 @@ class Tiny:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A byte-level state, and how much of the bounds is used up."""
+    """A byte-level state, with the puts and faults used so far."""
 
     cluster: Cluster
     drops: int = 0
@@ -104,7 +104,7 @@ class Node:
 
 @dataclass
 class Found:
-    """What an exploration came to."""
+    """The result of an exploration."""
 
     tiny: Tiny
     states: int = 0
@@ -119,10 +119,10 @@ class Found:
 
 
 def rested(now: Cluster) -> Cluster:
-    """A state apart from what the future does not depend on, at the one time at which all states stand.
+    """A state at NOW_MS, without everything that cannot affect the future.
 
-    Bytes of the slave's buffer that are dispatched are never read again; zeros take their place. A socket takes what it was
-    granted at once, or nothing.
+    Zeros replace the dispatched bytes of the slave's buffer, which are never read again. A socket takes its grant at once, or
+    nothing.
     """
     at_rest = MasterConnection(NOW_MS, NOW_MS)
     links = tuple(
@@ -164,7 +164,7 @@ def rested(now: Cluster) -> Cluster:
 
 
 def puts(tiny: Tiny, node: Node) -> Iterator[tuple[Event, Cluster, Cluster]]:
-    """A byte is appended, as no record: (event, before, after the append and all that it sets in motion)."""
+    """Append one byte. Returns: (event, state before, state after the append and everything that it triggers)."""
     before = node.cluster
     if len(before.log.data) >= tiny.max_puts:
         return
@@ -190,14 +190,14 @@ def aged_link(before: Cluster, number: int, **stamps: int) -> Cluster:
 
 
 def dues(tiny: Tiny, before: Cluster) -> Iterator[Cluster]:
-    """The states in which one thing has just become due."""
+    """The states in which one deadline has just passed."""
     long_ago = NOW_MS - 200_000
     for number, link in enumerate(before.links):
         if not refinement_map.is_open(link):
             continue
         if not refinement_map.is_attached(link):
             yield aged_link(before, number, last_read_timestamp=long_ago)
-            if not link.conn.last_write_over:  # no event reaches its socket, for a slave has one link
+            if not link.conn.last_write_over:  # events reach only a slave's current link, so this socket stays full
                 yield replace(before, links=(*before.links[:number], replace(link, room=ALL), *before.links[number + 1 :]))
         in_flight = refinement_map.abstract_connection(link, before.slaves[link.slave], tiny.settings).frames
         if link.conn.slave_request_offset != -1 and link.conn.last_write_over and len(in_flight) < tiny.frame_window:
@@ -223,7 +223,7 @@ def attached(now: Cluster, index: int) -> Link | None:
 
 
 def steps(tiny: Tiny, node: Node) -> Iterator[tuple[Event, Cluster, Cluster, int]]:
-    """Every event, with the states before and after it, and the drops that it takes."""
+    """All events, each with the states before and after it and the link breaks that it uses up."""
     for event, before, after in puts(tiny, node):
         yield event, before, after, 0
     before = node.cluster
@@ -247,7 +247,7 @@ def steps(tiny: Tiny, node: Node) -> Iterator[tuple[Event, Cluster, Cluster, int
 
 
 def pieces(sizes: tuple[int, ...], there: int) -> tuple[int, ...]:
-    """Those of the sizes that differ in what they move."""
+    """The sizes that move different numbers of bytes."""
     return tuple(size for size in sizes if size < there or (size == ALL and there))
 
 
@@ -255,17 +255,17 @@ def pieces(sizes: tuple[int, ...], there: int) -> tuple[int, ...]:
 
 
 def last_byte(log: Log) -> int:
-    """The first report of a slave whose records are bytes."""
+    """The first report of a slave if every byte is a record."""
     return store.max_offset(log) - (1 if log.data else 0)
 
 
 @patch.object(overlap, "first_report", last_byte)
 def explore(tiny: Tiny, limit: int | None = None, progress: Callable[[int, int], None] | None = None) -> Found:
-    """All states and edges of a scope, each edge checked."""
+    """Explore all states and edges of a scope, and check each edge."""
     found, began = Found(tiny), time.perf_counter()
     start = Node(rested(cluster.new_cluster(1, tiny.settings, NOW_MS)))
     seen, queue = {start}, [start]
-    for number, node in enumerate(queue):  # the list grows while it is walked
+    for number, node in enumerate(queue):  # the list grows during the loop: it is the queue
         for event, before, after, drops in steps(tiny, node):
             found.edges += 1
             told, witness = refinement.simulate(before, event, after, tiny.settings, tiny.profile)
@@ -290,7 +290,7 @@ def explore(tiny: Tiny, limit: int | None = None, progress: Callable[[int, int],
 
 
 def is_at_rest(state: State, scope: Scope) -> bool:
-    """Whether no write side has anything to do: it fixes its start, and builds a frame, as soon as it can."""
+    """Return True if no write side can act: it fixes its start and builds a frame as soon as it can."""
     return not any(
         conn is not None
         and conn.req != -1
@@ -301,12 +301,11 @@ def is_at_rest(state: State, scope: Scope) -> bool:
 
 
 def edges_when_eager(state: State, scope: Scope) -> Iterator[tuple[str, State]]:
-    """The protocol level's edges that a byte-level run could take: its write sides write at once, and its network has room.
+    """The protocol-level edges that a byte-level run can take. Its write sides write at once, and its network has room.
 
-    What is left out: whatever comes between a write side and what it has to do; a heartbeat where there is data; the arrival of
-    the last frame where there is more to send, for the next one is built before its last byte leaves; a report that replaces
-    another, for want of room; the arrival of a report on a stale connection, for a link that breaks takes along what is on it
-    (LoseReports).
+    Left out are: edges that delay a write side; a heartbeat while there is data to send; the arrival of the last frame while
+    there is more to send, since the next frame is built before the last byte leaves; a report that replaces another for lack
+    of room; the arrival of a report on a stale connection, since a broken link loses the bytes on it (LoseReports).
     """
     rests = is_at_rest(state, scope)
     stale = {(s, k) for s, slots in enumerate(state.conn, 1) for k, conn in enumerate(slots, 1) if conn and conn.stale}
@@ -314,7 +313,7 @@ def edges_when_eager(state: State, scope: Scope) -> Iterator[tuple[str, State]]:
     for label, after in protocol.edges(state, scope):
         name = label.partition("(")[0]
         numbers = tuple(int(number) for number in label.partition("(")[2].strip(")").split(",") if number)
-        if not rests:  # a stale connection's socket may be full, and so it sends at rest
+        if not rests:  # a stale connection's socket may be full, so it may send in a state of rest
             if name == "Begin" or (name == "Send" and numbers not in stale):
                 yield label, after
             continue
@@ -335,7 +334,7 @@ def replaces_a_report(before: State, after: State, scope: Scope) -> bool:
 
 
 def coverage(found: Found) -> tuple[int, int, Counter[str]]:
-    """Of the protocol level's edges in the same bounds, where the byte level could go: (covered, all, labels of the rest)."""
+    """Coverage of the protocol-level edges that the byte level can take: (covered, all, labels of the uncovered)."""
     whole = graph.explore(found.tiny.scope, edges=edges_when_eager)
     states = [of_one_epoch(state) for state in whole.states]
     wanted = {
@@ -349,9 +348,9 @@ def coverage(found: Found) -> tuple[int, int, Counter[str]]:
 
 @lru_cache(maxsize=1 << 15)
 def of_one_epoch(state: State) -> State:
-    """A state whose units are all of epoch 0, as they are in a scope without crashes; here each has a number.
+    """The state with epoch 0 for every unit, as in a scope without crashes; the byte level numbers its units instead.
 
-    What is in flight on a stale connection is left out too, since the byte level loses it.
+    Bytes in flight on a stale connection are left out, since the byte level loses them.
     """
     conn = tuple(
         tuple(
@@ -371,7 +370,7 @@ def of_one_epoch(state: State) -> State:
 
 # --- The program -------------------------------------------------------------------------------------------------------------
 
-# Of two reports the master reads one or both.
+# The master reads one or both of two reports.
 _BREAK: Final = {"max_puts": 1, "ack_pieces": (8, ALL), "master_read_buffer_size": 16}
 _STEADY: Final = {**_BREAK, "max_drops": 0}
 
@@ -392,7 +391,7 @@ SCOPES: Final = (
 )
 
 
-# (states, edges, edges of the protocol level that are covered, those that could be)
+# (states, edges, covered protocol-level edges, coverable protocol-level edges)
 RESULTS: Final[dict[str, tuple[int, int, int, int]]] = {
     "whole-classic": (6515, 29343, 629, 629),
     "break-classic": (6308, 31846, 1455, 1455),
@@ -410,7 +409,7 @@ RESULTS: Final[dict[str, tuple[int, int, int, int]]] = {
 
 
 def judge(name: str, limit: int) -> tuple[bool, list[str]]:
-    """Explore a scope. Returns: whether all is as checked in, and what to say of it."""
+    """Explore a scope. Returns: whether the result equals the checked-in one, and a line about it."""
     (tiny,) = (one for one in SCOPES if one.name == name)
     found = explore(tiny, limit)
     if found.differences:
@@ -432,7 +431,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--limit", type=int, default=200_000, help="states at most (default: %(default)s)")
     options = parser.parse_args(arguments)
     chosen = [tiny.name for tiny in SCOPES if not options.names or tiny.name.startswith(tuple(options.names))]
-    chosen.sort(key=lambda name: -RESULTS.get(name, (0,))[0])  # the largest first, so that they do not end alone
+    chosen.sort(key=lambda name: -RESULTS.get(name, (0,))[0])  # the largest first, so that no core idles at the end
     holds = True
     graph.say(f"{'byte-level scope':<20} {'states':>8} {'edges':>8} {'seconds':>7}  edges of the protocol level covered")
     with ProcessPoolExecutor(os.cpu_count()) as pool:

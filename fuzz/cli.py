@@ -86,10 +86,10 @@ def demo_bug(name: str | None) -> None:
     Exit status 0 if the fault was found.
     """
     if name is None:
-        print_pairs(console_for(), ((fault.name, fault.story) for fault in faults.FAULTS))
+        print_pairs(console_for(), ((fault.name, fault.description) for fault in faults.FAULTS))
         return
     fault = faults.find(name)
-    click.echo(f"{fault.name}: {fault.story}\nplanted in a copy of {fault.file}; looking for it")
+    click.echo(f"{fault.name}: {fault.description}\nplanted in a copy of {fault.file}; looking for it")
     with tempfile.TemporaryDirectory(prefix="rocketmq-ha-") as directory:
         status = faults.run_with(fault, Path(directory), ["hunt"])
     if status != 0:

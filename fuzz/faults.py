@@ -27,7 +27,7 @@ class Fault:
     file: str
     old: str
     new: str
-    story: str
+    description: str
 
 
 FAULTS: Final = (

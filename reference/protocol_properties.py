@@ -299,7 +299,7 @@ class Violation:
     quirk: int
     breaks: StateProperty | EdgeProperty
     scope: Scope  # a least one that shows it; classic
-    story: str
+    description: str
 
 
 CLASSIC_KEEPS: Final[tuple[StateProperty | EdgeProperty, ...]] = (

@@ -51,7 +51,7 @@ class BelowTheLevel:
 
     quirk: int | None
     clauses: tuple[str, ...]
-    story: str
+    description: str
 
 
 EXCEPTIONS: Final[dict[str, BelowTheLevel]] = {

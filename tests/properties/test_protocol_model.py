@@ -181,7 +181,9 @@ def test_classic_keeps_what_it_keeps() -> None:
 def test_classic_shows_each_catalogued_violation(violation: Violation) -> None:
     path = graph.first_violation(explored(of_profile(violation.scope, CLASSIC)), violation.breaks)
     assert path is not None
-    sys.stdout.write(f"\nquirk {violation.quirk}, {violation.story}: breaks {violation.breaks.__name__}\n{graph.show(path)}\n")
+    sys.stdout.write(
+        f"\nquirk {violation.quirk}, {violation.description}: breaks {violation.breaks.__name__}\n{graph.show(path)}\n"
+    )
 
 
 @pytest.mark.parametrize("violation", CATALOGUE, ids=lambda violation: f"quirk-{violation.quirk}")

@@ -154,10 +154,10 @@ def test_messages_show_every_number_whole(width: int) -> None:
 
 def test_the_faults_that_can_be_planted_show_every_number_whole(width: int) -> None:
     console, file = screen(width)
-    print_pairs(console, ((fault.name, fault.story) for fault in faults.FAULTS))
+    print_pairs(console, ((fault.name, fault.description) for fault in faults.FAULTS))
     for fault in faults.FAULTS:
         assert fault.name in file.getvalue()
-        assert_whole(file.getvalue(), fault.story)
+        assert_whole(file.getvalue(), fault.description)
     assert_fits(file.getvalue(), width)
 
 

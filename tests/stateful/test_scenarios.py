@@ -24,9 +24,9 @@ def test_the_scenario_happens_as_it_is_told(file: Path, request: pytest.FixtureR
 def test_every_scenario_is_headed_by_its_story_and_cites_clauses() -> None:
     assert len(SCENARIOS) >= 8
     for file in SCENARIOS:
-        story = file.read_text(encoding="utf-8").split("cluster ")[0]
-        assert story.startswith("# "), file.name
-        assert "HA-" in story, file.name
+        description = file.read_text(encoding="utf-8").split("cluster ")[0]
+        assert description.startswith("# "), file.name
+        assert "HA-" in description, file.name
 
 
 def test_the_steps_can_say_every_event() -> None:
