@@ -383,7 +383,8 @@ def hostile_differs(seed: int) -> str:
 
     Forged reports lie close to a connection's offsets, where the model cannot distinguish them from honest ones, so its
     invariants need not hold. Slaves receive frames that no master sends. In hardened they then never restart: the
-    implementation refuses to recover from damage, which the model does not have. Every second master's log begins behind deleted files.
+    implementation refuses to recover from damage, which the model does not have. Every second master's log begins behind
+    deleted files.
     """
     from rocketmq_ha.fuzz import lockstep, observe, schedule
     from rocketmq_ha.reference import store, wire

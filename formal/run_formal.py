@@ -85,9 +85,7 @@ def tell(outcomes: Sequence[Outcome], traces: bool) -> None:
     """Print the three tables, in the order of scopes.toml."""
     if any(isinstance(outcome.job, Scope) for outcome in outcomes):
         say(f"\n{'scope':26}{'states':>8}{'transitions':>13}{'seconds':>9}  verdict")
-        say(
-            f"{'':4}its description; then the properties that it is for, with how often each premise was reached (after a fault)"
-        )
+        say(f"{'':4}its description; then the properties that it is for: how often each premise was reached (after a fault)")
     for outcome in outcomes:
         if isinstance(outcome.job, Scope):
             tell_scope(outcome, outcome.job)
