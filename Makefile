@@ -32,7 +32,7 @@ check: setup ## Format, lint, types, the import table, and that generated files 
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest tests/properties/test_imports.py tests/properties/test_documents.py
+	$(BIN)/python -m pytest tests/project/test_imports.py tests/project/test_documents.py
 	$(BIN)/python -m rocketmq_ha.reference.transitions --check
 	$(BIN)/python -m rocketmq_ha.reference.diagram --check
 	$(BIN)/python -m formal.snapshots --check
@@ -97,7 +97,7 @@ interop: setup ## Real RocketMQ brokers on either end; RELEASE=4.5.2: of that re
 	@RELEASE="$(RELEASE)" VIOLATIONS="$(VIOLATIONS)" $(BIN)/python -m pytest tests/interop $(ARGS)
 
 hostile: setup ## Hostile peers over TCP against a live master and live slaves; the table to build/hostile.json; ARGS="flood noise"
-	@$(BIN)/python tests/hostile/run_hostile.py $(ARGS)
+	@PYTHONPATH=tests $(BIN)/python tests/hostile/run_hostile.py $(ARGS)
 
 golden: setup ## Make the golden store again with the real RocketMQ (needs a JDK and Maven)
 	@$(BIN)/python tests/interop/golden/make_golden.py $(ARGS)

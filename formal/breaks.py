@@ -82,7 +82,7 @@ def pytest(name: str, file: str) -> Check:
 
 
 SCENARIOS: Final = pytest("scenarios", "tests/stateful/test_scenarios.py")
-VECTORS: Final = pytest("golden store", "tests/properties/test_golden_store.py")
+VECTORS: Final = pytest("golden store", "tests/store/test_golden_store.py")
 
 EDITS: Final = (
     Edit(

@@ -1,4 +1,6 @@
-"""How `make test` deals out the tests: those of a file go to one process, in order, and so do those of all files of a group.
+"""Fixtures of tests in more than one folder, and how `make test` deals out the tests.
+
+The tests of a file go to one process, in order, and so do those of all files of a group.
 
 A file names its group: `pytestmark = pytest.mark.xdist_group("name")`, with the reason. Groups take long, and begin first.
 
@@ -7,11 +9,17 @@ is dealt out by itself. Here the groups are read from the files.
 """
 
 import re
+import tarfile
+from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from kit.golden import RELEASES, VECTORS
+from kit.sockets import Net
 
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
@@ -41,3 +49,37 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "LoadScopeSc
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):  # one of several processes
         items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
+@pytest.fixture
+def nodes() -> Iterator[ExitStack]:
+    """Processes of a test; stopped at its end, the last first."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture(scope="session", params=RELEASES)
+def release(request: pytest.FixtureRequest) -> str:
+    """Each release of RocketMQ that wrote a golden store."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def vectors(release: str) -> Path:
+    """The folder of what a release wrote, and of what its client reported."""
+    return VECTORS / f"rocketmq-{release}"
+
+
+@pytest.fixture(scope="session")
+def golden(vectors: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The golden store of a release, unpacked. No test changes it."""
+    store = tmp_path_factory.mktemp("golden") / "store"
+    with tarfile.open(vectors / "store.tar.xz") as archive:
+        archive.extractall(store, filter="data")
+    return store
+
+
+@pytest.fixture
+def net(tmp_path: Path) -> Iterator[Net]:
+    with ExitStack() as resources:
+        yield Net(tmp_path, resources)

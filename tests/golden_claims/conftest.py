@@ -1,12 +1,6 @@
 """What the claims are held against: every golden vector, read once."""
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))  # these tests are in no package
-
 from all_claims import CLAIMS
 from registry import Held, hold
 from specimens import Golden, read_all

@@ -5,7 +5,6 @@ slave's log grows, in how the puts end, in the anonymous memory of the two (RssA
 """
 
 import hashlib
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,16 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from kit.certificates import Certificates, options
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.net.address import parse_address
 from rocketmq_ha.impl.net.status_socket import NotRunning, ask
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.wire.message import Message
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tls"))  # a plain module, in no package
-
-from certificates import Certificates, options
 
 FILE_SIZE: Final = 64 * 1024 * 1024
 IN_FLIGHT: Final = 16  # puts that may wait at a time

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from certificates import Certificates
 from hostile_slaves import (
     INPUTS,
     NO_LINGER,
@@ -31,6 +30,8 @@ from hostile_stand import (
     WRITE_STALL_DEADLINE_S,
     Unexpected,
 )
+
+from kit.certificates import Certificates
 
 NAME: Final = "127.0.0.1"  # in the master's certificate
 _NOISE: Final = random.Random(18)

@@ -10,23 +10,18 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 import pytest
+from releases import PROMOTED, RELEASES, refusal
+from results import Results
+from rocketmq import Rocketmq
+from servers import Servers
 
 HERE: Final = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE / "golden"))
-sys.path.insert(0, str(HERE))
-
-from releases import PROMOTED, RELEASES, refusal  # noqa: E402
-from results import Results  # noqa: E402
-from rocketmq import Rocketmq  # noqa: E402
-from servers import Servers  # noqa: E402
-
 ROOT: Final = HERE.parents[1]
 BUILD: Final = ROOT / "build" / "interop"
 SOURCES: Final = HERE / "golden" / "src" / "main" / "java" / "interop"

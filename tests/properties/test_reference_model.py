@@ -8,11 +8,11 @@ from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
-from golden_kit import RELEASES, VECTORS
 from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from kit.golden import RELEASES, VECTORS
 from rocketmq_ha.impl.errors import MessageMalformed
 from rocketmq_ha.impl.wire import message as impl_message
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT

@@ -1,0 +1,31 @@
+"""The Spark session of the tests of analysis, and the transitions of their synthetic logs."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kit import event_logs
+
+if TYPE_CHECKING:  # pyspark is slow to import, and some of the tests here do not need it
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def transitions_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """transitions.json of the synthetic machines."""
+    file = tmp_path_factory.mktemp("spec") / "transitions.json"
+    file.write_text(json.dumps(event_logs.transitions_document()), encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    """The one session of the whole test run: a second one would cost its start again."""
+    from rocketmq_ha.analysis.session import spark_session
+
+    session = spark_session("rocketmq-ha tests", master="local[2]", shuffle_partitions=2, fast_start=True)
+    yield session
+    session.stop()

@@ -1,0 +1,156 @@
+"""Builds synthetic event logs for the tests of analysis.
+
+They are test data, not a model: four small machines with known transitions, walked at random. The logs have the shape
+of real ones (spec/event_log.py), and nothing else in common with them.
+"""
+
+# ruff: noqa: C408  (rows read better as keywords)
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rocketmq_ha.spec.event_log import EVENT_COLUMNS, RUN_COLUMNS, SCHEMA_VERSION
+
+Row = dict[str, Any]
+
+ARROW_TYPES = {"int32": pa.int32(), "int64": pa.int64(), "string": pa.string(), "list<string>": pa.list_(pa.string())}
+PROFILES = ("classic", "hardened")
+
+# actor: its transitions, from_state event to_state. h: in the profile hardened only; r: seldom walked; n: never walked.
+MACHINES = {
+    "master_connection": """
+        await_report reports await_report       | await_report reports caught_up     | await_report reports closed h
+        await_report end_of_stream closed       | caught_up transfer caught_up       | caught_up transfer frame_waiting
+        caught_up transfer header_partial       | caught_up transfer body_partial    | caught_up tick heartbeat_waiting
+        caught_up reports caught_up             | caught_up end_of_stream closed     | frame_waiting transfer caught_up
+        frame_waiting transfer header_partial   | frame_waiting transfer body_partial
+        header_partial transfer header_partial  | header_partial transfer body_partial
+        header_partial transfer caught_up r     | header_partial end_of_stream closed
+        body_partial transfer body_partial      | body_partial transfer caught_up    | body_partial end_of_stream closed
+        heartbeat_waiting transfer caught_up    | heartbeat_waiting transfer heartbeat_partial r
+        heartbeat_partial transfer caught_up    | heartbeat_partial end_of_stream closed n""",
+    "slave_client": """
+        disconnected connect connected          | disconnected restart disconnected  | connected frames connected
+        connected frames header_partial         | connected frames body_partial      | connected frames disconnected n
+        connected tick connected                | connected tick disconnected h      | connected restart disconnected r
+        connected end_of_stream disconnected    | header_partial frames header_partial
+        header_partial frames body_partial      | header_partial frames connected
+        header_partial end_of_stream disconnected | body_partial frames body_partial | body_partial frames connected
+        body_partial end_of_stream disconnected""",
+    "store": """
+        empty put holds_data | empty append_data holds_data | holds_data put holds_data | holds_data put file_full
+        holds_data recover holds_data r         | file_full put_roll holds_data""",
+    "group_transfer": """
+        idle put waiting | waiting put waiting  | waiting ack idle | waiting tick idle n | waiting shutdown idle h""",
+}
+WEIGHTS = {"": 1.0, "r": 0.0002}
+MOVES_BYTES = {"reports", "transfer", "frames"}
+NEVER_SPLIT_AT = (4, 10)  # in no frame
+CLAUSES = {f"HA-{part}-{number}": f"Clause {number} of {part}." for part in "WMSG" for number in range(1, 8)}
+NEVER_EXERCISED = tuple(CLAUSES)[-3:]
+
+
+def _parsed() -> list[tuple[str, str, str, str, tuple[str, ...], str]]:
+    """actor, from_state, event, to_state, profiles, mark: one for each transition of MACHINES."""
+    rows = []
+    for actor, text in MACHINES.items():
+        for item in text.replace("\n", "|").split("|"):
+            if words := item.split():
+                from_state, event, to_state, mark = (*words, "")[:4]
+                rows.append((actor, from_state, event, to_state, PROFILES[1:] if mark == "h" else PROFILES, mark))
+    return rows
+
+
+def transitions_document() -> Row:
+    """MACHINES in the shape of spec/transitions.json."""
+    machines: dict[str, Row] = {actor: {"states": [], "events": [], "transitions": []} for actor in MACHINES}
+    for actor, from_state, event, to_state, profiles, _ in _parsed():
+        machine = machines[actor]
+        machine["states"] = list(dict.fromkeys([*machine["states"], from_state, to_state]))
+        machine["events"] = list(dict.fromkeys([*machine["events"], event]))
+        machine["transitions"].append([from_state, event, to_state, list(profiles)])
+    return {"version": 1, "machines": machines, "clauses": CLAUSES}
+
+
+def event_row(run_id: int, step: int, **changes: Any) -> Row:
+    """A row of events/ in which only what a test is about needs a word."""
+    row: Row = dict(run_id=run_id, step=step, op_index=step, actor="store", instance=0, event="put", from_state="empty")
+    row |= dict(to_state="holds_data", offset=-1, nbytes=0, fragment_len=-1, split_at=0, fault="none", clauses=[])
+    return row | dict(ts_ns=step * 1_000_000, verdict="ok") | changes
+
+
+def run_row(run_id: int, **changes: Any) -> Row:
+    """A row of runs/ in which only what a test is about needs a word."""
+    row: Row = dict(run_id=run_id, phase="generate", profile="classic", n_ops=5, n_steps=5, nbytes=100, n_messages=2)
+    return row | dict(verdict="ok", failing_op=-1, signature="", detail="") | changes
+
+
+def arrow(rows: Sequence[Row], columns: Sequence[tuple[str, str, str]]) -> pa.Table:
+    schema = pa.schema([(name, ARROW_TYPES[kind]) for name, kind, _ in columns])
+    return pa.table({name: [row[name] for row in rows] for name, _, _ in columns}, schema=schema)
+
+
+def write_log(path: Path, events: Sequence[Row], runs: Sequence[Row], files: int = 1) -> Path:
+    """A log directory; its rows are dealt over `files` files, whole runs each."""
+    (path / "events").mkdir(parents=True)
+    (path / "runs").mkdir()
+    for number in range(files):
+        mine = [row for row in events if row["run_id"] % files == number]
+        pq.write_table(arrow(mine, EVENT_COLUMNS), path / "events" / f"part-{number:05}.parquet")
+    pq.write_table(arrow(runs, RUN_COLUMNS), path / "runs" / "part-00000.parquet")
+    campaign = dict(schema_version=SCHEMA_VERSION, seed=1, runs=len(runs), profiles=PROFILES, versions={"spark": "4.3.0"})
+    (path / "campaign.json").write_text(json.dumps(campaign), encoding="utf-8")
+    return path
+
+
+def _split(draw: random.Random, event: str) -> int:
+    if event == "reports":
+        return draw.choice((0, 0, draw.randrange(8)))
+    header = draw.choice([at for at in range(1, 13) if at not in NEVER_SPLIT_AT])
+    return draw.choice((0, header, 12 + int(draw.expovariate(1 / 60))))
+
+
+def random_rows(seed: int, n_runs: int, mean_steps: int, *, failing: bool) -> tuple[list[Row], list[Row]]:
+    """Random walks over MACHINES. `failing`: some runs diverge, and the last one takes one impossible step."""
+    draw = random.Random(seed)
+    walks: dict[tuple[str, str, str], list[tuple[str, str, float]]] = {}
+    for actor, from_state, event, to_state, profiles, mark in _parsed():
+        for profile in profiles if mark != "n" else ():
+            walks.setdefault((profile, actor, from_state), []).append((event, to_state, WEIGHTS[mark.replace("h", "")]))
+    clauses = [clause for clause in CLAUSES if clause not in NEVER_EXERCISED]
+    start = {actor: text.split()[0] for actor, text in MACHINES.items()}
+    events: list[Row] = []
+    runs: list[Row] = []
+    for index in range(n_runs):
+        run_id, profile, state = seed * 1_000_000 + index, PROFILES[index % 2], dict(start)
+        n_steps = max(1, round(draw.gauss(mean_steps, mean_steps / 4)))
+        for step in range(n_steps):
+            actor = draw.choice(tuple(MACHINES))
+            if (profile, actor, state[actor]) not in walks:
+                state[actor] = start[actor]
+            possible = walks[profile, actor, state[actor]]
+            event, to_state, _ = draw.choices(possible, [weight for *_, weight in possible])[0]
+            row = event_row(run_id, step, op_index=step // 2, actor=actor, event=event, from_state=state[actor])
+            row |= dict(to_state=to_state, offset=draw.randrange(1 << 40), nbytes=draw.randrange(200))
+            if event in MOVES_BYTES:
+                row |= dict(fragment_len=draw.randrange(64), split_at=_split(draw, event))
+            row["fault"] = draw.choices(("none", "cut", "short_write", "restart_slave"), (90, 5, 4, 1))[0]
+            row["clauses"] = draw.sample(clauses, draw.randrange(4))
+            events.append(row)
+            state[actor] = to_state
+        run = run_row(run_id, profile=profile, n_ops=n_steps // 2 + 1, n_steps=n_steps, nbytes=draw.randrange(50_000))
+        run |= dict(n_messages=draw.randrange(30), phase="replay" if index % 50 == 49 else "generate")
+        if failing and index % 97 == 13:
+            field = draw.choice(("slave_ack_offset", "dispatch_position"))
+            run |= dict(verdict="divergence", signature=f"master_connection/reports/{field}", failing_op=n_steps // 3)
+            run["detail"] = f"{field}: the reference says 4096, the implementation says 4088"
+        runs.append(run)
+    if failing:
+        events[-1] |= dict(actor="store", event="put_roll", from_state="empty", to_state="file_full", fragment_len=-1)
+    return events, runs

@@ -1,0 +1,84 @@
+"""Masters and slaves over loopback, within the process of the tests."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from rocketmq_ha.impl.net.client import Follower
+from rocketmq_ha.impl.net.server import Master, listen
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.spec.profile import Profile, Settings
+
+FILE_SIZE = 1000
+PATIENCE_S = 20
+
+
+class Net:
+    """Masters and slaves over loopback."""
+
+    def __init__(self, directory: Path, resources: ExitStack) -> None:
+        self._directory, self._resources = directory, resources
+
+    def open_log(self, name: str) -> CommitLog:
+        return self._resources.enter_context(CommitLog.open(self._directory / name, file_size=FILE_SIZE))
+
+    def serve(self, profile: Profile, settings: Settings | None = None) -> Master:
+        """A master, which the test polls."""
+        master = Master(self.open_log("master"), listen("127.0.0.1", 0), settings or Settings(FILE_SIZE), profile)
+        self._resources.callback(master.close)
+        return master
+
+    def follow(self, port: int, profile: Profile, settings: Settings | None = None) -> CommitLog:
+        """The log of a slave that runs in a thread of its own."""
+        log, stopped = self.open_log("slave"), threading.Event()
+        follower = Follower(log, "127.0.0.1", port, settings or Settings(FILE_SIZE), profile)
+        thread = threading.Thread(target=follower.run, args=(stopped.is_set,), name="slave")
+
+        def stop() -> None:
+            stopped.set()
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive()
+
+        thread.start()
+        self._resources.callback(stop)
+        return log
+
+    def listener(self) -> socket.socket:
+        """A socket that takes the place of a master."""
+        listener = self._resources.enter_context(socket.create_server(("127.0.0.1", 0)))
+        listener.settimeout(PATIENCE_S)
+        return listener
+
+    def connect(self, master: Master) -> socket.socket:
+        """A socket that takes the place of a slave, and that the master has accepted."""
+        known = len(master.service.connections)
+        sock = self._resources.enter_context(socket.create_connection(master.address))
+        wait_for(lambda: len(master.service.connections) > known, lambda: master.poll(5))
+        sock.settimeout(PATIENCE_S)
+        return sock
+
+    def receive(self, sock: socket.socket, master: Master, nbytes: int) -> bytes:
+        """The next bytes that the master sends; it is polled until they are there."""
+        sock.setblocking(False)
+        data = b""
+        until = time.monotonic() + PATIENCE_S
+        while len(data) < nbytes:
+            assert time.monotonic() < until, f"{len(data)} bytes of {nbytes}"
+            master.poll(5)
+            try:
+                data += sock.recv(nbytes - len(data))
+            except BlockingIOError:
+                continue
+        return data
+
+    wait_for = staticmethod(lambda condition, turn=lambda: time.sleep(0.01): wait_for(condition, turn))
+
+
+def wait_for(condition: Callable[[], object], turn: Callable[[], object]) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < until, "waited in vain"
+        turn()

@@ -1,0 +1,43 @@
+"""The model and the implementation in lock-step, for claims that hold of both."""
+
+from typing import Protocol
+
+from rocketmq_ha.fuzz.lockstep import Lockstep
+from rocketmq_ha.reference.cluster import Cluster, Link
+from rocketmq_ha.reference.events import DeliverFrames, DeliverReports, Event
+from rocketmq_ha.spec.event_log import VERDICT_OK
+from rocketmq_ha.spec.profile import Profile
+
+ALL = 1 << 18
+
+
+class Worlds:
+    """The model and the implementation in lock-step: what is asserted of the one holds of the other."""
+
+    def __init__(self, both: Lockstep) -> None:
+        self._both = both
+
+    def happens(self, *events: Event) -> Cluster:
+        """The cluster after the events. Raises: AssertionError where the worlds disagree."""
+        for event in events:
+            outcome = self._both.apply(event)
+            assert outcome.verdict == VERDICT_OK, outcome
+        return self.cluster
+
+    def settle(self, slave: int = 0) -> Cluster:
+        """Deliver until nothing is in flight on a slave's link."""
+        while (link := self.link(slave)) and (link.to_slave or link.to_master):
+            self.happens(DeliverReports(slave, ALL), DeliverFrames(slave, ALL))
+        return self.cluster
+
+    @property
+    def cluster(self) -> Cluster:
+        return self._both.reference.cluster
+
+    def link(self, slave: int = 0) -> Link | None:
+        """The link whose slave's end is open."""
+        return next((link for link in self.cluster.links if link.slave == slave and link.slave_open), None)
+
+
+class MakeWorlds(Protocol):
+    def __call__(self, profile: Profile, slaves: int = 1, **settings: int) -> Worlds: ...

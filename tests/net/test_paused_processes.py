@@ -1,0 +1,65 @@
+"""Processes that are stopped and go on (SIGSTOP, SIGCONT) keep their connections: HA-T-20, HA-T-21."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from kit.nodes import PATIENCE_S, follow, serve, wait_for
+from rocketmq_ha.impl.net.status_socket import ask
+
+FILE_SIZE = 1 << 20
+PAUSE_S = 1.4  # longer than SHORT, and than the second that a loop may take
+SHORT = ("--ha-housekeeping-interval", "1000")
+BEATS = ("--ha-send-heartbeat-interval", "100")
+ROUNDS = 3
+
+
+@pytest.fixture
+def nodes() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def test_a_master_a_slave_and_a_tail_that_are_stopped_keep_their_connections(tmp_path: Path, nodes: ExitStack) -> None:
+    """In each pair only the end that is stopped is quick to call the other silent. Puts that wait meanwhile end with PUT_OK."""
+    count = 600
+    putting = ("--put", str(count), "--size", "1000", "--await-slaves", "1", "--in-flight", "8", "--sync-flush-timeout", "1000")
+    slow = ("--max-transfer-rate", str(count * 1200 // 5))  # the puts last for about 5 s
+    stopped_master, first = serve(nodes, tmp_path / "a", *putting, *slow, *SHORT, *BEATS, file_size=FILE_SIZE)
+    follow(nodes, tmp_path / "b", first, "--file-size", str(FILE_SIZE), *BEATS)
+    _, second = serve(nodes, tmp_path / "c", "--put", "50", "--sync", "0", *BEATS, file_size=FILE_SIZE)
+    stopped_slave = follow(nodes, tmp_path / "d", second, "--file-size", str(FILE_SIZE), *SHORT, *BEATS)
+    tail = subprocess.Popen(
+        [sys.executable, "-m", "rocketmq_ha.impl.cli", "tail", "--master", second, "--heartbeat", "100", "--body", "none"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    nodes.callback(tail.wait, PATIENCE_S)
+    nodes.callback(tail.terminate)
+    assert tail.stdout is not None
+    assert all(json.loads(tail.stdout.readline()) for _ in range(50))
+    wait_for(lambda: ask(tmp_path / "a")["slaves"] and ask(tmp_path / "d")["state"] == "connected")
+    pids = [stopped_master._process.pid, stopped_slave._process.pid, tail.pid]
+    for _ in range(ROUNDS):
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(PAUSE_S)
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        time.sleep(0.3)
+    assert f"PUT_OK={count}" in stopped_master.line("put")
+    connections = [ask(tmp_path / name)["connects"] for name in ("b", "d")]
+    assert connections == [1, 1]
+    assert tail.poll() is None
+    assert len(ask(tmp_path / "c")["connections"]) == 2
+    logs = "".join((tmp_path / f"{name}.log").read_text() for name in "abcd")
+    assert not any(word in logs for word in (": closed:", "connection closed", "disconnected: housekeeping"))
