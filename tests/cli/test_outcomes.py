@@ -37,7 +37,7 @@ def documented(heading: str) -> set[str]:
     return {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])}
 
 
-COMMON = documented("## Of all three")
+COMMON = documented("## Fields of all three")
 FIELDS = {name: documented(f"## {name}\n") | COMMON for name in ("verify", "recover", "resync")}
 STORE_FIELDS = documented("| field of a store")
 COMPARISON_FIELDS = documented("| field of a comparison")
