@@ -10,10 +10,12 @@ and the lock-step cover what remains.
 
 import inspect
 import itertools
+import os
 import sys
 import time
 import tomllib
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -101,6 +103,12 @@ def surprise(name: str, verdict: Verdict, expected: Expected) -> str:
     return "listed as confirmed" if name in expected.confirmed and verdict is not Verdict.CONFIRMED else ""
 
 
+def judged(name: str, seconds: float) -> tuple[str, Verdict, str, float]:
+    """The contract's name, its verdict and the detail, and the seconds of CPU. It runs in one of several processes."""
+    start = time.process_time()
+    return name, *judge(contracts()[name], seconds), time.process_time() - start
+
+
 def say(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
@@ -116,15 +124,15 @@ def main(arguments: list[str]) -> int:
     say(f"{'contract':<{width}}  {'verdict':<14} {'CPU s':>6}")
     found: dict[str, Verdict] = {}
     surprises = []
-    for name in chosen:
-        start = time.process_time()
-        found[name], detail = judge(every[name], expected.seconds if name in expected.confirmed else expected.seconds_others)
-        line = f"{name:<{width}}  {found[name].value:<14} {time.process_time() - start:>6.1f}"
-        say(f"{line}  {detail}".rstrip())
-        if what := surprise(name, found[name], expected):
-            surprises.append(f"{name}: {found[name].value} ({what})")
-        elif found[name] is Verdict.CONFIRMED and name not in expected.confirmed:
-            say(f"{'':<{width}}  confirmed now: list it in {LIST.name}")
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        allowed = (expected.seconds if name in expected.confirmed else expected.seconds_others for name in chosen)
+        for name, verdict, detail, seconds in pool.map(judged, chosen, allowed):
+            found[name] = verdict
+            say(f"{name:<{width}}  {verdict.value:<14} {seconds:>6.1f}  {detail}".rstrip())
+            if what := surprise(name, verdict, expected):
+                surprises.append(f"{name}: {verdict.value} ({what})")
+            elif verdict is Verdict.CONFIRMED and name not in expected.confirmed:
+                say(f"{'':<{width}}  confirmed now: list it in {LIST.name}")
     open_ones = [name for name, verdict in found.items() if verdict is Verdict.NOT_CONFIRMED]
     count = sum(verdict is Verdict.CONFIRMED for verdict in found.values())
     say(f"\n{count} of {len(found)} confirmed; not confirmed, and not passed: {', '.join(open_ones) or 'none'}")
