@@ -1,4 +1,4 @@
-"""What is known to be on the disk: the checkpoint, and the flushed position of a log.
+"""The checkpoint file and the flushed position of a log: they record which data is on the disk.
 
      0        8        16       24         40       48          4096
     +--------+--------+--------+----------+--------+-----------+
@@ -17,22 +17,23 @@ from rocketmq_ha.reference.store import Log, max_offset, min_offset
 OS_PAGE_SIZE = 4096
 TIMES_SIZE = 3 * 8
 OFFSET_AT = 40
-MARGIN_MS = 3_000  # several messages share one ms, and not all of them need be on the disk
+MARGIN_MS = 3_000  # several messages may share one ms, and perhaps only some of them are on the disk
 
 
 @dataclass(frozen=True, slots=True)
 class StoreCheckpoint:
-    """HA-ST-24 "up to which messages, then consume queues, then the index are on the disk"; 0 says nothing."""
+    """HA-ST-24 "up to which messages, then consume queues, then the index are on the disk"; 0: unknown."""
 
     physic_msg_timestamp: int = 0
     logics_msg_timestamp: int = 0
     index_msg_timestamp: int = 0
-    # Of RocketMQ 5.5.1: up to there the queues are on the disk. It believes this and not the times, where it is above 0.
+    # RocketMQ 5.5.1 only: the queues are on the disk up to this log offset. If it is above 0, 5.5.1 uses it and ignores the
+    # times.
     logics_physical_offset: int = 0
 
 
 def encode(checkpoint: StoreCheckpoint) -> bytes:
-    """4,096 bytes.
+    """The 4,096 bytes of the file.
 
     >>> len(encode(StoreCheckpoint(1, 2, 3))), encode(StoreCheckpoint(1, 2, 3))[:24].hex(" ", -8)
     (4096, '0000000000000001 0000000000000002 0000000000000003')
@@ -43,7 +44,7 @@ def encode(checkpoint: StoreCheckpoint) -> bytes:
 
 
 def decode(data: bytes) -> StoreCheckpoint:
-    """The three times and the offset. 5.x has two offsets between them, which are left alone. What is too short says nothing.
+    """Decode the three times and the offset. The two offsets of 5.x between them are ignored. Missing fields become 0.
 
     >>> decode(encode(StoreCheckpoint(1, 2, 3, 4))) == StoreCheckpoint(1, 2, 3, 4)
     True
@@ -56,7 +57,7 @@ def decode(data: bytes) -> StoreCheckpoint:
 
 
 def vouches_for(checkpoint: StoreCheckpoint, store_timestamp: int) -> bool:
-    """Whether every message that was stored at that time, or before it, is on the disk.
+    """Return True if every message stored at or before a time is on the disk.
 
     >>> vouches_for(StoreCheckpoint(9_000, 0, 0), 6_000), vouches_for(StoreCheckpoint(9_000, 0, 0), 6_001)
     (True, False)
@@ -65,7 +66,7 @@ def vouches_for(checkpoint: StoreCheckpoint, store_timestamp: int) -> bool:
 
 
 def min_timestamp(checkpoint: StoreCheckpoint) -> int:
-    """What was stored up to then is on the disk: HA-ST-19 "the lesser of the checkpoint's first two times, less 3 s".
+    """The time up to which all messages are on the disk: HA-ST-19 "the lesser of the checkpoint's first two times, less 3 s".
 
     >>> min_timestamp(StoreCheckpoint(9_000, 8_000, 0)), min_timestamp(StoreCheckpoint(9_000, 0, 0))
     (5000, 0)
@@ -74,12 +75,12 @@ def min_timestamp(checkpoint: StoreCheckpoint) -> int:
 
 
 def flush(log: Log, flushed_where: int, least_pages: int, synced: bool) -> int:
-    """The flushed position after one round: that of one file, and only if enough pages have gathered, or the file is full.
+    """The flushed position after one round. A round flushes one file, if it is full or has enough unflushed pages.
 
-    `least_pages` 0 takes whatever there is. `synced`: whether the disk took it.
+    `least_pages` 0 flushes any amount. `synced`: the sync succeeded.
 
-    Spec: HA-ST-28 "MUST advance only over bytes that a successful sync has covered". In 4.9.8 it advances all the same (quirk
-    36); both profiles know better.
+    Spec: HA-ST-28 "MUST advance only over bytes that a successful sync has covered". In 4.9.8 it advances after a failed
+    sync, too (quirk 36); no profile of ours does.
     """
     base = min_offset(log)
     flushed_where = max(flushed_where, base)
@@ -91,10 +92,10 @@ def flush(log: Log, flushed_where: int, least_pages: int, synced: bool) -> int:
 
 
 def last_store_timestamp(log: Log, until: int) -> int:
-    """When the last message that ends by `until` was stored: the checkpoint's first time, once the log is flushed so far.
+    """The store timestamp of the last message that ends by `until`; 0 if there is none.
 
-    0 where there is none. A 4.5.2 *slave* never sets it, and so recovers from its first file after every stop that was not
-    clean; in 4.9.8 its dispatch does, whether flushed or not.
+    It becomes the checkpoint's first time once the log is flushed up to `until`. A 4.5.2 *slave* never sets that time, so after
+    every unclean stop it recovers from its first file. In 4.9.8 its dispatch sets it, before the log is flushed, too.
     """
     offset, timestamp = min_offset(log), 0
     while offset < until:

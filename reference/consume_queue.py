@@ -1,4 +1,4 @@
-"""A consume queue: where in the commit log the messages of one queue are, in the order of their queue offsets.
+"""A consume queue: the positions in the commit log of one queue's messages, in the order of their queue offsets.
 
      0               8           12              20
     +---------------+-----------+---------------+
@@ -26,7 +26,7 @@ LARGEST_GAP = 10  # files that hardened fills with entries that stand for nothin
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is known of one message without reading it."""
+    """One entry: the position, size and tags code of one message."""
 
     offset: int  # in the commit log
     size: int
@@ -39,7 +39,7 @@ PRE_BLANK = Entry(0, (1 << 31) - 1, 0)
 
 @dataclass(frozen=True, slots=True)
 class ConsumeQueue:
-    """The files of one queue, and two positions that are never written down: recovery finds them again.
+    """The files of one queue, and two positions that no file holds: recovery computes them again.
 
     Spec: HA-ST-30 "MUST hold 300,000 entries, 6,000,000 bytes", unless a store was begun with another number.
     """
@@ -47,18 +47,18 @@ class ConsumeQueue:
     topic: str
     queue_id: int
     mapped_file_queue: MappedFileQueue
-    max_physic_offset: int = -1  # the end, in the commit log, of the message that came last
-    min_logic_offset: int = 0  # byte position of the first entry whose message is still there
+    max_physic_offset: int = -1  # end offset in the commit log of the last message put
+    min_logic_offset: int = 0  # byte position of the first entry whose message the log still has
 
 
 class Placed(Enum):
-    """What became of an entry."""
+    """The outcome of putting an entry."""
 
     APPENDED = "appended"
-    REPEATED = "repeated"  # it is there already
+    REPEATED = "repeated"  # the queue has the entry already
     FILLED = "filled"  # hardened: appended, and what was skipped stands for nothing
-    MISPLACED = "misplaced"  # classic: appended, although it is not its place
-    REFUSED = "refused"  # hardened: no log skips so many
+    MISPLACED = "misplaced"  # classic: appended at a wrong place
+    REFUSED = "refused"  # hardened: the gap is larger than LARGEST_GAP files
 
 
 def empty(topic: str, queue_id: int, file_size: int = MAPPED_FILE_SIZE_CONSUME_QUEUE) -> ConsumeQueue:
@@ -70,7 +70,7 @@ def empty(topic: str, queue_id: int, file_size: int = MAPPED_FILE_SIZE_CONSUME_Q
 
 
 def encode(entry: Entry) -> bytes:
-    """20 bytes.
+    """The 20 bytes of an entry.
 
     >>> encode(PRE_BLANK).hex(" ", -8)
     '0000000000000000 7fffffff00000000 00000000'
@@ -83,18 +83,18 @@ def encode(entry: Entry) -> bytes:
 
 
 def decode(data: bytes) -> Entry:
-    """The entry that 20 bytes are."""
+    """Decode 20 bytes into an entry."""
     assert len(data) == CQ_STORE_UNIT_SIZE
     return Entry(*(int.from_bytes(data[at:end], "big", signed=True) for at, end in ((0, 8), (8, 12), (12, 20))))
 
 
 def entries(data: bytes) -> list[Entry]:
-    """The entries that stand one behind the other in `data`."""
+    """Decode consecutive entries."""
     return [decode(data[at : at + CQ_STORE_UNIT_SIZE]) for at in range(0, len(data), CQ_STORE_UNIT_SIZE)]
 
 
 def is_entry(entry: Entry) -> bool:
-    """All that recovery can tell from an entry alone: a file is born as zeros, and no message has the size 0."""
+    """Return True if the bytes are an entry: a new file consists of zeros, and no message has the size 0."""
     return entry.offset >= 0 and entry.size > 0
 
 
@@ -102,17 +102,17 @@ def is_entry(entry: Entry) -> bool:
 
 
 def min_offset_in_queue(queue: ConsumeQueue) -> int:
-    """The queue offset of the oldest message that is still there."""
+    """The queue offset of the oldest message that the log still has."""
     return queue.min_logic_offset // CQ_STORE_UNIT_SIZE
 
 
 def max_offset_in_queue(queue: ConsumeQueue) -> int:
-    """The queue offset that the next message gets."""
+    """The queue offset of the next message."""
     return mapped_file_queue.end(queue.mapped_file_queue) // CQ_STORE_UNIT_SIZE
 
 
 def entry_at(queue: ConsumeQueue, index: int) -> Entry | None:
-    """Entry `index`, from the min offset of the queue on: HA-ST-31 "MUST be entry n of its queue"."""
+    """Entry number `index`, if it is not below the queue's min offset: HA-ST-31 "MUST be entry n of its queue"."""
     files = queue.mapped_file_queue
     if files.base is None or not min_offset_in_queue(queue) <= index < max_offset_in_queue(queue):
         return None
@@ -128,7 +128,7 @@ def put_message_position_info(
 ) -> tuple[ConsumeQueue, Placed]:
     """Append the entry of the message with queue offset `cq_offset`.
 
-    A log is dispatched again from somewhere before its end after a crash, so most calls then repeat what is there.
+    After a crash the log is dispatched again from before its end, so most calls then repeat existing entries.
 
     Spec: HA-ST-31 "The entry of the message with queue offset n". Classic breaks it in two ways: HA-ST-74 "takes the next place
     all the same, and so does the entry of queue offset 0". Hardened: HA-ST-75 "MUST fill the places between", "MUST stay as
@@ -149,9 +149,9 @@ def put_message_position_info(
     elif expect_logic_offset != current_logic_offset and not profile.clears_tail:
         placed = Placed.MISPLACED
     elif expect_logic_offset - current_logic_offset > LARGEST_GAP * files.file_size:
-        return queue, Placed.REFUSED  # one flipped bit in a queue offset must not fill the disk
+        return queue, Placed.REFUSED  # a flipped bit in a queue offset must not fill the disk
     elif expect_logic_offset > current_logic_offset:
-        if queue.min_logic_offset == current_logic_offset:  # the log has no message of this queue: this is the first
+        if queue.min_logic_offset == current_logic_offset:  # the log has no other message of this queue
             queue = replace(queue, min_logic_offset=expect_logic_offset)
         files = fill_pre_blank(files, expect_logic_offset)
         placed = Placed.FILLED
@@ -170,7 +170,7 @@ def fill_pre_blank(files: MappedFileQueue, until: int) -> MappedFileQueue:
 
 
 def delete_expired_file(queue: ConsumeQueue, phy_min_offset: int, profile: Profile) -> ConsumeQueue:
-    """Delete the files of which no message is in the log any more, never the last, and move the queue's min offset.
+    """Delete the files whose messages have all left the log, except the last file, and move the queue's min offset.
 
     Spec: HA-ST-71 "MUST be deleted when all its messages have been deleted", "MUST move to the first message that the log
     still has".
@@ -196,7 +196,7 @@ def delete_expired_file(queue: ConsumeQueue, phy_min_offset: int, profile: Profi
 
 
 def correct_min_offset(queue: ConsumeQueue, phy_min_offset: int, profile: Profile) -> ConsumeQueue:
-    """The first entry of a message that the log still has is the min offset of the queue.
+    """Set the queue's min offset to the first entry whose message the log still has.
 
     Classic looks in the first file alone, keeps the old value where no entry of it will do, and takes an entry that stands for
     nothing for a message, as long as the log begins at 0. Hardened does none of the three: where every message has gone, the
@@ -216,7 +216,7 @@ def correct_min_offset(queue: ConsumeQueue, phy_min_offset: int, profile: Profil
 
 
 def recover(queue: ConsumeQueue, profile: Profile) -> ConsumeQueue:
-    """End the queue at the first entry that is none, looking from three files before the end on.
+    """Cut the queue behind its last valid entry, searching from three files before the end.
 
     HA-ST-77 "counts as the entry of a message that ends at offset 2 GiB": if it is the last one, classic puts
     nothing below that into this queue any more.
@@ -237,12 +237,12 @@ def recover(queue: ConsumeQueue, profile: Profile) -> ConsumeQueue:
 
 
 def truncate_dirty_logic_files(queue: ConsumeQueue, phy_offset: int) -> ConsumeQueue:
-    """Classic: take off the entries of messages at or beyond `phy_offset`, file by file from the last on.
+    """Classic: remove the entries of messages at or beyond `phy_offset`, file by file from the last one backwards.
 
-    Spec: HA-ST-38 "a consume queue MUST NOT name a message beyond the end of the commit log". The first entry of a file stays
-    if its offset is small, even if it is none: zeros there count as one entry from then on (observed in 4.9.8). The bytes of
-    what is taken off stay too, as they do in the log (quirk 35): once the log has grown past the offsets in them, the next
-    recovery takes them for entries again.
+    Spec: HA-ST-38 "a consume queue MUST NOT name a message beyond the end of the commit log". The first 20 bytes of a file stay
+    if their offset is small enough, even zeros, which count as an entry from then on (observed in 4.9.8). The bytes of removed
+    entries stay in the file, as in the log (quirk 35): once the log has grown past their offsets, the next recovery takes them
+    for entries again.
     """
     files = queue.mapped_file_queue
     image = files.data + files.stale
@@ -263,12 +263,12 @@ def truncate_dirty_logic_files(queue: ConsumeQueue, phy_offset: int) -> ConsumeQ
 
 
 def cut(queue: ConsumeQueue, log: Log, phy_offset: int, profile: Profile) -> ConsumeQueue:
-    """Hardened: keep the entries of messages that end by `phy_offset`, and believe the last of them only if it is true.
+    """Hardened: keep the entries of messages that end by `phy_offset`, and check the last of them against the log.
 
-    Those were dispatched and flushed, whatever is behind them: each message begins behind the one before, so the search ends at
-    the first that does not, or behind it where it begins at a file of which the first entry is of such a message. Its cost does
-    not grow with the queue. An entry that a crash has torn seldom fits, and if it does it is the last: then it names no message
-    of this queue with this queue offset. Of messages that have expired nothing can be asked any more.
+    These entries were dispatched and flushed. Each message begins behind the one before, so the search goes forward until an
+    entry breaks this order; it starts at the last file whose first entry is of a kept message, so its cost does not grow with
+    the queue. A torn entry seldom fits this order. If it does it is the last one, and the log has no message of this queue and
+    queue offset at its position. Entries of expired messages cannot be checked any more.
 
     Spec: HA-ST-82 "MUST keep the entries that the checkpoint vouches for, and no other"; HA-ST-38 "a consume queue MUST NOT
     name a message beyond the end of the commit log".
@@ -299,10 +299,10 @@ def cut(queue: ConsumeQueue, log: Log, phy_offset: int, profile: Profile) -> Con
 
 
 def blank_holes(queue: ConsumeQueue) -> ConsumeQueue:
-    """Hardened, where all messages that a queue has kept have expired: what is no entry becomes one that stands for nothing.
+    """Hardened, if all messages of a queue have expired: replace invalid entries by fillers.
 
-    Nobody vouches for each of them; they are kept so that the next message has the next number. After the next clean stop a
-    hole would be the end of the queue.
+    The entries are kept so that the next message gets the next queue offset; none of them is known to be right. An invalid
+    entry would end the queue at the recovery after the next clean stop.
 
     Spec: HA-ST-33 "an entry that names no message".
     """
@@ -320,7 +320,7 @@ def _follows(entry: Entry, last: Entry | None) -> bool:
 
 
 def _is_last(queue: ConsumeQueue, entry: Entry, cq_offset: int, log: Log, phy_offset: int) -> bool:
-    """Whether a queue can end with this entry: that of the message which the log has there, if it still has it."""
+    """Return True if the entry may be the queue's last: the log has its message there, or the message has expired."""
     if entry == PRE_BLANK or not _ends_by(entry, phy_offset):
         return False
     if entry.offset < store.min_offset(log):
@@ -337,11 +337,11 @@ def _is_last(queue: ConsumeQueue, entry: Entry, cq_offset: int, log: Log, phy_of
 
 
 def offset_in_queue_by_time(queue: ConsumeQueue, log: Log, timestamp: int, last_modified_ms: Sequence[int]) -> int:
-    """Classic: the queue offset of a message that was stored at about `timestamp`.
+    """Classic: the queue offset of a message stored at about `timestamp`.
 
-    HA-ST-80 "begins at the nearest message of one file": the first that was last written at or after that time, else the
-    last. Of several messages of that very ms it gives the one that it meets first; else the nearer of two neighbours, the
-    earlier one if both are as near.
+    HA-ST-80 "begins at the nearest message of one file": the first file whose last write is at or after that time, else
+    the last file. Among several messages of exactly that ms it gives the first that the binary search meets; else the nearer of
+    two neighbours, or the earlier one if both are equally near.
     """
     files = queue.mapped_file_queue
     if files.base is None:
@@ -385,8 +385,8 @@ def offset_in_queue_by_time(queue: ConsumeQueue, log: Log, timestamp: int, last_
 def lower_offset_in_queue_by_time(queue: ConsumeQueue, log: Log, timestamp: int) -> int:
     """Hardened: the queue offset of the first message that was stored at `timestamp` or after; the max offset if none was.
 
-    HA-ST-81 "MUST begin at the first message of the queue that is not older": a consumer that starts there misses none, and
-    nothing depends on when a file system says that a file was written. 5.3.3 gives the same (its LOWER bound). An entry
+    HA-ST-81 "MUST begin at the first message of the queue that is not older": a consumer that starts there misses no
+    message, and the modification times of files do not matter. 5.3.3 gives the same (its LOWER bound). An entry
     that stands for nothing goes with the message before it.
     """
     low, high = min_offset_in_queue(queue), max_offset_in_queue(queue)

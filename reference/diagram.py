@@ -1,6 +1,6 @@
-"""The state diagrams of chapters 2 to 5, drawn from spec/transitions.json: what the model can do, and nothing else.
+"""Generate the state diagrams of chapters 2 to 5 from spec/transitions.json, so that they show exactly the model.
 
-Each stands between two markers in its chapter: a picture in Mermaid, and below it, in words, what the picture draws as one.
+Each diagram stands between two markers in its chapter: a picture in Mermaid, and below it the states that the picture merges.
 
     python -m rocketmq_ha.reference.diagram           print them
     python -m rocketmq_ha.reference.diagram --check   exit status 1 if a chapter differs
@@ -26,12 +26,12 @@ CHAPTERS: Final = {
 }
 BOTH: Final = frozenset({CLASSIC.name, HARDENED.name})
 
-# Of states whose names say too little.
+# Explanations of states whose names are not plain.
 MEANINGS: Final = {
     "store": "*phantom* is a file with nothing in it (quirk 17); *open* has room in its last file, *file_full* has none.",
 }
 
-# What the picture draws as one: states that only tell how far the socket has come with a frame, or the service with a put.
+# Groups of states that the picture merges: they only differ in how far a frame is written, or how often a put has waited.
 TOGETHER: Final = {
     "frame_waiting": "frame",
     "header_partial": "frame",

@@ -1,10 +1,10 @@
-"""ReputMessageService: from the commit log to consume queues and index, record by record.
+"""ReputMessageService: dispatch the commit log to consume queues and index, record by record.
 
     commit log   | record | record | BLANK    | record | rec..
-                          ^ reput_from_offset          ^ here it waits, for the rest of the record
+                          ^ reput_from_offset          ^ the dispatch waits here for the rest
 
 Spec: HA-ST-35 "MUST be dispatched to queues and index in the order of the log", HA-ST-36 "MUST dispatch the records
-that it has appended": what is here knows of no role, but for one thing that classic does on a master.
+that it has appended": the dispatch is the same on master and slave, except for one step of classic on a master.
 """
 
 from collections.abc import Mapping
@@ -33,21 +33,21 @@ class DispatchSettings:
 
 @dataclass(frozen=True, slots=True)
 class Dispatched:
-    """What has been made of a log so far, and from where it goes on."""
+    """The queues and the index made from a log so far, and the offset at which the dispatch goes on."""
 
     queues: Mapping[QueueKey, ConsumeQueue] = field(default_factory=dict)
     index: Index = ()
     reput_from_offset: int = 0
-    store_timestamp: int = 0  # of the last message that was put into a queue; the checkpoint's second time is made of it
+    store_timestamp: int = 0  # of the last message put into a queue; the checkpoint's second time comes from it
 
 
 def do_dispatch(
     state: Dispatched, request: DispatchRequest, made_at: str, settings: DispatchSettings, profile: Profile
 ) -> tuple[Dispatched, Placed | None]:
-    """One message to its queue and to the index; both know what they have already.
+    """Put one message into its queue and the index. Both ignore what they have already.
 
-    Spec: HA-ST-29 "Each queue of a topic MUST have a consume queue of its own". `made_at` names an index file, should one be
-    made.
+    Spec: HA-ST-29 "Each queue of a topic MUST have a consume queue of its own". `made_at` names a new index file, if
+    one is needed.
     """
     queues, placed, store_timestamp = state.queues, None, state.store_timestamp
     if dispatch_request.is_queued(request.sys_flag):
@@ -80,11 +80,11 @@ def do_reput(
     is_master: bool = True,
     most: int | None = None,
 ) -> Dispatched:
-    """Dispatch what the log has from `reput_from_offset` on, `most` messages at most; it goes on from where it stopped.
+    """Dispatch at most `most` messages of the log from `reput_from_offset` on.
 
-    Spec: HA-ST-36 "MUST dispatch the records": up to the last whole one. There it waits, as a frame may end anywhere in
-    a record. Of a classic master: HA-ST-79 "skips all that its file holds at that moment", and whatever comes in between
-    reaches no queue. Hardened waits in either role, and before a queue offset that no log would have.
+    Spec: HA-ST-36 "MUST dispatch the records": up to the last whole one, since a frame may end inside a record. A classic
+    master, HA-ST-79 "skips all that its file holds at that moment", and these messages reach no queue. Hardened waits in either
+    role, and also before an impossible queue offset.
     """
     count = 0
     state = replace(state, reput_from_offset=max(state.reput_from_offset, min_offset(log)))
@@ -110,7 +110,7 @@ def do_reput(
 def get_message(state: Dispatched, log: Log, topic: str, queue_id: int, cq_offset: int) -> bytes:
     """The record of one message: HA-ST-37 "MUST go through the consume queue, which says where to read, to the commit log".
 
-    Empty where the queue has no such entry, or the log not the message.
+    Empty if the queue has no such entry, or the log no such message.
     """
     queue = state.queues.get((topic, queue_id))
     entry = consume_queue.entry_at(queue, cq_offset) if queue else None
@@ -121,6 +121,6 @@ def get_message(state: Dispatched, log: Log, topic: str, queue_id: int, cq_offse
 
 
 def delete_expired(state: Dispatched, log: Log, profile: Profile) -> Dispatched:
-    """After files of the log were deleted: queues and index without what names nothing but them."""
+    """Delete the files of queues and index whose messages have all left the log."""
     queues = {key: consume_queue.delete_expired_file(queue, min_offset(log), profile) for key, queue in state.queues.items()}
     return replace(state, queues=queues, index=index_service.delete_expired_file(state.index, min_offset(log)))

@@ -1,4 +1,4 @@
-"""What queues and index need to know of a record: read from the log, whatever the CRC of its body says.
+"""DispatchRequest: the fields of a record that queues and index need. They are read even if the CRC of the body is wrong.
 
 The delay levels, as `messageDelayLevel` has them, in ms by level:
 
@@ -21,7 +21,7 @@ PROPERTY_TAGS = "TAGS"
 PROPERTY_DELAY_TIME_LEVEL = "DELAY"
 PROPERTY_UNIQ_KEY = "UNIQ_KEY"
 KEY_SEPARATOR = " "
-# HA-ST-47 "MUST all be of one of these sets": what a release puts besides, or in other words.
+# HA-ST-47 "MUST all be of one of these sets": the further keys that a release puts, or their other form.
 PLAIN_KEYS, TAG_KEYS, TYPED_KEYS = "plain", "tags", "typed"
 TAG_TYPE, UNIQUE_TYPE = "T", "U"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
@@ -34,7 +34,7 @@ UNIT_MS = {"s": 1000, "m": 60 * 1000, "h": 60 * 60 * 1000, "d": 24 * 60 * 60 * 1
 
 @dataclass(frozen=True, slots=True)
 class DispatchRequest:
-    """One message, as the log tells of it."""
+    """The fields of one message for queues and index."""
 
     topic: str
     queue_id: int
@@ -43,24 +43,25 @@ class DispatchRequest:
     tags_code: int
     store_timestamp: int
     consume_queue_offset: int
-    keys: tuple[str, ...]  # that the index takes, the unique key first, if there is one
+    keys: tuple[str, ...]  # keys for the index; the unique key first, if there is one
     sys_flag: int
 
 
 @dataclass(frozen=True, slots=True)
 class Blank:
-    """The file ends here."""
+    """A BLANK: the rest of the file holds no message."""
 
-    next_file: int  # its offset
+    next_file: int  # offset of the next file
 
 
 def delay_levels(message_delay_level: str) -> dict[int, int]:
-    """Level to ms, the first level being 1."""
+    """Map delay level to ms; the first level is 1."""
     return {level: int(word[:-1]) * UNIT_MS[word[-1]] for level, word in enumerate(message_delay_level.split(" "), start=1)}
 
 
 def parse_properties(properties: bytes) -> dict[str, str]:
-    """HA-ST-16 "one string, name 0x01 value 0x02 name 0x01 value"; half a pair is none, and the last of a name counts.
+    """HA-ST-16 "one string, name 0x01 value 0x02 name 0x01 value"; a name without a value is ignored, and the last value of a
+    name counts.
 
     >>> parse_properties(b"KEYS\\x01a b\\x02TAGS\\x01A\\x02X\\x01") == {"KEYS": "a b", "TAGS": "A"}
     True
@@ -79,8 +80,8 @@ def tags_code(
     """HA-ST-32 "The tags code MUST be the Java `String.hashCode` of the message's tags", or the time of delivery.
 
     HA-ST-76 "MUST be the store timestamp plus the delay of the level", "A greater level counts as level 18, and one below 1
-    as no level". A level that is no number makes 4.9.8 fail on the record, in dispatch as in recovery; here it counts as none.
-    The time is a Java long, and wraps as one.
+    as no level". If the level is no number, 4.9.8 fails on the record, in dispatch and in recovery; here it counts as no level.
+    The time is a Java long and wraps around like one.
 
     >>> tags_code("T", {"TAGS": "TagA"}, 0), tags_code("T", {}, 0), tags_code(SCHEDULE_TOPIC, {"DELAY": "3"}, 1_000_000)
     (2598919, 0, 1010000)
@@ -119,9 +120,9 @@ def is_indexed(sys_flag: int) -> bool:
 
 
 def record_at(log: Log, offset: int) -> tuple[Record, int] | None:
-    """The record at `offset` and its size, or None where there is none, or not all of it.
+    """The record at `offset` and its size; None if there is no record, or only a part of it.
 
-    The CRC of its body is not looked at (quirk 29): the one that the body has is put in the place of the one that is stored.
+    The CRC of its body is not checked (quirk 29): the record gets the CRC that its body has, not the stored one.
     """
     if log.base is None or not log.base <= offset < max_offset(log):
         return None
@@ -139,11 +140,9 @@ def record_at(log: Log, offset: int) -> tuple[Record, int] | None:
 def check_message_and_return_size(
     log: Log, offset: int, message_delay_level: str = MESSAGE_DELAY_LEVEL, key_set: str = PLAIN_KEYS
 ) -> DispatchRequest | Blank | None:
-    """What stands at `offset`: a message, the end of a file, or nothing that could be read yet.
+    """Read at `offset`. Returns: the request of a message, a Blank, or None if there is nothing complete yet.
 
-    Its keys are those of a set of HA-ST-47.
-
-    A BLANK is known by the magic in its first 8 bytes; its padding need not have come.
+    The keys are those of one of the sets of HA-ST-47. The first 8 bytes of a BLANK identify it; its padding may be missing.
     """
     position = offset - min_offset(log)
     if int.from_bytes(log.data[position + 4 : position + 8], "big") == constants.BLANK_MAGIC_CODE:
@@ -167,6 +166,6 @@ def check_message_and_return_size(
 
 
 def pickup_store_timestamp(log: Log, offset: int) -> int:
-    """When the message at `offset` was stored; -1 where the log has none there."""
+    """The store timestamp of the message at `offset`; -1 if there is none."""
     found = record_at(log, offset)
     return found[0].store_timestamp if found else -1

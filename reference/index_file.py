@@ -47,7 +47,7 @@ class IndexEntry:
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """`name` is the time of its making, `yyyyMMddHHmmssSSS`; how many slots and entries it has room for is nowhere in it."""
+    """`name` is its creation time, `yyyyMMddHHmmssSSS`. The file does not say for how many slots and entries it has room."""
 
     name: str
     hash_slot_num: int
@@ -60,10 +60,10 @@ def index_file_size(hash_slot_num: int, index_num: int) -> int:
 
 
 def create(name: str, hash_slot_num: int, index_num: int, before: IndexFile | None = None) -> IndexFile:
-    """A file without entries. HA-ST-83 "its header MUST have the end of the file before it as its begin and its end"."""
+    """A new file without entries. HA-ST-83 "its header MUST have the end of the file before it as its begin and its end"."""
     told = header(before) if before else IndexHeader()
     empty = IndexFile(name, hash_slot_num, index_num, bytes(index_file_size(hash_slot_num, index_num)))
-    # RocketMQ keeps the two counts of a new header in memory alone: in the file both are 0 until the first entry.
+    # RocketMQ writes the two counts of a new header with the first entry; until then both are 0 in the file.
     begin = IndexHeader(told.end_timestamp, told.end_timestamp, told.end_phy_offset, told.end_phy_offset, 0, 0)
     return _write(empty, 0, encode_header(begin))
 
@@ -122,7 +122,7 @@ def entry_position(index: IndexFile, number: int) -> int:
 
 
 def slot_value(index: IndexFile, key_hash: int) -> int:
-    """The newest entry of the slot; 0 if there is none, or if it says what cannot be."""
+    """The number of the slot's newest entry; 0 if there is none, or if the number is impossible."""
     value = _number(index.data, slot_position(index, key_hash), HASH_SLOT_SIZE)
     return value if INVALID_INDEX < value <= header(index).index_count else INVALID_INDEX
 
@@ -151,7 +151,7 @@ def index_key_hash(key: str) -> int:
 
 
 def is_write_full(index: IndexFile) -> bool:
-    """Whether it takes no more. Entry 0 counts, so a file of 4,000 holds 3,999 keys."""
+    """Return True if the file is full. Entry 0 counts, so a file for 4,000 entries holds 3,999 keys."""
     return header(index).index_count >= index.index_num
 
 
@@ -169,12 +169,12 @@ def seconds_since(begin_timestamp: int, store_timestamp: int) -> int:
 def put_key(
     index: IndexFile, key: str, phy_offset: int, store_timestamp: int, *, counts_every_put: bool = False
 ) -> IndexFile | None:
-    """Add an entry in front of its slot's chain; None where the file is full.
+    """Add an entry at the head of its slot's chain. Returns: None if the file is full.
 
     `counts_every_put`: `hash_slot_count` grows with each entry, as in 4.3 and 4.5.2; else with the first of a slot.
 
-    HA-ST-84 "Those of the first entry MUST be counted from the end of the file before": the begin of the file is set only
-    then. So after an hour without keys its message seems an hour younger than it is.
+    HA-ST-84 "Those of the first entry MUST be counted from the end of the file before": the file's begin timestamp is
+    set only afterwards. So after an hour without keys the first message seems an hour younger than it is.
     """
     told = header(index)
     # GUARD
@@ -202,7 +202,7 @@ def put_key(
 
 
 def is_time_matched(index: IndexFile, begin: int, end: int) -> bool:
-    """Whether the span of a query and that of the file have a ms in common."""
+    """Return True if the time span of a query and that of the file overlap."""
     told = header(index)
     return (
         (begin < told.begin_timestamp and end > told.end_timestamp)
@@ -214,8 +214,8 @@ def is_time_matched(index: IndexFile, begin: int, end: int) -> bool:
 def select_phy_offset(index: IndexFile, key: str, max_num: int, begin: int, end: int) -> list[int]:
     """The offsets of one file's messages that may have the key, the newest first, `max_num` at most.
 
-    Spec: HA-ST-44 "A query MUST find messages by key within a span of store times". Times are known to the second: those of an
-    entry are the begin timestamp and whole seconds. HA-ST-41 "a negative time marks it void", and ends the chain.
+    Spec: HA-ST-44 "A query MUST find messages by key within a span of store times". The time of an entry is
+    the begin timestamp plus whole seconds. HA-ST-41 "a negative time marks it void", and ends the chain.
     """
     told, key_hash = header(index), index_key_hash(key)
     found: list[int] = []

@@ -1,4 +1,4 @@
-"""All index files of a store, oldest first: which one takes a key, queries over all, expiry, and what a recovery keeps."""
+"""The index of a store, as a list of index files, oldest first: adding keys, queries, expiry, recovery."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,16 +10,16 @@ from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec.profile import Profile
 
 Index = tuple[IndexFile, ...]
-MAX_MSGS_NUM_BATCH = 64  # no query gives more
-NOTHING = IndexEntry(0, 0, 0, 0)  # that no key makes, but one of hash 0 at offset 0
+MAX_MSGS_NUM_BATCH = 64  # most results of a query
+NOTHING = IndexEntry(0, 0, 0, 0)  # no key makes this entry, except one of hash 0 at offset 0
 
 
 def get_and_create_last_index_file(index: Index, made_at: str, hash_slot_num: int, index_num: int) -> Index:
-    """With a last file that has room: the one there is, or a new one, HA-ST-43 "named by the time of its making".
+    """Make sure that the last file has room; if not, add a new one, HA-ST-43 "named by the time of its making".
 
-    HA-ST-88 "MUST be above that of the last one": files are found again in the order of their names. Where that time has a
-    file already, or lies before the last one's, the name is the next number; RocketMQ opens the old file again, or finds
-    them in another order.
+    HA-ST-88 "MUST be above that of the last one": files are loaded in the order of their names. If the time is not later
+    than the last file's name, the new name is that name plus one. RocketMQ would open the old file again, or load the files in
+    another order.
     """
     if not index:
         return (index_file.create(made_at, hash_slot_num, index_num),)
@@ -40,11 +40,11 @@ def build_index(
     *,
     counts_every_put: bool = False,
 ) -> Index:
-    """Add every key of a message: its unique key, then the others. What the index has already is not added again.
+    """Add every key of a message: its unique key, then the others. Keys that the index has already are not added again.
 
-    The keys of one message may lie in two files, so its last message may be in it with some of its keys or with all. Dispatched
-    again, classic adds all of them once more, and its offset is found twice; hardened adds what is missing. Classic makes the
-    next file before it is needed: even a message without keys does it. Hardened makes it for a key.
+    One message's keys may lie in two files, so after a crash the index may have only some keys of its last message. If that
+    message is dispatched again, classic adds all keys once more, and a query finds its offset twice; hardened adds only the
+    missing ones. Classic makes a new file early, even for a message without keys; hardened makes it when a key needs it.
     """
     keys = request.keys
     if not profile.clears_tail:
@@ -68,7 +68,7 @@ def build_index(
 
 
 def _entries_at_the_end(index: Index, phy_offset: int) -> int:
-    """How many of the last entries are of the message at an offset."""
+    """Count the last entries that belong to the message at an offset."""
     count = 0
     for file in reversed(index):
         for number in reversed(range(1, index_file.header(file).index_count)):
@@ -79,7 +79,7 @@ def _entries_at_the_end(index: Index, phy_offset: int) -> int:
 
 
 def end_phy_offset(index: Index) -> int:
-    """The offset of the last message that is in the index."""
+    """The offset of the last message in the index."""
     return index_file.header(index[-1]).end_phy_offset if index else 0
 
 
@@ -100,7 +100,7 @@ def query_offset(index: Sequence[IndexFile], topic: str, key: str, max_num: int,
 
 
 def delete_expired_file(index: Index, phy_min_offset: int) -> Index:
-    """Without the files, the last excepted, that name nothing which the log still has."""
+    """Delete the files whose messages have all left the log, except the last file."""
     count = 0
     while count < len(index) - 1 and index_file.header(index[count]).end_phy_offset < phy_min_offset:
         count += 1
@@ -108,20 +108,20 @@ def delete_expired_file(index: Index, phy_min_offset: int) -> Index:
 
 
 def load(index: Index, last_exit_ok: bool, index_msg_timestamp: int) -> Index:
-    """Classic: after a stop that was not clean, only the files that end by the checkpoint's third time.
+    """Load the index files. Classic: after an unclean stop keep only the files that end by the checkpoint's third time.
 
     Spec: HA-ST-87 "the keys of messages between the end of the last index file that was kept"; HA-ST-24 "then the index are on
-    the disk": the last time of a checkpoint is the end of a file that was full. A file of
-    the same ms of which nobody knows what came to the disk is kept, too.
+    the disk": the third time is the end timestamp of a full file. A further file
+    with the same ms is kept, too, although nobody knows how much of it reached the disk.
     """
     return tuple(file for file in index if last_exit_ok or index_file.header(file).end_timestamp <= index_msg_timestamp)
 
 
 def count_vouched(index: Index, index_msg_timestamp: int | None, end: int) -> int:
-    """Hardened: how many files, from the first on, are as they were put, and name no message at or beyond `end`.
+    """Hardened: count the leading files that are complete on the disk and name no message at or beyond `end`.
 
-    `index_msg_timestamp` None: the stop was clean, and all are. Else those that were full, up to the first that ends at that
-    time: they are flushed in their order.
+    `index_msg_timestamp` None: the stop was clean, so all files are complete. Else the full files are, up to the first that
+    ends at that time: files are flushed in order.
     """
     count, end_timestamp = 0, 0
     while count < len(index) and index_file.header(index[count]).end_phy_offset < end:
@@ -135,12 +135,12 @@ def count_vouched(index: Index, index_msg_timestamp: int | None, end: int) -> in
 
 
 def cut(index: Index, log: Log, end: int, vouched: int) -> tuple[Index, int]:
-    """Hardened: without the entries of messages at or beyond `end`, as if they had never been put; the first files stay.
+    """Hardened: remove the entries of messages at or beyond `end`, as if they had never been put; the first files stay.
 
-    Classic leaves them: they name bytes of other messages once the log has grown again, and only who reads those sees it.
-    Spec: HA-ST-45 "MUST keep the entries of messages before the file at which recovery begins, as far as it is in order".
-    Returns: the index, and the offset from which on a key may be missing: `end`, or that of the
-    last message before something that is out of order.
+    Classic leaves these entries. Once the log has grown again they point at other messages, and only a reader that checks the
+    key of the message notices it. Spec: HA-ST-45 "MUST keep the entries of messages before the file at which recovery begins,
+    as far as it is in order". Returns: the index, and the offset from which on a key may be missing: `end`, or that of the last
+    message before something that is out of order.
     """
     kept = list(index[:vouched])
     for file in index[vouched:]:
@@ -151,15 +151,15 @@ def cut(index: Index, log: Log, end: int, vouched: int) -> tuple[Index, int]:
         if count > 1:
             kept.append(_without(file, count, log))
             end = index_file.entry(file, count - 1).phy_offset if is_damaged else end
-        else:  # it begins before `end`, so it had something
+        else:  # the file begins before `end`, so it had entries
             return tuple(kept), told.begin_phy_offset if told.index_count > 1 else end_phy_offset(tuple(kept))
     return tuple(kept), end
 
 
 def _in_order(file: IndexFile, end: int) -> tuple[int, bool]:
-    """The number of the first entry that is not kept, and whether one of a message before `end` must go with it.
+    """The number of the first entry to remove, and whether the removed ones include one of a message before `end`.
 
-    Zeros are no entry: that is what has not come to the disk.
+    Zeros are no entry: these bytes have not reached the disk.
     """
     newest: dict[int, int] = {}
     last_offset, count = -1, index_file.header(file).index_count
@@ -178,7 +178,7 @@ def _in_order(file: IndexFile, end: int) -> tuple[int, bool]:
 
 
 def _without(file: IndexFile, count: int, log: Log) -> IndexFile:
-    """The file with its first `count` entries alone, entry 0 among them: slots point at what is left, the rest is zero."""
+    """The file with only its first `count` entries, entry 0 included. Slots point at remaining entries; the rest is zero."""
     told, newest = index_file.header(file), {}
     position = index_file.entry_position(file, 0)
     data = bytearray(file.data[:position].ljust(len(file.data), b"\0"))

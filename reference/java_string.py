@@ -1,4 +1,4 @@
-"""Java's strings, as far as the bytes of a store depend on them: how they are read from UTF-8, and their hash code.
+"""Java's decoding of UTF-8, its String.hashCode and its integer parsing, on which the bytes of a store depend.
 
 >>> hash_code("TagA"), hash_code("refund"), hash_code("")
 (2598919, -934813832, 0)
@@ -17,7 +17,7 @@ REPLACEMENT = "\ufffd".encode()
 
 
 def text(data: bytes) -> str:
-    """The string that Java makes of UTF-8: what is malformed becomes U+FFFD, an encoded surrogate one of them and not three."""
+    """Decode UTF-8 as Java does: malformed bytes become U+FFFD; an encoded surrogate becomes one U+FFFD, not three."""
     return ENCODED_SURROGATE.sub(REPLACEMENT, data).decode("utf-8", "replace")
 
 
@@ -31,7 +31,7 @@ def hash_code(string: str) -> int:
 
 
 def parse_int(string: str) -> int | None:
-    """`Integer.parseInt`: None where that throws. Digits are those of any script, but of one UTF-16 unit.
+    """`Integer.parseInt`; None where Java throws. It accepts digits of any script that take one UTF-16 unit.
 
     >>> parse_int("+5"), parse_int("-0"), parse_int("0" * 40 + "7"), parse_int("\uff13")
     (5, 0, 7, 3)
@@ -53,7 +53,7 @@ def parse_int(string: str) -> int | None:
 
 
 def as_long(value: int) -> int:
-    """What a Java long is after a sum that is too large for it.
+    """Wrap an integer around like a Java long.
 
     >>> as_long(1 << 63) == -(1 << 63), as_long(-1)
     (True, -1)

@@ -4,8 +4,8 @@
      |               data                     | stale | zeros  |
      | 00000000000000000000 | 00000000000000001000 |            file_size = 1000, two files
 
-Both are a `store.Log`: whole files of one size, laid end to end, written up to the max offset. What the last file holds behind
-it is stale, or zero.
+Both are a `store.Log`: whole files of one size, end to end, written up to the max offset. The bytes of the last file behind it
+are stale or zero.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,13 +15,13 @@ from rocketmq_ha.reference.store import Log, max_offset
 from rocketmq_ha.spec.constants import FILE_NAME_DIGITS
 from rocketmq_ha.spec.profile import Profile
 
-MappedFileQueue = Log  # RocketMQ's word for either
+MappedFileQueue = Log  # RocketMQ's name for both
 DELETE_FILES_BATCH_MAX = 10  # files that one round of expiry deletes at most; observed in 4.9.8
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A store that is left as it is: where, and both numbers."""
+    """The refusal of a store, which stays unchanged: the file, the value found, the value expected."""
 
     reason: str
     file: str
@@ -30,7 +30,7 @@ class Refused:
 
 
 def file_count(queue: MappedFileQueue) -> int:
-    """How many files there are. One behind the max offset counts if something stale is in it: else nobody can tell."""
+    """The number of files. A file behind the max offset counts only if it holds stale bytes."""
     if queue.base is None:
         return 0
     return max(1, -(-(len(queue.data) + len(queue.stale)) // queue.file_size))
@@ -47,7 +47,7 @@ def file_names(queue: MappedFileQueue) -> tuple[str, ...]:
 
 
 def files(queue: MappedFileQueue) -> dict[str, bytes]:
-    """Each file whole, as it stands on the disk: the data, what is stale behind it, and the zeros that it was born with."""
+    """The whole bytes of each file, as on the disk: data, stale bytes behind it, and the zeros of a new file."""
     image = queue.data + queue.stale
     image += bytes(file_count(queue) * queue.file_size - len(image))
     return {
@@ -56,10 +56,10 @@ def files(queue: MappedFileQueue) -> dict[str, bytes]:
 
 
 def load(file_size: int, found: Mapping[str, bytes]) -> MappedFileQueue | Refused:
-    """The files of a directory, each taken for full: what is written of them is for recovery to find.
+    """Load the files of a directory as full files; recovery finds out how far they are written.
 
-    Spec: HA-ST-21 "A store with a commit-log file of another length than the others MUST be refused". A file that is missing
-    between two others is refused too, for a log has no gaps; 4.9.8 writes a line into its own log and goes on.
+    Spec: HA-ST-21 "A store with a commit-log file of another length than the others MUST be refused". A missing file
+    between two others is refused, too, since a log has no gaps; 4.9.8 logs a line and goes on.
     """
     names = sorted(found)
     for index, name in enumerate(names):
@@ -73,14 +73,14 @@ def load(file_size: int, found: Mapping[str, bytes]) -> MappedFileQueue | Refuse
 
 
 def file_at(queue: MappedFileQueue, offset: int) -> int | None:
-    """The index of the file that holds `offset`, whether it is written as far as that or not; None outside the files."""
+    """The index of the file that contains `offset`, written or not; None outside the files."""
     base = queue.base or 0
     index = (offset - base) // queue.file_size
     return index if offset >= base and index < file_count(queue) else None
 
 
 def truncate_dirty_files(queue: MappedFileQueue, offset: int, profile: Profile) -> MappedFileQueue:
-    """End the files at `offset`: those that begin beyond it go, and of the one that holds it the rest is no longer written.
+    """Cut the files at `offset`: delete those that begin beyond it, and set the end of the file that contains it.
 
     Classic moves the position only, and the bytes stay (quirk 35); hardened: HA-ST-7 "What recovery cuts off MUST be set to
     zero, and a store without a whole record MUST have no files".
@@ -96,7 +96,7 @@ def truncate_dirty_files(queue: MappedFileQueue, offset: int, profile: Profile) 
 
 
 def delete_first_files(queue: MappedFileQueue, count: int) -> MappedFileQueue:
-    """Without its first `count` files: HA-ST-13 "older files may have been deleted", and the min offset moves."""
+    """Delete the first `count` files: HA-ST-13 "older files may have been deleted", and the min offset moves."""
     assert count == 0 or count < file_count(queue), "the last file stays"
     if count == 0 or queue.base is None:
         return queue
@@ -111,9 +111,9 @@ def delete_expired_file_by_time(
     file_reserved_time_ms: int,
     clean_at_once: bool = False,
 ) -> MappedFileQueue:
-    """Delete the files that were last written `file_reserved_time_ms` ago or longer, from the first on, ten at most.
+    """Delete files last written `file_reserved_time_ms` ago or longer, beginning with the first, ten at most.
 
-    Never the last file, and none behind one that stays: a log has no gaps. `clean_at_once`: the disk is nearly full.
+    The last file stays, and so do all files behind one that stays: a log has no gaps. `clean_at_once`: the disk is nearly full.
     """
     assert len(last_modified_ms) == file_count(queue)
     count = 0
@@ -125,10 +125,10 @@ def delete_expired_file_by_time(
 
 
 def append(queue: MappedFileQueue, data: bytes) -> MappedFileQueue:
-    """Write at the max offset, over whatever is stale there; files are opened as they are needed."""
+    """Write at the max offset, over stale bytes; new files are opened as needed."""
     return replace(queue, data=queue.data + data, stale=queue.stale[len(data) :])
 
 
 def end(queue: MappedFileQueue) -> int:
-    """Where the next byte goes."""
+    """The offset of the next byte."""
     return max_offset(queue)

@@ -74,7 +74,7 @@ def encode(record: Record) -> bytes:
 
 
 def decode(data: bytes, position: int = 0) -> tuple[Record, int] | None:
-    """(record, total size) of the record at `position`, or None if no whole record with a right CRC stands there.
+    """Decode the record at `position`. Returns: (record, total size); None if there is no whole record with a right CRC.
 
     Source: HA-ST-2, HA-ST-4, HA-ST-5.
     """

@@ -1,7 +1,8 @@
-"""What a hardened slave asks its master for again: the end of its log, from the start of its last whole record.
+"""The overlap: a hardened slave asks again for the end of its own log, from the start of its last whole record.
 
-Offsets alone do not tell whether a log is the beginning of another (quirk 9). A record does: it says when it was stored and
-where. So the slave reports its start, and is sent bytes that it has. Only behind those, once they are the same, does it append.
+Offsets alone do not tell whether a slave's log is a prefix of the master's (quirk 9). A record does: it holds its store
+timestamp and its offset. So the slave first reports the start of its last record and receives bytes that it has already. It
+compares them, and appends only what follows them.
 
     base                    first report           max_offset
      +----------+-----------+----------------------+
@@ -25,7 +26,7 @@ _MAGICS = {MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2}
 
 
 def first_report(log: Log) -> int:
-    """The start of the last whole record, or of the log where it has none.
+    """The first report: the start of the last whole record; the start of the log if it has none.
 
     Spec: HA-S-61 "MUST set current_reported_offset to the start of its last whole record, or of its log where it has none, or
     to 1 where that is 0".
@@ -37,7 +38,7 @@ def first_report(log: Log) -> int:
 
 
 def last_record(log: Log) -> tuple[int, int] | None:
-    """Where the last whole record begins and ends, counted from the log's base.
+    """Begin and end of the last whole record, counted from the log's base.
 
     Spec: HA-S-61 "stands at the start of a file or behind another".
     """
@@ -56,7 +57,7 @@ def last_record(log: Log) -> tuple[int, int] | None:
 
 
 def differs(log: Log, offset: int, body: bytes) -> bool:
-    """Whether bytes for an offset within the log are others than the log's own, as far as that goes.
+    """Return True if received bytes for an offset within the log differ from the log's own bytes.
 
     Spec: HA-S-62 "except the padding of a BLANK".
     """
@@ -82,6 +83,6 @@ def _padding(log: Log) -> range:
 
 
 def _head(log: Log, position: int) -> tuple[int, int]:
-    """(size, magic) of what stands at a position."""
+    """(size, magic) at a position."""
     head = log.data[position : position + END_FILE_MIN_BLANK_SIZE]
     return int.from_bytes(head[:4], "big", signed=True), int.from_bytes(head[4:], "big")

@@ -1,12 +1,12 @@
-"""Each byte-level step is some steps of the protocol level: the refinement, checked by building them.
+"""Check the refinement: each byte-level step maps to zero or more protocol-level steps, which are built here.
 
-For a step from one cluster to another, `witness` lists the actions of spec/protocol.md that it stands for, and takes them one
-by one, with the functions of protocol.py, from the protocol level's view of the first cluster (refinement_map.py). Each must be
-enabled, and what they lead to must be the view of the second; the puts that end on the way must be those that end at the byte
-level, with the same outcome. `refines` says whether that is so.
+For a byte-level step, `witness` lists the actions of spec/protocol.md that it maps to. The functions of protocol.py take these
+actions one by one, from the protocol-level view of the cluster before the step (refinement_map.py). Each action must be
+enabled, and the last state must be the view of the cluster after the step. The puts that end on the way must be those that end
+at the byte level, with the same outcome. `refines` checks all this.
 
-What the protocol level cannot do is in EXCEPTIONS, by name: an action of its own, with a guard of its own, checked like the
-others. There is no other way out.
+EXCEPTIONS names the byte-level steps that the protocol level lacks: each is an action with its own guard, checked like the
+others. No other deviation is accepted.
 """
 
 from dataclasses import dataclass, replace
@@ -122,12 +122,12 @@ class _StuckError(Exception):
 
 
 def refines(before: Cluster, event: events.Event, after: Cluster, settings: Settings, profile: Profile) -> str:
-    """The empty string, or the first difference, with the witness up to it."""
+    """Return the first difference, with the witness up to it; "" if the step refines."""
     return simulate(before, event, after, settings, profile)[0]
 
 
 def witness(before: Cluster, event: events.Event, after: Cluster, settings: Settings, profile: Profile) -> tuple[Taken, ...]:
-    """The actions that a step stands for; of a step that does not refine, those up to the difference."""
+    """The actions that a step maps to; if it does not refine, the actions up to the difference."""
     return simulate(before, event, after, settings, profile)[1]
 
 
@@ -136,7 +136,7 @@ def simulate(
 ) -> tuple[str, tuple[Taken, ...]]:
     """Both: (what `refines` says, the witness).
 
-    Nothing is said of a classic slave of other files than its master's, of which it takes no notice (quirk 19).
+    A classic slave whose files have another size than its master's is not checked: it does not notice it (quirk 19).
     """
     if settings.slave_file_size and not profile.checks_file_size:
         return "", ()
@@ -207,14 +207,14 @@ class _Witness:
             self.late_outcomes()
 
     def difference(self) -> str:
-        """Where the witness leads elsewhere, if anywhere."""
+        """The first difference between the witness's last state and the cluster after; "" if there is none."""
         told = first_difference(normal(self.state), normal(abstract(self.after, self.settings)))
         if not told and sorted(self.done) != sorted(self.ended):
             told = f"puts that ended: {sorted(self.done)}, and at the byte level {sorted(self.ended)}"
         return told
 
     def act(self, label: str, after: State | None, outcome: str = "") -> None:
-        """One action, and the outcome of the puts that it ends; one that changes nothing is no step of the protocol level."""
+        """Take one action and record the outcome of the puts that it ends. An action that changes nothing is skipped."""
         if after is None:
             raise _StuckError(f"{label} is not enabled")
         if outcome:
@@ -226,7 +226,7 @@ class _Witness:
     # --- Events, in the order of reference/events.py ---------------------------------------------------------------------
 
     def put(self, event: events.Put) -> None:
-        """One append, whatever padding comes first; a put that does not come to wait has its outcome at once. HA-G-3."""
+        """Append once, with padding if needed; a put that does not wait has its outcome at once. HA-G-3."""
         units = units_of(self.after.log)[len(self.state.log) :]
         after = protocol.append(self.state, units)
         pauses = event.pauses and not self.profile.serves_by_deadline
@@ -239,7 +239,7 @@ class _Witness:
                 self.done.append((len(after.log), group_transfer.PUT_OK))
 
     def resume(self, nth: int) -> None:
-        """A put joins those that wait, as PutSync lets it, though others have been appended behind it."""
+        """A paused put joins the waiting ones, as in PutSync, although later messages were appended meanwhile."""
         if nth < len(self.before.paused):
             next_offset = self.before.paused[nth][1]
             if self.is_refused(next_offset):
@@ -259,7 +259,7 @@ class _Witness:
         return refused
 
     def tick(self) -> None:
-        """What time has made due: silent connections end, slaves report, puts time out."""
+        """Time passes: silent connections end, slaves report, puts time out."""
         now_ms, settings = self.after.now_ms, self.settings
         for link in self.before.links:
             if is_open(link) and now_ms - link.conn.last_read_timestamp > settings.ha_housekeeping_interval_ms:
@@ -289,7 +289,10 @@ class _Witness:
             self.drop(s)
 
     def deliver_frames(self, event: events.DeliverFrames) -> None:
-        """Whole frames are taken; one whose header is there already may be refused, or be too large ever to be whole."""
+        """The slave takes whole frames.
+
+        It may refuse a partial frame by its header, or never complete one that is too large.
+        """
         link = self.attached(event.slave)
         if link is None or not link.to_slave[: event.nbytes]:
             return
@@ -342,7 +345,7 @@ class _Witness:
             self.drop_if_cut(link, self.recv_frame(s, run))
 
     def has_no_place(self, node: SlaveNode, frame: Frame, own_size: int) -> bool:
-        """Whether the slave's own files are such that a frame of the master's has no place in them: HA-S-11, HA-S-90."""
+        """Return True if a frame does not fit into the slave's files: HA-S-11, HA-S-90."""
         starts_inside = protocol.max_offset(node) == 0 and frame.offset % own_size != 0
         crosses = frame.offset % own_size + len(frame.units) > own_size
         return self.profile.checks_frames and bool(self.settings.slave_file_size) and (starts_inside or crosses)
@@ -363,7 +366,7 @@ class _Witness:
         return own_size, replace(frame, units=frame.units[: held + max(0, seen.position - len(node.units))])
 
     def deliver_reports(self, event: events.DeliverReports) -> None:
-        """Each read takes what the buffer has room for, and is one use of the reports that it completes. HA-M-2, HA-M-10."""
+        """Each read fills the buffer and uses the reports that it completes, once. HA-M-2, HA-M-10."""
         link = self.attached(event.slave)
         arrived = len(link.to_master[: event.nbytes]) if link else 0
         if link is None or not arrived:
@@ -381,7 +384,7 @@ class _Witness:
                 self.recv_report(link, s, k, completed)
 
     def cut(self, event: events.Cut) -> None:
-        """A slave that is told later of what its master knows already is below the level."""
+        """The link breaks. That the slave notices a break later than its master is not visible at the protocol level."""
         s = event.slave + 1
         link = self.attached(event.slave)
         if link is None:
@@ -393,7 +396,7 @@ class _Witness:
             self.drop(s)
 
     def restart_slave(self, index: int) -> None:
-        """The link breaks, for a process that ends closes its sockets; then the log loses what was no whole record."""
+        """The link breaks, since the process's sockets are closed; then recovery cuts off a partial record."""
         s, log, recovered = index + 1, self.before.slaves[index].log, self.after.slaves[index].log
         if self.attached(index):
             self.drop(s)
@@ -405,13 +408,13 @@ class _Witness:
             self.act(f"SlaveCrash({s})", protocol.slave_crash(self.state, self.scope, s, len(recovered.data)))
 
     def restart_master(self, event: events.RestartMaster) -> None:
-        """What survives is what had been flushed. Only a clean stop tells the puts, and in hardened alone. HA-G-6."""
+        """Only flushed bytes survive. Waiting puts get a status only after a clean stop in hardened. HA-G-6."""
         outcome = group_transfer.FLUSH_SLAVE_TIMEOUT if event.clean and self.profile.serves_by_deadline else ""
         kept = len(units_of(self.after.log))
         self.act("MasterCrash", protocol.master_crash(self.state, self.scope, kept), outcome)
 
     def transfer(self, link: Link) -> None:
-        """What is in flight afterwards and was not before has been built; on a stale connection, what `next` has passed."""
+        """Frames in flight only after the step were built in it; on a stale connection, those that `next` has passed."""
         s, k, fixed = link.slave + 1, self.slot_of[link.link_id], link.conn.next_transfer_from_where
         if self.state.conn[link.slave][k - 1] is None:
             return  # closed at one level alone: the comparison will say so
@@ -427,7 +430,7 @@ class _Witness:
         if self.connection(link).next == -1 != fixed:
             if begun := protocol.begin(self.state, self.scope, s, k):
                 self.act(f"Begin({s},{k})", begun)
-            else:  # a heartbeat is due, and comes before the data that there is
+            else:  # a heartbeat is due, and precedes the data
                 self.send(s, k, has_units=False)
                 self.lose(link, s, k)
 
@@ -438,30 +441,30 @@ class _Witness:
             self.act(f"Heartbeat({s},{k})", protocol.heartbeat(self.state, self.scope, s, k))
 
     def lose(self, link: Link, s: int, k: int) -> None:
-        """The last frame goes behind a header that its slave cannot dispatch."""
+        """Lose the last frame: it follows a header that the slave cannot dispatch."""
         conn = self.connection(link)
         if not conn.stale:
             lost = replace(conn, frames=conn.frames[:-1])
             self.act(f"{LOSE_FRAME}({s},{k})", protocol.with_conn(self.state, s, k, lost))
 
     def lose_reports(self, link: Link) -> None:
-        """The network breaks with what is on its way on a connection that becomes stale."""
+        """Lose the reports in flight on a connection that becomes stale."""
         s, k = link.slave + 1, self.slot_of[link.link_id]
         conn = self.connection(link)
         if conn.reports:
             self.act(f"{LOSE_REPORTS}({s},{k})", protocol.with_conn(self.state, s, k, replace(conn, reports=())))
 
     def timeouts(self) -> None:
-        """A put that the byte level has told so has timed out: time ends it, or in classic the fifth wait. HA-G-2, HA-G-15.
+        """Puts that the byte level ends with a time-out: by time, or in classic by the fifth wait. HA-G-2, HA-G-15.
 
-        That is the first action of a step: the fifth wait may end with a report that is followed by one that reaches the put.
+        This is the first action of a step: the fifth wait may end with a report, and the next report may reach the put.
         """
         for offset, status in self.ended:
             if status == group_transfer.FLUSH_SLAVE_TIMEOUT and offset in self.state.waiting:
                 self.act(f"Timeout({offset})", protocol.timeout(self.state, offset), status)
 
     def late_outcomes(self) -> None:
-        """Classic tells a put what a report has decided when its thread comes to it, and the put may have given up by then."""
+        """Classic gives a put its status when its thread gets to it; the put may have timed out by then."""
         push2 = self.state.push2
         late = {request.next_offset for cluster in (self.before, self.after) for request in cluster.group.requests}
         for offset, status in self.ended:
@@ -489,12 +492,12 @@ class _Witness:
         self.act(f"Drop({s})", protocol.drop(self.state, self.scope, s))
 
     def drop_if_cut(self, link: Link, reports: int) -> None:
-        """The slave closes over a report that its socket does not take whole. HA-S-8."""
+        """The slave closes the connection if its socket does not take a whole report. HA-S-8."""
         if link.slave_room < reports * REPORT_SIZE:
             self.drop(link.slave + 1)
 
     def recv_frame(self, s: int, n: int) -> int:
-        """Take `n` frames, or close over the last of them. Returns: the number of reports that this sends."""
+        """Take `n` frames, or close the connection at the last of them. Returns: the number of reports sent."""
         conn, node = protocol.attached(self.state, s), self.state.slave[s - 1]
         assert conn is not None
         if conn.frames[0].offset < 0 and node.base == -1:
@@ -505,7 +508,7 @@ class _Witness:
         return 0 if then is None else len(then.reports) - len(conn.reports)
 
     def recv_report(self, link: Link, s: int, k: int, n: int) -> None:
-        """Use the last of `n` reports. Of a frame that the socket has taken in part the byte level says: not sent."""
+        """Use the last of `n` reports. For the byte level a partially written frame is not sent."""
         conn = self.connection(link)
         r = conn.reports[n - 1]
         sent_offset = master.sent_offset(replace(link.conn, slave_request_offset=conn.req))
@@ -526,7 +529,7 @@ class _Witness:
         return protocol.with_slave(protocol.with_conn(self.state, s, node.slot, conn), s, node)
 
     def close_at_slave(self, s: int, run: int, fitting: Frame | None = None) -> State:
-        """A slave appends a run of frames and closes over the next one, of which it may append the beginning."""
+        """A slave appends several frames and closes at the next one, whose beginning it may append."""
         conn, node = protocol.attached(self.state, s), self.state.slave[s - 1]
         assert conn is not None
         for frame in conn.frames[:run]:
@@ -536,20 +539,20 @@ class _Witness:
         return protocol.close(protocol.with_slave(self.state, s, node), self.scope, s, node.slot)
 
     def unwritten(self, s: int, node: SlaveNode, frame: Frame) -> Frame:
-        """A frame whose units are what the slave's file holds where they would go: what a recovery cut off there, and zeros."""
+        """A frame whose units equal the bytes in the slave's file at their place: bytes that recovery cut off, and zeros."""
         log = self.before.slaves[s - 1].log
         held = (log.data + log.stale)[len(node.units) :] + bytes(len(frame.units))
         return replace(frame, units=held[: len(frame.units)])
 
     def with_first_frame(self, s: int, frame: Frame) -> State:
-        """Another frame in the place of the next one that the slave takes."""
+        """Replace the next frame that the slave takes."""
         conn = protocol.attached(self.state, s)
         assert conn is not None
         slot = self.state.slave[s - 1].slot
         return protocol.with_conn(self.state, s, slot, replace(conn, frames=(frame, *conn.frames[1:])))
 
     def reread(self, s: int, log: Log, recovered: Log) -> State | None:
-        """A recovery takes what is behind the log for a part of it: what was cut off there, if anything, and zeros."""
+        """A recovery takes bytes behind the log's end for a part of it: bytes cut off earlier, and zeros."""
         if recovered.data != (log.data + log.stale + bytes(len(recovered.data)))[: len(recovered.data)]:
             return None
         return protocol.with_slave(self.state, s, replace(self.state.slave[s - 1], units=recovered.data))

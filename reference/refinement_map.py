@@ -1,8 +1,8 @@
 """The refinement map: the protocol level's view of a byte-level cluster.
 
-A unit is one byte, and the byte itself stands for it, so that a prefix at one level is a prefix at the other. What the page
-spec/protocol.md calls a frame in flight is whatever of it has left the log and not reached the slave's: the rest that the
-master has not written, what the network holds, and what the slave has read without a whole frame. Its table says the rest.
+A unit is one byte, represented by itself, so a prefix at one level is a prefix at the other. A frame in flight, as
+spec/protocol.md defines it, consists of the bytes between the master's log and the slave's: those that the master has not
+written yet, those in the network, and those that the slave has read but not dispatched. The table there covers the rest.
 """
 
 from dataclasses import dataclass, replace
@@ -20,11 +20,11 @@ UNBOUNDED: Final = 1 << 62  # no scope bounds a byte-level run
 
 
 class NoViewError(ValueError):
-    """What is in flight is no sequence of whole frames, or of whole reports."""
+    """The bytes in flight are no sequence of whole frames, or of whole reports."""
 
 
 def byte_scope(slaves: int, settings: Settings, profile: Profile) -> Scope:
-    """The scope whose units are the bytes of a byte-level run: nothing is counted, and any number may be in flight."""
+    """The scope of a byte-level run, whose units are bytes: without bounds on puts, faults and frames in flight."""
     scope = Scope(
         slaves,
         *(UNBOUNDED,) * 6,
@@ -45,18 +45,18 @@ def is_open(link: Link) -> bool:
 
 
 def is_attached(link: Link) -> bool:
-    """The slave holds it too, and the network carries what they send: what the protocol level calls not stale."""
+    """The slave holds it too, and the network delivers: at the protocol level it is not stale."""
     return is_open(link) and link.slave_open and not link.severed
 
 
 def open_links(cluster: Cluster, index: int) -> list[Link]:
-    """The connections of a slave that the master holds; their places are their slots."""
+    """The connections of a slave that the master holds, by slot."""
     return [link for link in cluster.links if link.slave == index and is_open(link)]
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What is in flight to a slave. `stopper` is a header (offset, body size) that it cannot dispatch: the rest is lost."""
+    """The frames in flight to a slave. `stopper`: a header (offset, body size) that it cannot dispatch; the rest is lost."""
 
     frames: tuple[Frame, ...] = ()
     stopper: tuple[int, int] | None = None
@@ -95,7 +95,7 @@ def reports_of(stream: bytes) -> tuple[int, ...]:
 
 
 def to_slave(link: Link, node: Slave, settings: Settings) -> Stream:
-    """All that is between the master's log and the slave's: unparsed, on its way, not yet written."""
+    """All bytes between the master's log and the slave's: not parsed, in the network, not written yet."""
     if node.deaf:
         return Stream(is_deaf=True)
     pending = link.conn.byte_buffer_header + (link.conn.select_mapped_buffer or b"")
@@ -103,7 +103,7 @@ def to_slave(link: Link, node: Slave, settings: Settings) -> Stream:
 
 
 def to_master(link: Link) -> bytes:
-    """All that the slave has reported and the master has not used: in its buffer, and on its way."""
+    """All reports that the master has not used: in its buffer, and in the network."""
     return link.conn.byte_buffer_read[link.conn.process_position :] + link.to_master
 
 
@@ -118,7 +118,7 @@ def abstract_connection(link: Link, node: Slave, settings: Settings) -> Connecti
 
 
 def abstract_slave(cluster: Cluster, index: int) -> SlaveNode:
-    """A slave whose end is open, but whose master has closed, holds no connection: it has only not noticed."""
+    """The view of a slave. If only the slave's end is open, it has no connection at the protocol level."""
     node, slots = cluster.slaves[index], open_links(cluster, index)
     slot = next((k for k, link in enumerate(slots, 1) if is_attached(link)), 0)
     base = -1 if node.log.base is None else node.log.base
@@ -126,12 +126,12 @@ def abstract_slave(cluster: Cluster, index: int) -> SlaveNode:
 
 
 def units_of(log: Log) -> bytes:
-    """The master's units from offset 0 on; what is deleted is kept by nobody, and reads as zeros."""
+    """The master's units from offset 0 on; deleted ones are zeros."""
     return bytes(log.base or 0) + log.data
 
 
 def waiting(cluster: Cluster) -> tuple[int, ...]:
-    """The puts that are not acknowledged. In classic more may wait: to be told what has come to pass (quirk 32)."""
+    """The puts without acknowledgement. In classic, acknowledged ones may still wait for their status (quirk 32)."""
     push2 = cluster.push2_slave_max_offset
     return tuple(sorted(request.next_offset for request in cluster.group.requests if request.next_offset > push2))
 
@@ -155,9 +155,9 @@ def abstract(cluster: Cluster, settings: Settings) -> State:
 
 
 def normal(state: State) -> State:
-    """The state apart from what no action depends on, or what only bounds a scope.
+    """The state without fields that no action depends on, or that only bound a scope.
 
-    Slots are names: a byte-level master has a list of connections and no slots, so they are counted anew. A slave without a
+    Slots are mere names: a byte-level master has a list of connections, so slots are numbered anew. A slave without a
     connection never reads `reported` before it connects, which sets it. `flushed`, `epoch` and `used` have no counterpart.
     """
     conn, nodes = [], []

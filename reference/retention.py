@@ -1,7 +1,7 @@
-"""Which files of a log a round of cleaning deletes, and what is left of the log. Time, the disk and the readers are arguments.
+"""Decide which files of a log a round of cleaning deletes. Time, disk use and the needs of readers are arguments.
 
 | file | file | file | last |
-  goes   goes   stays: it has no reason of its own, or somebody needs it; so all behind it stay, too
+  goes   goes   stays: no reason to delete it, or a peer needs it; then all files behind it stay, too
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ CLEAN_FORCIBLY_PERCENT = 85
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What is to be kept. HA-ST-69 "MUST keep every file" of a store of which nobody has told what to delete: the defaults."""
+    """The retention settings. By default HA-ST-69 "MUST keep every file" holds: nothing is deleted."""
 
     file_reserved_ms: int | None = None
     delete_when: frozenset[int] | None = frozenset({4})
@@ -30,7 +30,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When a round takes place, on a disk of `total_size` bytes, of which `used_size` are taken."""
+    """The time of a round, and the disk: `used_size` of `total_size` bytes are used."""
 
     now_ms: int
     hour: int
@@ -39,12 +39,12 @@ class Moment:
 
 
 def is_fuller(used_size: int, total_size: int, percent: int) -> bool:
-    """Whether more than so many percent are used. RocketMQ rounds what is used up to whole percents: so does this."""
+    """Return True if more than a percentage of the disk is used. Use is rounded up to whole percent, as in RocketMQ."""
     return total_size > 0 and used_size * 100 > percent * total_size
 
 
 def wants_to_delete(policy: Policy, moment: Moment, modified_ms: int, log_size: int) -> str | None:
-    """Why the first file of a log may go, or None.
+    """The reason to delete the first file of a log, or None.
 
     Spec: HA-ST-63 "MUST be deleted in an hour of delete_when, and at any hour while the disk is fuller than
     disk_max_used_space_ratio"; HA-ST-64 "MUST be deleted whatever its age while the disk is more than 85 % full"; HA-ST-65
@@ -65,7 +65,8 @@ def wants_to_delete(policy: Policy, moment: Moment, modified_ms: int, log_size: 
 def clean(
     queue: MappedFileQueue, modified_ms: Sequence[int], policy: Policy, moment: Moment, needed_offset: int | None
 ) -> tuple[MappedFileQueue, tuple[str, ...], str | None]:
-    """One round: the log that is left, why each file went, and why one would have gone that somebody needs.
+    """One round. Returns: the log afterwards, the reason for each deleted file, and the reason for a file that a peer still
+    needs.
 
     Spec: HA-ST-62 "MUST be deleted from the first on, at most ten in a round, and never the last one"; HA-ST-66 "MUST NOT be
     deleted while a peer needs it".

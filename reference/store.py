@@ -28,7 +28,8 @@ class Log:
     file_size: int
     base: int | None = None
     data: bytes = b""  # all bytes from base to the max offset
-    # What the last file holds behind them, without the zeros at its end: cut off by a recovery that cleared nothing (quirk 35).
+    # Stale bytes behind `data` in the last file, without trailing zeros: a recovery cut them off but did not clear them (quirk
+    # 35).
     stale: bytes = b""
 
 
@@ -36,9 +37,9 @@ class StoreState(Enum):
     """The discrete state of a log, for the table of transitions."""
 
     NO_FILES = "no_files"
-    PHANTOM = "phantom"  # there is a file, and nothing in it (quirk 17)
+    PHANTOM = "phantom"  # an empty file (quirk 17)
     OPEN = "open"  # the last file has room
-    FILE_FULL = "file_full"  # the next byte opens a file
+    FILE_FULL = "file_full"  # the next byte opens a new file
 
 
 def classify(log: Log) -> StoreState:
@@ -60,11 +61,11 @@ def max_offset(log: Log) -> int:
 
 
 def data_at(log: Log, offset: int, limit: int) -> bytes:
-    """Up to `limit` bytes from `offset`, to the end of its file at most; empty outside the log.
+    """At most `limit` bytes from `offset`, up to the end of its file; empty outside the log.
 
     Spec: HA-W-4 "MUST NOT cross the end of a commit-log file"; HA-W-5 "MUST NOT be larger than ha_transfer_batch_size", where
     that is the limit; HA-W-10 "MAY begin and end anywhere in a record"; HA-M-29 "MAY send bytes that are not yet on its own
-    disk", for a log is its bytes, flushed or not.
+    disk", since `data` includes unflushed bytes.
     """
     if log.base is None or not log.base <= offset < max_offset(log):
         return b""
@@ -74,7 +75,7 @@ def data_at(log: Log, offset: int, limit: int) -> bytes:
 
 
 def blank(size: int) -> bytes:
-    """The end of a file that takes no message. HA-ST-3 "its size and the BLANK magic followed by padding"."""
+    """A BLANK, which fills the end of a file. HA-ST-3 "its size and the BLANK magic followed by padding"."""
     return size.to_bytes(4, "big") + BLANK_MAGIC_CODE.to_bytes(4, "big") + bytes(size - END_FILE_MIN_BLANK_SIZE)
 
 
@@ -89,7 +90,7 @@ def append_record(log: Log, record: Record) -> tuple[Log, int, int]:
     remaining = log.file_size - len(log.data) % log.file_size
     log = replace(log, base=log.base or 0)
     if size + END_FILE_MIN_BLANK_SIZE > remaining:
-        # The writer leaves it as it is: HA-ST-17 "two logs that differ in padding alone MUST count as equal".
+        # The padding keeps its bytes: HA-ST-17 "two logs that differ in padding alone MUST count as equal".
         padding = (log.stale + bytes(remaining))[END_FILE_MIN_BLANK_SIZE:remaining]
         log = _extend(log, blank(remaining)[:END_FILE_MIN_BLANK_SIZE] + padding)
     offset = max_offset(log)
@@ -102,15 +103,15 @@ def append_data(log: Log, offset: int, body: bytes) -> Log:
     Spec: HA-ST-6 "In a store without files they open the file that holds their offset, and are written from its start".
     """
     base = log.base
-    if base is None:  # divided as Java divides, towards zero: an offset of -5 (quirk 4) is in file 0
+    if base is None:  # Java divides towards zero: an offset of -5 (quirk 4) is in file 0
         base = offset - offset % log.file_size if offset >= 0 else -(-offset // log.file_size * log.file_size)
     if base < 0 or len(body) > log.file_size - len(log.data) % log.file_size:
-        return log  # what does not fit is not written; HA-S-33 "does not look at the outcome of an append" (quirk 19)
+        return log  # a body that does not fit is dropped; HA-S-33 "does not look at the outcome of an append" (quirk 19)
     return _extend(replace(log, base=base), body)
 
 
 def unwritten(log: Log, size: int) -> bytes:
-    """What the last file holds behind the max offset, where the next bytes would go.
+    """The bytes in the last file behind the max offset, at the place of the next append.
 
     Spec: HA-S-37 "counts an append whose write fails as done", and these are then the bytes of its log.
     """
@@ -118,13 +119,13 @@ def unwritten(log: Log, size: int) -> bytes:
 
 
 def record_size(log: Log, position: int) -> int:
-    """Bytes of the record that begins at a position, counted from the log's base; of a BLANK, those to the end of its file."""
+    """The size of the record at a position, counted from the log's base; a BLANK extends to the end of its file."""
     record = message.decode(log.data, position)
     return log.file_size - position % log.file_size if record is None else record[1]
 
 
 def next_queue_offsets(log: Log) -> dict[tuple[str, int], int]:
-    """(topic, queue id) -> the queue offset of the next message, as the records say. HA-ST-31."""
+    """Map (topic, queue id) -> queue offset of the next message, from the records. HA-ST-31."""
     position, found = 0, {}
     while position < len(log.data):
         if record := message.decode(log.data, position):
@@ -136,8 +137,9 @@ def next_queue_offsets(log: Log) -> dict[tuple[str, int], int]:
 
 
 def without_last_record(log: Log) -> Log:
-    """What a power cut leaves where the last record of a master had not been flushed: zeros from there on, in files as long as
-    they were.  HA-M-29 "MAY send bytes that are not yet on its own disk".
+    """The log after a power cut that lost the unflushed last record: its bytes are zero, and the files keep their length.
+
+    HA-M-29 "MAY send bytes that are not yet on its own disk".
     """
     position = found = 0
     while position < len(log.data):
@@ -151,17 +153,17 @@ def without_last_record(log: Log) -> Log:
 
 
 def _extend(log: Log, body: bytes) -> Log:
-    """Write at the max offset, over whatever is stale there."""
+    """Write at the max offset, over stale bytes."""
     return replace(log, data=log.data + body, stale=log.stale[len(body) :])
 
 
 def recover(log: Log, profile: Profile) -> Step[Log]:
-    """Cut the log behind its last whole record; a BLANK counts to the end of its file.
+    """Cut the log behind its last whole record; a BLANK extends to the end of its file.
 
-    A file is born as zeros, and nothing on the disk says how many bytes have come: HA-ST-5 "bytes that are missing and would be
-    zero count as there". Hardened clears the rest, HA-ST-7 "What recovery cuts off MUST be set to zero", and takes one
-    record more for torn, HA-ST-10 "whose topic, or whose properties if it has any, end in a zero byte is not whole, and
-    recovery MUST cut it off".
+    A new file consists of zeros, and nothing on the disk says how many bytes were written: HA-ST-5 "bytes that are missing and
+    would be zero count as there". Hardened also clears the rest, HA-ST-7 "What recovery cuts off MUST be set to zero", and
+    treats one more kind of record as torn, HA-ST-10 "whose topic, or whose properties if it has any, end in a zero byte is not
+    whole, and recovery MUST cut it off".
     """
     if log.base is None:
         return Step(log, clauses=("HA-ST-5",))
@@ -188,7 +190,7 @@ def recover(log: Log, profile: Profile) -> Step[Log]:
         clauses.append("HA-ST-7")
     if profile.clears_tail and position == 0:
         return Step(Log(log.file_size), clauses=tuple(clauses))
-    # Files that begin beyond the end go; of the last one the bytes behind the end stay, unless they are cleared.
+    # Files that begin beyond the end are deleted. In the last file the bytes behind the end stay, unless they are cleared.
     end_of_file = position - position % log.file_size + log.file_size
     stale = b"" if profile.clears_tail else data[position:end_of_file].rstrip(b"\0")
     return Step(replace(log, data=data[:position], stale=stale), clauses=tuple(clauses))

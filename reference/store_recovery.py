@@ -1,10 +1,10 @@
-"""The recovery of a whole store: from what its files hold to a log, queues and an index that agree.
+"""The recovery of a whole store: from its files to a log, queues and an index that agree with each other.
 
     no `abort` file: the last stop was clean       from three files before the end of the log
-    `abort`: it was not                            from the last file that the checkpoint vouches for
+    `abort`: it was not                            from the last file before which all is on the disk
 
-Only what lies behind that start is read, so the cost grows with the tail, not with the log. In both profiles the log is cut by
-`store.recover`, whose checks spec/5-store.md lists; they differ in what they make of queues and index.
+Only the log behind that start is read, so the cost grows with the tail, not with the log. In both profiles `store.recover` cuts
+the log; spec/5-store.md lists its checks. The profiles differ in how they recover queues and index.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,14 +22,14 @@ from rocketmq_ha.spec.profile import Profile
 
 RECOVERED_FILES = 3
 MAGICS = tuple(code.to_bytes(4, "big") for code in (constants.MESSAGE_MAGIC_CODE, constants.MESSAGE_MAGIC_CODE_V2))
-SECTOR_SIZE = 512  # the least that a disk writes whole; larger ones are multiples of it
+SECTOR_SIZE = 512  # the smallest unit that a disk writes atomically; larger sectors are multiples of it
 END_OF_MAGIC = 8
 STORE_TIMESTAMP_POSITION = 56  # behind an IPv4 born host
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A broker's store: the log, what has been made of it, and what is known to be on the disk.
+    """A broker's store: the log, its queues and index, and the positions known to be on the disk.
 
     `abort`: HA-ST-23 "finding it at the start means that the last stop was not clean".
     """
@@ -50,7 +50,7 @@ def start(state: Store) -> Store:
 
 
 def flush(state: Store, *, synced: bool = True) -> Store:
-    """Flush log, queues and index, then the checkpoint that says so. In this order: it must never say more than is so.
+    """Flush log, queues and index, then the checkpoint. This order keeps the checkpoint from claiming unflushed data.
 
     Spec: HA-ST-24 "up to which messages, then consume queues, then the index are on the disk".
     """
@@ -70,9 +70,9 @@ def flush(state: Store, *, synced: bool = True) -> Store:
 
 
 def stop(state: Store) -> Store:
-    """A stop that is clean: all is flushed, and `abort` goes, if every byte of the log has been dispatched.
+    """A clean stop: flush everything, and remove `abort` if every byte of the log has been dispatched.
 
-    A slave that holds a part of a record has not dispatched it, so its next start recovers as after a crash (quirk 31).
+    A slave that holds a partial record has not dispatched it, so its next start recovers as after a crash (quirk 31).
 
     Spec: HA-ST-23 "MUST stay when the broker stops before all has been dispatched".
     """
@@ -90,7 +90,8 @@ def start_bare(state: Store) -> Store:
 
 
 def stop_bare(state: Store, before: Store) -> Store:
-    """Its clean stop: HA-ST-50 "MUST leave `abort` behind. If it has appended nothing, it MUST leave the store as it was".
+    """The clean stop of `start_bare`: HA-ST-50 "MUST leave `abort` behind. If it has appended nothing, it MUST leave the store
+    as it was".
 
     Args:  before: the store when it was opened.
     """
@@ -106,11 +107,11 @@ def stop_bare(state: Store, before: Store) -> Store:
 
 
 def start_of_recovery(log: Log, last_exit_ok: bool, checkpoint: StoreCheckpoint, profile: Profile) -> int:
-    """The offset of the file from which on the log is read.
+    """The offset of the file at which recovery begins to read the log.
 
     Spec: HA-ST-18 "MUST begin three files before the end of the log, or at its first file if there are fewer"; HA-ST-19
     "recovery MUST begin at the last file" that the checkpoint vouches for, "where there is none, at the first file"; HA-ST-46
-    "A file whose first message is not whole MUST NOT be the one", for a part of a store timestamp is an earlier one.
+    "A file whose first message is not whole MUST NOT be the one", since a partial store timestamp reads as an earlier time.
     """
     assert log.base is not None
     images = list(mapped_file_queue.files(log).values())
@@ -128,7 +129,7 @@ def start_of_recovery(log: Log, last_exit_ok: bool, checkpoint: StoreCheckpoint,
 
 
 def is_mapped_file_matched_recover(image: bytes, checkpoint: StoreCheckpoint) -> bool:
-    """Whether all that lies before this file is on the disk.
+    """Return True if everything before this file is on the disk.
 
     Spec: HA-ST-19 "whose first message has a known magic and a store timestamp that is not 0 and not after the lesser of the
     checkpoint's first two times, less 3 s".
@@ -140,7 +141,7 @@ def is_mapped_file_matched_recover(image: bytes, checkpoint: StoreCheckpoint) ->
 
 
 def begins_with_whole_message(image: bytes, base: int) -> bool:
-    """Whether a file begins with a whole message of its own place."""
+    """Return True if a file begins with a whole message that holds its own offset."""
     found = message.decode(image, 0)
     return found is not None and found[0].physical_offset == base
 
@@ -149,7 +150,7 @@ def begins_with_whole_message(image: bytes, base: int) -> bool:
 
 
 def recover_log(log: Log, start_offset: int, profile: Profile) -> Log:
-    """Cut the log as `store.recover` does, but read it from the file at `start_offset` on: the rest is taken for whole."""
+    """Cut the log as `store.recover` does, but read it only from the file at `start_offset` on."""
     assert log.base is not None
     size = start_offset - log.base
     tail = store.recover(replace(log, base=start_offset, data=log.data[size:]), profile).state
@@ -159,11 +160,11 @@ def recover_log(log: Log, start_offset: int, profile: Profile) -> Log:
 
 
 def before_a_hole(log: Log, start_offset: int, checkpoint: StoreCheckpoint, sector_size: int, profile: Profile) -> Log:
-    """Hardened, after a crash: end the log before the first record that lacks a sector which no length and no CRC covers.
+    """Hardened, after a crash: cut the log before the first record with a lost sector that no length and no CRC covers.
 
-    A sector that never came to the disk is zeros. It is larger than what stands before a body, so that it takes a magic, a
-    length or a part of the body with it, unless it begins in the topic or in the properties. A record without properties ends
-    in two zero bytes of its own, which are no hole. What the checkpoint vouches for has no holes.
+    A sector that never reached the disk reads as zeros. It is larger than the fields before a body, so it destroys a magic, a
+    length or a part of the body, unless it begins in the topic or the properties. A record without properties ends in two zero
+    bytes of its own, which are no lost sector. Records that the checkpoint covers have no lost sectors.
 
     Spec: HA-ST-10 "it MUST cut off as well any record", "nothing but zeros from a multiple of 512 in its file to the next
     one, or to the end of the record".
@@ -190,14 +191,14 @@ def before_a_hole(log: Log, start_offset: int, checkpoint: StoreCheckpoint, sect
 
 
 def _has_zero_sector(log: Log, start: int, end: int, sector_size: int) -> bool:
-    """Whether a sector that begins from `start` on has nothing but zeros before `end`."""
+    """Return True if a sector that begins at or after `start` holds only zeros before `end`."""
     first = start + -start % sector_size
     sectors = (log.data[at - min_offset(log) :][: min(sector_size, end - at)] for at in range(first, end, sector_size))
     return any(not any(sector) for sector in sectors)
 
 
 def whole_records_behind(log: Log, end: int) -> Iterator[tuple[int, int]]:
-    """(offset, store timestamp) of each whole record of its own place behind `end`, the record at `end` not counted."""
+    """(offset, store timestamp) of each whole record behind `end` that holds its own offset; without the one at `end`."""
     assert log.base is not None
     image = b"".join(mapped_file_queue.files(log).values())
     for position in range(end - log.base + 1, len(image) - END_OF_MAGIC):
@@ -210,11 +211,11 @@ def whole_records_behind(log: Log, end: int) -> Iterator[tuple[int, int]]:
 
 
 def damage(log: Log, end: int, last_exit_ok: bool, checkpoint: StoreCheckpoint) -> Refused | None:
-    """Hardened: why the log must not be cut at `end`, if it must not.
+    """Hardened: the reason why the log must not be cut at `end`, or None.
 
     Spec: HA-ST-20 "A log in which a whole record of its own place stands behind one that is not whole MUST be refused". After a
-    crash of the machine whole records may well stand there, as pages come to the disk in any order; then only what the
-    checkpoint vouches for shows damage, HA-ST-20 "stored later than 3 s before the checkpoint's first time" shows none.
+    crash of the machine whole records may stand there, since pages reach the disk in any order; then only records that the
+    checkpoint covers prove damage, HA-ST-20 "stored later than 3 s before the checkpoint's first time" shows none.
     """
     for offset, store_timestamp in whole_records_behind(log, end):
         if last_exit_ok or checkpoints.vouches_for(checkpoint, store_timestamp):
@@ -229,7 +230,7 @@ def damage(log: Log, end: int, last_exit_ok: bool, checkpoint: StoreCheckpoint) 
 def load(
     file_size: int, commit_log: Mapping[str, bytes], dispatched: Dispatched, checkpoint: bytes, *, abort: bool
 ) -> Store | Refused:
-    """A store from its files, each taken for full; the queues of `dispatched` come from `mapped_file_queue.load` likewise."""
+    """A store loaded from its files, each taken as full. The queues of `dispatched` come from `mapped_file_queue.load`, too."""
     log = mapped_file_queue.load(file_size, commit_log)
     if isinstance(log, Refused):
         return log
@@ -239,7 +240,7 @@ def load(
 def recover(
     state: Store, made_at: str, settings: DispatchSettings, profile: Profile, sector_size: int = SECTOR_SIZE
 ) -> Store | Refused:
-    """Log, queues and index after a start, and from where the dispatch goes on. `made_at` names a new index file.
+    """Recover log, queues and index at a start, and set where the dispatch goes on. `made_at` names a new index file.
 
     Spec: HA-ST-73 "the records from the start of recovery (HA-ST-19) on MUST be dispatched again".
     """
@@ -278,9 +279,10 @@ def _dispatch_again(
     settings: DispatchSettings,
     profile: Profile,
 ) -> Dispatched:
-    """Classic: end each queue by itself; after a crash dispatch what is read of the log; then take off what is beyond its end.
+    """Classic: recover each queue alone; after a crash dispatch the part of the log that is read; then cut entries beyond its
+    end.
 
-    The index is given nothing from before `start_offset`: keys between its last full file and there are lost.
+    The index gets no key from before `start_offset`, so keys between its last full file and that offset are lost.
     """
     queues = {key: consume_queue.recover(queue, profile) for key, queue in dispatched.queues.items()}
     max_phy_offset = max((queue.max_physic_offset for queue in queues.values()), default=-1)
@@ -296,7 +298,7 @@ def _dispatch_again(
 
 
 def _has_queues(dispatched: Dispatched) -> bool:
-    """Whether there are messages that a log of which the first files have expired must go on from.
+    """Return True if consume queues exist, so that a log whose first files have expired must keep its place.
 
     Spec: HA-ST-7 "a log whose first files have expired keeps its place while there are consume queues".
     """
@@ -306,12 +308,12 @@ def _has_queues(dispatched: Dispatched) -> bool:
 def _agree(
     dispatched: Dispatched, log: Log, start_offset: int, last_exit_ok: bool, index_msg_timestamp: int, profile: Profile
 ) -> Dispatched:
-    """Hardened: keep of queues and index what is known to be true, and let the dispatch make the rest again.
+    """Hardened: keep the part of queues and index that is known to be right, and let the dispatch make the rest again.
 
-    After a crash that is what the checkpoint vouches for, the entries of messages before `start_offset`, and index files that
-    were full. The dispatch begins there, and what is there already is not added again. Queues and index are both on the disk
-    when the second time of a checkpoint moves, so no key is lost; of an index that others wrote this need not be so, so it is
-    believed as far as it is in order, and the dispatch begins where that ends.
+    After a crash that part is: the entries that the checkpoint covers, those of messages before `start_offset`, and full index
+    files. The dispatch begins there and does not add existing entries again. Our checkpoint moves its second time only when
+    queues and index are both on the disk, so no key is lost. An index that another program wrote may lack keys, so it is kept
+    only as far as it is in order, and the dispatch begins where that ends.
 
     Spec: HA-ST-38 "After a recovery a consume queue MUST NOT name a message beyond the end of the commit log".
     """
@@ -330,9 +332,10 @@ def _agree(
 
 
 def _kept(state: Store, log: Log, dispatched: Dispatched, start_offset: int) -> StoreCheckpoint:
-    """Hardened: the checkpoint speaks of no more than what is kept, until the rest has been flushed again.
+    """Hardened: lower the checkpoint to the part that is kept, until the rest has been flushed again.
 
-    Else a second crash, when the log alone was flushed, would let the next recovery begin behind what was dispatched anew.
+    Otherwise, after a second crash with only the log flushed, the next recovery would begin behind messages not dispatched
+    again.
 
     Spec: HA-ST-24 "up to which messages, then consume queues, then the index are on the disk"; HA-ST-51 "A recovery after which
     messages are dispatched again MUST clear that i64 as well".
@@ -352,7 +355,7 @@ def _kept(state: Store, log: Log, dispatched: Dispatched, start_offset: int) -> 
 
 
 def _record_at_or_before(log: Log, offset: int) -> int:
-    """Where a message begins, or the log ends: queues may end before a BLANK, and an index that is out of order between two."""
+    """The start of the message at or before an offset, or the log's end. Queues may end before a BLANK, an index anywhere."""
     found = at = max(min_offset(log), offset - offset % log.file_size)
     while at <= offset < max_offset(log):
         request = dispatch_request.check_message_and_return_size(log, at)

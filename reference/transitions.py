@@ -1,8 +1,8 @@
-"""Every transition that the model can make, found by exploring each machine alone under whatever its surroundings may do.
+"""Every transition that the model can make, found by exploring each machine alone under all possible inputs.
 
-The result is spec/transitions.json: what a campaign could see at all. The scope is tiny: a frame of 6 bytes, files of 12 bytes,
-three appends, times of a few milliseconds. A test holds the file against this module, and every transition that a campaign sees
-against the file.
+The result is spec/transitions.json: the transitions that a campaign can possibly see. The scope is tiny: a frame of 6 bytes,
+files of 12 bytes, three appends, times of a few milliseconds. A test compares the file with this module, and every transition
+of a campaign with the file.
 
     python -m rocketmq_ha.reference.transitions           print the table as JSON
     python -m rocketmq_ha.reference.transitions --check   exit status 1 if spec/transitions.json differs
@@ -43,12 +43,12 @@ SETTINGS = Settings(
     master_read_buffer_size=8,
     slave_read_buffer_size=24,
 )
-LATE_MS = 4  # an age beyond every interval
-NEAR, FAR = 1, 7  # offsets: six reports are too small for the far one, which is more than classic's service waits for
+LATE_MS = 4  # later than every interval
+NEAR, FAR = 1, 7  # offsets: FAR needs more than six reports, and classic's service waits for fewer
 
 
 def explore(start: Iterable[Node], successors: Callable[[Node], Iterator[Node]]) -> int:
-    """Visit every node that can be reached. Returns: how many there are."""
+    """Visit every reachable node. Returns: their number."""
     seen = set(start)
     frontier = list(seen)
     while frontier:
@@ -60,7 +60,7 @@ def explore(start: Iterable[Node], successors: Callable[[Node], Iterator[Node]])
 
 
 class Table:
-    """The transitions found, and the clauses met on the way."""
+    """The transitions found, with the clauses of their steps."""
 
     def __init__(self) -> None:
         self.rows: set[Row] = set()
@@ -72,8 +72,8 @@ class Table:
 
 
 def explore_master(table: Table, profile: Profile) -> int:
-    """The master's connection: any report in any fragments, any room, time, appends, and the end of the stream."""
-    # A node: the connection with ages for timestamps, its log, and the bytes of a report of which only a part has come.
+    """Explore a master's connection: all reports in all fragments, any socket room, time, appends, end of stream."""
+    # A node: the connection with ages in place of timestamps, its log, and the received bytes of a partial report.
     start = (master.on_accept(0).state, Log(FILE_SIZE, 0, bytes(3)), b"")
 
     def successors(node: tuple[MasterConnection, Log, bytes]) -> Iterator[tuple[MasterConnection, Log, bytes]]:
@@ -87,7 +87,7 @@ def explore_master(table: Table, profile: Profile) -> int:
                 table.add("master_connection", before, event, after, profile, step.clauses)
             return _normal(step.state, profile), log, rest
 
-        # The write side runs whenever it can: no other event finds a connection that could go on.
+        # The write side runs whenever it can, so other events never meet a connection with something left to write.
         for room in (0, 1, 12, 13, 18, 24, 25, 30, 100):
             step = master.on_transfer(conn, log, room, 0, SETTINGS)
             if step.state != conn:
@@ -100,7 +100,7 @@ def explore_master(table: Table, profile: Profile) -> int:
             for size in {len(report)} if rest else {1, len(report)}:
                 taken = master.on_reports(conn, report[:size], log, 0, SETTINGS, profile)
                 yield to("reports", taken, report[size:])
-        if len(log.data) < 15:  # a last file begun, full, and one beyond
+        if len(log.data) < 15:  # a last file begun, full, and one byte beyond
             yield conn, replace(log, data=log.data + bytes(6)), rest
         yield replace(conn, last_write_timestamp=-LATE_MS), log, rest
         yield to("tick", master.on_tick(replace(conn, last_read_timestamp=-LATE_MS), 0, SETTINGS))
@@ -108,7 +108,7 @@ def explore_master(table: Table, profile: Profile) -> int:
 
     state = master.classify(start[0]).value
     table.add("master_connection", state, "accept", state, profile, master.on_accept(0).clauses)
-    # The one step that looks at the min offset, on a log whose first file is gone (HA-M-12).
+    # The only step that reads the min offset, on a log whose first file was deleted (HA-M-12).
     log = Log(FILE_SIZE, FILE_SIZE, bytes(3))
     step = master.on_reports(start[0], wire.pack_report(FILE_SIZE - 1), log, 0, SETTINGS, profile)
     table.add("master_connection", state, "reports", master.classify(step.state).value, profile, step.clauses)
@@ -116,7 +116,7 @@ def explore_master(table: Table, profile: Profile) -> int:
 
 
 def _normal(conn: MasterConnection, profile: Profile) -> MasterConnection:
-    """The connection without what no later transition looks at: without this, the nodes are too many to visit."""
+    """The connection without fields that no later transition reads; otherwise there are too many nodes to visit."""
     used, begun = conn.process_position, conn.next_transfer_from_where != -1
     return replace(
         conn,
@@ -128,8 +128,8 @@ def _normal(conn: MasterConnection, profile: Profile) -> MasterConnection:
 
 
 def explore_slave(table: Table, profile: Profile) -> int:
-    """The slave: frames that fit and frames that do not, in any fragments; reports that go out and reports that are cut."""
-    # A node: the slave with ages for timestamps, and what is left of a frame of which only a part has come.
+    """Explore a slave: fitting and unfitting frames in all fragments; whole and partial reports."""
+    # A node: the slave with ages in place of timestamps, and the missing rest of a partial frame.
     start = (Slave(Log(FILE_SIZE)), b"")
     full_room, cut_room = 100, 3
 
@@ -146,7 +146,7 @@ def explore_slave(table: Table, profile: Profile) -> int:
                 step.clauses,
             )
             after = step.state
-            used = after.dispatch_position  # what is dispatched is not looked at again
+            used = after.dispatch_position  # dispatched bytes are not read again
             after = replace(after, byte_buffer_read=bytes(used) + after.byte_buffer_read[used:], close_reason="")
             return after, rest if after.connected else b""
 
@@ -164,11 +164,11 @@ def explore_slave(table: Table, profile: Profile) -> int:
             frames = [wire.pack_header(maximum, size) + b"\x01" * size for size in sorted(sizes)]
             behind = wire.pack_header(maximum + max(sizes), 0)
             streams = [*frames, wire.pack_header(maximum + 1, 1) + b"\x01", frames[0] + frames[-1], frames[-1] + behind]
-            # Nobody honest sends a body that the buffer cannot hold; classic stalls on it, hardened refuses its header.
+            # No correct master sends a body larger than the buffer. Classic stalls on it, hardened refuses its header.
             too_large = SETTINGS.slave_read_buffer_size - TRANSFER_HEADER_SIZE + 1
             streams.append(wire.pack_header(maximum, too_large) + b"\x01" * too_large)
             streams += [wire.pack_header(maximum, size) for size in (-1, slave.I32_MAX)]
-            if profile.checks_overlap and client.current_reported_offset < maximum:  # its own bytes, and others
+            if profile.checks_overlap and client.current_reported_offset < maximum:  # bytes equal to its own, and others
                 position = client.current_reported_offset
                 own = store.data_at(client.log, position, FILE_SIZE)
                 streams += [wire.pack_header(position, len(own)) + body for body in (own, b"\x02" * len(own))]
@@ -190,7 +190,7 @@ def explore_slave(table: Table, profile: Profile) -> int:
                 step = slave.on_tick(older, room, 0, SETTINGS, profile)
                 yield to("tick", step, rest) if step.state != older else (older, rest)
 
-    # A BLANK that ends before the slave's own file does: one slave takes it, the other stops (HA-S-91, HA-S-92).
+    # A BLANK that ends before the slave's own file: one slave adopts the size, another stops (HA-S-91, HA-S-92).
     for adopts in (True, False):
         client = replace(start[0], connected=True)
         stream = wire.pack_header(0, END_FILE_MIN_BLANK_SIZE) + store.blank(END_FILE_MIN_BLANK_SIZE)
@@ -207,7 +207,7 @@ def explore_slave(table: Table, profile: Profile) -> int:
 
 
 def explore_store(table: Table, profile: Profile) -> int:
-    """A master's log of up to three files under puts, and a slave's log of any part of it; both under recoveries."""
+    """Explore the store: a master's log of up to three files under puts, a slave's log with any part of it, recoveries."""
     # Files of 200 bytes hold a record of 92 bytes and one of 100, or one of them and a BLANK.
     size = 200
     complete = Log(size)
@@ -223,7 +223,7 @@ def explore_store(table: Table, profile: Profile) -> int:
     def of_master(log: Log) -> Iterator[Log]:
         nonlocal complete
         yield recovered(log)
-        cut = store.recover(store.without_last_record(log), profile)  # a power cut took what had not been flushed
+        cut = store.recover(store.without_last_record(log), profile)  # a power cut lost the unflushed record
         yield add(log, "recover", cut.state, cut.clauses)
         if len(log.data) > 2 * size:
             complete = max(complete, log, key=lambda candidate: len(candidate.data))
@@ -240,7 +240,7 @@ def explore_store(table: Table, profile: Profile) -> int:
         if begins == [0]:  # nothing is checked in classic while the max offset is 0 (quirks 17, 18 and 24)
             begins = [0, size] if profile.checks_frames else [0, 50, size]
         for begin in begins:
-            for length in (0, 1, 50, 89, size):  # 89: all of a record but its topic and what follows
+            for length in (0, 1, 50, 89, size):  # 89: a record without its topic and the rest
                 body = store.data_at(complete, begin, length)
                 if body or not profile.checks_frames:
                     after = store.append_data(log, begin, body)
@@ -251,7 +251,7 @@ def explore_store(table: Table, profile: Profile) -> int:
 
 
 def explore_group_transfer(table: Table, profile: Profile) -> int:
-    """Up to two waiting puts, acks, deadlines, shutdown."""
+    """Explore hardened's group transfer: up to two waiting puts, acks, deadlines, shutdown."""
     if not profile.serves_by_deadline:
         return explore_five_waits(table, profile)
 
@@ -282,7 +282,7 @@ def explore_group_transfer(table: Table, profile: Profile) -> int:
 
 
 def aged(group: GroupTransfer, ms: int) -> GroupTransfer:
-    """The same group when time has gone on. The time is always 0, and what is past long enough is not told apart."""
+    """The same group some time later. Time is always 0 in a node; deadlines beyond a bound are not distinguished."""
 
     def older(request: GroupCommitRequest) -> GroupCommitRequest:
         return replace(request, deadline_ms=max(-1, request.deadline_ms - ms))
@@ -295,7 +295,7 @@ def aged(group: GroupTransfer, ms: int) -> GroupTransfer:
 
 
 def explore_five_waits(table: Table, profile: Profile) -> int:
-    """Classic's service with up to two requests, in either order of offsets; a tick ends its wait, a producer's, or both."""
+    """Explore classic's service: up to two requests in either order; a tick ends its wait, a producer's wait, or both."""
     in_time_ms, late_ms = 600, GROUP_TRANSFER_WAIT_MS
     settings = replace(SETTINGS, sync_flush_timeout_ms=in_time_ms + 100)
 
@@ -325,7 +325,7 @@ def explore_five_waits(table: Table, profile: Profile) -> int:
 
 
 def explore_network(table: Table, profile: Profile) -> int:
-    """A link under what schedules do to it. A severed one whose slave was not told can be cut again, and carries no forgery."""
+    """Explore a link under the events of schedules. A severed link can be cut again if its slave has not noticed yet."""
     up, severed = LinkState.UP.value, LinkState.SEVERED.value
     rows = (
         (up, "forge_report", up),
