@@ -169,7 +169,7 @@ JOURNEY = (
     Step(SLAVE, SLAVE, "write the bodies: one pwritev", method(CommitLog, "append_data")),
     Step(SLAVE, MASTER, "report: 8 bytes, the log's max offset", method(SlaveClient, "report_slave_max_offset_plus")),
     Step(MASTER, MASTER, "take the last complete report", method(MasterConnection, "on_reports")),
-    Step(MASTER, MASTER, "raise push2_slave_max_offset", method(GroupTransfer, "on_ack")),
+    Step(MASTER, MASTER, "enough slaves have it: end the put", method(GroupTransfer, "on_ack")),
     Step(MASTER, PRODUCER, "PUT_OK"),
 )
 

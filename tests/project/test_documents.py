@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -89,6 +90,15 @@ def test_no_link_leads_nowhere(document: Path) -> None:
 def test_every_path_in_backquotes_exists(document: Path) -> None:
     if document.name not in NO_PATHS:
         assert list(missing_paths(document)) == []
+
+
+def test_the_readme_shows_a_row_of_the_citations_as_it_is() -> None:
+    """A test that moves, or a function that is renamed, changes the row."""
+    shown = re.findall(r"^    (HA-[A-Z]+-\d+ .*)$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
+    command = [sys.executable, "-m", "rocketmq_ha.spec.citations"]
+    rows = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert len(shown) == 1
+    assert shown[0] in [" ".join(row.split()) for row in rows.splitlines()]
 
 
 # --- The checker finds what is wrong ---------------------------------------------------------------------------------
