@@ -132,7 +132,7 @@ FAULTS: Final = (
     ),
     Fault(
         "last-byte-of-a-file",
-        "store/commit_log.py",
+        "store/log/commit_log.py",
         "min(position + limit, file.wrote_position)",
         "min(position + limit, file.wrote_position, self.file_size - 1)",
         "the last byte of a full file is never sent (HA-M-7)",

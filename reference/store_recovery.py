@@ -22,7 +22,6 @@ from rocketmq_ha.spec.profile import Profile
 
 RECOVERED_FILES = 3
 MAGICS = tuple(code.to_bytes(4, "big") for code in (constants.MESSAGE_MAGIC_CODE, constants.MESSAGE_MAGIC_CODE_V2))
-SECTOR_SIZE = 512  # the smallest unit that a disk writes atomically; larger sectors are multiples of it
 END_OF_MAGIC = 8
 STORE_TIMESTAMP_POSITION = 56  # behind an IPv4 born host
 
@@ -238,7 +237,7 @@ def load(
 
 
 def recover(
-    state: Store, made_at: str, settings: DispatchSettings, profile: Profile, sector_size: int = SECTOR_SIZE
+    state: Store, made_at: str, settings: DispatchSettings, profile: Profile, sector_size: int = constants.SECTOR_SIZE
 ) -> Store | Refused:
     """Recover log, queues and index at a start, and set where the dispatch goes on. `made_at` names a new index file.
 

@@ -39,6 +39,9 @@ BODY_CRC_MASK: Final = 0x7FFFFFFF
 MAX_MESSAGE_SIZE: Final = 4 * 1024 * 1024
 MAX_TOPIC_LENGTH: Final = 127
 MAX_PROPERTIES_LENGTH: Final = 32_767
+SECTOR_SIZE: Final = (
+    512  # bytes: the smallest unit that a disk writes atomically; larger sectors are multiples of it (HA-ST-10)
+)
 PROPERTY_NAME_SEPARATOR: Final = "\x01"
 PROPERTY_SEPARATOR: Final = "\x02"
 

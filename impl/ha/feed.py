@@ -13,13 +13,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from rocketmq_ha.impl.errors import PeerViolation, RocketmqHaError
-from rocketmq_ha.impl.store.log.scan import MAGICS, SMALLEST_RECORD
 from rocketmq_ha.impl.wire.frame import HEADER
+from rocketmq_ha.impl.wire.record_layout import MAGICS, PHYSICAL_OFFSET, SIZE_AND_MAGIC, SMALLEST_RECORD, physical_offset_at
 from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, END_FILE_MIN_BLANK_SIZE, MAX_MESSAGE_SIZE, SLAVE_READ_BUFFER_SIZE
 
 LARGEST_BODY: Final = SLAVE_READ_BUFFER_SIZE - HEADER.size  # of a frame; quirk 23: no slave could take a larger one
 LARGEST_RECORD: Final = 16 * MAX_MESSAGE_SIZE  # bytes; a broker's maxMessageSize may have been raised, but not to any size
-_OFFSET_END: Final = 36  # bytes of a record that end with its physical offset
 
 Piece = tuple[int, memoryview]  # commit-log offset, bytes of the log from there on; none for a heartbeat
 
@@ -136,8 +135,8 @@ class Records:
         there = len(self._buffer) - at
         if there < END_FILE_MIN_BLANK_SIZE:
             return None
-        size = int.from_bytes(self._buffer[at : at + 4], "big", signed=True)
-        magic = int.from_bytes(self._buffer[at + 4 : at + 8], "big")
+        size: int
+        size, magic = SIZE_AND_MAGIC.unpack_from(self._buffer, at)
         if magic == BLANK_MAGIC_CODE:
             if size < END_FILE_MIN_BLANK_SIZE:
                 raise NotARecord(self.position, f"a BLANK of {size} bytes", f"at least {END_FILE_MIN_BLANK_SIZE}")
@@ -146,8 +145,8 @@ class Records:
             raise NotARecord(self.position, f"magic {magic:#010x}", " or ".join(f"{known:#010x}" for known in MAGICS))
         if not SMALLEST_RECORD <= size <= LARGEST_RECORD:
             raise NotARecord(self.position, f"total size {size}", f"{SMALLEST_RECORD} to {LARGEST_RECORD}")
-        if there >= _OFFSET_END:
-            told = int.from_bytes(self._buffer[at + 28 : at + _OFFSET_END], "big", signed=True)
+        if there >= PHYSICAL_OFFSET.end:
+            told = physical_offset_at(self._buffer, at)
             if told != self.position:
                 raise NotARecord(self.position, f"a record of offset {told}", f"one of offset {self.position}")
         return size if there >= size else None

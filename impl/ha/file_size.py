@@ -11,12 +11,11 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from rocketmq_ha.impl.store.log.scan import MAGICS, SMALLEST_RECORD
-from rocketmq_ha.impl.wire.message import Buffer
+from rocketmq_ha.impl.wire.record_layout import MAGICS, SIZE_AND_MAGIC, SMALLEST_RECORD, TOTAL_SIZE, Buffer
 from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, END_FILE_MIN_BLANK_SIZE, MESSAGE_MAGIC_CODE
 
-_HEAD: Final = struct.Struct(">iI")  # total size, magic
-_HEAD_SIZE: Final = END_FILE_MIN_BLANK_SIZE
+_HEAD_SIZE: Final = SIZE_AND_MAGIC.size
+_TELLING: Final = TOTAL_SIZE.end - 1  # the last byte of the size: it differs most often
 _LEAST_RUN, _LARGEST_RUN = 4, 256  # heads compared by one call
 _FEW: Final = 48  # heads, up to which it is quicker to unpack them than to compare them byte by byte
 _AFTER: Final = 16  # records of one size, in bytes of which no run is looked for behind a place where the sizes change
@@ -74,7 +73,7 @@ class Walk:
             self._head += bytes(buffer[start : min(start + missing, stop)])
             if len(self._head) < _HEAD_SIZE:
                 return None
-            size, magic = _HEAD.unpack(self._head)
+            size, magic = SIZE_AND_MAGIC.unpack(self._head)
             self._head = b""
             if (ended := self._judge(size, magic)) is not None:
                 return ended
@@ -82,7 +81,7 @@ class Walk:
         at = self.position - shift
         most = self._file_size - shift - _HEAD_SIZE  # where the last record of the file may end
         last = min(stop - _HEAD_SIZE, most)  # where a whole head may begin
-        unpack_head, usual, smallest, before = _HEAD.unpack_from, MESSAGE_MAGIC_CODE, SMALLEST_RECORD, 0
+        unpack_head, usual, smallest, before = SIZE_AND_MAGIC.unpack_from, MESSAGE_MAGIC_CODE, SMALLEST_RECORD, 0
         alone_to = self._alone_to - shift
         while at <= last:
             size, magic = unpack_head(buffer, at)
@@ -121,7 +120,7 @@ class Walk:
 def _are_alike(buffer: Buffer, at: int, size: int, count: int) -> bool:
     """Whether so many records of one size, the first at a position, have the same head."""
     end = at + size * count
-    if buffer[at + 3 : end : size] != _REPEATED[buffer[at + 3]][:count]:  # of the size the last byte, which tells most
+    if buffer[at + _TELLING : end : size] != _REPEATED[buffer[at + _TELLING]][:count]:
         return False
     if count < _FEW:
         heads = _heads(size, count)(buffer, at)
@@ -133,7 +132,7 @@ def _are_alike(buffer: Buffer, at: int, size: int, count: int) -> bool:
 @lru_cache(maxsize=256)
 def _heads(size: int, count: int) -> Any:
     """Unpacks the heads of so many records of one size."""
-    return struct.Struct("8s" + f"{size - 8}x8s" * (count - 1)).unpack_from
+    return struct.Struct(f"{_HEAD_SIZE}s" + f"{size - _HEAD_SIZE}x{_HEAD_SIZE}s" * (count - 1)).unpack_from
 
 
 _REPEATED: Final = [bytes((octet,)) * _LARGEST_RUN for octet in range(256)]

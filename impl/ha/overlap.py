@@ -6,16 +6,13 @@ where: if the master sends the same one, all before it is the same.
 Spec: HA-S-61 to HA-S-63; reference/overlap.py says the same without a word of speed.
 """
 
-import struct
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 from rocketmq_ha.impl.errors import MessageMalformed
-from rocketmq_ha.impl.store.log.scan import MAGICS, SMALLEST_RECORD
 from rocketmq_ha.impl.wire.message import decode, read_header
+from rocketmq_ha.impl.wire.record_layout import MAGICS, SIZE_AND_MAGIC, SMALLEST_RECORD
 from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, END_FILE_MIN_BLANK_SIZE
-
-_HEAD: Final = struct.Struct(">iI")  # total size, magic
 
 
 class ReadableLog(Protocol):
@@ -62,7 +59,10 @@ def find_overlap(log: ReadableLog, near: int = 0) -> Overlap | None:
         if found is not None:
             start, behind = found
             padding = range(0)
-            if behind + END_FILE_MIN_BLANK_SIZE <= len(data) and _HEAD.unpack_from(data, behind)[1] == BLANK_MAGIC_CODE:
+            if (
+                behind + END_FILE_MIN_BLANK_SIZE <= len(data)
+                and SIZE_AND_MAGIC.unpack_from(data, behind)[1] == BLANK_MAGIC_CODE
+            ):
                 padding = range(base + behind + END_FILE_MIN_BLANK_SIZE, base + file_size)
             # A report of 0 means the master's last file; the first byte of a record is known, for none is so large.
             return Overlap(base + start, max(1, base + start), end, padding)
@@ -72,7 +72,7 @@ def find_overlap(log: ReadableLog, near: int = 0) -> Overlap | None:
 
 def _walk(data: memoryview, position: int) -> tuple[int, int] | None:
     """Where the last whole record of a file begins and ends, from one on. HA-S-61 "the magic of a message"."""
-    size, unpack_head, found = len(data), _HEAD.unpack_from, None
+    size, unpack_head, found = len(data), SIZE_AND_MAGIC.unpack_from, None
     while position + END_FILE_MIN_BLANK_SIZE <= size:
         record_size, magic = unpack_head(data, position)
         if magic not in MAGICS or record_size < SMALLEST_RECORD or position + record_size > size:

@@ -29,11 +29,11 @@ from rocketmq_ha.impl.net.pause import Deadline, Pauses, now_ms
 from rocketmq_ha.impl.net.tls import ClientTls, TlsSocket
 from rocketmq_ha.impl.net.tls_record import is_tls
 from rocketmq_ha.impl.wire.frame import REPORT
+from rocketmq_ha.impl.wire.record_layout import STORE_TIMESTAMP, store_timestamp_at
 from rocketmq_ha.spec.constants import (
     HA_HOUSEKEEPING_INTERVAL_MS,
     HA_SEND_HEARTBEAT_INTERVAL_MS,
     IPV6_EXTRA_SIZE,
-    SYS_FLAG_BORN_HOST_V6,
 )
 
 SETTLE_S: Final = 10.0  # longer than a put waits for a slave: 5 s, and 1 s that 4.9.8 may be late
@@ -360,12 +360,9 @@ def wait_readable(feed: MasterFeed, timeout_ms: int) -> bool:
 
 def settle_before(data: memoryview) -> bool:
     """Whether the last file, which begins with these bytes, may have been begun a moment ago."""
-    if len(data) < 64 + IPV6_EXTRA_SIZE:
+    if len(data) < STORE_TIMESTAMP.end + IPV6_EXTRA_SIZE:
         return True
-    sys_flag = int.from_bytes(data[36:40], "big")
-    position = 56 + (IPV6_EXTRA_SIZE if sys_flag & SYS_FLAG_BORN_HOST_V6 else 0)
-    stored_ms = int.from_bytes(data[position : position + 8], "big", signed=True)
-    return stored_ms > time.time_ns() // 1_000_000 - _FRESH_MS
+    return store_timestamp_at(data) > time.time_ns() // 1_000_000 - _FRESH_MS
 
 
 def settle(peer: str, last_file: int, settle_s: float, stopped: Callable[[], bool]) -> None:

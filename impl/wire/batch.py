@@ -20,11 +20,9 @@ from typing import Any, Final
 from rocketmq_ha.impl.errors import MessageIllegal
 from rocketmq_ha.impl.wire.message import TRANSACTION_MASK, Message, encode
 from rocketmq_ha.impl.wire.parts import UNUSUAL_FLAGS, USUAL_HEAD, USUAL_MAGIC, Parts, check_body, check_zeros, properties_part
+from rocketmq_ha.impl.wire.record_layout import BODY_CRC, PHYSICAL_OFFSET, PROPERTIES_LENGTH_SIZE, QUEUE_OFFSET, STORE_HOST
 from rocketmq_ha.spec.constants import MAX_MESSAGE_SIZE, SYS_FLAG_STORE_HOST_V6
 
-_CRC_POSITION: Final = 8
-_QUEUE_OFFSET_POSITION: Final = 20
-_OFFSET_POSITION: Final = 28
 _shared: Final = attrgetter(
     *("topic", "queue_id", "flag", "sys_flag", "magic", "born_timestamp", "born_host", "store_timestamp", "store_host"),
     *("reconsume_times", "prepared_transaction_offset"),
@@ -101,7 +99,7 @@ class Alike(Laid):
     ) -> None:
         topic_part = parts.topics.get(head.topic) or parts.topic(head.topic)
         check_body(len(bodies[0]))
-        self._before_properties = topic_part.prefix + len(properties[0]).to_bytes(2, "big")
+        self._before_properties = topic_part.prefix + len(properties[0]).to_bytes(PROPERTIES_LENGTH_SIZE, "big")
         self._record_size = USUAL_HEAD.size + len(bodies[0]) + len(self._before_properties) + len(properties[0])
         super().__init__(head, self._record_size * len(bodies), len(bodies))
         self._head, self._bodies, self._properties = head, bodies, properties
@@ -132,10 +130,10 @@ class Alike(Laid):
         pieces = [first, b"", self._before_properties, b""] * self.count
         pieces[1::4], pieces[3::4] = self._bodies, properties
         data = bytearray().join(pieces)
-        _lay(data, _CRC_POSITION, size, self._crcs, _WITHOUT_TOP_BIT)
-        _lay_range(data, _QUEUE_OFFSET_POSITION, size, range(queue_offset, queue_offset + self.count))
+        _lay(data, BODY_CRC.position, size, self._crcs, _WITHOUT_TOP_BIT)
+        _lay_range(data, QUEUE_OFFSET.position, size, range(queue_offset, queue_offset + self.count))
         offsets = range(offset, offset + self.size, size)
-        _lay_range(data, _OFFSET_POSITION, size, offsets)
+        _lay_range(data, PHYSICAL_OFFSET.position, size, offsets)
         shared = (head.sys_flag, head.prepared_transaction_offset)
         if properties.count(properties[0]) == self.count:
             fields = (self.topic, self.queue_id, offset, self.size, properties[0], time_ms, queue_offset, *shared, self.count)
@@ -176,8 +174,8 @@ class Each(Laid):
             time_ms = message.store_timestamp if stored_ms is None else stored_ms
             record = encode(replace(message, store_timestamp=time_ms), number, at)
             if self._store_host is not None and not message.sys_flag & SYS_FLAG_STORE_HOST_V6:
-                host_at = 64 + (12 if message.sys_flag & 0x10 else 0)
-                record = record[:host_at] + self._store_host + record[host_at + 8 :]
+                host_at = STORE_HOST.position_in(message.sys_flag)
+                record = record[:host_at] + self._store_host + record[host_at + len(self._store_host) :]
             records.append(record)
             fields = (time_ms, number, message.sys_flag, message.prepared_transaction_offset)
             handed.append((self.topic, self.queue_id, at, size, message.properties_bytes, *fields))

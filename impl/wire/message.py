@@ -1,20 +1,13 @@
 """The message record of the commit log: a value, its bytes, and nothing between them that is lost.
 
-One record, all integers big-endian; h is 4 (IPv4) or 16 (IPv6) bytes by two bits of sysFlag, t is 1 (V1) or 2 (V2):
-
-    0 total size i32 | 4 magic | 8 body CRC | 12 queue id i32 | 16 flag i32 | 20 queue offset i64 |
-    28 physical offset i64 | 36 sysFlag i32 | 40 born timestamp i64 | 48 born host h + port i32 | store timestamp i64 |
-    store host h + port i32 | reconsume times i32 | prepared transaction offset i64 | body length i32 | body |
-    topic length t | topic | properties length i16 | properties
-
-`encode(decode(x)) == x` for every record, byte by byte: strings pass as UTF-8 with surrogateescape, so that bytes which
-are no UTF-8 survive, and the properties stay the string that they were (see properties.py).
+record_layout.py says where each field stands. `encode(decode(x)) == x` for every record, byte by byte: strings pass as UTF-8
+with surrogateescape, so that bytes which are no UTF-8 survive, and the properties stay the string that they were (see
+properties.py).
 
 Spec: HA-ST-2 "A message MUST be one record: total size, magic, body CRC, queue id, flag".
 Source: article 003 section 1.1; 4.9.8 CommitLog.MessageExtEncoder and checkMessageAndReturnSize.
 """
 
-import mmap
 import socket
 import struct
 import zlib
@@ -25,21 +18,29 @@ from typing import Final, TypeAlias
 
 from rocketmq_ha.impl.errors import MessageIllegal, MessageMalformed
 from rocketmq_ha.impl.wire.properties import parse_properties
+from rocketmq_ha.impl.wire.record_layout import (
+    AFTER_HOSTS,
+    BEFORE_HOSTS,
+    MAGICS,
+    PROPERTIES_LENGTH_SIZE,
+    SIZE_AND_MAGIC,
+    STORE_TIMESTAMP,
+    TOPIC_FORMS,
+    Buffer,
+    body_position,
+    struct_of,
+)
 from rocketmq_ha.spec.constants import (
     BODY_CRC_MASK,
-    IPV6_EXTRA_SIZE,
     MAX_MESSAGE_SIZE,
     MAX_PROPERTIES_LENGTH,
-    MAX_TOPIC_LENGTH,
     MESSAGE_FIXED_SIZE,
     MESSAGE_MAGIC_CODE,
-    MESSAGE_MAGIC_CODE_V2,
     SYS_FLAG_BORN_HOST_V6,
     SYS_FLAG_COMPRESSED,
     SYS_FLAG_STORE_HOST_V6,
 )
 
-Buffer: TypeAlias = bytes | bytearray | memoryview | mmap.mmap
 Host: TypeAlias = tuple[str, int]  # ip address as text, port
 
 # sysFlag bits 2 and 3 say what part a message has in a transaction (4.9.8 MessageSysFlag). A prepared or rolled-back
@@ -47,21 +48,17 @@ Host: TypeAlias = tuple[str, int]  # ip address as text, port
 TRANSACTION_MASK: Final = 0xC
 TRANSACTION_PREPARED: Final = 0x4
 TRANSACTION_ROLLBACK: Final = 0xC
+UNQUEUED_TYPES: Final = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
 # sysFlag bits 8 to 10 name the compressor (MessageSysFlag): 4.9.8 writes 3, zlib; 0, of older clients, means zlib too.
 COMPRESSION_TYPE_MASK: Final = 0x700
 COMPRESSION_TYPES: Final = {0x000: "zlib", 0x100: "LZ4", 0x200: "ZSTD", 0x300: "zlib"}
 
-# 48 bytes up to the born host.
-HEAD: Final = struct.Struct(">iIIiiqqiq")
-# What lies between the two hosts, and behind them.
-_STORE_TIMESTAMP: Final = struct.Struct(">q")
-_AFTER_HOSTS: Final = struct.Struct(">iqi")
-_SIZE_AND_MAGIC: Final = struct.Struct(">iI")
-_I32: Final = struct.Struct(">i")
-_I16: Final = struct.Struct(">h")
-_MAGICS: Final = (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2)
-# Where the body starts when both hosts are IPv4.
-BODY_POSITION: Final = 88
+_BEFORE_HOSTS: Final = struct_of(*BEFORE_HOSTS)
+_STORE_TIMESTAMP: Final = struct_of(STORE_TIMESTAMP)  # stands between the two hosts
+_AFTER_HOSTS: Final = struct_of(*AFTER_HOSTS)
+_SIZE_WITHOUT_HOSTS: Final = _BEFORE_HOSTS.size + _STORE_TIMESTAMP.size + _AFTER_HOSTS.size
+_PORT: Final = struct.Struct(">i")  # of a host
+_PROPERTIES_LENGTH: Final = struct.Struct(">h")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +108,7 @@ class Message:
     @property
     def is_queued(self) -> bool:
         """Whether the message counts in its queue: a prepared or rolled-back one does not."""
-        return self.sys_flag & TRANSACTION_MASK not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
+        return self.sys_flag & TRANSACTION_MASK not in UNQUEUED_TYPES
 
 
 def encode(
@@ -131,12 +128,10 @@ def encode(
     body, sys_flag = message.body, message.sys_flag
     topic = message.topic_bytes
     properties = message.properties_bytes
-    if message.magic == MESSAGE_MAGIC_CODE:
-        topic_limit, topic_length_size = MAX_TOPIC_LENGTH, 1
-    elif message.magic == MESSAGE_MAGIC_CODE_V2:
-        topic_limit, topic_length_size = MAX_PROPERTIES_LENGTH, 2
-    else:
-        raise MessageIllegal("magic", f"{message.magic:#x}", "one of " + ", ".join(f"{magic:#x}" for magic in _MAGICS))
+    magic = message.magic
+    if magic not in MAGICS:
+        raise MessageIllegal("magic", f"{magic:#x}", "one of " + ", ".join(f"{magic:#x}" for magic in MAGICS))
+    topic_length_size, topic_limit = TOPIC_FORMS[magic]
     if not 0 < len(topic) <= topic_limit:
         raise MessageIllegal("topic", f"{len(topic)} bytes", f"1 to {topic_limit} bytes")
     if len(properties) > MAX_PROPERTIES_LENGTH:
@@ -145,14 +140,14 @@ def encode(
         raise MessageIllegal("body", f"{len(body)} bytes", f"at most {max_body_size} bytes")
     born_host = pack_host("born host", message.born_host, bool(sys_flag & SYS_FLAG_BORN_HOST_V6))
     store_host = pack_host("store host", message.store_host, bool(sys_flag & SYS_FLAG_STORE_HOST_V6))
-    fixed_size = 75 + len(born_host) + len(store_host)  # of MESSAGE_FIXED_SIZE, 16 are the two IPv4 hosts
-    total_size = fixed_size + topic_length_size - 1 + len(body) + len(topic) + len(properties)
+    head_size = _SIZE_WITHOUT_HOSTS + len(born_host) + len(store_host)
+    total_size = head_size + len(body) + topic_length_size + len(topic) + PROPERTIES_LENGTH_SIZE + len(properties)
     try:
         return b"".join(
             (
-                HEAD.pack(
+                _BEFORE_HOSTS.pack(
                     total_size,
-                    message.magic,
+                    magic,
                     zlib.crc32(body) & BODY_CRC_MASK,
                     message.queue_id,
                     message.flag,
@@ -168,7 +163,7 @@ def encode(
                 body,
                 len(topic).to_bytes(topic_length_size, "big"),
                 topic,
-                _I16.pack(len(properties)),
+                _PROPERTIES_LENGTH.pack(len(properties)),
                 properties,
             )
         )
@@ -183,40 +178,39 @@ def decode(buffer: Buffer, position: int = 0) -> Message:
     Raises: MessageMalformed, never anything else, whatever the bytes. The physical offset is the caller's to check.
     """
     total_size, magic = read_header(buffer, position)
-    if magic not in _MAGICS:
-        raise MessageMalformed("magic", f"{magic:#010x}", f"{MESSAGE_MAGIC_CODE:#010x} or {MESSAGE_MAGIC_CODE_V2:#010x}")
-    topic_length_size = 1 if magic == MESSAGE_MAGIC_CODE else 2  # HA-ST-72 "A topic MUST have 1 to 127 bytes in a V1 record"
+    if magic not in TOPIC_FORMS:
+        raise MessageMalformed("magic", f"{magic:#010x}", " or ".join(f"{known:#010x}" for known in MAGICS))
+    topic_length_size, topic_limit = TOPIC_FORMS[magic]
     available = len(buffer) - position
     smallest = MESSAGE_FIXED_SIZE + topic_length_size
     if not smallest <= total_size <= available:
         raise MessageMalformed("total size", total_size, f"{smallest} to the {available} bytes that are left")
-    (_, _, body_crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_timestamp) = HEAD.unpack_from(
+    (_, _, body_crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_timestamp) = _BEFORE_HOSTS.unpack_from(
         buffer, position
     )
     end = position + total_size
-    body_position = position + body_distance(sys_flag)
-    if body_position > end:
-        raise MessageMalformed("total size", total_size, f"at least {body_position - position} with these hosts")
-    born_host, cursor = _unpack_host(buffer, position + HEAD.size, bool(sys_flag & SYS_FLAG_BORN_HOST_V6))
+    body_start = position + body_position(sys_flag)
+    if body_start > end:
+        raise MessageMalformed("total size", total_size, f"at least {body_start - position} with these hosts")
+    born_host, cursor = _unpack_host(buffer, position + _BEFORE_HOSTS.size, bool(sys_flag & SYS_FLAG_BORN_HOST_V6))
     (store_timestamp,) = _STORE_TIMESTAMP.unpack_from(buffer, cursor)
-    store_host, cursor = _unpack_host(buffer, cursor + 8, bool(sys_flag & SYS_FLAG_STORE_HOST_V6))
+    store_host, cursor = _unpack_host(buffer, cursor + _STORE_TIMESTAMP.size, bool(sys_flag & SYS_FLAG_STORE_HOST_V6))
     reconsume_times, prepared_transaction_offset, body_length = _AFTER_HOSTS.unpack_from(buffer, cursor)
-    topic_length_position = body_position + body_length
+    topic_length_position = body_start + body_length
     if body_length < 0 or topic_length_position + topic_length_size > end:
-        raise MessageMalformed("body length", body_length, f"0 to {end - body_position - topic_length_size}")
+        raise MessageMalformed("body length", body_length, f"0 to {end - body_start - topic_length_size}")
     topic_position = topic_length_position + topic_length_size
     topic_length = int.from_bytes(buffer[topic_length_position:topic_position], "big")
-    topic_limit = MAX_TOPIC_LENGTH if topic_length_size == 1 else MAX_PROPERTIES_LENGTH
     properties_length_position = topic_position + topic_length
-    if not 0 < topic_length <= topic_limit or properties_length_position + 2 > end:
-        bound = min(topic_limit, end - topic_position - 2)
+    if not 0 < topic_length <= topic_limit or properties_length_position + PROPERTIES_LENGTH_SIZE > end:
+        bound = min(topic_limit, end - topic_position - PROPERTIES_LENGTH_SIZE)
         raise MessageMalformed("topic length", topic_length, f"1 to {bound}")
-    (properties_length,) = _I16.unpack_from(buffer, properties_length_position)
-    properties_position = properties_length_position + 2
+    (properties_length,) = _PROPERTIES_LENGTH.unpack_from(buffer, properties_length_position)
+    properties_position = properties_length_position + PROPERTIES_LENGTH_SIZE
     if properties_length < 0 or properties_position + properties_length != end:
         parts = properties_position + properties_length - position
         raise MessageMalformed("total size", total_size, f"{parts}, the sum of the parts")
-    body = bytes(buffer[body_position:topic_length_position])
+    body = bytes(buffer[body_start:topic_length_position])
     computed_crc = zlib.crc32(body) & BODY_CRC_MASK
     if computed_crc != body_crc:
         raise MessageMalformed("body CRC", f"{body_crc:#010x}", f"{computed_crc:#010x}, that of the body")
@@ -244,20 +238,10 @@ def read_header(buffer: Buffer, position: int = 0) -> tuple[int, int]:
 
     Raises: MessageMalformed where fewer than 8 bytes are left.
     """
-    if position + _SIZE_AND_MAGIC.size > len(buffer):
-        raise MessageMalformed("total size and magic", f"{len(buffer) - position} bytes", "8 bytes")
-    total_size, magic = _SIZE_AND_MAGIC.unpack_from(buffer, position)
+    if position + SIZE_AND_MAGIC.size > len(buffer):
+        raise MessageMalformed("total size and magic", f"{len(buffer) - position} bytes", f"{SIZE_AND_MAGIC.size} bytes")
+    total_size, magic = SIZE_AND_MAGIC.unpack_from(buffer, position)
     return total_size, magic
-
-
-def body_distance(sys_flag: int) -> int:
-    """Bytes from the start of a record to its body: 88, and 12 more for each IPv6 host.
-
-    Spec: HA-ST-14 "MUST take 8 bytes, or 20 where its bit of sysFlag, 0x10 for the born and 0x20 for the store host, says
-    IPv6".
-    """
-    born_extra = IPV6_EXTRA_SIZE if sys_flag & SYS_FLAG_BORN_HOST_V6 else 0
-    return BODY_POSITION + born_extra + (IPV6_EXTRA_SIZE if sys_flag & SYS_FLAG_STORE_HOST_V6 else 0)
 
 
 def decompress_body(message: Message, max_size: int = 16 * MAX_MESSAGE_SIZE) -> bytes:
@@ -293,7 +277,7 @@ def _utf8(field: str, text: str) -> bytes:
 def pack_host(field: str, host: Host, is_v6: bool) -> bytes:
     ip, port = host
     try:
-        return socket.inet_pton(socket.AF_INET6 if is_v6 else socket.AF_INET, ip) + _I32.pack(port)
+        return socket.inet_pton(socket.AF_INET6 if is_v6 else socket.AF_INET, ip) + _PORT.pack(port)
     except (OSError, UnicodeEncodeError, ValueError):
         raise MessageIllegal(field, ip, "an IPv6 address" if is_v6 else "an IPv4 address, as sysFlag says") from None
     except struct.error:
@@ -304,5 +288,5 @@ def _unpack_host(buffer: Buffer, position: int, is_v6: bool) -> tuple[Host, int]
     """Read a host; returns it and the position behind it."""
     size = 16 if is_v6 else 4
     ip = socket.inet_ntop(socket.AF_INET6 if is_v6 else socket.AF_INET, buffer[position : position + size])
-    (port,) = _I32.unpack_from(buffer, position + size)
-    return (ip, port), position + size + 4
+    (port,) = _PORT.unpack_from(buffer, position + size)
+    return (ip, port), position + size + _PORT.size

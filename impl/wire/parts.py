@@ -15,34 +15,54 @@ from typing import Final
 
 from rocketmq_ha.impl.errors import MessageIllegal
 from rocketmq_ha.impl.wire.message import TRANSACTION_MASK, Host, Message, encode
+from rocketmq_ha.impl.wire.record_layout import (
+    AFTER_HOSTS,
+    BODY_CRC,
+    BODY_POSITION,
+    BORN_HOST,
+    BORN_TIMESTAMP,
+    FLAG,
+    HEAD,
+    HOSTS_V6,
+    PHYSICAL_OFFSET,
+    PROPERTIES_LENGTH_SIZE,
+    QUEUE_ID,
+    QUEUE_OFFSET,
+    SIZE_AND_MAGIC,
+    STORE_HOST,
+    STORE_TIMESTAMP,
+    SYS_FLAG,
+    TOPIC_FORMS,
+    format_of,
+    struct_of,
+)
 from rocketmq_ha.spec.constants import (
     MAX_MESSAGE_SIZE,
     MAX_PROPERTIES_LENGTH,
     MESSAGE_FIXED_SIZE,
     MESSAGE_MAGIC_CODE,
-    SYS_FLAG_BORN_HOST_V6,
-    SYS_FLAG_STORE_HOST_V6,
+    SECTOR_SIZE,
 )
 
-# total size, magic, body CRC, queue id, flag, queue offset, physical offset, sysFlag, born timestamp, born host, store
-# timestamp, store host, reconsume times, prepared transaction offset, body length: 88 bytes.
-USUAL_HEAD: Final = struct.Struct(">iIIiiqqiq8sq8siqi")
+USUAL_HEAD: Final = struct_of(*HEAD)
 USUAL_MAGIC: Final = MESSAGE_MAGIC_CODE
 # Bits of sysFlag that a usual record has not.
-UNUSUAL_FLAGS: Final = TRANSACTION_MASK | SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6
+UNUSUAL_FLAGS: Final = TRANSACTION_MASK | HOSTS_V6
 # A usual record is this and its body, topic and properties.
 USUAL_SIZE: Final = MESSAGE_FIXED_SIZE
 
-# The same head, with what records share taken together: total size and magic, body CRC, queue id and flag, queue offset,
-# physical offset, sysFlag, born timestamp, born host, store timestamp and host, all from the reconsume times on.
-_SHAPE_HEAD: Final = ">8sI8sqqiq8s16s16s"
-_pack_begin: Final = struct.Struct(">iI").pack  # total size, magic
-pack_place: Final = struct.Struct(">ii").pack  # queue id, flag
-pack_stored: Final = struct.Struct(">q8s").pack  # store timestamp, store host
-pack_rest: Final = struct.Struct(">iqi").pack  # reconsume times, prepared transaction offset, body length
+# The same head, in which neighbouring fields that many records share are packed beforehand, each group as one string of bytes.
+_PLACE, _STORED, _REST = struct_of(QUEUE_ID, FLAG), struct_of(STORE_TIMESTAMP, STORE_HOST), struct_of(*AFTER_HOSTS)
+_SHAPE_HEAD: Final = (
+    f">{SIZE_AND_MAGIC.size}s{format_of(BODY_CRC)}{_PLACE.size}s"
+    f"{format_of(QUEUE_OFFSET, PHYSICAL_OFFSET, SYS_FLAG, BORN_TIMESTAMP, BORN_HOST)}{_STORED.size}s{_REST.size}s"
+)
+pack_place: Final = _PLACE.pack
+pack_stored: Final = _STORED.pack
+pack_rest: Final = _REST.pack
 
-_SECTOR_SIZE: Final = 512  # the least that a disk writes whole
-_ZERO_SECTOR: Final = bytes(_SECTOR_SIZE)
+_ZERO_SECTOR: Final = bytes(SECTOR_SIZE)
+_TOPIC_POSITION: Final = BODY_POSITION + TOPIC_FORMS[USUAL_MAGIC][0]  # where there is no body
 _REMEMBERED: Final = 4096
 _REMEMBERED_SIZE: Final = 256  # bytes of properties
 
@@ -60,7 +80,7 @@ class TopicPart:
 
     def __init__(self, topic: bytes, prefix: bytes) -> None:
         self.topic, self.prefix = topic, prefix
-        self.tails: dict[str, Tail] = {"": (b"", prefix + bytes(2))}
+        self.tails: dict[str, Tail] = {"": (b"", prefix + bytes(PROPERTIES_LENGTH_SIZE))}
 
 
 class Parts:
@@ -75,9 +95,9 @@ class Parts:
     def topic(self, topic: str) -> TopicPart:
         """Raises: MessageIllegal for a topic that no V1 record holds, or that recovery would not take for whole."""
         record = encode(Message(topic, b""))  # its checks are the checks
-        if record[-3] == 0:
+        if record[-PROPERTIES_LENGTH_SIZE - 1] == 0:
             raise MessageIllegal("topic", "a zero byte at the end", "none: recovery would cut it off")
-        part = TopicPart(record[89:-2], record[88:-2])
+        part = TopicPart(record[_TOPIC_POSITION:-PROPERTIES_LENGTH_SIZE], record[BODY_POSITION:-PROPERTIES_LENGTH_SIZE])
         if len(self.topics) < _REMEMBERED:
             self.topics[topic] = part
         return part
@@ -88,7 +108,7 @@ class Parts:
         Raises: MessageIllegal; see properties_part.
         """
         properties = properties_part(properties_string)
-        tail = properties, topic_part.prefix + len(properties).to_bytes(2, "big") + properties
+        tail = properties, topic_part.prefix + len(properties).to_bytes(PROPERTIES_LENGTH_SIZE, "big") + properties
         if self._tails < _REMEMBERED and len(properties) <= _REMEMBERED_SIZE and "KEY" not in properties_string:
             self._tails += 1
             topic_part.tails[properties_string] = tail
@@ -98,14 +118,14 @@ class Parts:
         """Raises: MessageIllegal for a body that is too long."""
         check_body(body_size)
         record = struct.Struct(f"{_SHAPE_HEAD}{body_size}s{tail_size}s")
-        shape = record.pack_into, record.size, _pack_begin(record.size, USUAL_MAGIC), pack_rest(0, 0, body_size)
+        shape = record.pack_into, record.size, SIZE_AND_MAGIC.pack(record.size, USUAL_MAGIC), pack_rest(0, 0, body_size)
         if len(self.shapes) < _REMEMBERED:
             self.shapes[body_size, tail_size] = shape
         return shape
 
     def host(self, host: Host) -> bytes:
         """Raises: MessageIllegal for a host that is not IPv4."""
-        part = encode(Message("t", b"", born_host=host))[48:56]
+        part = encode(Message("t", b"", born_host=host))[BORN_HOST.position : BORN_HOST.end]
         if len(self.hosts) < _REMEMBERED:
             self.hosts[host] = part
         return part
@@ -135,8 +155,8 @@ def check_zeros(field: str, text: bytes) -> None:
     """
     if text and not text[-1]:
         raise MessageIllegal(field, "a zero byte at the end", "none: recovery would cut it off")
-    if len(text) > _SECTOR_SIZE and _ZERO_SECTOR in text:
-        raise MessageIllegal(field, f"{_SECTOR_SIZE} zero bytes in a row", "fewer: recovery would cut them off after a crash")
+    if len(text) > SECTOR_SIZE and _ZERO_SECTOR in text:
+        raise MessageIllegal(field, f"{SECTOR_SIZE} zero bytes in a row", "fewer: recovery would cut them off after a crash")
 
 
 def check_body(size: int) -> None:

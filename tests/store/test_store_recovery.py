@@ -444,7 +444,7 @@ def test_nor_does_it_after_a_clean_stop_where_queues_are_gone(full: Path) -> Non
 
 
 WRITER = """
-import sys, threading, time
+import os, sys, threading, time
 sys.path[:0] = {path!r}
 from pathlib import Path
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
@@ -463,8 +463,7 @@ def work(number):
             result = put.result()
             if result.is_ok:
                 lines += f"{{result.append.offset}} {{result.append.size}}\\n"
-        sys.stdout.write(lines)
-        sys.stdout.flush()
+        os.write(1, lines.encode())  # in one piece: the threads would mix their lines in sys.stdout's buffer
 
 for number in range(4):
     threading.Thread(target=work, args=(number,), daemon=True).start()

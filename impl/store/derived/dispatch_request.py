@@ -6,24 +6,36 @@ record that is not all there yet ends the walk without an error.
 Source: 4.9.8 CommitLog.checkMessageAndReturnSize; MessageDecoder.string2messageProperties.
 """
 
-import struct
 from enum import Enum
 from itertools import repeat
 from typing import Final, NamedTuple
 
 from rocketmq_ha.impl.store.derived.delay import SCHEDULE_TOPIC, DelayLevels
 from rocketmq_ha.impl.store.derived.java_hash import java_hash, java_text
-from rocketmq_ha.impl.store.log.scan import SMALLEST_RECORD
 from rocketmq_ha.impl.store.log.uniform_run import AFTER, BEFORE, RECORDS, run_like
 from rocketmq_ha.impl.wire.batch import HandedFields
-from rocketmq_ha.impl.wire.message import BODY_POSITION
-from rocketmq_ha.spec.constants import (
-    BLANK_MAGIC_CODE,
-    END_FILE_MIN_BLANK_SIZE,
-    IPV6_EXTRA_SIZE,
-    MESSAGE_MAGIC_CODE,
-    MESSAGE_MAGIC_CODE_V2,
+from rocketmq_ha.impl.wire.record_layout import (
+    BODY_LENGTH,
+    BODY_POSITION,
+    HOSTS_FLAGS,
+    HOSTS_SHIFT,
+    HOSTS_V6,
+    MAGIC,
+    MAGICS,
+    PHYSICAL_OFFSET,
+    PREPARED_TRANSACTION_OFFSET,
+    PROPERTIES_LENGTH_SIZE,
+    QUEUE_ID,
+    QUEUE_OFFSET,
+    SIZE_AND_MAGIC,
+    SMALLEST_RECORD,
+    STORE_TIMESTAMP,
+    SYS_FLAG,
+    TOTAL_SIZE,
+    body_length_at,
+    struct_of,
 )
+from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, END_FILE_MIN_BLANK_SIZE, MESSAGE_MAGIC_CODE_V2
 
 
 class DispatchRequest(NamedTuple):
@@ -132,17 +144,11 @@ class Read(Enum):
     BAD = "bytes that are no record of this place"
 
 
-_MAGICS: Final = (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2)
-_SIZE_AND_MAGIC: Final = struct.Struct(">iI")
-_BODY_LENGTH: Final = struct.Struct(">i").unpack_from
-
-
-def _head(born_extra: int, store_extra: int) -> struct.Struct:
-    """Size, magic, queue id, queue offset, physical offset, sysFlag, store timestamp, prepared offset, body length."""
-    return struct.Struct(f">iI4xi4xqqi{16 + born_extra}xq{12 + store_extra}xqi")
-
-
-_HEADS: Final = tuple(_head(IPV6_EXTRA_SIZE * (bits & 1), IPV6_EXTRA_SIZE * (bits >> 1)) for bits in range(4))
+_HEAD_FIELDS: Final = (
+    *(TOTAL_SIZE, MAGIC, QUEUE_ID, QUEUE_OFFSET, PHYSICAL_OFFSET, SYS_FLAG),
+    *(STORE_TIMESTAMP, PREPARED_TRANSACTION_OFFSET, BODY_LENGTH),
+)
+_HEADS: Final = tuple(struct_of(*_HEAD_FIELDS, sys_flag=sys_flag) for sys_flag in HOSTS_FLAGS)
 
 
 def read_handed(
@@ -166,16 +172,16 @@ def read_handed(
         size, magic, queue_id, queue_offset, physical_offset, sys_flag, store_timestamp, prepared, body_length = unpack_head(
             view, position
         )
-        if magic not in _MAGICS:
+        if magic not in MAGICS:
             return _small(view, position, room, offset)
         if not SMALLEST_RECORD <= size <= room - position or physical_offset != offset + position:
             return offset + position, Read.BAD
         if size > left:
             return offset + position, Read.PART
         end = position + size
-        at = position + 88
-        if sys_flag & 0x30:
-            head = _HEADS[(sys_flag >> 4) & 3]
+        at = position + BODY_POSITION
+        if sys_flag & HOSTS_V6:
+            head = _HEADS[sys_flag >> HOSTS_SHIFT & 3]
             at = position + head.size
             if at > end:
                 return offset + position, Read.BAD
@@ -187,7 +193,7 @@ def read_handed(
         if magic == MESSAGE_MAGIC_CODE_V2:
             topic_length = topic_length << 8 | view[at]
             at += 1
-        properties_at = at + topic_length + 2
+        properties_at = at + topic_length + PROPERTIES_LENGTH_SIZE
         if properties_at > end or properties_at + (view[properties_at - 2] << 8 | view[properties_at - 1]) != end:
             return offset + position, Read.BAD
         topic, properties = bytes(view[at : properties_at - 2]), bytes(view[properties_at:end])
@@ -212,7 +218,7 @@ def _take_runs(
     Returns: the position behind what was appended.
     """
     topic, _, _, size, _, _, _, sys_flag, _ = handed[-1]
-    (body_size,) = _BODY_LENGTH(view, like + BODY_POSITION - 4)
+    body_size = body_length_at(view, sys_flag, like)
     run = run_like(view, like, BODY_POSITION + body_size, topic_to)
     position = like + size
     while (
@@ -253,8 +259,8 @@ def _small(view: memoryview, position: int, room: int, offset: int) -> tuple[int
     left = len(view) - position
     if left < END_FILE_MIN_BLANK_SIZE:
         return offset + position, Read.PART if left < room - position else Read.BAD
-    size, magic = _SIZE_AND_MAGIC.unpack_from(view, position)
+    size, magic = SIZE_AND_MAGIC.unpack_from(view, position)
     if magic == BLANK_MAGIC_CODE and size == room - position:
         return offset + room, Read.BLANK
-    is_part = magic in _MAGICS and left < size <= room - position
+    is_part = magic in MAGICS and left < size <= room - position
     return offset + position, Read.PART if is_part else Read.BAD

@@ -7,16 +7,14 @@ Whoever wants the requests themselves has them: a round is a sequence of them, m
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any, Final, overload
+from typing import Any, overload
 
 from rocketmq_ha.impl.store.derived.dispatch_request import DispatchRequest, RequestMaker
 from rocketmq_ha.impl.wire.batch import SINGLE_FIELDS, each_handed
-from rocketmq_ha.impl.wire.message import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from rocketmq_ha.impl.wire.message import TRANSACTION_MASK, UNQUEUED_TYPES
 
 QueueKey = tuple[bytes, int]  # topic, queue id
 Entries = dict[QueueKey, list[int]]  # queue offset, commit-log offset, size and tags code, of one message after the other
-
-_NOT_QUEUED: Final = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
 
 
 class DispatchRound(Sequence[DispatchRequest]):
@@ -58,7 +56,7 @@ class DispatchRound(Sequence[DispatchRequest]):
                     if request[7] or request[8]:
                         self.keyed.append(request)
         rows = zip(topics, queue_ids, queue_offsets, offsets, sizes, tags_codes, strict=True)
-        unqueued = [flag for flag in set(flags) if flag & TRANSACTION_MASK in _NOT_QUEUED]
+        unqueued = [flag for flag in set(flags) if flag & TRANSACTION_MASK in UNQUEUED_TYPES]
         _extend(
             self.entries, (row for row, flag in zip(rows, flags, strict=True) if flag not in unqueued) if unqueued else rows
         )
@@ -121,7 +119,7 @@ def add_entries(entries: Entries, requests: Sequence[DispatchRequest]) -> None:
         (
             (topic, queue_id, queue_offset, offset, size, tags_code)
             for topic, queue_id, offset, size, tags_code, _, queue_offset, _, _, sys_flag, _ in requests
-            if sys_flag & TRANSACTION_MASK not in _NOT_QUEUED
+            if sys_flag & TRANSACTION_MASK not in UNQUEUED_TYPES
         ),
     )
 

@@ -13,8 +13,9 @@ from typing import Final
 from rocketmq_ha.impl.store.log.checkpoint import StoreCheckpoint, was_aborted
 from rocketmq_ha.impl.store.log.mapped_file import MappedFile
 from rocketmq_ha.impl.store.log.opening import RecoveryHint
-from rocketmq_ha.impl.store.log.scan import MAGICS, SMALLEST_RECORD, STORED_POSITION, scan
-from rocketmq_ha.spec.constants import CONSUME_QUEUE_DIR, IPV6_EXTRA_SIZE, SYS_FLAG_BORN_HOST_V6
+from rocketmq_ha.impl.store.log.scan import scan
+from rocketmq_ha.impl.wire.record_layout import MAGICS, SIZE_AND_MAGIC, SMALLEST_RECORD, store_timestamp_at
+from rocketmq_ha.spec.constants import CONSUME_QUEUE_DIR
 
 # HA-ST-18 "recovery MUST begin three files before the end of the log, or at its first file if there are fewer".
 CLEAN_STOP_FILES: Final = 3
@@ -65,8 +66,6 @@ def first_file(files: Sequence[MappedFile], min_timestamp: int, *, strict: bool 
 def _first_stored_ms(file: MappedFile) -> int:
     """The store timestamp of the message with which a file begins; 0 where it begins with none."""
     head = bytes(file.view(0, min(file.size, SMALLEST_RECORD)))
-    if len(head) < SMALLEST_RECORD or int.from_bytes(head[4:8], "big") not in MAGICS:
+    if len(head) < SMALLEST_RECORD or SIZE_AND_MAGIC.unpack_from(head)[1] not in MAGICS:
         return 0
-    sys_flag = int.from_bytes(head[36:40], "big")
-    position = STORED_POSITION + (IPV6_EXTRA_SIZE if sys_flag & SYS_FLAG_BORN_HOST_V6 else 0)
-    return int.from_bytes(head[position : position + 8], "big", signed=True)
+    return store_timestamp_at(head)

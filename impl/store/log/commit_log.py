@@ -21,8 +21,8 @@ from rocketmq_ha.impl.store.log.log_writer import LogWriter
 from rocketmq_ha.impl.store.log.mapped_file import MappedFile
 from rocketmq_ha.impl.store.log.mapped_file_queue import Creator
 from rocketmq_ha.impl.store.log.opening import HintSource, Opened, no_hint, open_files
-from rocketmq_ha.impl.store.log.scan import MAGICS
 from rocketmq_ha.impl.wire.message import Message, decode, read_header
+from rocketmq_ha.impl.wire.record_layout import MAGICS
 from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, END_FILE_MIN_BLANK_SIZE
 
 # HA-S-82 "the byte 0x00, the first of a record's size": a record is smaller than 16 MiB.

@@ -14,23 +14,28 @@ properties and the enlargement is at most 32,767 bytes. It looks like a record w
 """
 
 import zlib
-from typing import Final
 
-from rocketmq_ha.impl.store.log.scan import SMALLEST_RECORD
-from rocketmq_ha.impl.wire.message import body_distance
+from rocketmq_ha.impl.wire.record_layout import (
+    BODY_CRC,
+    BODY_LENGTH,
+    MAGIC,
+    MAGIC_BYTES,
+    MAGICS,
+    PHYSICAL_OFFSET,
+    PROPERTIES_LENGTH_SIZE,
+    SMALLEST_RECORD,
+    SYS_FLAG,
+    TOPIC_FORMS,
+    TOTAL_SIZE,
+    Field,
+    body_position,
+)
 from rocketmq_ha.spec.constants import (
     BLANK_MAGIC_CODE,
     BODY_CRC_MASK,
     END_FILE_MIN_BLANK_SIZE,
     MAX_PROPERTIES_LENGTH,
-    MAX_TOPIC_LENGTH,
-    MESSAGE_MAGIC_CODE,
-    MESSAGE_MAGIC_CODE_V2,
 )
-
-_V1: Final = MESSAGE_MAGIC_CODE.to_bytes(4, "big")
-_V2: Final = MESSAGE_MAGIC_CODE_V2.to_bytes(4, "big")
-_BLANK: Final = BLANK_MAGIC_CODE.to_bytes(4, "big")
 
 
 def is_fragment(data: bytes | memoryview, present: int, offset: int) -> bool:
@@ -42,44 +47,49 @@ def is_fragment(data: bytes | memoryview, present: int, offset: int) -> bool:
     """
     room = len(data)
 
-    def number(start: int, stop: int) -> int:
-        return int.from_bytes(data[start:stop], "big")
+    def number(field: Field, sys_flag: int = 0) -> int:
+        start = field.position_in(sys_flag)
+        return int.from_bytes(data[start : start + field.size], "big")
 
-    total_size = number(0, 4)  # where bytes of it are still to come, no more than it will be
-    magic = bytes(data[4 : min(8, present)])
-    if present < 8 and _BLANK.startswith(magic) and (present < 4 or total_size >= END_FILE_MIN_BLANK_SIZE):
+    total_size = number(TOTAL_SIZE)  # where bytes of it are still to come, no more than it will be
+    magic = bytes(data[MAGIC.position : min(MAGIC.end, present)])
+    is_size_there = present >= TOTAL_SIZE.end
+    could_be_blank = MAGIC_BYTES[BLANK_MAGIC_CODE].startswith(magic)
+    if present < MAGIC.end and could_be_blank and (not is_size_there or total_size >= END_FILE_MIN_BLANK_SIZE):
         # Of any size: where a slave's files are not as long as its master's, the BLANK ends elsewhere, and the log ends
         # in its head (HA-S-92).
         return True
-    if total_size > room or not (_V1.startswith(magic) or _V2.startswith(magic)):
+    if total_size > room or not any(MAGIC_BYTES[known].startswith(magic) for known in MAGICS):
         return False
-    if present < 4:
+    if not is_size_there:
         return True
     if total_size < SMALLEST_RECORD or total_size <= present:
         return False
-    if not offset.to_bytes(8, "big", signed=True).startswith(bytes(data[28 : min(36, present)])):
+    offset_there = bytes(data[PHYSICAL_OFFSET.position : min(PHYSICAL_OFFSET.end, present)])
+    if not offset.to_bytes(PHYSICAL_OFFSET.size, "big", signed=True).startswith(offset_there):
         return False
-    body_position = body_distance(number(36, 40))
-    if present < 40 or present < body_position:
+    sys_flag = number(SYS_FLAG)
+    body_start = body_position(sys_flag)
+    if present < SYS_FLAG.end or present < body_start:
         return True
-    topic_length_position = body_position + number(body_position - 4, body_position)
-    topic_position = topic_length_position + (1 if magic == _V1 else 2)
-    if topic_position + 3 > total_size:
+    topic_length_size, topic_limit = TOPIC_FORMS[int.from_bytes(magic, "big")]
+    topic_length_position = body_start + number(BODY_LENGTH, sys_flag)
+    topic_position = topic_length_position + topic_length_size
+    if topic_position + 1 + PROPERTIES_LENGTH_SIZE > total_size:
         return False
     if present < topic_length_position:
         return True
-    if zlib.crc32(data[body_position:topic_length_position]) & BODY_CRC_MASK != number(8, 12):
+    if zlib.crc32(data[body_start:topic_length_position]) & BODY_CRC_MASK != number(BODY_CRC):
         return False
     if present < topic_position:
         return True
-    topic_length = number(topic_length_position, topic_position)
+    topic_length = int.from_bytes(data[topic_length_position:topic_position], "big")
     topic_end = topic_position + topic_length
-    topic_limit = MAX_TOPIC_LENGTH if magic == _V1 else MAX_PROPERTIES_LENGTH
-    properties_length = total_size - topic_end - 2
+    properties_length = total_size - topic_end - PROPERTIES_LENGTH_SIZE
     if not 0 < topic_length <= topic_limit or not 0 <= properties_length <= MAX_PROPERTIES_LENGTH:
         return False
     if present < topic_end:
         return True
     # Without properties, zero bytes complete the record: it is whole, and something else must be wrong with it.
-    told = bytes(data[topic_end : min(topic_end + 2, present)])
-    return properties_length > 0 and properties_length.to_bytes(2, "big").startswith(told)
+    told = bytes(data[topic_end : min(topic_end + PROPERTIES_LENGTH_SIZE, present)])
+    return properties_length > 0 and properties_length.to_bytes(PROPERTIES_LENGTH_SIZE, "big").startswith(told)

@@ -20,7 +20,7 @@ from rocketmq_ha.impl.store.log.mapped_file import MappedFile
 from rocketmq_ha.impl.store.log.mapped_file_queue import MappedFileQueue
 from rocketmq_ha.impl.store.log.results import AppendResult
 from rocketmq_ha.impl.wire.batch import MessageBatch, lay_batch
-from rocketmq_ha.impl.wire.message import BODY_POSITION, Message, encode
+from rocketmq_ha.impl.wire.message import Message, encode
 from rocketmq_ha.impl.wire.parts import (
     UNUSUAL_FLAGS,
     USUAL_MAGIC,
@@ -30,9 +30,9 @@ from rocketmq_ha.impl.wire.parts import (
     pack_rest,
     pack_stored,
 )
+from rocketmq_ha.impl.wire.record_layout import BODY_POSITION, SIZE_AND_MAGIC
 from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, BODY_CRC_MASK, END_FILE_MIN_BLANK_SIZE
 
-_BLANK: Final = struct.Struct(">iI")
 _crc32: Final = zlib.crc32
 _new_result: Final = tuple.__new__  # of a NamedTuple's own constructor this is the quick part
 
@@ -310,7 +310,7 @@ class LogWriter:
             raise AppendRefused(last.path, last.end, f"{room} bytes to the end of the file", "8, for a BLANK")
         file = self.queue.prepare(last.base + last.size)
         if room:
-            last.append_blank(_BLANK.pack(room, BLANK_MAGIC_CODE))
+            last.append_blank(SIZE_AND_MAGIC.pack(room, BLANK_MAGIC_CODE))
         return self._take(self.queue.adopt(file))
 
     def _take(self, file: MappedFile) -> MappedFile:

@@ -33,8 +33,9 @@ from dataclasses import dataclass
 from rocketmq_ha.impl.errors import StoreCorrupt
 from rocketmq_ha.impl.store.log.fragment import is_fragment
 from rocketmq_ha.impl.store.log.mapped_file import MappedFile
-from rocketmq_ha.impl.store.log.scan import SECTOR_SIZE, QueueOffsets, Stop, explain, find_record, scan, whole_record_at
+from rocketmq_ha.impl.store.log.scan import QueueOffsets, Stop, explain, find_record, scan, whole_record_at
 from rocketmq_ha.impl.wire.message import Message, decode
+from rocketmq_ha.spec.constants import SECTOR_SIZE
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,40 +17,41 @@ from typing import Final
 from rocketmq_ha.impl.errors import MessageMalformed, StoreCorrupt
 from rocketmq_ha.impl.store.log.mapped_file import MappedFile
 from rocketmq_ha.impl.store.log.uniform_run import AFTER, BEFORE, RECORDS, Run, run_like
-from rocketmq_ha.impl.wire.message import (
-    TRANSACTION_MASK,
-    TRANSACTION_PREPARED,
-    TRANSACTION_ROLLBACK,
+from rocketmq_ha.impl.wire.message import TRANSACTION_MASK, UNQUEUED_TYPES, decode
+from rocketmq_ha.impl.wire.record_layout import (
+    BODY_CRC,
+    BODY_LENGTH,
+    BODY_POSITIONS,
+    HOSTS_SHIFT,
+    HOSTS_V6,
+    MAGIC,
+    MAGIC_BYTES,
+    MAGICS,
+    PHYSICAL_OFFSET,
+    PROPERTIES_LENGTH_SIZE,
+    QUEUE_ID,
+    QUEUE_OFFSET,
+    SIZE_AND_MAGIC,
+    SMALLEST_RECORD,
+    SYS_FLAG,
+    TOPIC_FORMS,
+    TOTAL_SIZE,
     Buffer,
-    body_distance,
-    decode,
+    store_timestamp_at,
+    struct_of,
 )
 from rocketmq_ha.spec.constants import (
     BLANK_MAGIC_CODE,
     BODY_CRC_MASK,
     END_FILE_MIN_BLANK_SIZE,
-    IPV6_EXTRA_SIZE,
     MAX_PROPERTIES_LENGTH,
-    MAX_TOPIC_LENGTH,
-    MESSAGE_FIXED_SIZE,
-    MESSAGE_MAGIC_CODE,
-    MESSAGE_MAGIC_CODE_V2,
-    SYS_FLAG_BORN_HOST_V6,
-    SYS_FLAG_STORE_HOST_V6,
+    SECTOR_SIZE,
 )
 
-# total size, magic, body CRC, queue id, queue offset, physical offset, sysFlag; and where both hosts are IPv4, body length: 88
-# bytes, which the smallest record has too.
-_CHECKED_HEAD: Final = struct.Struct(">iIIi4xqqi44xi")
+# The smallest record is as long as this, too. The body's length stands here only where both hosts are IPv4.
+_CHECKED_HEAD: Final = struct_of(TOTAL_SIZE, MAGIC, BODY_CRC, QUEUE_ID, QUEUE_OFFSET, PHYSICAL_OFFSET, SYS_FLAG, BODY_LENGTH)
 _I32_AT: Final = struct.Struct(">i").unpack_from
-_I64_AT: Final = struct.Struct(">q").unpack_from
-_V6: Final = SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6
-SYS_FLAG_POSITION: Final = 36
-STORED_POSITION: Final = 56  # of the store timestamp, where the born host is IPv4
-SECTOR_SIZE: Final = 512  # the least that a disk writes whole
-SMALLEST_RECORD: Final = MESSAGE_FIXED_SIZE + 1  # bytes: a topic of one byte, no body, no properties
-MAGICS: Final = (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2)
-_BODY_DISTANCES: Final = tuple(body_distance(bits << 4) for bits in range(4))
+_BODY_LENGTH_SIZE: Final = BODY_LENGTH.size
 
 QueueOffsets = dict[tuple[int, bytes], int]  # (queue id, topic) -> the next queue offset
 
@@ -151,12 +152,12 @@ def scan(
                 body_from, topic_from, topic_to, topic = shape
                 shape_topic = bytes(view[position + topic_from : position + topic_to])
                 # What no check covers: the topic and the properties, if there are any; see _has_hole.
-                hole_from = topic_to - 2 - len(topic)
+                hole_from = topic_to - PROPERTIES_LENGTH_SIZE - len(topic)
                 hole_size = len(topic) if topic_to == total_size else total_size - hole_from
-                is_queued = sys_flag & TRANSACTION_MASK not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
+                is_queued = sys_flag & TRANSACTION_MASK not in UNQUEUED_TYPES
                 counts = found.setdefault(topic, {})
                 run_from = position + BEFORE * total_size
-                if sys_flag & _V6:  # the body's length stands elsewhere: look at each
+                if sys_flag & HOSTS_V6:  # the body's length stands elsewhere: look at each
                     shape_size, run_from = -1, size
             if crc32(view[position + body_from : position + topic_from]) & BODY_CRC_MASK != body_crc:
                 break
@@ -204,28 +205,30 @@ def _shape_at(view: memoryview, position: int) -> tuple[int, int, int, bytes] | 
     None where they do not fit together.
     """
     total_size, magic, *_, sys_flag, _ = _CHECKED_HEAD.unpack_from(view, position)
-    if magic not in MAGICS:
+    form = TOPIC_FORMS.get(magic)
+    if form is None:
         return None
     end = position + total_size
-    body_position = position + _BODY_DISTANCES[(sys_flag >> 4) & 3]
-    if end > len(view) or body_position >= end:
+    body_start = position + BODY_POSITIONS[sys_flag >> HOSTS_SHIFT & 3]
+    if end > len(view) or body_start >= end:
         return None
-    (body_length,) = _I32_AT(view, body_position - 4)
-    topic_length_position = body_position + body_length
-    topic_position = topic_length_position + 1
-    if body_length < 0 or topic_position + 3 > end:
+    (body_length,) = _I32_AT(view, body_start - _BODY_LENGTH_SIZE)
+    topic_length_size, topic_limit = form
+    topic_length_position = body_start + body_length
+    topic_position = topic_length_position + topic_length_size
+    if body_length < 0 or topic_position + 1 + PROPERTIES_LENGTH_SIZE > end:
         return None
-    topic_length, topic_limit = view[topic_length_position], MAX_TOPIC_LENGTH
-    if magic == MESSAGE_MAGIC_CODE_V2:
-        topic_length, topic_limit = topic_length << 8 | view[topic_position], MAX_PROPERTIES_LENGTH
-        topic_position += 1
+    topic_length = view[topic_length_position]
+    if topic_length_size == 2:
+        topic_length = topic_length << 8 | view[topic_length_position + 1]
     topic_end = topic_position + topic_length
-    if not 0 < topic_length <= topic_limit or topic_end + 2 > end:
+    properties_position = topic_end + PROPERTIES_LENGTH_SIZE
+    if not 0 < topic_length <= topic_limit or properties_position > end:
         return None
     properties_length = view[topic_end] << 8 | view[topic_end + 1]
-    if properties_length > MAX_PROPERTIES_LENGTH or topic_end + 2 + properties_length != end:
+    if properties_length > MAX_PROPERTIES_LENGTH or properties_position + properties_length != end:
         return None
-    distances = body_position - position, topic_length_position - position, topic_end + 2 - position
+    distances = body_start - position, topic_length_position - position, properties_position - position
     return *distances, bytes(view[topic_position:topic_end])
 
 
@@ -242,10 +245,7 @@ def _has_hole(view: memoryview, start: int, hole_from: int, hole_size: int, susp
     sectors = range(first + -first % SECTOR_SIZE, stop, SECTOR_SIZE)
     if all(view[at] or any(view[at : min(at + SECTOR_SIZE, stop)]) for at in sectors):
         return False
-    (sys_flag,) = _I32_AT(view, start + SYS_FLAG_POSITION)
-    extra = IPV6_EXTRA_SIZE if sys_flag & SYS_FLAG_BORN_HOST_V6 else 0
-    stored_ms: int = _I64_AT(view, start + STORED_POSITION + extra)[0]
-    return stored_ms >= suspect_from_ms
+    return store_timestamp_at(view, start) >= suspect_from_ms
 
 
 def _why(view: memoryview, position: int, bound: int | None) -> tuple[Stop, int | None]:
@@ -258,7 +258,7 @@ def _why(view: memoryview, position: int, bound: int | None) -> tuple[Stop, int 
     head = bytes(view[position : position + END_FILE_MIN_BLANK_SIZE])
     if not any(head):
         return Stop.ZERO, None
-    if head == left.to_bytes(4, "big") + BLANK_MAGIC_CODE.to_bytes(4, "big"):
+    if left >= END_FILE_MIN_BLANK_SIZE and SIZE_AND_MAGIC.unpack(head) == (left, BLANK_MAGIC_CODE):
         return Stop.FULL, position
     return Stop.BAD, None
 
@@ -271,8 +271,8 @@ def explain(file: MappedFile, position: int) -> StoreCorrupt | None:
     head = file.mapping[position : position + END_FILE_MIN_BLANK_SIZE]
     if not any(head):
         return StoreCorrupt(file.path, file.base + position, "zero bytes", "a record")
-    if head[4:] == BLANK_MAGIC_CODE.to_bytes(4, "big"):
-        told, left = int.from_bytes(head[:4], "big"), file.size - position
+    if head[MAGIC.position :] == MAGIC_BYTES[BLANK_MAGIC_CODE]:
+        told, left = int.from_bytes(head[: MAGIC.position], "big"), file.size - position
         return StoreCorrupt(file.path, file.base + position, f"a BLANK of {told} bytes", f"{left}, the rest of the file")
     try:
         message = decode(file.view(position, file.size), 0)
@@ -301,7 +301,7 @@ def find_record(file: MappedFile, start: int, stored_before_ms: int | None = Non
     image in a message's body tells another physical offset.
     """
     for position in _magic_positions(file, start):
-        record = position - 4
+        record = position - MAGIC.position
         if record < start or not scan(file.mapping, file.base, record, record + 1).messages:
             continue
         if stored_before_ms is None or decode(file.mapping, record).store_timestamp < stored_before_ms:
@@ -310,7 +310,7 @@ def find_record(file: MappedFile, start: int, stored_before_ms: int | None = Non
 
 
 def _magic_positions(file: MappedFile, start: int) -> Iterator[int]:
-    magics = [magic.to_bytes(4, "big") for magic in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2)]
+    magics = [MAGIC_BYTES[magic] for magic in MAGICS]
     common = magics[0][:3]
     kept, kept_position = b"", start  # the last bytes of the chunk before: a magic may lie across
     for position, chunk in file.chunks(start):

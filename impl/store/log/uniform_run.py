@@ -13,17 +13,32 @@ import struct
 from functools import lru_cache
 from typing import Any, Final
 
-from rocketmq_ha.impl.wire.message import BODY_POSITION, Buffer
-from rocketmq_ha.spec.constants import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
+from rocketmq_ha.impl.wire.record_layout import (
+    BODY_CRC,
+    BODY_LENGTH,
+    BODY_POSITION,
+    HOSTS_V6,
+    PHYSICAL_OFFSET,
+    PREPARED_TRANSACTION_OFFSET,
+    QUEUE_ID,
+    QUEUE_OFFSET,
+    SIZE_AND_MAGIC,
+    STORE_TIMESTAMP,
+    SYS_FLAG,
+    TOTAL_SIZE,
+    Buffer,
+    format_of,
+)
 
 RECORDS: Final = 128  # of a run: what is looked at stays in the processor's second cache
 LARGEST: Final = 4096  # bytes of a record
 # A run is looked for behind so many records of one shape, and so far behind a place where there was none.
 BEFORE: Final = 4
 AFTER: Final = 32
-_SYS_FLAG_POSITION: Final = 36
-_BODY_LENGTH_POSITION: Final = BODY_POSITION - 4
-_V6: Final = SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6
+_CHECKED: Final = format_of(BODY_CRC, QUEUE_ID, QUEUE_OFFSET, PHYSICAL_OFFSET, start=0)
+_DISPATCHED: Final = format_of(
+    *(QUEUE_ID, QUEUE_OFFSET, PHYSICAL_OFFSET, STORE_TIMESTAMP, PREPARED_TRANSACTION_OFFSET), start=0
+)
 
 
 class Run:
@@ -36,20 +51,20 @@ class Run:
     __slots__ = ("_constants", "_last", "checked", "dispatched", "record_size", "size")
 
     def __init__(self, head: bytes, sys_flag: bytes, body_length: bytes, middle: bytes) -> None:
-        size = int.from_bytes(head[:4], "big")
+        size = int.from_bytes(head[: TOTAL_SIZE.end], "big")
         self.record_size: Final = size
         self.size: Final = size * RECORDS
         body_size = int.from_bytes(body_length, "big")
         body_end = BODY_POSITION + body_size
-        shared = ((0, head), (_SYS_FLAG_POSITION, sys_flag), (_BODY_LENGTH_POSITION, body_length), (body_end, middle))
+        shared = ((0, head), (SYS_FLAG.position, sys_flag), (BODY_LENGTH.position, body_length), (body_end, middle))
         self._constants = [
             (start + index, bytes((octet,)) * RECORDS) for start, octets in shared for index, octet in enumerate(octets)
         ]
         self._last = self.size - size
         properties_size = size - body_end - len(middle)
-        self.checked = _unpacker(f"8xIi4xqq{BODY_POSITION - 36}x{body_size}s{size - body_end}x")
-        before_properties = size - properties_size - _BODY_LENGTH_POSITION
-        self.dispatched = _unpacker(f"12xi4xqq20xq12xq{before_properties}x{properties_size}s")
+        self.checked = _unpacker(f"{_CHECKED}{BODY_POSITION - PHYSICAL_OFFSET.end}x{body_size}s{size - body_end}x")
+        before_properties = size - properties_size - PREPARED_TRANSACTION_OFFSET.end
+        self.dispatched = _unpacker(f"{_DISPATCHED}{before_properties}x{properties_size}s")
 
     def is_at(self, buffer: Buffer, position: int) -> bool:
         """Whether at a position, behind which there are bytes enough, each record has what all of them share."""
@@ -66,11 +81,11 @@ def run_like(view: memoryview, position: int, body_end: int, topic_to: int) -> R
     Args:  view: the file. body_end, topic_to: distances from the record's start, to the length of its topic and behind that of
            its properties.
     """
-    head = bytes(view[position : position + 8])
-    sys_flag = bytes(view[position + _SYS_FLAG_POSITION : position + _SYS_FLAG_POSITION + 4])
-    if int.from_bytes(head[:4], "big") > LARGEST or sys_flag[3] & _V6:
+    head = bytes(view[position : position + SIZE_AND_MAGIC.size])
+    sys_flag = bytes(view[position + SYS_FLAG.position : position + SYS_FLAG.end])
+    if int.from_bytes(head[: TOTAL_SIZE.end], "big") > LARGEST or sys_flag[-1] & HOSTS_V6:
         return None
-    body_length = bytes(view[position + _BODY_LENGTH_POSITION : position + BODY_POSITION])
+    body_length = bytes(view[position + BODY_LENGTH.position : position + BODY_LENGTH.end])
     return _run(head, sys_flag, body_length, bytes(view[position + body_end : position + topic_to]))
 
 
