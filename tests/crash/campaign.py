@@ -1,7 +1,7 @@
-"""Crash a store at very many points, and see that it keeps its promises.
+"""Crash a store at many random points, and check after each crash that it kept its promises.
 
 python tests/crash/campaign.py --points 20000 --seed 1
-python tests/crash/campaign.py --replay 1/17          one life of a store, told; it stops at the first promise broken
+python tests/crash/campaign.py --replay 1/17          one life of a store, step by step; stops at the first broken promise
 """
 
 import argparse
@@ -24,7 +24,7 @@ from workload import PHASES, CrashPoint, Workload
 
 from rocketmq_ha.fuzz.progress import run_progress
 
-LENGTH: Final = 40  # things done in a life
+LENGTH: Final = 40  # steps of a life
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Outcome:
 
 
 class Printed(Outcome):
-    """An outcome that prints each failure at once, as JSON: [life, what]."""
+    """An Outcome that prints each failure at once, as JSON: [life, failure]."""
 
     def fail(self, failure: Failure) -> None:
         super().fail(failure)
@@ -56,16 +56,19 @@ class Printed(Outcome):
 
 
 def memory_directory() -> str | None:
-    """Where files cost no disk; None for the usual place. Whoever may kill this process says $CRASH_DIR, and clears it."""
+    """A directory in memory; None: use the default place.
+
+    A caller that may kill this process sets $CRASH_DIR and empties it.
+    """
     return os.environ.get("CRASH_DIR") or ("/dev/shm" if Path("/dev/shm").is_dir() else None)
 
 
 class _Ended(Exception):  # noqa: N818
-    """A life ends before its time."""
+    """Ends a life early."""
 
 
 def run_life(seed: str, outcome: Outcome, enough: Callable[[], bool] = lambda: False, *, one_journal: bool = False) -> Workload:
-    """One life of a store, and what its crashes leave. It ends early where it cannot go on from a crash, or at `enough`."""
+    """Run one life of a store and judge its crashes. It ends early if no crash can be continued from, or at `enough`."""
     try_out = _trying(seed, outcome, enough)
     with tempfile.TemporaryDirectory(prefix="crash-", dir=memory_directory()) as work:
         workload = Workload(seed, Path(work), LENGTH, try_out, one_journal)
@@ -75,14 +78,14 @@ def run_life(seed: str, outcome: Outcome, enough: Callable[[], bool] = lambda: F
 
 
 def run_script(name: str, outcome: Outcome) -> None:
-    """A life that is written down (scripts.py), and what its crashes leave."""
+    """Run a scripted life (scripts.py) and judge its crashes."""
     try_out = _trying(name, outcome, lambda: False)
     with tempfile.TemporaryDirectory(prefix="crash-", dir=memory_directory()) as work:
         play(name, Path(work), try_out)
 
 
 def _trying(seed: str, outcome: Outcome, enough: Callable[[], bool]) -> Callable[[Workload, CrashPoint], None]:
-    """What becomes of each crash point of a life."""
+    """Judge each crash point of a life."""
     judged = random.Random(f"{seed} judged")
 
     def try_out(workload: Workload, point: CrashPoint) -> None:
@@ -111,7 +114,7 @@ def campaign(
     one_journal: bool = False,
     outcome: Outcome | None = None,
 ) -> Outcome:
-    """Lives until there were so many crash points, or so many failures."""
+    """Run lives until the given number of crash points or failures is reached."""
     outcome, life = outcome or Outcome(), 0
 
     def enough() -> bool:

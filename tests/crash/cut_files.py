@@ -1,4 +1,4 @@
-"""Files that somebody removes or cuts under a live store: an error with the file's name, and no SIGBUS.
+"""Scenarios in which files are removed or truncated under a live store: it raises an error with the file's name, no SIGBUS.
 
 python tests/crash/disk_faults.py SCENARIO DIRECTORY
 """
@@ -25,7 +25,7 @@ def _two_files(path: Path, options: StoreOptions = OPTIONS) -> tuple[Ledger, Mes
 
 
 def deleted_last_file(directory: Path) -> None:
-    """What goes into a file without a name is lost at the next start: no put into it ends with PUT_OK."""
+    """The last file is deleted. Its bytes would be lost at the next start, so no put into it ends with PUT_OK."""
     ledger, store = _two_files(directory / "s")
     last = store.log.queue.files[-1].path
     last.unlink()
@@ -43,7 +43,7 @@ def deleted_last_file(directory: Path) -> None:
 
 
 def deleted_first_file(directory: Path) -> None:
-    """What is mapped can be read as before; the store is not opened any more as if all were there."""
+    """The first file is deleted. Mapped bytes stay readable, but the store cannot be opened as if it were complete."""
     ledger, store = _two_files(directory / "s")
     first = store.log.queue.files[0].path
     first.unlink()
@@ -57,7 +57,7 @@ def deleted_first_file(directory: Path) -> None:
 
 
 def truncated_last_file(directory: Path) -> None:
-    """Where a file ends a store to its mapping is SIGBUS: the put is refused with the file's name instead."""
+    """The last file is truncated. A write to its mapping would be SIGBUS, so the put is refused with the file's name."""
     _, store = _two_files(directory / "s")
     last = store.log.queue.files[-1].path
     os.truncate(last, 4096)
@@ -67,7 +67,7 @@ def truncated_last_file(directory: Path) -> None:
 
 
 def truncated_first_file(directory: Path) -> None:
-    """A read beyond the end of a file is refused with its name; messages of other files are served."""
+    """The first file is truncated. Reads beyond its end are refused with its name; other files are served."""
     ledger, store = _two_files(directory / "s")
     first = store.log.queue.files[0].path
     os.truncate(first, 4096)
@@ -80,7 +80,7 @@ def truncated_first_file(directory: Path) -> None:
 
 
 def truncated_queue(directory: Path) -> None:
-    """A consume queue is cut: a get is refused with the file's name, the log goes on."""
+    """A consume queue is truncated. A get is refused with the file's name; the log goes on."""
     _, store = _two_files(directory / "s")
     file = directory / "s" / "consumequeue" / "orders" / "0" / f"{0:020d}"
     os.truncate(file, 0)
@@ -90,7 +90,7 @@ def truncated_queue(directory: Path) -> None:
 
 
 def truncated_index(directory: Path) -> None:
-    """An index file is cut: a query is refused with the file's name, the log goes on."""
+    """An index file is truncated. A query is refused with the file's name; the log goes on."""
     _, store = _two_files(directory / "s")
     [file] = (directory / "s" / "index").iterdir()
     os.truncate(file, 0)
@@ -115,7 +115,7 @@ def _expect_corrupt(act: Callable[[], object], file: Path) -> None:
 
 
 def _close(store: MessageStore, file: Path) -> None:
-    """Close; that may fail by now, with the file's name."""
+    """Close the store. This may fail with the file's name."""
     try:
         store.close()
     except (OSError, RocketmqHaError) as error:

@@ -1,10 +1,10 @@
-"""Deaths of a master's disk: it is killed, its store is deleted, and the slave's store serves. No PUT_OK byte may be missing.
+"""Lose a master's disk: kill the master, delete its store, open the slave's store. No byte with PUT_OK may be missing.
 
     python tests/crash/disk_death.py --rounds 200 --seed 1 [--async | --power-cut [--ack appended]]
 
-kill -9 alone proves nothing of replication: the page cache outlives a process. With --power-cut the slave dies too, and
-what it had not flushed is gone: under --ack flushed nothing may be missing, under --ack appended something will be.
-With --async nobody waits for the slave: what is missing is counted, and must be the end of the log and nothing else.
+kill -9 alone proves nothing about replication: the page cache survives a process. With --power-cut the slave dies too and
+loses its unflushed bytes: under --ack flushed nothing may be missing; under --ack appended something is.
+With --async no put waits for the slave: missing messages are counted, and must be the end of the log.
 """
 
 import argparse
@@ -32,35 +32,38 @@ from rocketmq_ha.impl.store.log.commit_log import CommitLog
 HERE: Final = Path(__file__).parent
 PATIENCE_S: Final = 60
 NEW_STORE_EVERY: Final = 10  # rounds
-Acknowledged = list[tuple[int, int, int]]  # (offset behind the message, size of its body, CRC of the body)
+Acknowledged = list[tuple[int, int, int]]  # (end offset of the message, size of its body, CRC of the body)
 
 
 @dataclass
 class Deaths:
-    """What all rounds have shown."""
+    """The results of all rounds."""
 
     rounds: int = 0
     acknowledged: int = 0
-    lost: list[int] = field(default_factory=list)  # messages, a round
+    lost: list[int] = field(default_factory=list)  # number of lost messages in each round
     in_flight: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What a round does."""
+    """The settings of a round."""
 
-    waits: bool = True  # for the slave
+    waits: bool = True  # puts wait for the slave
     ack: str = "appended"
-    power_cut: bool = False  # at the slave, too
+    power_cut: bool = False  # the slave loses its unflushed bytes
 
     @property
     def promises(self) -> bool:
-        """Whether nothing may be missing."""
+        """Return True if no message may be missing."""
         return self.waits and (self.ack == "flushed" or not self.power_cut)
 
 
 def run(rounds: int, seed: int, directory: Path, trial: Trial, told: Callable[[int], None] = lambda _: None) -> Deaths:
-    """So many deaths; each survivor serves the next round, and the new slave is its copy. Raises: Broken, with the round."""
+    """Run the rounds. Each surviving store becomes the next master; its slave starts as a copy.
+
+    Raises: Broken, with the round.
+    """
     deaths, acknowledged, store = Deaths(), Acknowledged(), directory / "store"
     for number in range(rounds):
         rng = random.Random(f"{seed}/{number}")
@@ -109,7 +112,7 @@ def _die(store: Path, slave: Path, seed: str, rng: random.Random, trial: Trial) 
         producer = subprocess.Popen(producing, stdout=subprocess.PIPE, stderr=errors, pass_fds=[fd])
         ledger = subprocess.Popen(keeping, stdin=producer.stdout, stdout=subprocess.PIPE)
         assert producer.stdout is not None
-        producer.stdout.close()  # so that the pipe ends with the producer
+        producer.stdout.close()  # or the pipe would not end with the producer
         try:
             out, _ = ledger.communicate(timeout=PATIENCE_S)
             replica.send_signal(signal.SIGKILL if trial.power_cut or rng.random() < 0.5 else signal.SIGTERM)
@@ -130,7 +133,7 @@ def _die(store: Path, slave: Path, seed: str, rng: random.Random, trial: Trial) 
 
 
 def cut_power(store: Path, flushed: int) -> None:
-    """Take from a log all that was never flushed: every byte of it that could be gone is."""
+    """Remove from a log every byte that was never flushed."""
     for file in (store / "commitlog").iterdir():
         base = int(file.name)
         if flushed <= base:
@@ -142,7 +145,7 @@ def cut_power(store: Path, flushed: int) -> None:
 
 
 def compare(store: Path, acknowledged: Sequence[tuple[int, int, int]]) -> Acknowledged:
-    """What of the acknowledged a store still has. Raises: Broken where that is not its beginning, or a message is another."""
+    """Count the acknowledged messages that a store has. Raises: Broken, if they are no prefix, or if a message differs."""
     with CommitLog.open(store, file_size=FILE_SIZE) as log:
         held = {offset + size: message for offset, size, message in log.records()}
         end = log.max_offset

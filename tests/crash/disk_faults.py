@@ -1,9 +1,9 @@
-"""Disks that are full, read-only or broken: real ones, but for system calls that fail (fail_calls.c).
+"""Scenarios with full, read-only and broken disks: real mounts, and system calls made to fail (fail_calls.c).
 
-    python tests/crash/disk_faults.py SCENARIO DIRECTORY      of these, or of cut_files.py
+    python tests/crash/disk_faults.py SCENARIO DIRECTORY      one scenario, of this file or of cut_files.py
 
-Each scenario is a process of its own, so that a SIGBUS ends it and not the tests. Most of them mount something, for which they
-must be root. Each asserts that the error names the file, that what was put before is there, and that the store goes on.
+Each scenario runs in its own process, so that a SIGBUS does not end the tests. Most scenarios mount a file system and need
+root. Each asserts that the error names the file, that all earlier messages are there, and that the store goes on.
 """
 
 import errno
@@ -34,7 +34,7 @@ NOBODY: Final = 65534
 
 
 def full_file_system(directory: Path) -> None:
-    """Puts until the last block is gone are there; one that finds no room is refused; more room, and it goes on."""
+    """Put until the disk is full: a put without room is refused, earlier messages stay; with new room the store goes on."""
     with tmpfs(directory / "small", "8m") as path:
         ledger = Ledger()
         with MessageStore.open(path / "s", OPTIONS) as store:
@@ -51,7 +51,7 @@ def full_file_system(directory: Path) -> None:
 
 
 def no_room_for_queues(directory: Path) -> None:
-    """Others fill the disk: puts go on where space is allocated, dispatch waits and says why, and goes on by itself."""
+    """Another program fills the disk: puts go on in allocated space; dispatch waits, logs why, and resumes by itself."""
     with tmpfs(directory / "small", "8m") as path:
         ledger = Ledger()
         with MessageStore.open(path / "s", OPTIONS) as store:
@@ -68,7 +68,7 @@ def no_room_for_queues(directory: Path) -> None:
 
 
 def no_room_to_stop(directory: Path) -> None:
-    """A store that cannot be stopped cleanly says which file, and has lost nothing; neither has one that cannot be opened."""
+    """Without room a store cannot stop cleanly, or be opened: the error names the file, and nothing is lost."""
     with tmpfs(directory / "small", "8m") as path:
         ledger = Ledger()
         store = MessageStore.open(path / "s", OPTIONS)
@@ -91,7 +91,7 @@ def no_room_to_stop(directory: Path) -> None:
 
 
 def file_size_limit(directory: Path) -> None:
-    """EFBIG: a limit on the size of files stops the log with its name, and the index alone where only that is too large."""
+    """EFBIG: a limit on file sizes stops the log with the file's name, or only the index, if only its files are too large."""
     options = replace(OPTIONS, index_geometry=Geometry(1000, 200_000))
     ledger = Ledger(options)
     _limit_files(1 << 17)
@@ -99,7 +99,7 @@ def file_size_limit(directory: Path) -> None:
         error = ledger.put_until_error(store)
         expect(error, errno.EFBIG, directory / "s" / "commitlog" / f"{0:020d}")
         assert status_of(error) is PutMessageStatus.CREATE_MAPPED_FILE_FAILED
-        _limit_files(1 << 19)  # of the log 256 KiB, of the index 4 MB
+        _limit_files(1 << 19)  # the log's files have 256 KiB, the index files 4 MB
         ledger.put(store, 600)
         eventually(lambda: told.has("dispatch fails", directory / "s" / "index"), f"an error: {told.lines}")
         _limit_files(resource.RLIM_INFINITY)
@@ -125,7 +125,7 @@ def _limit_files(size: int) -> None:
 
 
 def read_only_at_the_start(directory: Path) -> None:
-    """EROFS: such a store is not opened for writing, with the file's name, and can be read and verified."""
+    """EROFS: opening the store for writing fails with the file's name; reading and verifying it works."""
     with tmpfs(directory / "disk", "8m") as path:
         ledger = Ledger()
         with MessageStore.open(path / "s", OPTIONS) as store:
@@ -146,11 +146,11 @@ def read_only_at_the_start(directory: Path) -> None:
 
 
 def read_only_under_a_live_store(directory: Path) -> None:
-    """EROFS: what is allocated can be written, the next file is refused with its name; writable again, all goes on."""
+    """EROFS later: allocated space can be written, the next file is refused; writable again, the store goes on."""
     ledger, path = Ledger(), directory / "s"
     with MessageStore.open(path, OPTIONS) as store:
         ledger.put(store, 20)
-        with mounted(path / "commitlog", "--bind", path / "commitlog"):  # over it: what is open stays writable
+        with mounted(path / "commitlog", "--bind", path / "commitlog"):  # mounted over it: open files stay writable
             run("mount", "-o", "remount,bind,ro", path / "commitlog")
             refused = ledger.put_until_error(store)
             expect(refused, errno.EROFS, path / "commitlog")
@@ -162,11 +162,11 @@ def read_only_under_a_live_store(directory: Path) -> None:
 
 
 def read_only_directory(directory: Path) -> None:
-    """EACCES: the same for a directory in which this user may make no file."""
+    """EACCES: the same for a directory in which this user may not create files."""
     path = directory / "s"
     os.chown(directory, NOBODY, NOBODY)
     if os.geteuid() == 0:
-        os.seteuid(NOBODY)  # of root nothing is read-only
+        os.seteuid(NOBODY)  # root may write everywhere
     ledger = Ledger()
     with MessageStore.open(path, OPTIONS) as store:
         ledger.put(store, 20)
@@ -186,9 +186,9 @@ def read_only_directory(directory: Path) -> None:
 
 
 def full_device(directory: Path) -> None:
-    """A device that takes no more writes: no put ends with PUT_OK any more, and all that did is there when it works again.
+    """A device fails all writes: no put ends with PUT_OK any more; when it works again, all messages with PUT_OK are there.
 
-    The device is a file in a file system too small for it: space is allocated, and what is stored there cannot be written back.
+    The device is a sparse file on a file system too small for it: space seems allocated, but pages cannot be written back.
     """
     with tmpfs(directory / "small", "6m") as small:
         image = small / "device"
@@ -197,10 +197,10 @@ def full_device(directory: Path) -> None:
         ledger = Ledger()
         with mounted(directory / "disk", "-o", "loop", image) as path:
             flushed_offset = _wear_out(ledger, path / "s")
-        gc.collect()  # the last mapping
+        gc.collect()  # closes the last mapping
         eventually(lambda: not run("losetup", "-j", image), "the device is free")
         run("mount", "-o", "remount,size=100m", small)
-        with mounted(directory / "disk", "-o", "loop", image) as path:  # nothing of the page cache is left
+        with mounted(directory / "disk", "-o", "loop", image) as path:  # a new mount starts without page cache
             with MessageStore.open(path / "s", OPTIONS) as store:
                 assert store.max_offset >= flushed_offset
                 ledger.records = [record for record in ledger.records if record.end <= store.max_offset]
@@ -209,14 +209,14 @@ def full_device(directory: Path) -> None:
 
 
 def _wear_out(ledger: Ledger, path: Path) -> int:
-    """Put until the device has failed for good. Returns: the offset before which all was acknowledged."""
+    """Put until the device fails for good. Returns: the offset up to which all messages were acknowledged."""
     store = MessageStore.open(path, OPTIONS)
     ledger.put(store, 3)
     failed = 0
     for _ in range(100):
         try:
             failed += ledger.put_as_may_be(store, 200_000) is PutMessageStatus.FLUSH_DISK_TIMEOUT
-        except OSError as error:  # the next file cannot be made any more
+        except OSError as error:  # the next file cannot be created
             assert str(path / "commitlog") in str(error), repr(error)
             failed += 1
         if failed > 3:
@@ -234,7 +234,7 @@ def _wear_out(ledger: Ledger, path: Path) -> int:
 
 
 def failing_sync_of_the_log(directory: Path) -> None:
-    """EIO from a sync of the log, or of its directory when that has a new file: the same, and the file's name."""
+    """EIO from a sync of the log, or of its directory after a new file: no PUT_OK any more, and the file's name."""
     ledger, path = Ledger(), directory / "s"
     with MessageStore.open(path, OPTIONS) as store:
         ledger.put(store, 3)
@@ -257,14 +257,14 @@ def failing_sync_of_the_log(directory: Path) -> None:
 
 
 def failing_sync_of_the_derived(directory: Path) -> None:
-    """EIO from a sync of a queue, the index or the checkpoint: the file's name, and the checkpoint vouches for nothing more."""
+    """EIO from a sync of a queue, the index or the checkpoint: the file's name is logged, and the checkpoint stays."""
     ledger, path = Ledger(), directory / "s"
     with MessageStore.open(path, OPTIONS) as store:
         ledger.put(store)
         ledger.check(store)
         store.flush()
         for call, part in (("fdatasync", "/consumequeue/"), ("fdatasync", "/index/"), ("fsync", "/checkpoint")):
-            time.sleep(0.01)  # so that the next message has a time of its own
+            time.sleep(0.01)  # the next message gets a later timestamp
             before = (path / "checkpoint").read_bytes()[8:24]
             ledger.put(store)
             ledger.check(store)
@@ -272,7 +272,7 @@ def failing_sync_of_the_derived(directory: Path) -> None:
                 error = error_of(store.flush)
                 assert error is not None, f"no error from {call} of {part}"
                 expect(error, errno.EIO, Path(f"{path}{part}"))
-                if part != "/checkpoint":  # of which the bytes may be there; then they are true
+                if part != "/checkpoint":  # its bytes may have reached the file; then they are right
                     assert (path / "checkpoint").read_bytes()[8:24] == before
             store.flush()
             assert (path / "checkpoint").read_bytes()[8:24] != before
@@ -281,7 +281,7 @@ def failing_sync_of_the_derived(directory: Path) -> None:
 
 
 def failing_write(directory: Path) -> None:
-    """EIO from pwritev of replicated bytes: the file's name, and a log as long as before."""
+    """EIO from pwritev of replicated bytes: the error names the file, and the log keeps its length."""
     source, path = Ledger(), directory / "s"
     with MessageStore.open(directory / "master", OPTIONS) as master:
         source.put(master, 2)

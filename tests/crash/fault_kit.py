@@ -1,4 +1,4 @@
-"""What the scenarios of disk_faults.py and cut_files.py share: a ledger, what threads say, mounts, and calls that fail."""
+"""Helpers of disk_faults.py and cut_files.py: a ledger, errors of threads, mounts, and failing system calls."""
 
 import logging
 import os
@@ -27,7 +27,7 @@ OPTIONS: Final = StoreOptions(
 
 
 class Told(logging.Handler):
-    """What the store's threads say, who have nobody to raise to."""
+    """Collects the errors that the store's threads log, since they cannot raise to a caller."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ told: Final = Told()
 
 
 class Ledger:
-    """Puts messages, and knows what a store must have."""
+    """Puts messages and remembers which ones the store must have."""
 
     def __init__(self, options: StoreOptions = OPTIONS) -> None:
         self.options = options
@@ -59,7 +59,7 @@ class Ledger:
             self.note(message, result.append)
 
     def put_as_may_be(self, store: MessageStore, size: int = 1000) -> PutMessageStatus:
-        """Put one that is stored whatever becomes of the disk."""
+        """Put a message that is appended even if it cannot be flushed."""
         message = Message("orders", self.rng.randbytes(size), properties_string=f"KEYS\1k{len(self.records)}")
         result = store.put(message)
         self.note(message, result.append)
@@ -78,12 +78,12 @@ class Ledger:
         raise AssertionError("no error came")
 
     def check(self, store: MessageStore) -> None:
-        """All of it is there, in log, queues and index, and nothing else."""
+        """Check that log, queues and index hold all of these messages and no other."""
         assert store.wait_for_dispatch(timeout_s=PATIENCE_S), f"dispatch is at {store.dispatcher.reput_from_offset}"
         assert len(check(store, self.records, self.rng)) == len(self.records)
 
     def check_anew(self, path: Path) -> None:
-        """So too when the store is opened again, twice, with a put in between."""
+        """Open the store again, twice, with a put in between, and check each time."""
         for _ in range(2):
             with MessageStore.open(path, self.options) as store:
                 self.check(store)
@@ -124,7 +124,7 @@ def expect(error: BaseException, number: int, file: Path) -> None:
 
 @contextmanager
 def failing(call: str, number: int, part: str) -> Iterator[None]:
-    """Calls of this name fail with this errno where the path has this part. See fail_calls.c."""
+    """Make system calls of this name fail with an errno if the path contains `part`. See fail_calls.c."""
     control = Path(os.environ["FAIL_CALLS"])
     control.write_text(f"{call} {number} {part}")
     try:

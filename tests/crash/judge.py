@@ -1,7 +1,7 @@
-"""What must be true of a store that is opened on what a crash has left, and of the one after it.
+"""Judge a store that is opened after a crash, and again after that.
 
-Nothing here asks the store how it recovered. Its log, its queues and its index are held against what was put and what was
-promised, all of it, through the same calls that a user has.
+No check asks the store how it recovered. All of its log, queues and index is compared with the messages put and the promises
+made, through the public API.
 """
 
 import random
@@ -28,13 +28,13 @@ _SHARED_KEYS: Final = ("k0", "k1", "k2")
 
 
 class Broken(Exception):  # noqa: N818
-    """The store broke a promise. The text says which."""
+    """The store broke a promise; the text names it."""
 
 
 def judge(point: CrashPoint, records: Sequence[Record], shape: Shape, clock: Clock, work: Path, rng: random.Random) -> None:
-    """Open the store twice on what the crash has left, with puts in between.
+    """Open the store twice on the files that the crash left, with puts in between.
 
-    Args:  records: all that the log can hold, ascending. work: a directory in which `image` is free.
+    Args:  records: all messages that the log may hold, ascending. work: a directory in which the name `image` is free.
     Raises: Broken.
     """
     root = work / "image"
@@ -57,14 +57,14 @@ def judge(point: CrashPoint, records: Sequence[Record], shape: Shape, clock: Clo
                 raise Broken("messages that were put after the crash are gone")
     except Broken as broken:
         raise Broken(f"{doing}: {broken}") from broken
-    except Exception as error:  # whatever it is: an open must not fail, and nothing else either
+    except Exception as error:  # neither an open nor anything else may fail
         raise Broken(f"{doing}: {type(error).__name__}: {error}".replace(f"{root}/", "")) from error
     finally:
         shutil.rmtree(root)
 
 
 def check_names(names: Iterable[str]) -> None:
-    """A broker takes each file in these folders for one of its own, and its name for a number.
+    """Check the names of files: a broker takes each file in these folders for its own, and parses its name as a number.
 
     Args:  names: paths in the store. Raises: Broken.
     """
@@ -74,10 +74,10 @@ def check_names(names: Iterable[str]) -> None:
 
 
 def check(store: MessageStore, records: Sequence[Record], rng: random.Random, expired: int = 0) -> list[Record]:
-    """Log, queues and index agree with each other and hold nothing but what was put.
+    """Check that log, queues and index agree with each other and hold only messages that were put.
 
-    Args:  expired: messages before this offset were deleted. Their file may have come back, and their entries need not have.
-    Returns: what of the records the log has. Raises: Broken.
+    Args:  expired: messages before this offset were deleted. A crash may bring their file back, but not their entries.
+    Returns: the records that the log has. Raises: Broken.
     """
     first, end = store.min_offset, store.max_offset
     held = [record for record in records if first <= record.offset and record.end <= end]
@@ -166,7 +166,7 @@ def _check_index(store: MessageStore, held: Sequence[Record], rng: random.Random
 
 
 def _go_on(store: MessageStore, held: list[Record], shape: Shape, clock: Clock, rng: random.Random) -> list[Record]:
-    """Put what the store must take now: into each queue behind its last message, times ascending."""
+    """Put messages that the store must accept: one in each queue behind its last message, with ascending times."""
     held = list(held)
     clock.ms += 1
     counts: dict[tuple[str, int], int] = {}

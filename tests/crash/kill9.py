@@ -1,9 +1,9 @@
-"""kill -9 of a process with puts in flight, again and again over one store: nothing acknowledged may be missing.
+"""Kill a process with puts in flight by kill -9, many times on one store: no acknowledged message may be missing.
 
     python tests/crash/kill9.py --rounds 100 --seed 1
 
 Three processes: a writer, a ledger that kills it (ledger.py says when), and this one, which opens what is left and compares.
-The page cache outlives a process, so all that was acknowledged must be there, flushed or not.
+The page cache survives a process, so all acknowledged messages must be there, flushed or not.
 """
 
 import argparse
@@ -37,11 +37,11 @@ TOPIC: Final = "orders"
 
 @dataclass
 class Killed:
-    """What all rounds have shown."""
+    """The results of all rounds."""
 
-    rounds: Counter[str] = field(default_factory=Counter)  # by the moment of the kill
+    rounds: Counter[str] = field(default_factory=Counter)  # number of rounds by the moment of the kill
     acknowledged: int = 0
-    in_flight: list[int] = field(default_factory=list)  # of the rounds in which puts were
+    in_flight: list[int] = field(default_factory=list)  # puts in flight, in the rounds that had any
 
 
 def kill_once(store: Path, seed: str, after: int, delay_s: float, *, sync: bool) -> Ledger:
@@ -53,7 +53,7 @@ def kill_once(store: Path, seed: str, after: int, delay_s: float, *, sync: bool)
         ledger = subprocess.Popen(keeping, stdin=told, stdout=subprocess.PIPE)
         writer = subprocess.Popen([*writing, *(["--sync"] if sync else [])], stdout=tells, stderr=errors)
         os.close(told)
-        os.close(tells)  # so that the pipe ends with the writer
+        os.close(tells)  # or the pipe would not end with the writer
         try:
             out, _ = ledger.communicate(timeout=PATIENCE_S)
         finally:
@@ -70,7 +70,7 @@ def kill_once(store: Path, seed: str, after: int, delay_s: float, *, sync: bool)
 
 
 def compare(path: Path, acknowledged: Sequence[tuple[int, int, int, int, int]], rng: random.Random) -> None:
-    """Open the store, and find all that was acknowledged, in log, queues and index; see what files it has. Raises: Broken."""
+    """Open the store, find all acknowledged messages in log, queues and index, and check its files. Raises: Broken."""
     if acknowledged and read_topics(path).get(TOPIC, 0) <= max(queue_id for _, _, _, queue_id, _ in acknowledged):
         raise Broken(f"a broker would not serve all that was acknowledged, but {read_topics(path)}")
     check_names(str(found.relative_to(path)) for found in path.rglob("*"))
@@ -91,7 +91,7 @@ def compare(path: Path, acknowledged: Sequence[tuple[int, int, int, int, int]], 
 
 
 def run(rounds: int, seed: int, directory: Path, told: Callable[[int], None] = lambda _: None) -> Killed:
-    """So many rounds, a new store every 20. Raises: Broken, with its round."""
+    """Run the rounds, with a new store every 20. Raises: Broken, with its round."""
     killed = Killed()
     acknowledged: list[tuple[int, int, int, int, int]] = []
     for number in range(rounds):

@@ -1,12 +1,13 @@
-"""A process that keeps the ledger of what another has acknowledged, and kills it.
+"""The ledger process: it records which puts of a writer were acknowledged, and kills the writer.
 
-The writer tells through a pipe what it begins and what was acknowledged to it; each entry is one write, so none is ever cut.
-The ledger kills it at a moment of its own, reads the pipe to its end, and prints what it has: only what it has read counts as
+The writer reports each begun put and each acknowledgement through a pipe. An entry is one write, so it is never partial. The
+ledger kills the writer at a chosen moment, reads the pipe to its end and prints the entries: only these puts count as
 acknowledged.
 
     python tests/crash/ledger.py AFTER DELAY_S < pipe
 
-AFTER: kill when so many puts were acknowledged; -1: when the writer has said its process id; -2: when it closes its store.
+AFTER: kill after this number of acknowledged puts; -1: when the writer has reported its process id; -2: when it closes its
+store.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ import threading
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
-# kind: P the writer's process id (as offset), S a put begins, A it was acknowledged, C the store is being closed.
+# kind: P: the writer's process id (as offset). S: a put begins. A: it was acknowledged. C: the store is being closed.
 ENTRY: Final = struct.Struct(">cqiIiq")  # kind, offset, size, CRC of the body, queue id, queue offset
 AMID_OPEN: Final = -1
 AMID_CLOSE: Final = -2
@@ -27,9 +28,9 @@ AMID_CLOSE: Final = -2
 
 @dataclass
 class Ledger:
-    """What was begun and acknowledged until the writer was killed."""
+    """The puts begun and acknowledged until the writer was killed."""
 
-    killed: bool = False  # by the ledger; else the writer has ended by itself
+    killed: bool = False  # False: the writer ended by itself
     begun: int = 0
     acknowledged: list[tuple[int, int, int, int, int]] = field(default_factory=list)  # an ENTRY without its kind
 
@@ -43,7 +44,7 @@ def keep(after: int, delay_s: float) -> Ledger:
     killer: threading.Timer | None = None
 
     def kill() -> None:
-        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+        with contextlib.suppress(ProcessLookupError):  # the writer has ended by itself
             os.kill(process_id, signal.SIGKILL)
             ledger.killed = True
 

@@ -1,19 +1,19 @@
-"""What a disk holds when the machine loses its power, worked out from real files beside the process that writes them.
+"""A model of the disk after a power cut, computed from real files beside the process that writes them.
 
-A `Disk` looks at a directory tree after each system call that matters, and remembers what each page has held since it was last
-forced to the disk. A crash then leaves
+A `Disk` observes a directory tree after each relevant system call, and remembers the contents of each page since its last sync.
+A crash then leaves
 
-- of each 4 KiB page any of its contents since the last sync of its file, the synced one among them; perhaps torn: each of
-  its 512-byte sectors from one of two of them. Pages are independent of each other, so they come in any order;
-- of each directory the beginning of what was done in it since its own last sync: names made, moved and removed, and lengths
-  of files changed. Directories are independent of each other;
-- all that was there at a sync: fsync or fdatasync of a file brings its pages and its length, fsync of a directory its names.
+- for each 4 KiB page, any of its contents since the last sync of its file, including the synced contents. A page may be torn:
+  each 512-byte sector comes from one of two contents. Pages are independent, so they may reach the disk in any order;
+- for each directory, a prefix of its changes since its own last sync: names created, moved and removed, and lengths of its
+  files. Directories are independent;
+- everything covered by a sync: fsync or fdatasync of a file covers its pages and its length, fsync of a directory its names.
 
-What this grants and POSIX does not: the changes of one directory come in order, the lengths of its files among them, so that a
-file has under its new name the length that it had under the old one, or without a name. The journals of ext4, XFS and btrfs do
-so. What it does not grant and these do: that fsync of a new file brings its name. POSIX says that it need not.
+The model assumes more than POSIX in one point: the changes of one directory reach the disk in order, including the lengths of
+its files. So a renamed file has at least the length that it had under its old name. The journals of ext4, XFS and btrfs give
+this. It assumes less than these in another: fsync of a new file need not bring its name. POSIX does not require it.
 
-Only the loss is made up: the store's own system calls are carried out, and each image is a directory of real files.
+Only the loss is simulated: the store's system calls really happen, and each image is a directory of real files.
 """
 
 import os
@@ -28,30 +28,30 @@ from typing import Any, Final
 
 PAGE: Final = 4096
 SECTOR: Final = 512
-# Which of the pages that are not on the disk come to it, and which of their contents.
+# Modes of a crash: which unsynced pages reach the disk, and with which contents.
 _PAGE_CHOICES: Final = ("none", "few", "any", "any", "any", "newest", "newest", "most", "all")
-# System calls by which names, lengths or bytes change, besides stores to a mapping.
+# System calls that change names, lengths or bytes; writes to a mapping are observed separately.
 _CALLS: Final = (
     *("posix_fallocate", "ftruncate", "truncate", "pwrite", "pwritev"),
     *("link", "rename", "replace", "unlink", "remove", "mkdir", "rmdir"),
 )
-# Closing any descriptor of this file would release the store's lock on it. It is empty.
+# Never opened here: closing any descriptor of this file would release the store's lock. It is empty.
 _NEVER_OPENED: Final = "lock"
 
 
 @dataclass(eq=False)
 class Node:
-    """A file or directory: what is on the disk, and what may have come to it since."""
+    """A file or directory: its state on the disk, and the changes that may have reached the disk since."""
 
     is_dir: bool
     fd: int = -1
-    now: bytes = b""  # contents at the last look
+    now: bytes = b""  # contents at the last observation
     disk: bytes = b""  # contents at the last sync
-    size: int = 0  # length that is on the disk
+    size: int = 0  # length on the disk
     versions: dict[int, list[bytes]] = field(default_factory=dict)  # page -> contents since the last sync, oldest first
-    names: dict[str, int] = field(default_factory=dict)  # of a directory, at the last look: name -> inode
+    names: dict[str, int] = field(default_factory=dict)  # of a directory, at the last observation: name -> inode
     disk_names: dict[str, int] = field(default_factory=dict)  # of a directory, on the disk
-    journal: list["Change"] = field(default_factory=list)  # of a directory: what is not on the disk
+    journal: list["Change"] = field(default_factory=list)  # of a directory: changes since the last sync
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Image:
-    """What a crash leaves: path -> contents, None for a directory; parents first."""
+    """The files after a crash: path -> contents, None for a directory; parents first."""
 
     files: dict[str, bytes | None]
     how: str
@@ -80,9 +80,9 @@ class Image:
 
 
 class Disk:
-    """The disk under a directory tree, which is all on it at the start.
+    """The disk under a directory tree. At the start everything is on the disk.
 
-    Args:  one_journal: whether any sync brings all names and lengths, as the one journal of ext4 does.
+    Args:  one_journal: any sync covers all names and lengths, as with the single journal of ext4.
     """
 
     def __init__(self, root: Path, *, one_journal: bool = False) -> None:
@@ -90,7 +90,7 @@ class Disk:
         self._one_journal = one_journal
         self._nodes: dict[int, Node] = {}
         self._top = root.stat().st_ino
-        self._last: list[tuple[Node, int, bytes, bytes]] = []  # of the last look: file, page, contents before and after
+        self._last: list[tuple[Node, int, bytes, bytes]] = []  # of the last observation: file, page, contents before and after
         self.observe()
         for inode, node in list(self._nodes.items()):
             self._sync(inode, node)
@@ -98,12 +98,12 @@ class Disk:
     # --- Watching ----------------------------------------------------------------------------------------------------
 
     def observe(self, *, linked: bool = False) -> None:
-        """Remember what has changed since the last look. linked: a file that is new had its length before it had its name."""
+        """Record the changes since the last observation. linked: a new file got its length before its name."""
         self._last = []
         self._walk(self._top, self.root, linked=linked)
 
     def synced(self, fd: int) -> None:
-        """What was there at the last look, of the file or directory behind a descriptor, is on the disk."""
+        """Record a sync: the last observed state of the file or directory behind a descriptor is on the disk."""
         inode = os.fstat(fd).st_ino
         if inode in self._nodes:
             self._sync(inode, self._nodes[inode])
@@ -117,7 +117,7 @@ class Disk:
     def _sync(self, inode: int, node: Node) -> None:
         if not node.is_dir:
             node.disk, node.size, node.versions = node.now, len(node.now), {}
-            for directory in self._nodes.values():  # the length is on the disk, whatever becomes of the name
+            for directory in self._nodes.values():  # the length is on the disk, even if the name is not
                 directory.journal = [change for change in directory.journal if change.resized[0] != inode]
         for directory in self._nodes.values() if self._one_journal else (node,):
             sizes: dict[int, int] = {}
@@ -135,7 +135,7 @@ class Disk:
             entries = sorted(found, key=lambda entry: entry.name)
         for entry in entries:
             if entry.inode() not in self._nodes and not entry.is_dir():
-                # Held open, so that no other file gets its inode.
+                # The open descriptor keeps the inode from being reused.
                 fd = -1 if entry.name == _NEVER_OPENED else os.open(entry.path, os.O_RDONLY | os.O_CLOEXEC)
                 self._nodes[entry.inode()] = Node(is_dir=False, fd=fd)
                 if linked:
@@ -166,7 +166,7 @@ class Disk:
     # --- The crash ---------------------------------------------------------------------------------------------------
 
     def crash(self, rng: random.Random) -> Image:
-        """What a crash at the last look leaves: one of very many possibilities."""
+        """Draw one of the many possible images after a crash at the last observation."""
         pages, names = rng.choice(_PAGE_CHOICES), rng.choice(("none", "all", "some", "some"))
         torn = rng.choice((0.0, 0.0, 0.2, 0.7))
         files: dict[str, bytes | None] = {}
@@ -189,9 +189,9 @@ class Disk:
         return Image(files, f"pages {pages}, names {names}, torn {torn:.0%}")
 
     def crash_amid(self, rng: random.Random) -> Image:
-        """A crash before all that has changed between the last two looks was there: a copy, ascending, cut at some byte.
+        """Draw an image of a crash inside the last change: an ascending copy that stops at some byte.
 
-        For changes of one file. Of several nobody here knows the order; then as `crash`.
+        Only for changes of one file. The order of changes to several files is unknown; then this is `crash`.
         """
         last = self._last
         if not last or any(file is not last[0][0] for file, _, _, _ in last):
@@ -223,7 +223,7 @@ def _apply(change: Change, names: dict[str, int], sizes: dict[int, int]) -> None
 
 
 def _note_names(node: Node, found: dict[str, int]) -> None:
-    """Add to a directory's journal what makes its names those that were found. A name that moves moves in one step."""
+    """Add the changes of names to a directory's journal. A renamed file is one change."""
     if found == node.names:
         return
     gone = {inode: name for name, inode in node.names.items() if found.get(name) != inode}
@@ -235,7 +235,7 @@ def _note_names(node: Node, found: dict[str, int]) -> None:
 
 
 def _content(file: Node, size: int, rng: random.Random, pages: str, torn: float) -> bytes:
-    """What is on the disk of a file of this length."""
+    """The contents on the disk of a file of this length."""
     share = {"none": 0.0, "few": 0.1, "most": 0.9, "all": 1.0}.get(pages, 0.5)
     content = bytearray(file.disk[:size].ljust(size, b"\0"))
     for page, versions in file.versions.items():
@@ -255,12 +255,12 @@ def _content(file: Node, size: int, rng: random.Random, pages: str, torn: float)
 
 # --- The hooks -------------------------------------------------------------------------------------------------------
 
-Told = Callable[[str, str], None]  # of the system call's name, and the path or "" if it has none
+Told = Callable[[str, str], None]  # (name of the system call, path or "")
 
 
 @contextmanager
 def watching(disk: "Callable[[], Disk | None]", told: Told) -> Iterator[None]:
-    """Look at a disk after each system call of this process that matters to it, and before each sync; then tell.
+    """Observe a disk after each relevant system call of this process, and before each sync; then call back.
 
     Args:  disk: the disk to look at now; None while there is none. told: is called after each look.
     """

@@ -1,8 +1,8 @@
 """Planted faults of the store: edits of a copy of it, each of which must break a promise.
 
-    python tests/crash/plants.py                           all of them, each in the life that is written for it (scripts.py)
+    python tests/crash/plants.py                           all of them, each in its script (scripts.py)
     python tests/crash/plants.py crc-unchecked             one
-    python tests/crash/plants.py --hunt crc-unchecked      by random lives, which know nothing of it: a minute or ten
+    python tests/crash/plants.py --hunt crc-unchecked      by random lives; takes one to ten minutes
 
 fuzz/faults.py makes the copies.
 """
@@ -91,14 +91,14 @@ FAULTS: Final = (
 
 
 def show(fault: Fault) -> str | None:
-    """Play the script of a fault with the fault in the store. Returns: what was broken first; None if nothing was."""
+    """Play the script of a fault on a store with the fault. Returns: the first broken promise; None if none was broken."""
     for _, what in _broken(fault, "--script", fault.name):
         return what
     return None
 
 
 def hunt(fault: Fault, seed: int = 1, points: int = POINTS) -> str | None:
-    """Look for a life that the fault breaks, and not the store as it is. Returns: it, and what was broken; or None."""
+    """Find a life that breaks a promise with the fault but not without it. Returns: (life, broken promise), or None."""
     for life, what in _broken(fault, "--points", str(points), "--seed", str(seed), "--failures", "40"):
         if not _breaks(life):
             return f"{life}: {what}"
@@ -106,7 +106,7 @@ def hunt(fault: Fault, seed: int = 1, points: int = POINTS) -> str | None:
 
 
 def _broken(fault: Fault, *arguments: str) -> Iterator[tuple[str, str]]:
-    """(life, what was broken) of what the campaign finds in a copy with the fault."""
+    """Yield (life, broken promise) from a campaign on a copy with the fault."""
     with tempfile.TemporaryDirectory(prefix="crash-", dir=memory_directory()) as directory:
         root = plant(fault, Path(directory))
         paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -133,7 +133,7 @@ _known: Final[dict[str, bool]] = {}
 
 
 def _breaks(life: str) -> bool:
-    """Whether the store as it is breaks a promise in this life."""
+    """Return True if the unchanged store breaks a promise in this life."""
     if life not in _known:
         outcome = Outcome()
         run_life(life, outcome)

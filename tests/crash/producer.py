@@ -1,9 +1,9 @@
-"""A master in a process that puts until it is killed, and tells of each begin and each PUT_OK on stdout (ledger.ENTRY).
+"""The master process: it puts until it is killed, and reports each begin and each PUT_OK on stdout (ledger.ENTRY).
 
     python tests/crash/producer.py STORE FD SEED [--async]
 
-FD is the listening socket, which the parent made, so that it knows the port. 128 puts are in flight. An entry's offset is that
-behind the message, its size that of the body. With --async no put waits: each is acknowledged as it is made.
+FD is the listening socket, made by the parent, which must know the port. 128 puts are in flight. An entry holds the end offset
+of the message and the size of its body. With --async no put waits: each is acknowledged at once.
 """
 
 import logging
@@ -34,7 +34,7 @@ def tell(kind: bytes, offset: int = 0, size: int = 0, body_crc: int = 0) -> None
 
 
 def serve(master: Master, rng: random.Random, *, wait: bool) -> None:
-    """Each PUT_OK makes room for one more at once, so that never fewer than IN_FLIGHT - 1 wait."""
+    """Put a new message at each PUT_OK, so that at least IN_FLIGHT - 1 puts always wait."""
     waiting: deque[tuple[bytes, GroupCommitRequest]] = deque()
 
     def put() -> None:
@@ -45,7 +45,7 @@ def serve(master: Master, rng: random.Random, *, wait: bool) -> None:
     service, asked = master.service, 0
     while True:
         if service.count_slaves() == 0 and not waiting:
-            # HA-G-5 "from its first acknowledgement on": a slave is sent one message, for which nobody waits.
+            # HA-G-5 "from its first acknowledgement on": send a slave one message, for which no put waits.
             if wait and service.count_connected() > asked:
                 asked += 1
                 master.put(Message("orders", b"first"), wait=False)
@@ -64,7 +64,7 @@ def serve(master: Master, rng: random.Random, *, wait: bool) -> None:
 
 
 def main() -> None:
-    logging.disable()  # that a connection ends is what is asked for; what is left on stderr is a mistake
+    logging.disable()  # lost connections are expected; anything left on stderr is an error
     store, listener, seed = Path(sys.argv[1]), socket.socket(fileno=int(sys.argv[2])), sys.argv[3]
     tell(b"P", os.getpid())
     with CommitLog.open(store, file_size=FILE_SIZE) as log:

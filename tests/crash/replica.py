@@ -1,9 +1,9 @@
-"""A slave in a process, which leaves behind how far its log was on the disk, whenever it dies.
+"""The slave process. It keeps its flushed offset in a file, which survives its death.
 
     python tests/crash/replica.py STORE PORT FLUSHED appended|flushed
 
-After each sync the flushed offset goes to the file FLUSHED: what lies beyond it in the store is what a power cut may take.
-A file outlives kill -9, whoever has not flushed it.
+After each sync it writes the flushed offset to the file FLUSHED: a power cut may lose everything beyond it. That file survives
+kill -9 without a sync.
 """
 
 import logging
@@ -30,14 +30,14 @@ def telling(sync: Callable[[], int], file: int) -> Callable[[], int]:
 
 
 def main() -> None:
-    logging.disable()  # that a connection ends is what is asked for; what is left on stderr is a mistake
+    logging.disable()  # lost connections are expected; anything left on stderr is an error
     store, port, flushed, ack = Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
     with CommitLog.open(store, file_size=FILE_SIZE) as log:
         file = os.open(flushed, os.O_RDWR | os.O_CREAT)
         log.flush = telling(log.flush, file)  # type: ignore[method-assign]
-        log.flush()  # what the store held before
+        log.flush()  # the bytes that the store held before
         Follower(log, "127.0.0.1", port, Settings(mapped_file_size=FILE_SIZE), HARDENED, flushes=ack == "flushed").run(
             lambda: bool(stopped)
         )

@@ -1,9 +1,9 @@
-"""Short lives that end just where a fault shows: what is done is written down, what the crash leaves is drawn many times.
+"""Scripted lives: each ends at the point where one planted fault shows; the image after the crash is drawn many times.
 
-A random life meets such a place in the end; which one does, changes with every system call that the store makes more or less.
-Here the place is named, and only the pages, sectors and names that come to the disk are drawn, so often that it cannot matter.
+Random lives reach such a point sooner or later, but which seed does changes with every system call of the store. A script names
+the point. Only the pages, sectors and names that reach the disk are drawn, often enough to find the fault every time.
 
-    python tests/crash/campaign.py --script crc-unchecked       of the store as it is; plants.py runs them with the faults
+    python tests/crash/campaign.py --script crc-unchecked       on the unchanged store; plants.py runs them with the faults
 """
 
 import random
@@ -25,11 +25,11 @@ SHAPE: Final = Shape(
     largest=300,
     log_flushes=0,
 )
-SIX_PAGES: Final = 22_000  # bytes, so that some pages have nothing else
+SIX_PAGES: Final = 22_000  # bytes of a body that fills whole pages
 
 
 class Scripted(Workload):
-    """A life that is told what to do. No crash comes but those at its end."""
+    """A life with scripted steps. It crashes only at its end."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,10 +55,10 @@ class Scripted(Workload):
             finally:
                 self._leave()
 
-    # --- What a script does ------------------------------------------------------------------------------------------
+    # --- Steps of scripts --------------------------------------------------------------------------------------------
 
     def put(self, count: int = 1, *, size: int = 0, note: int = 0, step_ms: int = 1000) -> None:
-        """Messages of random bytes, each so much later than the one before. note: bytes of a property."""
+        """Put messages of random bytes at fixed intervals of store time. note: bytes of a property."""
         store = self._store
         assert store is not None
         for _ in range(count):
@@ -83,7 +83,7 @@ class Scripted(Workload):
         self._dispatch()
 
     def reopen(self) -> None:
-        """A clean stop and the next start."""
+        """Stop cleanly and start again."""
         store, disk = self._store, self._disk
         assert store is not None
         assert disk is not None
@@ -92,25 +92,25 @@ class Scripted(Workload):
         self._open_here(disk.root)
 
 
-# --- The scripts, by the faults that they show -----------------------------------------------------------------------
+# --- One script for each fault ---------------------------------------------------------------------------------------
 
 
 def _derived_before_the_log(life: Scripted) -> None:
-    """Queues and index are on the disk, and the checkpoint says so; of the log nothing is."""
+    """Queues and index are on the disk, and the checkpoint says so; the log is not."""
     life.put(20, size=1500, step_ms=5000)
     life.dispatch()
     life.flush_derived(thorough=True)
 
 
 def _body_not_flushed(life: Scripted) -> None:
-    """The file is on the disk, and not what it holds: a body, all but whose ends may be missing."""
+    """The file is on the disk, but its contents are not: a body may have only its first and last bytes."""
     life.put()
     life.flush_log()
     life.put(size=SIX_PAGES)
 
 
 def _log_before_the_derived(life: Scripted) -> None:
-    """Three files of the log are on the disk, and the checkpoint says so; of the queues nothing is."""
+    """Three files of the log are on the disk, and the checkpoint says so; the queues are not."""
     life.put(30, size=1500)
     life.flush_log()
     life.dispatch()
@@ -118,7 +118,7 @@ def _log_before_the_derived(life: Scripted) -> None:
 
 
 def _whole_records_behind_a_hole(life: Scripted) -> None:
-    """Some of the log is on the disk, and the checkpoint says so; what came later is not."""
+    """A part of the log is on the disk, and the checkpoint says so; later records are not."""
     life.put()
     life.flush_log()
     life.flush_derived(thorough=False)
@@ -131,14 +131,14 @@ def _log_flushed(life: Scripted) -> None:
 
 
 def _properties_not_flushed(life: Scripted) -> None:
-    """The same of properties."""
+    """Like `_body_not_flushed`, for properties."""
     life.put()
     life.flush_log()
     life.put(note=SIX_PAGES)
 
 
 def _second_run(life: Scripted) -> None:
-    """After a clean stop six more files, none of which is flushed."""
+    """After a clean stop six more files are written and not flushed."""
     life.put()
     life.dispatch()
     life.reopen()
@@ -159,7 +159,7 @@ SCRIPTS: Final[dict[str, Callable[[Scripted], None]]] = {
 
 
 def play(name: str, work: Path, try_out: Callable[[Workload, CrashPoint], None]) -> Workload:
-    """Play the script of a fault, with the store that this process has, and its crashes."""
+    """Play the script of a fault on this process's copy of the store, with many crashes."""
     life = Scripted(name, work, 0, try_out)
     life.play(SCRIPTS[name])
     return life

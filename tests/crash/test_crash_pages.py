@@ -1,7 +1,7 @@
-"""After a crash at any point nothing flushed is lost and nothing torn is served; and the campaign that says so can fail.
+"""After a crash at any point no flushed byte is lost and no torn record is served; and planted faults make the campaign fail.
 
 HA-ST-5, HA-ST-7, HA-ST-10, HA-ST-19, HA-ST-20, HA-ST-24, HA-ST-28, HA-ST-38. `python tests/crash/campaign.py --points 20000` is
-the long form.
+the long run.
 """
 
 import os
@@ -61,7 +61,7 @@ def test_the_lives_that_are_written_down_break_no_promise(name: str) -> None:
 
 @pytest.mark.parametrize("fault", plants.FAULTS, ids=lambda fault: fault.name)
 def test_a_store_with_a_fault_breaks_a_promise(fault: Fault) -> None:
-    """Without flush ordering, CRC check, tail clearing or checkpoint bound, and without each of the others."""
+    """Each planted fault (flush order, CRC check, tail clearing, checkpoint bound and others) breaks a promise."""
     assert plants.show(fault) is not None
 
 

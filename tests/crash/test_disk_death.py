@@ -1,6 +1,6 @@
-"""The master's disk dies, and the slave's store serves: no PUT_OK byte is missing. HA-G-1; HA-S-60 where the slave dies too.
+"""The master's disk is lost and the slave's store is opened: no byte with PUT_OK is missing. HA-G-1; HA-S-60 with a power cut.
 
-`python tests/crash/disk_death.py --rounds 200` is the long form.
+`python tests/crash/disk_death.py --rounds 200` is the long run.
 """
 
 from pathlib import Path
@@ -25,7 +25,7 @@ def test_no_put_ok_is_missing(tmp_path: Path, trial: Trial) -> None:
 
 
 def test_what_is_only_appended_is_lost_with_the_power(tmp_path: Path) -> None:
-    """Else the two above would show nothing."""
+    """Without this loss the two tests above would prove nothing."""
     trial = Trial(ack="appended", power_cut=True)
     assert not trial.promises
     deaths = disk_death.run(1, 1, tmp_path, trial)

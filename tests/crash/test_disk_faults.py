@@ -1,6 +1,6 @@
-"""Full, read-only and broken disks, files removed and cut under a live store: an error that names the file, and nothing lost.
+"""Full, read-only and broken disks, and files removed or cut under a live store: the error names the file, nothing is lost.
 
-HA-ST-8, HA-ST-28. The scenarios are in disk_faults.py and cut_files.py, each a process of its own, for a SIGBUS ends one.
+HA-ST-8, HA-ST-28. The scenarios of disk_faults.py and cut_files.py run in processes of their own, which a SIGBUS may end.
 """
 
 import os
@@ -20,13 +20,13 @@ TIMEOUT_S = 120
 
 
 def scenarios(functions: tuple[Callable[[Path], None], ...]) -> list[object]:
-    """The scenarios as parameters, by their names."""
+    """The scenarios as test parameters."""
     return [pytest.param(one, id=one.__name__) for one in functions]
 
 
 @pytest.fixture(scope="module")
 def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """fail_calls.c, compiled."""
+    """The compiled fail_calls.c."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None or sys.platform != "linux":
         pytest.skip("there is no C compiler, or no LD_PRELOAD, for system calls that fail")
@@ -36,7 +36,7 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(scenario: Callable[[Path], None], **environment: str) -> None:
-    with tempfile.TemporaryDirectory(prefix="faults-") as directory:  # pytest's own lets in nobody but its user
+    with tempfile.TemporaryDirectory(prefix="faults-") as directory:  # only its owner may enter pytest's tmp_path
         Path(directory).chmod(0o755)
         done = subprocess.run(
             [sys.executable, str(HERE / "disk_faults.py"), scenario.__name__, str(directory)],

@@ -1,6 +1,6 @@
-"""kill -9 with at least 64 puts in flight: nothing that was acknowledged is missing. HA-ST-5, HA-ST-26.
+"""kill -9 with at least 64 puts in flight: no acknowledged message is missing. HA-ST-5, HA-ST-26.
 
-`python tests/crash/kill9.py --rounds 100` is the long form.
+`python tests/crash/kill9.py --rounds 100` is the long run.
 """
 
 import random

@@ -1,8 +1,8 @@
-"""A store driven through its life by a seed, with crashes: what is done, what was promised, and where it can be interrupted.
+"""A random workload on a store, with crashes: the steps, the promises made, and the points where it can be interrupted.
 
-The store's threads are not started. What each of them does in one round is called here, in an order that the seed draws, so
-that a seed is the same life every time and a crash can come between any two system calls. The clock is the seed's, too, since
-times say what a checkpoint vouches for. All else is the store as it is.
+The store's threads do not run. The workload calls one round of each thread in an order drawn from the seed, so a seed always
+gives the same life, and a crash can come between any two system calls. The clock comes from the seed, too, since a checkpoint
+is made of times. Everything else is the real store.
 """
 
 import os
@@ -35,7 +35,7 @@ from rocketmq_ha.spec.constants import MESSAGE_MAGIC_CODE_V2
 THREADS: Final = (AllocateService, FlushRealTimeService, GroupCommitService, Housekeeping, ReputMessageService)
 BEGIN_MS: Final = 1_700_000_000_000
 PHASES: Final = ("append", "roll", "flush", "dispatch", "checkpoint", "truncation", "expiry", "stop")
-# Of the looks in a phase, the share at which a crash is tried. Appends are many.
+# The share of observations in a phase at which a crash is tried. Appends are frequent, so their share is small.
 _SHARES: Final = {
     "append": 0.5,
     "roll": 0.5,
@@ -51,7 +51,7 @@ _STOP_SHARE: Final = 0.2
 
 @dataclass(frozen=True)
 class Record:
-    """A message that was put, as the log must have it."""
+    """A message that was put, as the log must hold it."""
 
     offset: int
     data: bytes
@@ -64,11 +64,11 @@ class Record:
 
 @dataclass(frozen=True)
 class CrashPoint:
-    """What a crash left, and what must be true of it.
+    """The files after a crash, and what must be true of them.
 
-    durable: everything before this offset was promised to be on the disk. min_offset: nothing from here on was deleted, all
-    before it was.
-    goes_on: whether the life goes on from here.
+    durable: everything before this offset was promised to be on the disk. min_offset: everything before it was deleted,
+    nothing from it on.
+    goes_on: the life continues on this image.
     """
 
     phase: str
@@ -81,12 +81,12 @@ class CrashPoint:
 
 @dataclass
 class Shape:
-    """The sizes of a store. They are small, so that little reaches every boundary."""
+    """The sizes of a store; small, so that a short life reaches every boundary."""
 
     options: StoreOptions
     queues: list[tuple[str, int]]
-    largest: int  # bytes of a body, most of the time
-    log_flushes: int  # how often the log is flushed by itself, against 12 puts
+    largest: int  # usual largest body in bytes
+    log_flushes: int  # weight of an asynchronous flush of the log; a put has 12
 
     @classmethod
     def draw(cls, rng: random.Random) -> "Shape":
@@ -103,7 +103,7 @@ class Shape:
 
 
 class Clock:
-    """The time of day as the seed has it."""
+    """A time of day drawn from the seed."""
 
     def __init__(self) -> None:
         self.ms = BEGIN_MS
@@ -114,9 +114,9 @@ class Clock:
 
 @contextmanager
 def at_hand(clock: Clock) -> Iterator[None]:
-    """No threads, and a clock that stands still: for stores that are opened inside.
+    """Open stores without threads and with the given clock.
 
-    Whoever waits for the disk gets one round of the GroupCommitService, for all that wait by then.
+    A put that waits for the disk triggers one round of the GroupCommitService for all puts that wait by then.
     """
     now = SimpleNamespace(
         time_ns=clock.time_ns, monotonic=time.monotonic, strftime=time.strftime, localtime=time.localtime, sleep=time.sleep
@@ -148,9 +148,9 @@ def at_hand(clock: Clock) -> Iterator[None]:
 
 @dataclass
 class Workload:
-    """One life of a store, until `length` things were done.
+    """One life of a store, of `length` steps.
 
-    Args:  try_out: is called with each crash point, when what was going on has ended. one_journal: see Disk.
+    Args:  try_out: called with each crash point when the current step has ended. one_journal: see Disk.
     """
 
     seed: str
@@ -158,14 +158,14 @@ class Workload:
     length: int
     try_out: Callable[["Workload", CrashPoint], None]
     one_journal: bool = False
-    records: list[Record] = field(default_factory=list)  # that the log holds, or held before it was cut at the front
-    told: list[str] = field(default_factory=list)  # what was done, for a reader
+    records: list[Record] = field(default_factory=list)  # messages in the log, or deleted from its beginning
+    told: list[str] = field(default_factory=list)  # the steps, for a reader
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
         self.shape = Shape.draw(self.rng)
         self.clock = Clock()
-        self.durable = 0  # promised to be on the disk
+        self.durable = 0  # everything before this offset was promised to be on the disk
         self.looks = 0
         self._phase = "append"
         self._disk: Disk | None = None
@@ -187,7 +187,7 @@ class Workload:
                 self._leave()
 
     def _open(self, image: Image) -> None:
-        """Open the store on what a crash has left, with the recovery as another thing that can be interrupted."""
+        """Open the store on the files that a crash left. Its recovery can be interrupted by a crash, too."""
         root = self.work / f"live-{self._number}"
         self._number += 1
         image.write(root)
@@ -208,10 +208,10 @@ class Workload:
         self._try_out()
         self.records = [record for record in self.records if record.end <= store.max_offset]
         if store.max_offset < self._min_offset:
-            self._min_offset = 0  # nothing was left; it begins anew
+            self._min_offset = 0  # the log is empty: it begins again at 0
 
     def _leave(self) -> None:
-        """Let go of the store as it is, and of its files."""
+        """Abandon the store without closing it, and release its files."""
         disk, self._disk = self._disk, None
         store, self._store = self._store, None
         if store is not None:
@@ -256,7 +256,7 @@ class Workload:
         store = self._store
         if store is not None:
             self.durable = max(self.durable, store.flushed_offset)
-            self._min_offset = max(self._min_offset, store.min_offset)  # files that were deleted may come back
+            self._min_offset = max(self._min_offset, store.min_offset)  # deleted files may come back
 
     def _try_out(self) -> None:
         points, self._points = self._points, []
@@ -283,7 +283,7 @@ class Workload:
         rng.choices(list(kinds), list(kinds.values()))[0]()
 
     def _put(self) -> None:
-        """A batch, or one to four puts that wait for the disk together."""
+        """Put a batch, or one to four messages that wait for the disk together."""
         store, rng = self._store, self.rng
         assert store is not None
         messages = [self._message() for _ in range(rng.choice((1, 1, 2, 4)))]
@@ -294,7 +294,7 @@ class Workload:
                 replace(one, topic=topic, queue_id=queue_id, sys_flag=0, born_host=("127.0.0.1", 0)) for one in messages
             ]
             self._begin("append", f"put a batch of {len(messages)}")
-            with suppress(MessageIllegal):  # larger than a file
+            with suppress(MessageIllegal):  # the batch is larger than a file
                 self._end_put(messages, store.put_batch(messages))
             self._look_at_mapping(files)
             return
@@ -314,7 +314,7 @@ class Workload:
         self._look(_COPY)
 
     def _end_put(self, messages: list[Message], result: PutMessageResult) -> None:
-        """Note what was promised, and remember what was put, by the record's own encoding, not by what the log has."""
+        """Record the promise, and the message as it should be encoded, independently of the log's bytes."""
         append = result.append
         waits = "WAIT" not in messages[0].properties
         if self.shape.options.sync_flush and waits:
@@ -348,7 +348,7 @@ class Workload:
         message = Message(topic, body, queue_id=queue_id, properties_string="\2".join(properties))
         unusual = rng.random()
         if unusual < 0.04:
-            return replace(message, sys_flag=rng.choice((0x4, 0xC)))  # prepared, rolled back
+            return replace(message, sys_flag=rng.choice((0x4, 0xC)))  # a prepared or rolled-back message
         if unusual < 0.07:
             return replace(message, sys_flag=0x10, born_host=("::1", 99))
         if unusual < 0.1:
@@ -379,7 +379,7 @@ class Workload:
         self._store.flush()
 
     def _prepare(self) -> None:
-        """The allocator's thread makes the next file ahead of need."""
+        """One round of the allocator's thread: create the next file ahead of time."""
         assert self._store is not None
         self._begin("roll", "prepare the next file")
         files = self._store.log.queue.files
@@ -387,7 +387,7 @@ class Workload:
             self._store._allocator._prepare_behind(files[-1])
 
     def _expire(self) -> None:
-        """Some of the first files were last changed long ago, and so were flushed."""
+        """Expire some of the first files: give them old modification times. Old files are always flushed."""
         assert self._store is not None
         files = self._store.log.queue.files
         flushed = [file for file in files[:-1] if file.base + file.size <= self._store.flushed_offset]
@@ -400,7 +400,7 @@ class Workload:
         self._look("deleted")
 
     def _stop(self) -> None:
-        """A clean stop, if all is dispatched, and the next start."""
+        """Stop (cleanly, if everything is dispatched), and start again."""
         store, disk = self._store, self._disk
         assert store is not None
         assert disk is not None

@@ -1,4 +1,4 @@
-"""A process that puts messages, many at a time, and tells of each begin and each acknowledgement on stdout (ledger.ENTRY).
+"""The writer process: it puts many messages at a time, and reports each begin and acknowledgement on stdout (ledger.ENTRY).
 
     python tests/crash/writer.py STORE SEED PUTS [--sync]
 
@@ -22,7 +22,7 @@ from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.constants import BODY_CRC_MASK
 
 THREADS: Final = 8
-WINDOW: Final = 32  # puts in flight of a thread
+WINDOW: Final = 32  # puts in flight for each thread
 OPTIONS: Final = StoreOptions(file_size=1 << 18, queue_file_size=20_000, index_geometry=Geometry(500, 5000), floor_size=0)
 
 

@@ -1,7 +1,7 @@
-"""What a hostile master sends to a slave that has an honest log, and comes back to an honest master afterwards.
+"""Inputs of a hostile master: what it sends to a slave with a correct log, which returns to an honest master afterwards.
 
-An input is a function of the accepted socket and of the slave's first report. It returns, and the socket is closed; or it
-raises Unexpected where the slave does not do what it must.
+An input is a function of the accepted socket and the slave's first report. When it returns, the socket is closed. It raises
+Unexpected if the slave does not do what it must.
 """
 
 import contextlib
@@ -25,10 +25,10 @@ BUFFER: Final = 4 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Connection:
-    """A slave that has connected to a hostile master."""
+    """A slave's connection to a hostile master."""
 
     sock: socket.socket
-    report: int  # its first
+    report: int  # its first report
 
 
 Input = Callable[[Connection], None]
@@ -36,11 +36,11 @@ Input = Callable[[Connection], None]
 
 @dataclass(frozen=True)
 class HostileMaster:
-    """An input, and what must come of it.
+    """An input and its expected outcome.
 
-    connections: how many it needs. appends: whether it sends bytes that a slave cannot tell from a log's: then the slave is
-    killed and started anew before the honest master comes back, and its recovery cuts them off. empty: whether the slave has no
-    log yet. Its memory is then that of a process that has just begun.
+    connections: the number it needs. appends: it sends bytes that a slave cannot distinguish from a log's. Then the slave is
+    killed and restarted before the honest master returns, and recovery cuts these bytes off. empty: the slave has no log yet,
+    and its memory is that of a new process.
     """
 
     name: str
@@ -51,7 +51,7 @@ class HostileMaster:
 
 
 def closes(sock: socket.socket, patience_s: float = PATIENCE_S) -> None:
-    """Read reports until the slave closes. Raises: Unexpected if it does not."""
+    """Read reports until the slave closes the connection. Raises: Unexpected, if it does not."""
     sock.settimeout(patience_s)
     try:
         while sock.recv(1 << 16):
@@ -63,7 +63,7 @@ def closes(sock: socket.socket, patience_s: float = PATIENCE_S) -> None:
 
 
 def _sends(data: Callable[[int], bytes]) -> Input:
-    """Send what follows from the slave's report; it must close."""
+    """Send bytes computed from the slave's report; it must close."""
 
     def run(slave: Connection) -> None:
         with contextlib.suppress(ConnectionError):
@@ -78,7 +78,7 @@ def _frame(offset: int, size: int, body: bytes = b"") -> bytes:
 
 
 def _dribbles(data: Callable[[int], bytes]) -> Input:
-    """Send it byte by byte, so slowly that it is not whole by the deadline; the slave must close."""
+    """Send a frame byte by byte, too slowly for the frame deadline; the slave must close."""
 
     def run(slave: Connection) -> None:
         stream, until = data(slave.report), time.monotonic() + FRAME_DEADLINE_S + PATIENCE_S
@@ -100,7 +100,7 @@ def _dribbles(data: Callable[[int], bytes]) -> Input:
 
 
 def _ends(data: Callable[[int], bytes], *, reset: bool = False) -> Input:
-    """Send it, and close."""
+    """Send bytes, then close."""
 
     def run(slave: Connection) -> None:
         if reset:
@@ -116,7 +116,7 @@ def _silence(slave: Connection) -> None:
 
 
 def _heartbeats(seconds: float) -> Input:
-    """As many heartbeats as the socket takes: an honest master's, but for their number. The slave reports, and goes on."""
+    """Flood the slave with valid heartbeats. The slave reports and goes on."""
 
     def run(slave: Connection) -> None:
         slave.sock.setblocking(False)
@@ -134,7 +134,7 @@ def _heartbeats(seconds: float) -> Input:
 
 
 def _early(slave: Connection) -> None:
-    """What is sent before the report has been read is no other stream: a frame of another offset closes."""
+    """Send before reading the report: a frame with a wrong offset still closes the connection."""
     _sends(lambda _: _frame(0, 8, bytes(8)))(slave)
 
 
@@ -187,7 +187,7 @@ INPUTS: Final = (
 
 
 class Front:
-    """The address to which a slave connects: a relay to the honest master, or a hostile one in its place, or nobody."""
+    """The address to which a slave connects: it relays to the honest master, plays the hostile one, or refuses."""
 
     def __init__(self, honest: tuple[str, int]) -> None:
         self._honest = honest
@@ -195,9 +195,9 @@ class Front:
         self._listener.settimeout(0.1)
         self.address: tuple[str, int] = self._listener.getsockname()
         self._input: HostileMaster | None = None
-        self._open = True  # the honest master may be reached
+        self._open = True  # relay to the honest master
         self._relays: list[socket.socket] = []
-        self.served = 0  # connections by the hostile master
+        self.served = 0  # connections that the hostile master served
         self.problem: str | None = None
         self.attacked = threading.Event()
         self._done = False
@@ -205,7 +205,7 @@ class Front:
         self._thread.start()
 
     def attack(self, given: HostileMaster) -> None:
-        """Cut the honest connection; the next ones get the input. `attacked` is set when it is through."""
+        """Cut the honest connection; the next connections get the input. `attacked` is set when it has ended."""
         self.attacked.clear()
         self._input, self.served = given, 0
         self._open = False
@@ -218,7 +218,7 @@ class Front:
                 sock.shutdown(socket.SHUT_RDWR)
 
     def release(self) -> None:
-        """Let the honest master be reached."""
+        """Relay to the honest master again."""
         self._open = True
 
     def close(self) -> None:
@@ -252,7 +252,7 @@ class Front:
                     report += part
                 given.run(Connection(sock, REPORT.unpack(report)[0]))
             except ConnectionResetError as error:
-                if not report:  # of a slave that was killed before its connection was accepted
+                if not report:  # the slave was killed before its connection was accepted
                     return
                 self.problem = str(error)
             except (OSError, Unexpected) as error:

@@ -1,6 +1,6 @@
-"""What a hostile slave, or somebody who is none, sends to a master. Each input is done again and again for about a second.
+"""Inputs of hostile slaves and other clients to a master. Each input is repeated for about a second.
 
-An input is a function of a Port; it raises Unexpected where the master does not do what it must.
+An input is a function of a Port. It raises Unexpected if the master does not do what it must.
 """
 
 import contextlib
@@ -31,16 +31,16 @@ NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 
 class Port:
-    """The master's port, as one hostile address sees it."""
+    """The master's port, for a client with one hostile address."""
 
     def __init__(self, stand: Stand, host: str) -> None:
         self._address, self.tls_address = stand.address, stand.tls_address
         self.host, self.master, self.certs = host, stand.master, stand.certs
-        self.connections = 0  # that were open at a time, at most
+        self.connections = 0  # most connections open at a time
         self.uses_tls = False
 
     def connect_tls(self, receive_buffer: int = 0) -> socket.socket:
-        """To the port of TLS; nothing of TLS is said yet."""
+        """Connect to the TLS port, without a handshake yet."""
         self.uses_tls = True
         return self.connect("", receive_buffer, self.tls_address)
 
@@ -69,7 +69,7 @@ def hostile(name: str) -> Callable[[Input], Input]:
 
 
 def read_to_the_end(sock: socket.socket, most: int = 1 << 30) -> bytes:
-    """What comes until the master closes. Raises: Unexpected if it does not."""
+    """Read until the master closes the connection. Raises: Unexpected, if it does not."""
     data = bytearray()
     try:
         while part := sock.recv(1 << 16):
@@ -94,7 +94,7 @@ def exactly(sock: socket.socket, size: int) -> bytes:
 
 
 def must_be_served(port: Port, sock: socket.socket, offset: int) -> int:
-    """Read a frame, which must be the log's. Returns: the offset behind it."""
+    """Read a frame, which must equal the log. Returns: its end offset."""
     told, size = HEADER.unpack(exactly(sock, HEADER.size))
     body = exactly(sock, size)
     if told != offset or body != port.master.log_bytes(offset, size):
@@ -152,7 +152,7 @@ def _closes(data: bytes) -> Input:
         def once() -> None:
             with port.connect() as sock:
                 send(sock, data)
-                # An honest first report is answered by the log, and the master has no time to see what follows.
+                # The master answers a correct first report with the log before it reads what follows.
                 read_to_the_end(sock)
 
         again_and_again(once)
@@ -168,7 +168,7 @@ for _name, _data in CLOSED_AT_ONCE.items():
 
 
 def _forges(forged: Callable[[int], int]) -> Input:
-    """Follow honestly for a frame, then report `forged` of its end."""
+    """Read one frame correctly, then report `forged(end of the frame)`."""
 
     def run(port: Port) -> None:
         def once() -> None:
@@ -189,7 +189,7 @@ INPUTS["an ack less than the one before"] = _forges(lambda _: 0)
 INPUTS["a negative ack"] = _forges(lambda end: -end)
 
 
-# --- Those who say nothing, or never all of it ---------------------------------------------------------------------------
+# --- Clients that stay silent, or never complete a report ----------------------------------------------------------------
 
 
 def _is_closed_in_time(sock: socket.socket) -> None:
@@ -255,7 +255,7 @@ def _(port: Port) -> None:
     again_and_again(once)
 
 
-# --- Those who end it in another way --------------------------------------------------------------------------------------
+# --- Clients that end the connection abnormally ---------------------------------------------------------------------------
 
 
 @hostile("half-closed at once")
@@ -322,7 +322,7 @@ def _(port: Port) -> None:
     once()
 
 
-# --- Those who read as they like -------------------------------------------------------------------------------------------
+# --- Clients that read slowly, or stop reading -----------------------------------------------------------------------------
 
 
 def _never_reads(count: int, floods: bool) -> Input:
@@ -356,7 +356,7 @@ INPUTS["a flood of reports, and nothing is read"] = _never_reads(1, True)
 
 
 def _reads(chunk: int, pause_s: float, seconds: float) -> Input:
-    """A slow reader, or one that stops and goes on, is a slave: what it reads must be the log, and it stays connected."""
+    """A slow or pausing reader is a valid slave: it must read the log and stay connected."""
 
     def run(port: Port) -> None:
         with port.connect(receive_buffer=4096) as sock:
@@ -431,7 +431,7 @@ def _(port: Port) -> None:
 
 @hostile("twenty thousand connects")
 def _(port: Port) -> None:
-    """From a hundred addresses, sixteen at a time: while the system's queue is full each waits a second for its next try."""
+    """Connect from a hundred addresses, sixteen at a time. While the backlog is full, each waits a second between tries."""
 
     def connect(number: int) -> None:
         with port.connect(f"127.2.0.{1 + number % 100}") as sock:

@@ -1,7 +1,7 @@
-"""A master and its slave as processes, and what can be seen of them from outside: rates, memory, logs.
+"""A master and its slave as processes, observed from outside: rates, memory, logs.
 
-The master puts all the time, and every put waits for the slave. So whatever somebody does to either shows in how fast the
-slave's log grows, in how the puts end, in the anonymous memory of the two (RssAnon), and in their logs' bytes.
+The master puts all the time, and every put waits for the slave. So an attack on either shows in the growth of the slave's log,
+in the statuses of the puts, in the anonymous memory of both (RssAnon), and in the bytes of their logs.
 """
 
 import hashlib
@@ -21,19 +21,19 @@ from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.wire.message import Message
 
 FILE_SIZE: Final = 64 * 1024 * 1024
-IN_FLIGHT: Final = 16  # puts that may wait at a time
+IN_FLIGHT: Final = 16  # puts that wait at a time
 PATIENCE_S: Final = 30.0
-# Short, so that many inputs fit in minutes; and caps that a flood reaches.
+# Short deadlines, so that many inputs fit into minutes, and caps that a flood reaches.
 REPORT_DEADLINE_S: Final = 1.5
 WRITE_STALL_DEADLINE_S: Final = 2.0
 FRAME_DEADLINE_S: Final = 2.0
 MAX_CONNECTIONS: Final = 48
 MAX_CONNECTIONS_PER_ADDRESS: Final = 24
-ALLOWED: Final = "127.0.0.0/9"  # so that 127.200.0.1 is a stranger
+ALLOWED: Final = "127.0.0.0/9"  # 127.200.0.1 is outside
 
 
 class Unexpected(Exception):  # noqa: N818  (as the errors of impl)
-    """Something that must not happen."""
+    """A process did something that it must not do."""
 
 
 def wait_for(condition: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
@@ -48,13 +48,13 @@ class End:
     """One of the two processes, and its store."""
 
     def __init__(self, store: Path, node: Node, start: int = 0) -> None:
-        """start: the offset from which on the log is hashed."""
+        """start: the offset at which the hash of the log begins."""
         self.store, self.node = store, node
-        self._hashed = start  # the offset up to which it is
+        self._hashed = start  # hashed up to this offset
         self._hash = hashlib.sha256()
 
     def ask(self) -> dict[str, Any]:
-        """What the process says of itself, once it has a status socket."""
+        """The status of the process; waits until its status socket exists."""
         until = time.monotonic() + PATIENCE_S
         while True:
             self.node.check()
@@ -71,7 +71,7 @@ class End:
         return int(self.ask()["max_offset"])
 
     def rss_kib(self) -> int:
-        """Its anonymous memory: mapped files do not count."""
+        """Anonymous memory in KiB, without mapped files."""
         self.node.check()
         pid = self.node._process.pid
         for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
@@ -94,7 +94,7 @@ class End:
         return found
 
     def digest(self, offset: int) -> str:
-        """SHA-256 of the log up to an offset, which must not be less than that of the call before."""
+        """SHA-256 of the log up to an offset, which must not be less than in the previous call."""
         while self._hashed < offset:
             part = self.log_bytes(self._hashed, min(offset - self._hashed, 1 << 20))
             self._hash.update(part)
@@ -109,7 +109,7 @@ class Stand:
     """The master and its healthy slave."""
 
     def __init__(self, directory: Path, prefilled: int = 24 << 20, behind: Sequence[str] = ()) -> None:
-        """prefilled: bytes that the master's log has before anything is put. behind: what both commands begin with."""
+        """prefilled: bytes in the master's log before the first put. behind: a command that both command lines begin with."""
         store = directory / "master"
         with CommitLog.open(store, file_size=FILE_SIZE) as log:
             body = bytes(range(256)) * 64
@@ -137,7 +137,7 @@ class Stand:
             raise
 
     def same(self) -> tuple[int, str]:
-        """Compare the logs up to where the slave is. Returns: that offset, and the hash. Raises: Unexpected."""
+        """Compare both logs up to the slave's max offset. Returns: that offset and the hash. Raises: Unexpected."""
         offset = self.slave.offset
         ours, theirs = self.master.digest(offset), self.slave.digest(offset)
         if ours != theirs:
@@ -145,12 +145,12 @@ class Stand:
         return offset, theirs
 
     def stop(self) -> str:
-        """Stop both. Returns: how the puts ended, as the master says."""
+        """Stop both processes. Returns: the number of puts by status, from the master."""
         self.slave.node.check()
         self.master.node.check()
         self.master.node._process.terminate()
         told = self.master.node.line("put")
-        # A second signal would kill it while its interpreter ends, which has put the first handlers back by then.
+        # Send one signal only: at its end the interpreter restores the default handlers, so a second signal would kill it.
         self.master.node._process.wait(PATIENCE_S)
         statuses = {"master": self.master.node.stop(), "slave": self.slave.node.stop()}
         if any(statuses.values()):
@@ -172,14 +172,14 @@ def start_slave(
 
 
 def rate(end: End, seconds: float) -> float:
-    """Bytes a second by which its log grows, over about so long."""
+    """Growth of the log in bytes a second, measured over about `seconds`."""
     begun_s, begun = time.monotonic(), end.offset
     time.sleep(seconds)
     return (end.offset - begun) / (time.monotonic() - begun_s)
 
 
 class Watch:
-    """The most memory that a process has had while this was running."""
+    """Records the peak memory of a process while it runs."""
 
     def __init__(self, end: End) -> None:
         self._end = end
@@ -191,7 +191,7 @@ class Watch:
         while not self._done.wait(0.02):
             try:
                 self.peak_kib = max(self.peak_kib, self._end.rss_kib())
-            except Exception:  # the process has ended, and who runs this will see it
+            except Exception:  # the process has ended; the caller will notice
                 return
 
     def stop(self) -> None:

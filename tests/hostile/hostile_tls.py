@@ -1,4 +1,4 @@
-"""What somebody sends to a master's port of TLS: before the handshake, in it, and inside. As hostile_slaves, into its table."""
+"""Inputs to a master's TLS port: before, during and after the handshake. They join the table of hostile_slaves."""
 
 import contextlib
 import random
@@ -33,12 +33,12 @@ from hostile_stand import (
 
 from kit.certificates import Certificates
 
-NAME: Final = "127.0.0.1"  # in the master's certificate
+NAME: Final = "127.0.0.1"  # the name in the master's certificate
 _NOISE: Final = random.Random(18)
 
 
 def hello(certs: Certificates) -> bytes:
-    """The first thing that a client says."""
+    """A ClientHello."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = certs.bare_context(certs.slave).wrap_bio(incoming, outgoing, server_hostname=NAME)
     with contextlib.suppress(ssl.SSLWantReadError):
@@ -47,7 +47,7 @@ def hello(certs: Certificates) -> bytes:
 
 
 def shaken(port: Port, receive_buffer: int = 0) -> ssl.SSLSocket:
-    """A connection of one that proves who it is. Raises: Unexpected."""
+    """A TLS connection with a valid client certificate. Raises: Unexpected."""
     try:
         context = port.certs.bare_context(port.certs.slave)
         return context.wrap_socket(port.connect_tls(receive_buffer), server_hostname=NAME)
@@ -59,7 +59,7 @@ def shaken(port: Port, receive_buffer: int = 0) -> ssl.SSLSocket:
 
 
 def _gets_an_alert(data: Callable[[Port], bytes], *, half_closes: bool = False) -> Input:
-    """Whatever this is, nothing of the log comes: an alert at most, of 7 bytes."""
+    """Send bytes that are no handshake. The master sends at most an alert of 7 bytes, and nothing of the log."""
 
     def run(port: Port) -> None:
         def once() -> None:
@@ -148,7 +148,7 @@ def _is_refused(made: Callable[[Certificates], ssl.SSLContext]) -> Input:
 
 
 def _of_many(certs: Certificates) -> ssl.SSLContext:
-    """Some 90 KB of certificates, all of which the master has to take before it can tell."""
+    """Send 90 KB of certificates, which the master must read before it can refuse them."""
     files = certs.issue("many", signed_by=certs.other_ca)
     one = certs.other_ca_file.read_bytes()
     size = len(ssl.PEM_cert_to_DER_cert(one.decode()))
@@ -164,7 +164,7 @@ INPUTS["TLS: an expired certificate"] = _is_refused(lambda certs: certs.bare_con
 INPUTS["TLS: 90 KB of certificates that lead nowhere"] = _is_refused(_of_many)
 
 
-# --- Inside: who proves who it is, and is hostile all the same --------------------------------------------------------
+# --- After a valid handshake: an authenticated but hostile client ------------------------------------------------------
 
 
 @hostile("TLS: a certificate that is good, and no report")

@@ -1,16 +1,17 @@
-"""`make hostile`: hostile inputs over TCP against live processes, one row each, and what they did to those that are honest.
+"""`make hostile`: hostile inputs over TCP against live processes; one row each shows the effect on honest peers.
 
     python tests/hostile/run_hostile.py
-    python tests/hostile/run_hostile.py flood noise     the inputs whose names have one of these words
+    python tests/hostile/run_hostile.py flood noise     only inputs whose names contain one of these words
 
-Against a master: a slave replicates from it all the while, and every put waits for that slave. Shown are the rate of that
-slave's log before the input and with it, the master's anonymous memory before, at its peak and after, and both logs' hash.
-Against a slave: it replicates from an honest master, is cut off and meets the hostile one, and comes back. Shown are the rates
-of its log before and after, its memory, and the hash.
+Against a master: an honest slave replicates meanwhile, and every put waits for it. The row shows the growth rate of that
+slave's log before and during the input, the master's anonymous memory before, at its peak and after, and the hash of both logs.
+Against a slave: it replicates from an honest master, is cut off, meets the hostile one, and returns. The row shows the growth
+rates of its log before and after, its memory, and the hash.
 
-An input passes if nobody ended, nobody but the hostile connection was closed, the honest log grew, memory stayed in its bounds,
-and the hashes are equal. The rates are there to be read: on a machine with few cores the hostile program itself takes its share
-of them.
+An input passes if no process ended, only the hostile connection was closed, the honest log grew, memory stayed within its
+bounds, and the hashes are equal. The rates are for reading only: on a machine with few cores the hostile program takes its
+share of them.
+
 Exit status 1 if an input does not pass.
 """
 
@@ -41,29 +42,29 @@ from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.store.log.verify import verify
 
 RATE_S: Final = 0.6
-SLACK_KIB: Final = 6 * 1024  # an interpreter's own arenas come and go
+SLACK_KIB: Final = 6 * 1024  # memory that the interpreter allocates and frees by itself
 SLAVE_BUFFER_KIB: Final = 5 * 1024  # the largest read buffer, and its copy while it grows
 EACH_KIB: Final = 64  # HA-M-55
 OPENSSL_KIB: Final = 160  # HA-M-75
-LINES_EACH: Final = 31  # in a window of 10 s: HA-M-57, and the line that counts the others
+LINES_EACH: Final = 31  # log lines in a window of 10 s: 30 (HA-M-57), and the line that counts the rest
 SLAVES_AT_A_TIME: Final = 6
 
 
 @dataclass
 class Row:
-    """What one input did. Rates in bytes a second, memory in KiB."""
+    """The effect of one input. Rates in bytes a second, memory in KiB."""
 
     name: str
     against: str  # "master" or "slave"
     seconds: float = 0.0
     rate_before: float = 0.0
-    rate_with: float = 0.0  # while it comes, against a master; after it, against a slave
+    rate_with: float = 0.0  # against a master: during the input; against a slave: after it
     rss_before_kib: int = 0
     rss_peak_kib: int = 0
     rss_after_kib: int = 0
-    rss_bound_kib: int = 0  # of the peak
+    rss_bound_kib: int = 0  # bound of the peak
     offset: int = 0
-    sha256: str = ""  # of the honest log before that offset, the same in both stores
+    sha256: str = ""  # hash of the log up to that offset, equal in both stores
     problem: str = ""
 
     @property
@@ -72,7 +73,7 @@ class Row:
 
 
 def against_master(stand: Stand, name: str, number: int) -> Row:
-    """One input of hostile_slaves, while the honest slave replicates."""
+    """Run one input of hostile_slaves while the honest slave replicates."""
     row, master = Row(name, "master"), stand.master
     port = Port(stand, f"127.0.{1 + number // 250}.{1 + number % 250}")
     wait_for(lambda: len(master.ask()["connections"]) == 1, "connections of the input before are left")
@@ -103,7 +104,7 @@ def against_master(stand: Stand, name: str, number: int) -> Row:
 
 
 def against_slave(directory: Path, honest: Stand, given: HostileMaster, number: int) -> Row:
-    """One input of hostile_masters, between two times with an honest master."""
+    """Run one input of hostile_masters, with an honest master before and after it."""
     row = Row(given.name, "slave")
     front = Front(honest.address)
     name = f"victim-{number}"
@@ -111,7 +112,7 @@ def against_slave(directory: Path, honest: Stand, given: HostileMaster, number: 
         front.attack(given)
     victim = start_slave(directory, name, front.address)
     try:
-        victim.ask()  # it is there
+        victim.ask()  # waits until it runs
         if not given.empty:
             wait_for(lambda: victim.offset > 0 and honest.slave.offset - victim.offset < 1 << 20, "it does not catch up")
         row.rate_before = rate(honest.slave if given.empty else victim, RATE_S)
@@ -154,15 +155,15 @@ def against_slave(directory: Path, honest: Stand, given: HostileMaster, number: 
 
 
 def _check_lines(end: End, before: int, begun_s: float) -> None:
-    """Windows begin with their first line, so that one more may have begun before. Raises: Unexpected."""
+    """Check the number of log lines. One window may have begun before the input. Raises: Unexpected."""
     told, most = end.log_lines() - before, LINES_EACH * (2 + int((time.monotonic() - begun_s) / 10))
     if told > most:
         raise Unexpected(f"{told} lines in {end.node.log.name}, expected {most} at most")
 
 
 def _hash_of_both(ours: End, theirs: End, offset: int) -> str:
-    """The hash of both logs from the slave's first byte on. Raises: Unexpected."""
-    start = int(theirs.ask()["min_offset"])  # a slave begins with the last file that there was
+    """The hash of both logs, from the slave's first byte on. Raises: Unexpected, if they differ."""
+    start = int(theirs.ask()["min_offset"])  # a slave begins with the master's last file
     found = [End(end.store, end.node, start).digest(offset) for end in (ours, theirs)]
     if found[0] != found[1]:
         raise Unexpected(f"the logs differ before {offset}: {found[0][:16]} and {found[1][:16]}")
@@ -170,10 +171,10 @@ def _hash_of_both(ours: End, theirs: End, offset: int) -> str:
 
 
 def stopped(stand: Stand) -> str | None:
-    """Stop a stand. Returns: what is wrong with how its puts ended, with its logs, or with what it said."""
+    """Stop a stand. Returns: an error about its puts, its logs or its output; "" if there is none."""
     try:
         told = dict(part.split("=") for part in f"put={stand.stop()}".split())
-        # A master that is stopped ends those that wait just then (HA-G-6): no more than it lets wait at a time.
+        # A stopping master ends the puts that wait (HA-G-6): at most IN_FLIGHT.
         ended_by_stop = min(IN_FLIGHT, int(told.get("FLUSH_SLAVE_TIMEOUT", 0)))
         if int(told["put"]) != int(told.get("PUT_OK", 0)) + ended_by_stop:
             return f"not every put ended with PUT_OK, but for {IN_FLIGHT} at the stop: {told}"
@@ -182,7 +183,7 @@ def stopped(stand: Stand) -> str | None:
                 return f"{end.node.log}: a traceback"
             with LogReader(end.store) as reader:
                 verify(reader)
-    except Exception as error:  # whatever it is, the run must tell it
+    except Exception as error:  # the run reports every error as a row
         return f"{type(error).__name__}: {error}"
     return None
 
@@ -222,7 +223,7 @@ def run(words: list[str], directory: Path, console: Console) -> list[Row]:
                 show(row)
 
         try:
-            # The longest first, so that nobody waits for it in the end.
+            # The longest input runs first, so that the others do not wait for it at the end.
             ordered = sorted(enumerate(masters), key=lambda pair: pair[1].name != "silence")
             with ThreadPoolExecutor(SLAVES_AT_A_TIME) as pool:
                 list(pool.map(one, ordered))
