@@ -1,4 +1,4 @@
-"""`python -m rocketmq_ha.analysis report ...`: the same command without the console script."""
+"""Run `report` without the console script: `python -m rocketmq_ha.analysis report ...`."""
 
 import click
 
@@ -7,7 +7,7 @@ from rocketmq_ha.analysis.cli import report
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
-    """Coverage reports from event logs."""
+    """Make coverage reports from event logs."""
 
 
 main.add_command(report)

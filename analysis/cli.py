@@ -1,6 +1,6 @@
-"""`rocketmq-ha report LOGS... --out FILE`: the coverage report of one event log or several.
+"""The command `rocketmq-ha report LOGS... --out FILE` writes the coverage report of one or more event logs.
 
-Spark is imported only when a report is made: `rocketmq-ha --help` loads this module too.
+Spark is imported only when a report is made, because `rocketmq-ha --help` loads this module too.
 """
 
 import os
@@ -22,13 +22,13 @@ from rocketmq_ha.spec.event_log import EVENTS_DIR
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-BYTES_A_PARTITION: Final = 32 * 1024 * 1024  # of Parquet on disk, for one task of a shuffle
-FEWEST_PARTITIONS: Final = 4
-SMALL_LOG: Final = 64 * 1024 * 1024  # bytes; below it the JVM's optimising compiler costs more than it gains
+PARTITION_SIZE: Final = 32 * 1024 * 1024  # bytes of Parquet on disk for each shuffle partition
+MIN_PARTITIONS: Final = 4
+SMALL_LOG_SIZE: Final = 64 * 1024 * 1024  # for smaller logs the JVM's optimising compiler costs more time than it saves
 
 MASTERS: Final = ("local", "spark://", "yarn", "k8s://")
 
-Say = Callable[[str], object]
+ShowStage = Callable[[str], object]
 
 
 @click.command()
@@ -41,23 +41,25 @@ Say = Callable[[str], object]
 )
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @click.option(
-    "--transitions", type=click.Path(path_type=Path), help="What is possible, as JSON.  [default: the specification's]"
+    "--transitions",
+    type=click.Path(path_type=Path),
+    help="The possible transitions, as JSON.  [default: those of the specification]",
 )
 def report(logs: tuple[Path, ...], out: Path, master: str, transitions: Path | None) -> None:
-    """Write the coverage report of LOGS, the event logs that `fuzz run` and `demo` leave.
+    """Write the coverage report of LOGS, the event logs that `fuzz run` and `demo` write.
 
-    The report is one HTML file that needs no network; each of its tables is also written as Parquet. A run that is in
-    several of the logs counts once. Last on stdout is one line: report=FILE runs=N steps=N transitions=SEEN/POSSIBLE
-    divergences=N impossible=N. Exit status 0 says that the report was made, not that all is well.
+    The report is one HTML file that needs no network. Each of its tables is also written as Parquet. A run that is in
+    several of the logs counts once. The last line on stdout is: report=FILE runs=N steps=N transitions=SEEN/POSSIBLE
+    divergences=N impossible=N. Exit status 0 means that the report was made, not that every run passed.
     """
     click.echo(make_report(logs, out, master=master, transitions=transitions))
 
 
 def make_report(logs: Sequence[Path], out: Path, *, master: str = "local[*]", transitions: Path | None = None) -> str:
-    """Write the report and its tables, and return the last line.
+    """Write the report and its tables, and return the summary line.
 
-    All input is checked before Spark starts; nothing is created before all is computed, and the page is put in place
-    last.
+    All input is checked before Spark starts. No file is created before all tables are computed. The page is moved into
+    place last.
 
     Raises: AnalysisError.
     """
@@ -68,9 +70,9 @@ def make_report(logs: Sequence[Path], out: Path, *, master: str = "local[*]", tr
     check_output(out)
     campaigns = [schema.check_log(path) for path in logs]
     possible = schema.load_possible(transitions)
-    with _progress(2 + len(tables.TITLES)) as say, _spark(master, _size(logs), say) as spark, _reading():
+    with _progress(2 + len(tables.TITLES)) as show_stage, _spark(master, _size(logs), show_stage) as spark, _reading():
         log = ingest.read_logs(spark, logs, campaigns)
-        computed = tables.compute(spark, log, possible, say)
+        computed = tables.compute(spark, log, possible, show_stage)
         page = view.build(computed, possible, campaigns)
         html = report.render(page)
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -83,12 +85,13 @@ def make_report(logs: Sequence[Path], out: Path, *, master: str = "local[*]", tr
                 file.replace(folder / file.name)
             (unfinished / out.name).write_text(html, encoding="utf-8")
             (unfinished / out.name).replace(out)
-        say("written")
+        show_stage("written")
     return report.last_line(page.figures, out)
 
 
 def tables_folder(out: Path) -> Path:
-    """
+    """Return the folder for the tables of the report at `out`.
+
     >>> tables_folder(Path("build/report.html")).as_posix()
     'build/report-tables'
     """
@@ -96,7 +99,7 @@ def tables_folder(out: Path) -> Path:
 
 
 def check_output(out: Path) -> None:
-    """Refuse a path that could not be written, before anything is computed.
+    """Check that the report and its tables can be written, before anything is computed.
 
     Raises: OutputInvalid.
     """
@@ -119,50 +122,51 @@ def _size(logs: Sequence[Path]) -> int:
 
 
 @contextmanager
-def _spark(master: str, log_size: int, say: Say) -> Iterator["SparkSession"]:
-    """A session; one that the process already had is left running."""
+def _spark(master: str, log_size: int, show_stage: ShowStage) -> Iterator["SparkSession"]:
+    """Yield a Spark session. Stop it at the end, unless the process had it already."""
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     from rocketmq_ha.analysis.java import JavaNotFound
     from rocketmq_ha.analysis.session import spark_session
 
-    had_one = SparkSession.getActiveSession() is not None
+    is_reused = SparkSession.getActiveSession() is not None
     try:
         spark = spark_session(
             "rocketmq-ha report",
             master=master,
-            shuffle_partitions=max(FEWEST_PARTITIONS, log_size // BYTES_A_PARTITION),
-            fast_start=log_size < SMALL_LOG,
+            shuffle_partitions=max(MIN_PARTITIONS, log_size // PARTITION_SIZE),
+            fast_start=log_size < SMALL_LOG_SIZE,
         )
     except JavaNotFound as error:
         raise SparkUnavailable(str(error)) from error
     except PySparkException as error:
         raise SparkUnavailable(f"Spark did not start with the master {master}: {_first_line(error)}") from error
     try:
-        if not had_one:
-            spark.sparkContext.setLogLevel("OFF")  # a task that fails is an exception here, and needs no second message
-        say("Spark started")
+        if not is_reused:
+            spark.sparkContext.setLogLevel("OFF")  # a failed task raises here; Spark's log would only report it again
+        show_stage("Spark started")
         yield spark
     finally:
-        if not had_one:
+        if not is_reused:
             spark.stop()
 
 
 @contextmanager
 def _reading() -> Iterator[None]:
-    """A footer may be sound and the pages behind it not: only reading them shows that.
+    """Raise LogInvalid for Spark's error about Parquet pages that it cannot read.
 
-    The error comes as one of two unrelated classes, as Spark raised it here or on the way of Arrow batches; its text is
-    the same.
+    A file with a sound footer may have damaged pages; only reading the pages shows that. The error has one of two
+    unrelated classes: one if Spark raises it in the call, the other if it comes with the Arrow batches. The text is the
+    same in both.
     """
     try:
         yield
     except Exception as error:
-        unread = re.search(r"FAILED_READ_FILE.*? reading file (?:file:/*)?(/.*?)\.\s+SQLSTATE", str(error))
-        if unread is None:
+        found = re.search(r"FAILED_READ_FILE.*? reading file (?:file:/*)?(/.*?)\.\s+SQLSTATE", str(error))
+        if found is None:
             raise
-        raise LogInvalid(Path(unread[1]), "pages that cannot be read", "a sound Parquet file") from error
+        raise LogInvalid(Path(found[1]), "pages that cannot be read", "a sound Parquet file") from error
 
 
 def _first_line(error: Exception) -> str:
@@ -170,12 +174,12 @@ def _first_line(error: Exception) -> str:
 
 
 @contextmanager
-def _progress(total: int) -> Iterator[Say]:
-    """A bar on a terminal, a line a stage elsewhere; on stderr, so that stdout is the result alone."""
+def _progress(total: int) -> Iterator[ShowStage]:
+    """Show progress on stderr: a bar on a terminal, one line per stage elsewhere. stdout has the result alone."""
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
         number = count(1)
-        console.print("report: starting Spark, which takes some seconds", soft_wrap=True)
+        console.print("report: starting Spark, which takes a few seconds", soft_wrap=True)
         yield lambda title: console.print(f"report: {next(number)}/{total} {title}", soft_wrap=True, markup=False)
         return
     columns = (

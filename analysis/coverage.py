@@ -1,11 +1,11 @@
-"""Which of the possible transitions and clauses the runs showed: one DataFrame -> DataFrame function a table.
+"""Coverage tables: the possible transitions and clauses that the runs took. Each table is one DataFrame -> DataFrame function.
 
-A transition is (profile, actor, from_state, event, to_state): the same step is another thing to be tested in another
-profile. All tables of transitions come from `run_transitions`, one pass over the events that leaves a row for each
-transition of each run.
+A transition is (profile, actor, from_state, event, to_state). The profile belongs to it, because the same step must be
+tested in each profile. All tables of transitions are made from `run_transitions`, which reads the events once and has
+one row for each transition of each run.
 
-First seen is the `min` of a packed long, run_rank << 32 | step. What does not work: `min(struct)`, which falls back
-from hash to sort aggregation and takes four times as long.
+`first_seen` is the `min` of a packed long, run_rank << 32 | step. What does not work: `min(struct)`. Spark then uses
+sort aggregation instead of hash aggregation, and takes four times as long.
 """
 
 from typing import Final
@@ -19,9 +19,9 @@ from rocketmq_ha.spec.event_log import PHASE_REPLAY
 
 TRANSITION: Final = ("profile", "actor", "from_state", "event", "to_state")
 STEP: Final = TRANSITION[1:]
-BY_NAME: Final = (*STEP, "profile")  # the order in which a person looks a transition up
+BY_NAME: Final = (*STEP, "profile")  # the order of rows that a person can search
 
-# The status of a cell of the matrix, worst first.
+# The status of a matrix cell, worst first.
 IMPOSSIBLE: Final = "impossible"
 NEVER: Final = "never"
 PARTLY: Final = "partly"
@@ -32,7 +32,7 @@ _STEP_MASK: Final = (1 << _STEP_BITS) - 1
 
 
 def possible_transitions(spark: SparkSession, possible: Possible) -> DataFrame:
-    """TRANSITION: one row for each profile in which the model can take the step."""
+    """The transitions that the model can take, one row for each profile. Columns: TRANSITION."""
     rows = [
         (profile, actor, from_state, event, to_state)
         for actor, machine in possible.machines.items()
@@ -44,29 +44,33 @@ def possible_transitions(spark: SparkSession, possible: Possible) -> DataFrame:
 
 
 def possible_clauses(spark: SparkSession, possible: Possible) -> DataFrame:
-    """clause, sentence: those that the model exercises."""
+    """The clauses that the model exercises. Columns: clause, sentence."""
     schema = pa.schema([pa.field(name, pa.string(), nullable=False) for name in ("clause", "sentence")])
     return spark.createDataFrame(pa.table([list(possible.clauses.keys()), list(possible.clauses.values())], schema))
 
 
 def in_profiles_run(possible: DataFrame, runs: DataFrame) -> DataFrame:
-    """TRANSITION: what is possible in the profiles that were run; of another nothing could have been seen."""
+    """The possible transitions of the profiles that were run. Columns: TRANSITION.
+
+    No transition of another profile could have been seen.
+    """
     return possible.join(runs.select("profile").distinct(), on="profile", how="left_semi").select(*TRANSITION)
 
 
 def ranked_runs(runs: DataFrame) -> DataFrame:
-    """run_id, profile, phase, run_rank: the order in which a profile's runs count, from 1, drawn ones first.
+    """The runs with their rank within a profile, from 1. Columns: run_id, profile, phase, run_rank.
 
-    The order is that of the seeds, not of the clock: executors run seeds as they come, and the report must not show it.
+    Runs drawn by seed come before replays. Runs are ranked by seed and not by time, because executors take seeds in any
+    order and the report must not depend on that order.
     """
     order = Window.partitionBy("profile").orderBy(sf.col("phase") == PHASE_REPLAY, "log", "run_id")
     return runs.select("run_id", "profile", "phase", sf.row_number().over(order).cast("long").alias("run_rank"))
 
 
 def run_transitions(events: DataFrame, ranked: DataFrame) -> DataFrame:
-    """run_id, phase, TRANSITION, n, first_seen: how often each run took each transition.
+    """The number of times that each run took each transition. Columns: run_id, phase, TRANSITION, n, first_seen.
 
-    first_seen: run_rank << 32 | step, comparable within a profile.
+    first_seen: run_rank << 32 | step. Values of the same profile can be compared.
     """
     per_run = events.groupBy("run_id", *STEP).agg(sf.count("*").alias("n"), sf.min("step").alias("first_step"))
     first_seen = sf.shiftleft("run_rank", _STEP_BITS).bitwiseOR(sf.col("first_step").cast("long"))
@@ -76,7 +80,10 @@ def run_transitions(events: DataFrame, ranked: DataFrame) -> DataFrame:
 
 
 def transitions_seen(per_run: DataFrame, ranked: DataFrame) -> DataFrame:
-    """TRANSITION, n, n_runs, first_run, first_step: first_run is the run_id in which it first occurred."""
+    """The transitions that some run took. Columns: TRANSITION, n, n_runs, first_run, first_step.
+
+    first_run: the run_id of the first run that took the transition.
+    """
     seen = per_run.groupBy(*TRANSITION).agg(
         sf.sum("n").alias("n"),
         sf.count("*").alias("n_runs"),
@@ -95,22 +102,26 @@ def transitions_seen(per_run: DataFrame, ranked: DataFrame) -> DataFrame:
 
 
 def transitions_never_seen(possible: DataFrame, seen: DataFrame) -> DataFrame:
-    """TRANSITION: the model can take it, and no run did."""
+    """The transitions that the model can take and no run took. Columns: TRANSITION."""
     return possible.join(seen, on=list(TRANSITION), how="left_anti").select(*TRANSITION)
 
 
 def transitions_impossible(seen: DataFrame, possible: DataFrame) -> DataFrame:
-    """As transitions_seen: a run took it, and the model cannot. Either the table is stale or a machine is wrong."""
+    """The transitions that a run took and the model cannot take. Columns: those of transitions_seen.
+
+    For each of them, either the table of possible transitions is stale or a machine is wrong.
+    """
     return seen.join(possible, on=list(TRANSITION), how="left_anti").select(
         *TRANSITION, "n", "n_runs", "first_run", "first_step"
     )
 
 
 def matrix(possible: DataFrame, seen: DataFrame) -> DataFrame:
-    """actor, from_state, event, n, n_seen, n_possible, status: the matrix of every machine, a row a cell.
+    """The state-by-event matrix of every machine, one row per cell.
 
-    A cell holds all profiles and all outcomes: n_seen of the n_possible pairs of to_state and profile were seen. A
-    cell without a row is impossible, and empty.
+    Columns: actor, from_state, event, n, n_seen, n_possible, status. A cell combines all profiles and all next states:
+    the runs showed n_seen of its n_possible pairs of to_state and profile. A cell without a row is impossible, and no
+    run reached it.
     """
     both = possible.withColumn("is_possible", sf.lit(True)).join(seen, on=list(TRANSITION), how="full_outer")
     is_possible = sf.coalesce("is_possible", sf.lit(False))
@@ -131,7 +142,10 @@ def matrix(possible: DataFrame, seen: DataFrame) -> DataFrame:
 
 
 def clause_coverage(events: DataFrame, clauses: DataFrame) -> DataFrame:
-    """clause, sentence, n, n_runs: n = 0 if no run exercised it; no sentence if the model does not list it."""
+    """The clauses with the number of steps that exercised each. Columns: clause, sentence, n, n_runs.
+
+    n is 0 if no run exercised the clause. sentence is empty if the model does not list the clause.
+    """
     per_run = (
         events.select("run_id", sf.explode("clauses").alias("clause")).groupBy("run_id", "clause").agg(sf.count("*").alias("n"))
     )

@@ -1,9 +1,9 @@
-"""Errors that a user's input or machine causes: one line on stderr, `rocketmq-ha: ...`, and exit status 2.
+"""Errors caused by the user's input or machine. Each prints one line on stderr, `rocketmq-ha: ...`, with exit status 2.
 
-No Spark is imported here: the console script loads this file with the command.
+This module does not import Spark, because the console script loads it with the command.
 """
 
-# ruff: noqa: N818  (as in impl/errors.py: the names say what is wrong)
+# ruff: noqa: N818  (as in impl/errors.py, the names say what is wrong)
 
 from pathlib import Path
 from typing import IO, Any
@@ -12,7 +12,7 @@ import click
 
 
 class AnalysisError(click.ClickException):
-    """Base; the console script shows it as it shows its own."""
+    """Base class. The console script shows it like its own errors."""
 
     exit_code = 2
 
@@ -21,7 +21,7 @@ class AnalysisError(click.ClickException):
 
 
 class LogInvalid(AnalysisError):
-    """A path that was given as a log, or as the table of possible transitions, does not hold one."""
+    """A given path is no event log, or no table of possible transitions."""
 
     def __init__(self, path: Path, found: object, expected: object) -> None:
         super().__init__(f"{path}: found {found}, expected {expected}")
@@ -29,8 +29,8 @@ class LogInvalid(AnalysisError):
 
 
 class OutputInvalid(AnalysisError):
-    """The report cannot be written where it is wanted."""
+    """The report cannot be written to the given path."""
 
 
 class SparkUnavailable(AnalysisError):
-    """No Java that Spark can run on, or Spark did not start."""
+    """There is no Java that Spark can run on, or Spark did not start."""

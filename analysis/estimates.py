@@ -1,7 +1,7 @@
-"""How the number of transitions grew with the runs, and what that says about those not seen.
+"""Growth of the number of transitions over the runs, and estimates of the transitions that are not yet seen.
 
 The sampling unit is a run: steps within one run depend on each other, runs drawn by seed do not. So only runs of the
-phase `generate` count for the estimates, and "seen once" means: seen in one run, however often there.
+phase `generate` count for the estimates, and "seen once" means seen in exactly one run, any number of times.
 """
 
 import pyspark.sql.functions as sf
@@ -15,9 +15,9 @@ _RANK_SHIFT = 32
 
 
 def growth(per_run: DataFrame, ranked: DataFrame) -> DataFrame:
-    """profile, runs, transitions: so many distinct transitions after so many runs.
+    """The number of distinct transitions after a number of runs. Columns: profile, runs, transitions.
 
-    One row for each run that brought a new one. A profile's last row is its last run, whether it brought one or not.
+    Each run that showed a new transition has a row. A profile's last run always has one.
     """
     first = per_run.groupBy(*TRANSITION).agg(sf.min("first_seen").alias("first_seen"))
     new = (
@@ -36,10 +36,12 @@ def growth(per_run: DataFrame, ranked: DataFrame) -> DataFrame:
 
 
 def estimates(per_run: DataFrame, runs: DataFrame) -> DataFrame:
-    """profile, m, seen, q1, q2, unseen_probability, chao2: one row a profile, and one for all of them.
+    """Estimates of the unseen transitions, one row per profile and one for all profiles together.
 
-    m: runs drawn. q1, q2: transitions seen in exactly one, two of them. unseen_probability: Good and Turing's q1 / m.
-    chao2: Chao's estimate of how many transitions this generator reaches at all, a lower bound; null where m = 0.
+    Columns: profile, m, seen, q1, q2, unseen_probability, chao2.
+    m: runs drawn. q1, q2: transitions seen in exactly one run, in exactly two. unseen_probability: the estimate of Good
+    and Turing, q1 / m. chao2: Chao's estimate of the number of transitions that this generator can reach, a lower bound;
+    null where m = 0.
     """
     drawn = sf.col("phase") == PHASE_GENERATE
     species = per_run.where(drawn).groupBy(*TRANSITION).agg(sf.count("*").alias("n_runs"))

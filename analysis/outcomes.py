@@ -1,4 +1,4 @@
-"""What became of the runs: sums, failures by signature, faults, and whether the log is whole."""
+"""Tables of the runs' outcomes: sums, failures by signature, faults, and the consistency of the log."""
 
 import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, Window
@@ -9,7 +9,10 @@ REPLAY_COMMAND = "rocketmq-ha fuzz replay"
 
 
 def summary(runs: DataFrame) -> DataFrame:
-    """profile, phase, verdict, runs, steps, nbytes, messages: the runs table added up."""
+    """The sums of the runs table by profile, phase and verdict.
+
+    Columns: profile, phase, verdict, runs, steps, nbytes, messages.
+    """
     return (
         runs.groupBy("profile", "phase", "verdict")
         .agg(
@@ -23,7 +26,7 @@ def summary(runs: DataFrame) -> DataFrame:
 
 
 def run_sizes(runs: DataFrame) -> DataFrame:
-    """runs, median_steps, median_ops, max_steps: one row; nulls where there are no runs."""
+    """The sizes of the runs, one row. Columns: runs, median_steps, median_ops, max_steps; null if there are no runs."""
     return runs.agg(
         sf.count("*").alias("runs"),
         sf.median("n_steps").alias("median_steps"),
@@ -33,10 +36,11 @@ def run_sizes(runs: DataFrame) -> DataFrame:
 
 
 def integrity(events: DataFrame, runs: DataFrame) -> DataFrame:
-    """events, runs, runs_without_row, runs_short, runs_repeated: one row; the last three are 0 where the log is whole.
+    """A check of the log's consistency, one row. Columns: events, runs, runs_without_row, runs_short, runs_repeated.
 
-    runs_without_row: runs with events and no row in runs/. runs_short: runs whose events are not as many as their
-    n_steps. runs_repeated: runs with several rows in runs/ of one log; every count of theirs is then too high.
+    The last three are 0 if the log is consistent.
+    runs_without_row: runs that have events but no row in runs/. runs_short: runs whose number of events is not their
+    n_steps. runs_repeated: runs that have several rows in runs/ of one log; all their counts are then too high.
     """
     found = events.groupBy("run_id").agg(sf.count("*").alias("n_events"))
     expected = runs.groupBy("run_id").agg(sf.count("*").alias("n_rows"), sf.max("n_steps").alias("n_steps"))
@@ -53,9 +57,10 @@ def integrity(events: DataFrame, runs: DataFrame) -> DataFrame:
 
 
 def divergences(runs: DataFrame) -> DataFrame:
-    """verdict, signature, n, smallest_run, n_ops, failing_op, profile, detail, replay: failures, one row a signature.
+    """The failed runs, one row per signature.
 
-    The smallest run has the fewest operations, of those the lowest seed: the one to read first.
+    Columns: verdict, signature, n, smallest_run, n_ops, failing_op, profile, detail, replay. The smallest run is the one
+    to read first: it has the fewest operations and, among equals, the lowest seed.
     """
     group = Window.partitionBy("verdict", "signature")
     failed = runs.where(sf.col("verdict") != VERDICT_OK).select(
@@ -77,7 +82,10 @@ def divergences(runs: DataFrame) -> DataFrame:
 
 
 def faults(events: DataFrame) -> DataFrame:
-    """fault, n, n_runs, n_steps: injected faults by kind. n counts operations: one fault may show in several steps."""
+    """The injected faults by kind. Columns: fault, n, n_runs, n_steps.
+
+    n counts operations, because one fault may appear in several steps.
+    """
     injected = events.where(sf.col("fault") != NO_FAULT)
     per_op = injected.groupBy("fault", "run_id", "op_index").agg(sf.count("*").alias("n_steps"))
     per_run = per_op.groupBy("fault", "run_id").agg(sf.count("*").alias("n"), sf.sum("n_steps").alias("n_steps"))

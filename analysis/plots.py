@@ -1,7 +1,8 @@
-"""The report's two plots as inline SVG: no font, no colour and no link of their own.
+"""The report's two plots as inline SVG, which take fonts and colours from the page and have no links.
 
-Matplotlib draws them with placeholder colours, which become CSS variables of the page, so that light and dark need
-one picture only. The same data gives the same bytes: ids are salted with a constant, and no date is written.
+Matplotlib draws them in placeholder colours. These are replaced by CSS variables of the page, so that one picture serves
+both the light and the dark theme. The same data gives the same bytes: ids are salted with a constant, and no date is
+written.
 """
 
 import io
@@ -28,9 +29,9 @@ _VARIABLES: Final[Mapping[str, str]] = {
 }
 _DASHES: Final = ("-", "--", "-.", ":")  # colour is never the only signal
 
-BODY: Final = "body "  # labels of places in a body begin with it
+BODY: Final = "body "  # prefix of the labels of places in a body
 
-_WIDTH_IN: Final = 4.6  # narrow, so that a phone shows it nearly at its drawn size
+_WIDTH_IN: Final = 4.6  # narrow, so that a phone shows the plot nearly at its drawn size
 _STYLE: Final[Any] = {
     "svg.hashsalt": "rocketmq-ha",
     "svg.fonttype": "none",
@@ -57,7 +58,7 @@ _STYLE: Final[Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """An SVG element, and what it shows in words."""
+    """An SVG element, and its description in words."""
 
     svg: str
     alt: str
@@ -65,7 +66,7 @@ class Plot:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One profile's growth: transitions[i] after runs[i]."""
+    """One profile's growth: transitions[i] distinct transitions after runs[i] runs."""
 
     profile: str
     runs: Sequence[int]
@@ -75,14 +76,14 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Splits of one kind of transfer; labels[i] names the place of counts[i]."""
+    """The splits of one kind of transfer: counts[i] splits at the place labels[i]."""
 
     labels: Sequence[str]
     counts: Sequence[int]
 
 
 def growth(curves: Sequence[Curve], alt: str) -> Plot:
-    """Distinct transitions over runs: a profile is a stepped line, and what it could show a thin one."""
+    """Plot distinct transitions over runs: for each profile a stepped line, and a thin line at the possible number."""
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(_WIDTH_IN, 2.9), layout="constrained")
         axes = figure.add_subplot()
@@ -104,9 +105,9 @@ def growth(curves: Sequence[Curve], alt: str) -> Plot:
 
 
 def splits(bars: Bars, name: str, alt: str) -> Plot:
-    """Splits by place, as bars on a logarithmic scale; a cross marks a place at which none fell."""
+    """Plot splits by place, as bars on a logarithmic scale. A cross marks a place without splits."""
     with matplotlib.rc_context(_STYLE):
-        # Fixed margins: the automatic layouts do not make room for the names of the parts.
+        # The margins are fixed, because the automatic layouts leave no room for the names of the parts.
         is_body = [label.startswith(BODY) for label in bars.labels]
         below_in = 0.8 if any(is_body) else 0.3
         height_in = 1.5 + below_in
@@ -140,7 +141,7 @@ def _count_axis(axes: Axes, top: int) -> None:
 
 
 def _svg(figure: Figure, name: str) -> str:
-    """The figure as an element that may stand in a page beside others, scaled by CSS."""
+    """Return the figure as an SVG element for a page with several of them, scaled by CSS."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     text = buffer.getvalue()

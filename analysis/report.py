@@ -1,4 +1,4 @@
-"""The report as one HTML page: no script, no network, no clock; the same tables give the same bytes."""
+"""Render the report as one HTML page without scripts or network access. The same tables give the same bytes."""
 
 import math
 import re
@@ -18,7 +18,7 @@ _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def render(page: view.View) -> str:
-    """The page as text; every value is escaped by the template engine."""
+    """Return the page as HTML. The template engine escapes every value."""
     environment = Environment(
         loader=PackageLoader("rocketmq_ha.analysis", "templates"),
         autoescape=True,
@@ -33,12 +33,12 @@ def render(page: view.View) -> str:
 
 
 def build(tables: Mapping[str, pa.Table], possible: Possible, campaigns: Sequence[Mapping[str, Any]]) -> str:
-    """The page of these tables."""
+    """Return the page for the given tables as HTML."""
     return render(view.build(tables, possible, campaigns))
 
 
 def last_line(figures: view.Figures, path: object) -> str:
-    """One line of key=value for a program to read."""
+    """Return the summary line: key=value pairs for other programs."""
     return (
         f"report={path} runs={figures.runs} steps={figures.steps} transitions={figures.seen}/{figures.possible} "
         f"divergences={figures.failed_runs} impossible={figures.impossible}"
@@ -46,7 +46,8 @@ def last_line(figures: view.Figures, path: object) -> str:
 
 
 def number(value: float | None) -> str:
-    """
+    """Format a number for a table or a sentence.
+
     >>> number(1234567), number(51.0), number(0.0049), number(None)
     ('1,234,567', '51', '0.0049', 'none')
     """
@@ -58,7 +59,7 @@ def number(value: float | None) -> str:
 
 
 def short(value: int) -> str:
-    """A count that fits a cell.
+    """Format a count so that it fits a cell of the matrix.
 
     >>> short(9999), short(12345), short(2_400_000)
     ('9,999', '12k', '2.4M')
@@ -71,7 +72,8 @@ def short(value: int) -> str:
 
 
 def size(value: float) -> str:
-    """
+    """Format a number of bytes.
+
     >>> size(512), size(3 * 1024 * 1024)
     ('512 B', '3.0 MiB')
     """
@@ -82,7 +84,7 @@ def size(value: float) -> str:
 
 
 def share(part: int, whole: int) -> str:
-    """Rounded down, so that 100 % means all.
+    """Format a percentage, rounded down, so that 100 % means all.
 
     >>> share(999, 1000), share(0, 0)
     ('99 %', '0 %')
@@ -91,7 +93,7 @@ def share(part: int, whole: int) -> str:
 
 
 def heat(value: int) -> int:
-    """How dark a cell is, 1 to 4, by order of magnitude.
+    """Return the shade of a cell, from 1 (light) to 4 (dark), by order of magnitude.
 
     >>> [heat(value) for value in (1, 10, 99, 100, 10_000, 10_000_000)]
     [1, 2, 2, 3, 4, 4]
@@ -100,7 +102,7 @@ def heat(value: int) -> int:
 
 
 def name(value: str) -> Markup:
-    """A long identifier that may break behind its underscores, slashes and dots, and nowhere else."""
+    """Escape a long identifier so that lines break only after its underscores, slashes and dots."""
     text = str(escape(value))
     for mark in ("_", "/", "."):
         text = text.replace(mark, f"{mark}<wbr>")
@@ -108,7 +110,7 @@ def name(value: str) -> Markup:
 
 
 def prose(value: str) -> Markup:
-    """A clause's sentence with the little Markdown that it holds.
+    """Render a clause's sentence, with its Markdown for code and italics, as HTML.
 
     >>> str(prose("*(classic)* ends as `stalled` if 1 < 2"))
     '<i>(classic)</i> ends as <code>stalled</code> if 1 &lt; 2'

@@ -1,8 +1,8 @@
-"""The log's schema for Spark, and the check that a directory is such a log before Spark is started on it.
+"""The event log's schema for Spark, and the check that a directory is an event log.
 
-Both come from spec/event_log.py. The check reads the footers only, with pyarrow, so that a bad path costs
-milliseconds and not a Java start, and so that Spark may then read with the explicit schema: it would take a missing
-column for nulls.
+Both follow spec/event_log.py. The check reads only the Parquet footers, with pyarrow and before Spark starts, so that a
+wrong path costs milliseconds instead of a start of Java. It also makes it safe for Spark to read with an explicit schema,
+which fills missing columns with nulls.
 """
 
 import json
@@ -41,7 +41,7 @@ _SPARK_TYPES: Final[Mapping[str, T.DataType]] = {
 
 
 def spark_schema(columns: Columns) -> T.StructType:
-    """The columns of spec.event_log as Spark reads them: nullable, whatever their writer promised."""
+    """Return columns of spec.event_log as a Spark schema. All are nullable: Spark reads every Parquet column as nullable."""
     return T.StructType([T.StructField(name, _SPARK_TYPES[kind]) for name, kind, _ in columns])
 
 
@@ -50,7 +50,7 @@ RUNS: Final = spark_schema(RUN_COLUMNS)
 
 
 def arrow_type_name(kind: pa.DataType) -> str:
-    """An Arrow type in the words of spec.event_log; encodings that Spark reads as the same type count as the same."""
+    """Return spec.event_log's name of an Arrow type. Encodings that Spark reads as one type have one name."""
     if pa.types.is_dictionary(kind):
         return arrow_type_name(kind.value_type)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -59,9 +59,9 @@ def arrow_type_name(kind: pa.DataType) -> str:
 
 
 def check_log(path: Path) -> dict[str, Any]:
-    """A directory that passes is a log of this version; returns its campaign.json.
+    """Check that a directory is an event log of this version. Returns: its campaign.json.
 
-    Raises: LogInvalid, naming the first path that is wrong.
+    Raises: LogInvalid, which names the first wrong path.
     """
     if not path.exists():
         raise LogInvalid(path, "nothing", "the directory of an event log")
@@ -108,7 +108,7 @@ def _check_parquet(folder: Path, columns: Columns) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One state machine of the model, in the order in which the model declares its states and events."""
+    """One state machine of the model. States and events are in the order of their declaration in the model."""
 
     states: tuple[str, ...]
     events: tuple[str, ...]
@@ -117,16 +117,16 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Possible:
-    """What is possible at all: spec/transitions.json."""
+    """All possible transitions and clauses, from spec/transitions.json."""
 
     machines: Mapping[str, Machine]
     clauses: Mapping[str, str]
 
 
 def load_possible(file: Path | None = None) -> Possible:
-    """The table of the installed specification, or the given file of the same shape.
+    """Read the table of possible transitions from a file, or from the installed specification.
 
-    Raises: LogInvalid where the file is missing or has another shape.
+    Raises: LogInvalid if the file is missing or has another shape.
     """
     path = file or Path(str(resources.files("rocketmq_ha.spec") / TRANSITIONS_FILE))
     expected = "the possible transitions, as spec/event_log.py describes them"

@@ -1,6 +1,6 @@
-"""The one place where a Spark session is made.
+"""Make the Spark session. No other module makes one.
 
-Everything runs the same session: the campaign, the report, their tests; so does a cluster, with its URL as `master`.
+The campaign, the report and their tests all use this session, locally or, with its URL as `master`, on a cluster.
 """
 
 import os
@@ -15,12 +15,12 @@ from rocketmq_ha.analysis.java import java_environment
 
 LOOPBACK: Final = "127.0.0.1"
 
-# For short sessions: the JVM's slow, optimising compiler never pays for itself in a few seconds.
+# For sessions of a few seconds, in which the JVM's optimising compiler costs more time than it saves.
 FAST_START_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def is_on_this_machine(master: str) -> bool:
-    """True where driver and executors all run here, so that loopback reaches everyone.
+    """Return True if the driver and all executors run on this machine, so that loopback connects them.
 
     >>> is_on_this_machine("local[*]"), is_on_this_machine("spark://127.0.0.1:7077"), is_on_this_machine("spark://hub:7077")
     (True, True, False)
@@ -37,17 +37,18 @@ def spark_session(
     driver_memory: str | None = None,
     config: dict[str, str] | None = None,
 ) -> SparkSession:
-    """Make the session, or return the one that this process has already.
+    """Make a session, or return the one that this process already has.
 
-    It says nothing on the terminal but errors, and leaves nothing in the working directory. What decides results is
-    fixed: UTC, and this very Python for the workers. `config` is laid over everything else.
+    The session prints only errors on the terminal, and writes nothing into the working directory. The settings that
+    affect results are fixed: the time zone is UTC, and the workers run the Python of this process.
 
-    Args:  shuffle_partitions: Spark's 200 cost more than the work they share out, on logs of this size.
-           fast_start: JVM options for sessions of seconds (tests).
-           driver_memory: as Spark writes it, "2g"; None is Spark's own choice.
+    Args:  shuffle_partitions: Spark's default of 200 costs more than it gains on logs of this size.
+           fast_start: use JVM options for sessions of a few seconds (tests, short reports).
+           driver_memory: in Spark's notation, such as "2g"; None for Spark's default.
+           config: settings that override all others.
     Raises: JavaNotFound.
     """
-    # Read when the JVM starts, before there is a session whose configuration could say them.
+    # The JVM reads these when it starts, before there is a session that could be configured.
     os.environ.update(java_environment())
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark_conf"))
@@ -56,7 +57,7 @@ def spark_session(
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(shuffle_partitions),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Hive would make metastore_db in the working directory; the warehouse is never written.
+        # Hive would make metastore_db in the working directory. Nothing is ever written to the warehouse.
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "rocketmq-ha-warehouse"),
         "spark.ui.enabled": "false",

@@ -1,8 +1,8 @@
-"""All tables of a report, computed by Spark, collected as Arrow and written as Parquet.
+"""Compute all tables of a report with Spark, collect them as Arrow tables and write them as Parquet.
 
-Every table is an aggregate whose size depends on the model and not on the log, growth and divergences aside, which
-have a row for each run that brought something new. So they are collected, put in a written order (a shuffle has
-none), and each makes one file.
+Every table is an aggregate. The size of most depends on the model and not on the log; growth and divergences have a row
+for each run that showed something new. So all tables are small enough to be collected and written to one file each. They
+are sorted, because a shuffle gives rows no fixed order.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,18 +25,18 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table to be collected, and the columns that put it in order."""
+    """A table to be collected, and the columns by which it is sorted."""
 
     frame: DataFrame
     order: tuple[str, ...]
 
 
-# Small jobs leave the cores idle while the driver plans the next one.
-JOBS_AT_ONCE: Final = 3
+# Several jobs run at once, because small jobs leave the cores idle while the driver plans the next one.
+CONCURRENT_JOBS: Final = 3
 
-# What is shown when a table is done; the names are the file names.
+# The name of each table, which is also its file name, and the progress message for it.
 TITLES: Final[Mapping[str, str]] = {
-    "integrity": "is the log whole",
+    "integrity": "consistency of the log",
     "summary": "runs by verdict",
     "run_sizes": "sizes of the runs",
     "divergences": "divergences by signature",
@@ -56,10 +56,10 @@ TITLES: Final[Mapping[str, str]] = {
 def compute(
     spark: SparkSession, log: Log, possible: Possible, progress: Callable[[str], object] = lambda _: None
 ) -> dict[str, pa.Table]:
-    """Every table of TITLES, by name, in a written order.
+    """Compute every table of TITLES. Returns: the sorted tables by name.
 
-    One wide pass over the events leaves run_transitions, which is kept; clauses, fragmentation, faults and integrity
-    read two or three columns each. Keeping the events themselves would cost more than these narrow scans of Parquet.
+    One pass over most columns of the events makes run_transitions, which is cached. Clauses, fragmentation, faults and
+    integrity each scan two or three columns. To cache the events themselves would cost more than these scans of Parquet.
     """
     kept: list[DataFrame] = []
 
@@ -75,7 +75,7 @@ def compute(
 
     tables = _tables(spark, log, possible, keep)
     try:
-        with ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
+        with ThreadPoolExecutor(CONCURRENT_JOBS) as pool:
             return dict(zip(tables, pool.map(collect, tables), strict=True))
     finally:
         for frame in kept:
@@ -110,6 +110,6 @@ def _tables(spark: SparkSession, log: Log, possible: Possible, keep: Callable[[D
 
 
 def write(tables: Mapping[str, pa.Table], folder: Path) -> None:
-    """One file a table, NAME.parquet."""
+    """Write each table to its own file, NAME.parquet."""
     for name, table in tables.items():
         pq.write_table(table, folder / f"{name}.parquet")

@@ -1,4 +1,4 @@
-"""What the page says, as data, in the order of the page. No HTML and no Spark here."""
+"""The content of the page as data, in the order of the page. This module uses neither HTML nor Spark."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from rocketmq_ha.spec.event_log import VERDICT_OK
 
 Row = Mapping[str, Any]
 
-RAREST: Final = 10  # transitions named as seen in the fewest runs
-MOST_SIGNATURES: Final = 50  # signatures shown; all are in the Parquet table
+MAX_RAREST: Final = 10  # transitions in the list of those seen in the fewest runs
+MAX_SIGNATURES: Final = 50  # signatures shown; the Parquet table has all
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The numbers of the first lines, and of the command's last line."""
+    """The numbers at the top of the page and in the command's summary line."""
 
     runs: int
     failed_runs: int
@@ -39,29 +39,29 @@ class Figures:
     runs_repeated: int
 
     @property
-    def is_whole(self) -> bool:
+    def is_consistent(self) -> bool:
         return not (self.runs_without_row or self.runs_short or self.runs_repeated)
 
     @property
     def verdict(self) -> str:
-        return "PASS" if self.runs and self.is_whole and not (self.failed_runs or self.impossible) else "FAIL"
+        return "PASS" if self.runs and self.is_consistent and not (self.failed_runs or self.impossible) else "FAIL"
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """A transition by name, with the profiles that it concerns."""
+class NamedTransition:
+    """A transition, and the profiles for which a table lists it."""
 
     actor: str
     from_state: str
     event: str
     to_state: str
     profiles: tuple[str, ...]
-    rows: tuple[Row, ...]  # one a profile, where the table counts anything
+    rows: tuple[Row, ...]  # the table's row for each profile
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """One machine's states by its events; cells[state, event] is absent where the model has no transition."""
+    """One machine's state-by-event matrix. cells[state, event] is absent if the cell is impossible and was not seen."""
 
     actor: str
     states: tuple[str, ...]
@@ -73,7 +73,7 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """One kind of transfer: where it was split, where never."""
+    """The splits of one kind of transfer, and the bytes at which it was never split."""
 
     actor: str
     event: str
@@ -85,15 +85,15 @@ class Splits:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The page. `profiles` were run; `profiles_not_run` have transitions that could not be seen, and are not listed."""
+    """The content of the page."""
 
     figures: Figures
-    profiles: tuple[str, ...]
-    profiles_not_run: tuple[str, ...]
+    profiles: tuple[str, ...]  # the profiles that were run
+    profiles_not_run: tuple[str, ...]  # their transitions could not be seen, and are not listed
     verdicts: tuple[Row, ...]
     divergences: tuple[Row, ...]
-    impossible: tuple[Named, ...]
-    never_seen: tuple[tuple[str, tuple[Named, ...]], ...]  # by machine
+    impossible: tuple[NamedTransition, ...]
+    never_seen: tuple[tuple[str, tuple[NamedTransition, ...]], ...]  # by machine
     n_never_seen: int
     rarest: tuple[Row, ...]
     clauses_never: tuple[Row, ...]
@@ -105,11 +105,11 @@ class View:
     growth_notes: tuple[str, ...]
     estimates: tuple[Row, ...]
     faults: tuple[Row, ...]
-    provenance: tuple[tuple[tuple[str, str], ...], ...]  # a log: its campaign.json, flattened
+    provenance: tuple[tuple[tuple[str, str], ...], ...]  # for each log its campaign.json, flattened
 
 
 def build(tables: Mapping[str, pa.Table], possible: Possible, campaigns: Sequence[Mapping[str, Any]]) -> View:
-    """Everything that the page shows, from the tables of analysis.tables and nothing else."""
+    """Make the content of the page from the tables of analysis.tables alone."""
     rows = {name: table.to_pylist() for name, table in tables.items()}
     clauses = sorted(rows["clauses"], key=lambda row: _clause_order(row["clause"]))
     profiles = tuple(sorted({row["profile"] for row in rows["summary"]}))
@@ -121,11 +121,11 @@ def build(tables: Mapping[str, pa.Table], possible: Possible, campaigns: Sequenc
         profiles=profiles,
         profiles_not_run=tuple(sorted(declared - set(profiles))),
         verdicts=tuple(rows["summary"]),
-        divergences=tuple(sorted(rows["divergences"], key=lambda row: (-row["n"], row["signature"]))[:MOST_SIGNATURES]),
+        divergences=tuple(sorted(rows["divergences"], key=lambda row: (-row["n"], row["signature"]))[:MAX_SIGNATURES]),
         impossible=_named(rows["transitions_impossible"]),
         never_seen=tuple((actor, tuple(group)) for actor, group in groupby(never, key=lambda named: named.actor)),
         n_never_seen=len(rows["transitions_never_seen"]),
-        rarest=tuple(sorted(rows["transitions_seen"], key=lambda row: (row["n_runs"], row["n"]))[:RAREST]),
+        rarest=tuple(sorted(rows["transitions_seen"], key=lambda row: (row["n_runs"], row["n"]))[:MAX_RAREST]),
         clauses_never=tuple(row for row in clauses if row["n"] == 0),
         clauses_unknown=tuple(row for row in clauses if row["clause"] not in possible.clauses),
         clauses=tuple(clauses),
@@ -140,12 +140,12 @@ def build(tables: Mapping[str, pa.Table], possible: Possible, campaigns: Sequenc
 
 
 def _figures(rows: Mapping[str, Sequence[Row]]) -> Figures:
-    summary, whole = rows["summary"], rows["integrity"][0]
+    summary, integrity = rows["summary"], rows["integrity"][0]
     known = [row for row in rows["clauses"] if row["sentence"]]
     return Figures(
         runs=sum(row["runs"] for row in summary),
         failed_runs=sum(row["runs"] for row in summary if row["verdict"] != VERDICT_OK),
-        steps=whole["events"],
+        steps=integrity["events"],
         nbytes=sum(row["nbytes"] for row in summary),
         messages=sum(row["messages"] for row in summary),
         median_steps=rows["run_sizes"][0]["median_steps"],
@@ -156,29 +156,29 @@ def _figures(rows: Mapping[str, Sequence[Row]]) -> Figures:
         clauses=len(known),
         signatures=len(rows["divergences"]),
         impossible=len(rows["transitions_impossible"]),
-        runs_without_row=whole["runs_without_row"],
-        runs_short=whole["runs_short"],
-        runs_repeated=whole["runs_repeated"],
+        runs_without_row=integrity["runs_without_row"],
+        runs_short=integrity["runs_short"],
+        runs_repeated=integrity["runs_repeated"],
     )
 
 
-def _named(rows: Sequence[Row]) -> tuple[Named, ...]:
-    """One entry a transition; the rows are sorted by name, so that its profiles stand together."""
+def _named(rows: Sequence[Row]) -> tuple[NamedTransition, ...]:
+    """Return one entry for each transition. The rows must be sorted by name, so that its profiles follow one another."""
     named = []
     for key, group in groupby(rows, key=lambda row: (row["actor"], row["from_state"], row["event"], row["to_state"])):
         members = tuple(group)
-        named.append(Named(*key, profiles=tuple(row["profile"] for row in members), rows=members))
+        named.append(NamedTransition(*key, profiles=tuple(row["profile"] for row in members), rows=members))
     return tuple(named)
 
 
 def _clause_order(clause: str) -> tuple[str, int]:
-    """HA-S-4 stands before HA-S-14."""
+    """Return the sort key of a clause, which puts HA-S-4 before HA-S-14."""
     chapter, _, number = clause.rpartition("-")
     return chapter, int(number) if number.isdigit() else 0
 
 
 def _matrices(rows: Sequence[Row], possible: Possible) -> tuple[Matrix, ...]:
-    """Machines, states and events in the model's order; behind them those that only the log knows."""
+    """Put machines, states and events in the model's order, followed by those that appear only in the log."""
     matrices = []
     for actor in _in_order(possible.machines, (row["actor"] for row in rows)):
         mine = [row for row in rows if row["actor"] == actor]
@@ -238,7 +238,7 @@ def _growth(rows: Sequence[Row], never: Sequence[Row]) -> plots.Plot | None:
 
 
 def _growth_note(profile: str, points: Sequence[Row]) -> str:
-    """When the curve became flat, in words: the first run with the final count, and with half of it."""
+    """Describe in words when the curve became flat: the first run with half of the final count, and with all of it."""
     last, total = points[-1]["runs"], points[-1]["transitions"]
     half = next(point["runs"] for point in points if point["transitions"] * 2 >= total)
     full = next(point["runs"] for point in points if point["transitions"] == total)

@@ -1,7 +1,8 @@
-"""A slave that catches up, master and slave two processes on loopback, frames of 32 KiB.
+"""How fast a slave catches up. Master and slave are two processes on loopback; frames have 32 KiB.
 
-Beside it, by turns: the raw ceiling, the quicker of two plain copies of as many bytes in as large frames into a new file of the
-same kind; and RocketMQ 4.9.8's own ends. `--catch-up-mib` says of how much; a log of more than 1 GiB has several files.
+The measurement takes turns with two others. The raw ceiling is the faster of two plain copies of the log's first file, in
+frames of the same size, into a new file on the same file system. The other is RocketMQ 4.9.8's own master and slave.
+`--catch-up-mib` sets the size of the log. A log of more than 1 GiB has several files.
 """
 
 import shutil
@@ -23,12 +24,12 @@ RAW = ("pwritev", "mmap")
 
 @pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A folder on the disk, or on a tmpfs."""
+    """A folder on the disk, or on tmpfs."""
     if request.param == "disk":
         yield tmp_path
         return
     if not SHM.is_dir():
-        pytest.skip(f"{SHM} is not there")
+        pytest.skip(f"{SHM} does not exist")
     with tempfile.TemporaryDirectory(dir=SHM, prefix="rocketmq-ha-bench.") as folder:
         yield Path(folder)
 
@@ -47,7 +48,7 @@ def test_catch_up(
     size = request.config.getoption("catch_up_mib") << 20
     end = fill(place / "master", size)
     raw_size = min(end, first_file(place / "master").stat().st_size)
-    note(f"catch-up, {where}: of {end >> 20} MiB, the raw copies of {raw_size >> 20} MiB")
+    note(f"catch-up, {where}: a log of {end >> 20} MiB; the raw copies move {raw_size >> 20} MiB")
     with ExitStack() as stack:
         sender = stack.enter_context(
             LineProcess(python("raw_copy", "send", first_file(place / "master"), raw_size), place / "sender.log")

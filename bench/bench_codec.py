@@ -1,4 +1,4 @@
-"""Encode and decode a message of 1 KiB; the floor is the CRC of its body."""
+"""Cost of encoding and decoding a message of 1 KiB. The floor is the CRC of its body."""
 
 import zlib
 

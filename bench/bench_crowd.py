@@ -1,7 +1,7 @@
-"""One master, one thread, a hundred slaves: what all of them get together, beside what one gets by itself.
+"""Throughput of a master with one thread and a hundred slaves, compared with one slave.
 
-The slaves are light ones in one process, so that the master is what is measured (ha_crowd.py).
-`processor time` is the master's alone for as many bytes.
+All slaves run in one process and do little work, so that the master is the bottleneck (ha_crowd.py).
+The row `by processor time` compares the bytes sent per second of the master's own processor time.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ from .java_store import Rates
 from .line_process import LineProcess, python
 
 SLAVES = 100
-SIZE = 512 << 20  # of the log; one slave takes all of it, each of many its part
+SIZE = 512 << 20  # bytes of the log; a single slave reads all of it, each of the hundred reads one hundredth
 
 
 @pytest.mark.benchmark(group="crowd")
@@ -26,7 +26,7 @@ def test_crowd(sides: Sides, tmp_path: Path) -> None:
         crowd.answer()
 
         def run(slaves: int) -> tuple[float, float]:
-            """Bytes a second, and bytes a second of the master's processor time."""
+            """Return bytes per second, and bytes per second of the master's processor time."""
             each = end // slaves
             start = max(1, end - each)  # 0 would be the start of the last file
             before = master.ask("cpu")["seconds"]

@@ -1,7 +1,7 @@
-"""What many waiters gain by sharing a flush; the floor is one put at a time, each with a flush of its own.
+"""Gain of many waiting puts from sharing a flush. The floor is one put at a time, each with its own flush.
 
-`submitted` puts are in flight from one thread; `threads` wait in a thread each, and every one of them must be woken.
-The threads are started before: to start one costs as much as thirty puts.
+In `submitted`, one thread has all puts in flight. In `threads`, each put waits in its own thread, which must be woken.
+The threads are started before the measurement, because the start of a thread costs as much as thirty puts.
 """
 
 import threading
@@ -13,7 +13,7 @@ import pytest
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.wire.message import Message
 
-LONE = 100
+SINGLE_PUTS = 100
 ROUNDS_OF_PUTS = 20
 MESSAGE = Message("bench", bytes(range(256)) * 4, properties_string="TAGS\x01a")
 
@@ -34,7 +34,9 @@ def test_submitted(pairs: Pairs, store: MessageStore, waiters: int) -> None:
             pending = [store.submit(MESSAGE) for _ in range(waiters)]
             assert all(put.result().is_ok for put in pending)
 
-    pairs(put, lambda: [store.put(MESSAGE) for _ in range(LONE)], items=ROUNDS_OF_PUTS * waiters, floor_items=LONE)
+    pairs(
+        put, lambda: [store.put(MESSAGE) for _ in range(SINGLE_PUTS)], items=ROUNDS_OF_PUTS * waiters, floor_items=SINGLE_PUTS
+    )
 
 
 @pytest.mark.benchmark(group="sync-flush")
@@ -60,7 +62,9 @@ def test_threads(pairs: Pairs, store: MessageStore, waiters: int) -> None:
         begin.wait()
         end.wait()
 
-    pairs(put, lambda: [store.put(MESSAGE) for _ in range(LONE)], items=ROUNDS_OF_PUTS * waiters, floor_items=LONE)
+    pairs(
+        put, lambda: [store.put(MESSAGE) for _ in range(SINGLE_PUTS)], items=ROUNDS_OF_PUTS * waiters, floor_items=SINGLE_PUTS
+    )
     is_over = True
     begin.wait()
     for thread in threads:

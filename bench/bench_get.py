@@ -1,6 +1,6 @@
-"""What a warm read by consume queue costs; the floor is a copy of the same bytes from one place in memory to another.
+"""Cost of a read by consume queue with a warm page cache. The floor is a copy of the same bytes within memory.
 
-Both sides end with the bytes in a buffer of the reader's, as they would go to a socket.
+Both sides copy the bytes into a buffer of the reader, from which they could be sent to a socket.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ Pairs = Callable[..., float]
 @pytest.mark.benchmark(group="get")
 @pytest.mark.parametrize("size", [32 << 10, 1 << 10])
 def test_get(pairs: Pairs, tmp_path: Path, size: int) -> None:
-    """A read has what a consumer gets at once by default: 32 messages, but no more than 256 KiB."""
+    """Each read gets what a consumer's pull gets by default: 32 messages, but at most 256 KiB."""
     record_size = size + 88 + 6 + 2
     count = SIZE // record_size
     with MessageStore.open(tmp_path / "store", StoreOptions(file_size=256 << 20)) as store:

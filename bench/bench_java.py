@@ -1,9 +1,9 @@
-"""How our store compares with Apache RocketMQ's own, DefaultMessageStore, the rounds of the two by turns.
+"""Our store compared with Apache RocketMQ's DefaultMessageStore. The rounds of the two take turns.
 
-Both sides put messages that are there already, 1,024 of them again and again, with dispatch running, files of 1 GiB, and
-asynchronous flush unless it says otherwise. `put` is by the time to the last result, `dispatched` by that
-until the queues have all.
-Skipped with one line where RocketMQ's jars cannot be had.
+Both sides put the same 1,024 messages again and again. The messages are made before the measurement. Dispatch runs, files have
+1 GiB, and flush is asynchronous unless a test says otherwise. A `put` rate counts the time until the last result, a
+`dispatched` rate the time until the consume queues have all messages.
+If RocketMQ's jars are not available, the tests are skipped, and the table says so in one line.
 """
 
 import shutil
@@ -25,14 +25,14 @@ from rocketmq_ha.impl.wire.message import Message
 from . import java_store
 from .java_store import JavaStore, Rates, Versus
 
-MADE = 1024  # messages, as in StoreBench
+MESSAGES = 1024  # distinct messages, as in StoreBench
 BATCH = 32
-PUTS = {1024: 48 * MADE, 128: 96 * MADE}  # a round of each body size
-SYNC_PUTS = {1: 64, 64: 64 * 16, 512: 512 * 8}  # a round, by waiters
+PUTS = {1024: 48 * MESSAGES, 128: 96 * MESSAGES}  # body size: puts in a round
+SYNC_PUTS = {1: 64, 64: 64 * 16, 512: 512 * 8}  # waiters: puts in a round
 ROUNDS = java_store.WARM_UP_ROUNDS + java_store.ROUNDS
 TAGS = "TAGS\x01TagA"
 FILLER = Path(__file__).with_name("fill_store.py")
-LOG_SIZE = 1 << 30  # of the store that is recovered, where the disk has four times as much
+LOG_SIZE = 1 << 30  # bytes of the log that is recovered, if the disk has four times as much free
 SMALL_LOG_SIZE = 256 << 20
 
 
@@ -48,12 +48,12 @@ def sync_store(tmp_path: Path) -> Iterator[MessageStore]:
         yield store
 
 
-def made(size: int) -> list[Message]:
-    return [Message("Bench", bytes(size), queue_id=n % 4, properties_string=TAGS, born_timestamp=1) for n in range(MADE)]
+def make_messages(size: int) -> list[Message]:
+    return [Message("Bench", bytes(size), queue_id=n % 4, properties_string=TAGS, born_timestamp=1) for n in range(MESSAGES)]
 
 
 def timed(store: MessageStore, count: int, work: Callable[[], None]) -> Rates:
-    """Rates of a round, and everything dispatched before the next."""
+    """Run a round and wait until its messages are dispatched. Returns: both rates of the round."""
     started = time.perf_counter()
     work()
     took = time.perf_counter() - started
@@ -64,7 +64,7 @@ def timed(store: MessageStore, count: int, work: Callable[[], None]) -> Rates:
 @pytest.mark.benchmark(group="java")
 @pytest.mark.parametrize("size", PUTS)
 def test_put(versus: Versus, java: str, tmp_path: Path, store: MessageStore, size: int) -> None:
-    messages, count = made(size), PUTS[size]
+    messages, count = make_messages(size), PUTS[size]
 
     def work() -> None:
         put = store.put
@@ -82,8 +82,8 @@ def test_put(versus: Versus, java: str, tmp_path: Path, store: MessageStore, siz
 @pytest.mark.benchmark(group="java")
 @pytest.mark.parametrize("size", PUTS)
 def test_put_batch(versus: Versus, java: str, tmp_path: Path, store: MessageStore, size: int) -> None:
-    """Batches of 32 as a client sends them, made anew each time on both sides; also beside RocketMQ's single put."""
-    head, count = made(size)[0], PUTS[size]
+    """Put batches of 32, as a client sends them. Both sides make each batch anew. RocketMQ's single put is compared too."""
+    head, count = make_messages(size)[0], PUTS[size]
     bodies, properties = [bytes(size)] * BATCH, [TAGS] * BATCH
 
     def work() -> None:
@@ -108,8 +108,8 @@ def test_put_batch(versus: Versus, java: str, tmp_path: Path, store: MessageStor
 @pytest.mark.benchmark(group="java")
 @pytest.mark.parametrize("waiters", SYNC_PUTS)
 def test_sync_flush(versus: Versus, java: str, tmp_path: Path, sync_store: MessageStore, waiters: int) -> None:
-    """A thread a waiter on both sides; and ours with as many in flight from one thread."""
-    message, count = made(1024)[0], SYNC_PUTS[waiters]
+    """Both sides have one thread for each waiter. Ours is also measured with the same number in flight from one thread."""
+    message, count = make_messages(1024)[0], SYNC_PUTS[waiters]
     each = count // waiters
 
     def threads() -> None:
@@ -144,15 +144,16 @@ def test_sync_flush(versus: Versus, java: str, tmp_path: Path, sync_store: Messa
 @pytest.mark.timeout(900)  # fourteen recoveries of a gigabyte
 @pytest.mark.benchmark(group="java")
 def test_recovery(versus: Versus, java: str, tmp_path: Path, note: Callable[[str], None]) -> None:
-    """One store that a kill -9 left, opened by both as it was left: until the whole log is checked and dispatched.
+    """Both sides open the same store after a kill -9. The time ends when the whole log is checked and dispatched.
 
-    RocketMQ starts cold each time, as a broker does; its start is not counted, but its code is compiled only as it runs.
+    RocketMQ runs in a new process each time, as a broker does after a crash. The start of the process is not counted, but the
+    process compiles its code only while it recovers.
     """
     size = LOG_SIZE if shutil.disk_usage(tmp_path).free > 4 * LOG_SIZE else SMALL_LOG_SIZE
     killed, left = tmp_path / "killed", tmp_path / "left"
     _fill_and_kill(killed, size)
     _copy_all_but_the_log(killed, left)
-    note(f"recovery: of {size >> 20} MiB of 1 KiB messages")
+    note(f"recovery: a log of {size >> 20} MiB with messages of 1 KiB")
     ends = set()
 
     def restore() -> None:

@@ -1,6 +1,6 @@
-"""How late an asynchronous slave is, at 5,000 messages a second: from the beginning of a put until the slave's log has it.
+"""Lag of an asynchronous slave at 5,000 messages per second: the time from the start of a put until the slave's log has it.
 
-Master and slave are two processes on loopback with one clock, CLOCK_MONOTONIC. A round is two seconds.
+Master and slave are two processes on loopback. Both use the same clock, CLOCK_MONOTONIC. A round takes two seconds.
 """
 
 import statistics
@@ -13,7 +13,7 @@ from .conftest import Figures
 from .ha_kit import OurMaster, OurSlave, Sides
 from .java_store import Rates
 
-RATE = 5_000  # messages a second
+RATE = 5_000  # messages per second
 COUNT = 2 * RATE
 ROUNDS = 7
 
@@ -46,12 +46,12 @@ def test_lag(sides: Sides, figure: Figures, tmp_path: Path) -> None:
 
 
 def read(notes: Path) -> list[tuple[int, int]]:
-    """(nanoseconds, offset), in order."""
+    """Read (nanoseconds, offset) pairs, in the order of the file."""
     pairs = (line.split() for line in notes.read_text(encoding="ascii").splitlines())
     return [(int(at_ns), int(offset)) for at_ns, offset in pairs]
 
 
 def lags_ms(puts: list[tuple[int, int]], appends: list[tuple[int, int]]) -> list[float]:
-    """From each put until the first append that reached its end."""
+    """Return, for each put, the milliseconds until the first append that reached its end."""
     ends = [offset for _, offset in appends]
     return [(appends[bisect_left(ends, offset)][0] - put_ns) / 1e6 for put_ns, offset in puts]

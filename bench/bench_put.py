@@ -1,7 +1,8 @@
-"""What a put costs, from a Message on, with dispatch running; the floor is a plain copy of the same bytes into a mapping.
+"""Cost of a put, starting from a Message, with dispatch running. The floor is a plain copy of the same bytes into a mapping.
 
-A round begins with an empty store and ends when queues and index have all of it, so that nothing is left for later. The mapping
-of the floor is touched before, as the store's is by its allocation service.
+A round begins with a new store. It ends when the consume queues and the index have all messages, so that it includes all the
+work that a put causes. All pages of the floor's mapping are touched before the round, as the allocation service does for the
+store.
 """
 
 import mmap
@@ -23,15 +24,15 @@ Stores = list[MessageStore]
 
 @pytest.fixture
 def stores() -> Iterator[Stores]:
-    """Stores of this test; only the last is open."""
+    """The stores of this test. Only the last one is open."""
     stores: list[MessageStore] = []
     yield stores
     for store in stores[-1:]:
         store.close()
 
 
-def renew(stores: Stores, directory: Path) -> None:
-    """Close the last store and open another, with one message in it: the first one makes the files."""
+def open_next(stores: Stores, directory: Path) -> None:
+    """Close the last store, open another and put one message, because the first message makes the files."""
     for store in stores[-1:]:
         store.close()
     stores.append(MessageStore.open(directory / str(len(stores)), StoreOptions(file_size=256 << 20)))
@@ -39,7 +40,8 @@ def renew(stores: Stores, directory: Path) -> None:
     assert stores[-1].wait_for_dispatch(timeout_s=60)
 
 
-def copier(record: bytes) -> Callable[[], None]:
+def make_copy(record: bytes) -> Callable[[], None]:
+    """Return a function that copies the record COUNT times into a mapping."""
     mapping = mmap.mmap(-1, len(record) * COUNT)
     mapping[:] = bytes(len(mapping))
 
@@ -73,13 +75,13 @@ def test_put(pairs: Pairs, tmp_path: Path, stores: Stores, size: int, kind: str)
             put(message)
         assert store.wait_for_dispatch(timeout_s=60)
 
-    pairs(put, copier(encode(messages[0])), items=COUNT, prepare=lambda: renew(stores, tmp_path))
+    pairs(put, make_copy(encode(messages[0])), items=COUNT, prepare=lambda: open_next(stores, tmp_path))
 
 
 @pytest.mark.benchmark(group="put")
 @pytest.mark.parametrize("size", [1024, 128])
 def test_put_batch(pairs: Pairs, tmp_path: Path, stores: Stores, size: int) -> None:
-    """Batches of 64, in the shape that RocketMQ's clients send them."""
+    """Put batches of 64 messages, in the form in which RocketMQ's clients send them."""
     messages = messages_of(size, "tags")
     bodies, properties = [message.body for message in messages[:BATCH]], [KINDS["tags"]] * BATCH
     batches = [MessageBatch(messages[n % 4], bodies, properties) for n in range(COUNT // BATCH)]
@@ -90,4 +92,4 @@ def test_put_batch(pairs: Pairs, tmp_path: Path, stores: Stores, size: int) -> N
             store.put_batch(batch)
         assert store.wait_for_dispatch(timeout_s=60)
 
-    pairs(put, copier(encode(messages[0])), items=COUNT, prepare=lambda: renew(stores, tmp_path))
+    pairs(put, make_copy(encode(messages[0])), items=COUNT, prepare=lambda: open_next(stores, tmp_path))

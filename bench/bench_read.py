@@ -1,7 +1,7 @@
-"""Read a queue from its first message to its last, and dispatch one: what the queue in between costs.
+"""Cost of a consume queue: of reading all messages through it, and of dispatching messages into it.
 
-The floor of a read is a copy of the same records, one by one, out of the page cache; what is read is copied out too, for views
-alone would cost nothing. Floor and read take turns, and the ratio is the median of each pair's.
+The floor of a read is a copy of the same records, one by one, out of the page cache. The read copies its records too, because
+views alone would cost nothing. Floor and read take turns, and the ratio is the median of the ratios of the pairs.
 """
 
 import statistics
@@ -27,7 +27,7 @@ DISPATCHED: Final = 50_000
 
 
 def in_turns(floor: Callable[[], None], measured: Callable[[], None]) -> tuple[float, float, float]:
-    """Medians over the pairs: (seconds of the floor, seconds measured, floor divided by measured)."""
+    """Return medians over the pairs: (seconds of the floor, seconds measured, floor divided by measured)."""
     pairs = []
     for _ in range(PAIRS):
         started = time.perf_counter()
@@ -66,7 +66,7 @@ def test_warm_read_by_consume_queue(benchmark: BenchmarkFixture, tmp_path: Path,
                     _ = bytes(record)
                 queue_offset = found.next_begin_offset
 
-        copy()  # the page cache is warm, and mapped
+        copy()  # warms the page cache and maps all pages
         floor_s, read_s, ratio = in_turns(copy, read)
         benchmark.extra_info |= {
             "bytes": sum(record_size for _, record_size in places),
@@ -85,7 +85,7 @@ def stores(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.benchmark(group="dispatch")
 @pytest.mark.parametrize("keys", [0, 1, 2])
 def test_dispatch(benchmark: BenchmarkFixture, stores: Iterator[Path], keys: int) -> None:
-    """Microseconds a message, CPU time: properties looked into, an entry in one of four queues, and so many keys."""
+    """Measure CPU microseconds per message: parsing properties, one entry in one of four queues, `keys` index entries."""
     named = ["TAGS\x01TagA", "UNIQ_KEY\x01{0:032X}", "KEYS\x01key-{0}"][: 1 + keys]
     properties = ["\x02".join(named).format(number).encode() for number in range(DISPATCHED)]
     make = RequestMaker(DelayLevels.parse())

@@ -1,4 +1,4 @@
-"""How fast recovery walks a log, every CRC checked; the floor is the CRC of as many bytes in one call."""
+"""Speed at which recovery walks a log and checks every CRC. The floor is the CRC of the same bytes in one call."""
 
 import zlib
 from collections.abc import Callable

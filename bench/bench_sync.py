@@ -1,8 +1,8 @@
-"""What it costs a put to wait for a slave, and what a slave costs the puts that do not; 1 KiB each, one slave, on loopback.
+"""Cost of a put that waits for a slave, and cost of a slave to puts that do not wait. Messages have 1 KiB; there is one slave.
 
-Each end is a process of its own; dispatch runs nowhere. `alone` is a master without a slave; `store` the same log without a
-master. RocketMQ 4.9.8's own ends stand beside: a SYNC_MASTER with K threads, each waiting for its own put, and with K in flight
-from one thread.
+Master and slave are separate processes on loopback. Neither dispatches. `alone` is a master without a slave; `store` is the
+same log without a master. They are compared with RocketMQ 4.9.8's own SYNC_MASTER and slave: once with K threads that each wait
+for their own put, and once with K puts in flight from one thread.
 """
 
 from contextlib import ExitStack
@@ -14,10 +14,10 @@ from .conftest import Figures
 from .ha_kit import Compared, JavaMaster, JavaSlave, OurMaster, OurSlave, Sides
 from .java_store import Rates
 
-PUTS = {1: 3_000, 4: 8_000, 16: 24_000, 64: 48_000}  # a round, by how many are in flight
+PUTS = {1: 3_000, 4: 8_000, 16: 24_000, 64: 48_000}  # puts in flight: puts in a round
 ASYNC_PUTS = 48_000
-ONES = 3_000
-JAVA_WARM_UP = 200_000  # puts, after which its code is compiled
+SINGLE_PUTS = 3_000
+JAVA_WARM_UP = 200_000  # puts before the first round, so that Java has compiled its code
 
 
 @pytest.mark.benchmark(group="sync")
@@ -25,7 +25,7 @@ def test_sync(sides: Sides, figure: Figures, java_if_any: str | None, tmp_path: 
     with ExitStack() as stack:
         alone = stack.enter_context(OurMaster(tmp_path / "alone"))
         master = stack.enter_context(OurMaster(tmp_path / "master"))
-        master.ask("append", 1)  # a slave of an empty log would have nothing to report
+        master.ask("append", 1)  # with an empty log the slave would have nothing to report
         slave = stack.enter_context(OurSlave(tmp_path / "slave", master.port))
         slave.start()
         master.ask("slaves", 1)
@@ -41,7 +41,7 @@ def test_sync(sides: Sides, figure: Figures, java_if_any: str | None, tmp_path: 
             for in_flight, count in PUTS.items():
                 master.ask("slaves", 1)
                 rates[f"sync {in_flight}"] = master.ask("sync", count, in_flight)["per_second"]
-            p50_us = master.ask("one", ONES)["p50_us"]
+            p50_us = master.ask("one", SINGLE_PUTS)["p50_us"]
             return rates | {"one": 1e6 / p50_us, "p50_us": p50_us}
 
         turns = [without_slave, ours]
@@ -55,7 +55,7 @@ def test_sync(sides: Sides, figure: Figures, java_if_any: str | None, tmp_path: 
             def theirs() -> Rates:
                 rates = {f"java {k}": java_master.ask("threads", count, k)["per_second"] for k, count in PUTS.items()}
                 rates["java pipelined"] = java_master.ask("pipelined", PUTS[64], 64)["per_second"]
-                return rates | {"java one": 1e6 / java_master.ask("one", ONES)["p50_us"]}
+                return rates | {"java one": 1e6 / java_master.ask("one", SINGLE_PUTS)["p50_us"]}
 
             turns.insert(0, theirs)
         rows = [

@@ -1,8 +1,8 @@
-"""A measurement and what it stands beside by turns: what one machine does at one time is all that can be compared.
+"""Fixtures that run a measurement and its comparison by turns, because only results of one machine at one time are comparable.
 
-Each round runs the other side first (a floor that no implementation could go below, or RocketMQ's own store) and then ours, so
-whatever else the machine is doing hits both. A run ends with one table of all ratios; a whole one also writes it to
-bench/results. pytest-benchmark's table has the seconds of our half.
+Each round runs the other side first (a floor, which is the least work that any implementation must do, or RocketMQ's own store)
+and then ours, so that other load on the machine affects both. A run ends with one table of all ratios. A run of all benchmarks
+also writes the table to bench/results. pytest-benchmark's own table has the seconds of our side only.
 """
 
 import os
@@ -31,7 +31,12 @@ Figures = Callable[[str, str, Sequence[float], float | None], None]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--catch-up-mib", type=int, default=512, help="of how much a slave catches up in bench_catch_up.py; MiB")
+    parser.addoption(
+        "--catch-up-mib",
+        type=int,
+        default=512,
+        help="size of the log that a slave catches up with in bench_catch_up.py, in MiB",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,15 +45,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _is_swept(tmp_path: Path) -> Iterator[None]:
-    """What a benchmark writes, up to gigabytes, goes with it: the next one is not to wait until it is on the disk."""
+def _delete_files(tmp_path: Path) -> Iterator[None]:
+    """Delete the files of a benchmark, up to gigabytes, at its end, so that the next one does not wait for their write-back."""
     yield
     shutil.rmtree(tmp_path, ignore_errors=True)
 
 
 @pytest.fixture
-def say(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Show how far it is, in one line that the next one replaces, where somebody looks."""
+def show_progress(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Show the progress on a terminal, in a line that each call replaces."""
     captured = request.config.pluginmanager.getplugin("capturemanager")
 
     def show(text: str) -> None:
@@ -64,15 +69,15 @@ def say(request: pytest.FixtureRequest) -> Callable[[str], None]:
 
 @pytest.fixture(scope="session")
 def note(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Say something of a run that its numbers do not."""
+    """Add a line about the run under the table."""
     return request.config.stash[NOTES].append
 
 
 @pytest.fixture
-def pairs(benchmark: BenchmarkFixture, request: pytest.FixtureRequest, say: Callable[[str], None]) -> Pairs:
-    """Run (measured, floor) pairs; `items` of each; `prepare` comes before both, and is not timed.
+def pairs(benchmark: BenchmarkFixture, request: pytest.FixtureRequest, show_progress: Callable[[str], None]) -> Pairs:
+    """Run rounds of (floor, measured) pairs. Each side handles `items` items. `prepare` runs before both and is not timed.
 
-    Returns: the median of floor time by measured time, 1.0 being as quick.
+    Returns: the median of floor time divided by measured time; 1.0 means that both are equally fast.
     """
 
     def run(
@@ -88,7 +93,7 @@ def pairs(benchmark: BenchmarkFixture, request: pytest.FixtureRequest, say: Call
         name = request.node.name.removeprefix("test_")
 
         def before() -> None:
-            say(f"{name}: round {len(times) + 1} of {ROUNDS}")
+            show_progress(f"{name}: round {len(times) + 1} of {ROUNDS}")
             prepare()
             started = time.perf_counter()
             floor()
@@ -100,7 +105,7 @@ def pairs(benchmark: BenchmarkFixture, request: pytest.FixtureRequest, say: Call
             times.append((time.perf_counter() - started) / items)
 
         benchmark.pedantic(timed, setup=before, rounds=ROUNDS)  # type: ignore[no-untyped-call]
-        say("")
+        show_progress("")
         ratio = statistics.median(low / high for low, high in zip(floors, times, strict=True))
         benchmark.extra_info.update(
             per_second=round(1 / statistics.median(times)),
@@ -116,7 +121,7 @@ def pairs(benchmark: BenchmarkFixture, request: pytest.FixtureRequest, say: Call
 
 @pytest.fixture(scope="session")
 def java(note: Callable[[str], None]) -> str:
-    """The class path of RocketMQ's own store. Without it the test is skipped, and the table says why in one line."""
+    """The class path of RocketMQ's own store. Without it the test is skipped, and a line under the table says why."""
     try:
         found = class_path()
     except NoJavaError as error:
@@ -128,7 +133,7 @@ def java(note: Callable[[str], None]) -> str:
 
 @pytest.fixture
 def java_if_any(note: Callable[[str], None], request: pytest.FixtureRequest) -> str | None:
-    """The class path, for a comparison that has other sides too; None where RocketMQ's jars cannot be had, said in one line."""
+    """The class path, for a comparison with more sides. It is None, with a line under the table, if the jars are missing."""
     try:
         return class_path()
     except NoJavaError as error:
@@ -140,7 +145,7 @@ def java_if_any(note: Callable[[str], None], request: pytest.FixtureRequest) -> 
 
 @pytest.fixture
 def figure(request: pytest.FixtureRequest, benchmark: BenchmarkFixture) -> Figures:
-    """Keep a measure of its own: what, unit, one value a round, at most which it should be."""
+    """Record a measurement without a comparison: its title, unit, one value per round, and its upper target."""
 
     def keep(what: str, unit: str, values: Sequence[float], at_most: float | None) -> None:
         found = outcome.figure_of(what, unit, values, at_most)
@@ -151,7 +156,7 @@ def figure(request: pytest.FixtureRequest, benchmark: BenchmarkFixture) -> Figur
 
 
 @pytest.fixture
-def sides(benchmark: BenchmarkFixture, request: pytest.FixtureRequest, say: Callable[[str], None]) -> Sides:
+def sides(benchmark: BenchmarkFixture, request: pytest.FixtureRequest, show_progress: Callable[[str], None]) -> Sides:
     """See Sides."""
 
     def run(
@@ -164,13 +169,13 @@ def sides(benchmark: BenchmarkFixture, request: pytest.FixtureRequest, say: Call
         found: list[Rates] = []
 
         def before() -> None:
-            say(f"{request.node.name.removeprefix('test_')}: round {len(found) + 1} of {warm_up_rounds + rounds}")
+            show_progress(f"{request.node.name.removeprefix('test_')}: round {len(found) + 1} of {warm_up_rounds + rounds}")
             found.append({})
             for side in sides[:-1]:
                 found[-1] |= side()
 
         benchmark.pedantic(lambda: found[-1].update(sides[-1]()), setup=before, rounds=rounds, warmup_rounds=warm_up_rounds)
-        say("")
+        show_progress("")
         kept = found[warm_up_rounds:]
         for row in rows:
             if row.other in kept[0]:
@@ -184,7 +189,7 @@ def sides(benchmark: BenchmarkFixture, request: pytest.FixtureRequest, say: Call
 
 
 @pytest.fixture
-def versus(benchmark: BenchmarkFixture, request: pytest.FixtureRequest, say: Callable[[str], None]) -> Versus:
+def versus(benchmark: BenchmarkFixture, request: pytest.FixtureRequest, show_progress: Callable[[str], None]) -> Versus:
     """See Versus."""
 
     def run(
@@ -199,14 +204,14 @@ def versus(benchmark: BenchmarkFixture, request: pytest.FixtureRequest, say: Cal
         their_rates: list[Rates] = []
 
         def before() -> None:
-            done, whole = len(our_rates), warm_up_rounds + java_store.ROUNDS
-            say(f"{request.node.name.removeprefix('test_')}: round {done + 1} of {whole}")
+            done, total = len(our_rates), warm_up_rounds + java_store.ROUNDS
+            show_progress(f"{request.node.name.removeprefix('test_')}: round {done + 1} of {total}")
             their_rates.append(theirs())
 
         benchmark.pedantic(
             lambda: our_rates.append(ours()), setup=before, rounds=java_store.ROUNDS, warmup_rounds=warm_up_rounds
         )
-        say("")
+        show_progress("")
         for name, (our, their) in rows.items():
             both = ([rates[our] for rates in our_rates], [rates[their] for rates in their_rates])
             row = outcome.row_of(name, "java", unit, *(rates[warm_up_rounds:] for rates in both))
@@ -217,15 +222,15 @@ def versus(benchmark: BenchmarkFixture, request: pytest.FixtureRequest, say: Cal
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """The table, and where it is kept."""
+    """Print the table. Write it to bench/results if all benchmarks ran."""
     rows, figures, notes = config.stash[ROWS], config.stash[FIGURES], config.stash[NOTES]
     if not rows and not figures and not notes:
         return
     notes.append(f"{os.cpu_count()} processors; load before {config.stash[LOAD]:.1f}, after {os.getloadavg()[0]:.1f}")
-    terminalreporter.section("ratios: more than 1 is quicker than what it stands beside; medians of pairs")
+    terminalreporter.section("ratios: more than 1 means that ours is faster; medians of pairs")
     for line in [*outcome.table(rows), *outcome.figure_lines(figures), *notes]:
         terminalreporter.write_line(line)
-    is_whole = not any(terminalreporter.stats.get(kind) for kind in ("failed", "error", "skipped", "deselected"))
-    if rows and is_whole and config.args in (["bench"], [str(config.rootpath / "bench")]):
+    is_complete = not any(terminalreporter.stats.get(kind) for kind in ("failed", "error", "skipped", "deselected"))
+    if rows and is_complete and config.args in (["bench"], [str(config.rootpath / "bench")]):
         outcome.write(rows, figures, notes)
-        terminalreporter.write_line(f"kept in {outcome.RESULTS.relative_to(config.rootpath)}")
+        terminalreporter.write_line(f"written to {outcome.RESULTS.relative_to(config.rootpath)}")

@@ -1,4 +1,4 @@
-"""Put 1 KiB messages into a store until its log has so many bytes, say `full`, and go on until killed.
+"""Put 1 KiB messages into a store. Print `full` when its log has BYTES bytes, then go on until killed.
 
 Run as a program: fill_store.py STORE BYTES.
 """
@@ -11,7 +11,7 @@ from rocketmq_ha.impl.wire.batch import MessageBatch
 from rocketmq_ha.impl.wire.message import Message
 
 BATCH = 64
-KILL_ROOM = 16 << 20  # left free before the size that was asked for, as puts go on until the kill
+KILL_ROOM = 16 << 20  # bytes below BYTES at which `full` is printed, because puts go on until the kill
 
 
 def main(store_dir: Path, size: int) -> None:

@@ -1,11 +1,12 @@
-"""Many slaves in one process, so light that the master is what is measured: they look at headers, and drop bodies unread.
+"""Many light slaves in one process. They check frame headers and drop bodies unread, so that the master is the bottleneck.
 
-A hundred slaves run on as many machines. In one process their socket buffers are more than any cache holds, and copying out of
-them all takes longer than the master takes to fill them. So a body stays in the system, which throws it away (MSG_TRUNC, which
-on a stream is Linux's alone; elsewhere it is read). Every frame must follow the one before, and what was taken is acknowledged.
+In production a hundred slaves run on a hundred machines. In one process their socket buffers exceed every cache, and copying
+out of all of them takes longer than the master needs to fill them. So the kernel drops the bodies without copying them
+(MSG_TRUNC, which works on a stream only on Linux; on other systems the bodies are read). Each slave checks that every frame
+follows the previous one, and acknowledges what it received.
 
-Run as a program, with the master's port; it answers `ready=1`. Then `follow SLAVES START END`: that many slaves, whose logs
-stand at START, connect and follow to END; it answers `seconds=S`, from the first connect to the last byte of all.
+Run as a program with the master's port. It answers `ready=1`. The command `follow SLAVES START END` connects SLAVES slaves
+whose logs end at START. They follow until END. The answer `seconds=S` is the time from the first connect to the last byte.
 """
 
 import selectors
@@ -18,13 +19,13 @@ from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 
 from .line_process import reply
 
-MAX_TURN: Final = 4 * 1024 * 1024  # bytes, as our slave
+MAX_TURN_SIZE: Final = 4 * 1024 * 1024  # as in our slave
 _DROP: Final = socket.MSG_TRUNC if sys.platform == "linux" else 0
 _dropped: Final = memoryview(bytearray(1024 * 1024))
 
 
-class Light:
-    """One slave: where its log ends, and how much of a frame's body is still to come."""
+class LightSlave:
+    """One slave: the max offset of its log, and the bytes left of the current frame's body."""
 
     def __init__(self, port: int, start: int) -> None:
         self.sock = socket.create_connection(("127.0.0.1", port))
@@ -35,10 +36,10 @@ class Light:
         self.sock.send(REPORT.pack(start))
 
     def on_readable(self) -> None:
-        """Take what is there, at most MAX_TURN or a frame more, and acknowledge the whole frames of it."""
+        """Receive the available bytes, up to about MAX_TURN_SIZE, and acknowledge the whole frames among them."""
         moved, before = 0, self.max_offset
         try:
-            while moved < MAX_TURN:
+            while moved < MAX_TURN_SIZE:
                 if self._left:
                     nbytes = self.sock.recv_into(_dropped[: self._left], 0, _DROP)
                     self._left -= nbytes
@@ -66,7 +67,7 @@ def follow(port: int, count: int, start: int, end: int) -> float:
     started = time.perf_counter()
     with selectors.DefaultSelector() as selector:
         for _ in range(count):
-            slave = Light(port, start)
+            slave = LightSlave(port, start)
             selector.register(slave.sock, selectors.EVENT_READ, slave)
         while selector.get_map():
             for key, _ in selector.select():

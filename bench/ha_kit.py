@@ -1,7 +1,7 @@
-"""What the benchmarks of replication share: logs to replicate, and the ends that do it, each in a process of its own.
+"""Helpers of the replication benchmarks: logs to replicate, and masters and slaves in processes of their own.
 
-All ends are on loopback. A new slave begins with the first record of the master's log, as one that has run before: with nothing
-it would begin at the last file, however many there are.
+All of them are on loopback. A new slave's log has the first record of the master's log, as if it had run before. With an empty
+log the slave would begin at the master's last file.
 """
 
 import os
@@ -17,13 +17,13 @@ from rocketmq_ha.impl.wire.message import Message
 from .java_store import ROUNDS, Rates, java_command
 from .line_process import LineProcess, python
 
-FILE_SIZE: Final = 1 << 30  # as brokers have it
-BODY_SIZE: Final = 16 * 1024  # of the messages of a log to catch up with
-NEVER: Final = 1 << 62  # the end of a slave that follows until it is killed
+FILE_SIZE: Final = 1 << 30  # the default of brokers
+BODY_SIZE: Final = 16 * 1024  # of each message in a log that a slave catches up with
+NEVER: Final = 1 << 62  # the end offset of a slave that follows until it is killed
 
 
 class Compared(NamedTuple):
-    """A row of the table: which of a round's rates stand beside each other, by their names."""
+    """A row of the table: the names of the two rates of a round that it compares."""
 
     what: str
     beside: str
@@ -33,9 +33,9 @@ class Compared(NamedTuple):
 
 
 class Sides(Protocol):
-    """Run rounds of several sides by turns, ours last; each gives rates by names of its own.
+    """Run rounds in which several sides take turns, ours last. Each side returns its rates by name.
 
-    A row whose other rate nobody gives is left out. Returns: the rates of each round.
+    A row is left out if no side returns its `other` rate. Returns: the rates of each round.
     """
 
     def __call__(
@@ -49,7 +49,7 @@ class Sides(Protocol):
 
 
 def fill(store: Path, size: int) -> int:
-    """Make a log of so many bytes, or a few more. Returns: its max offset."""
+    """Make a log of at least `size` bytes. Returns: its max offset."""
     message = Message("bench", os.urandom(BODY_SIZE))
     with CommitLog.open(store, file_size=FILE_SIZE) as log:
         while log.max_offset < size:
@@ -58,7 +58,7 @@ def fill(store: Path, size: int) -> int:
 
 
 def seed(store: Path, master: Path) -> Path:
-    """Make a store with the first record of the master's log. Returns: the store."""
+    """Make a store that has only the first record of the master's log. Returns: the store."""
     with first_file(master).open("rb") as file:
         size = file.read(4)
         record = size + file.read(int.from_bytes(size) - 4)
@@ -68,7 +68,7 @@ def seed(store: Path, master: Path) -> Path:
 
 
 def link(store: Path, target: Path) -> Path:
-    """The same log files under another store, for a second process that only reads them. Returns: that store."""
+    """Link the log files into another store, for a second process that only reads them. Returns: the other store."""
     (target / "commitlog").mkdir(parents=True)
     for file in sorted((store / "commitlog").iterdir()):
         os.link(file, target / "commitlog" / file.name)
@@ -80,7 +80,7 @@ def first_file(store: Path) -> Path:
 
 
 class OurMaster(LineProcess):
-    """ha_master.py on a store."""
+    """A process that runs ha_master.py on a store."""
 
     def __init__(self, store: Path) -> None:
         super().__init__(python("ha_master", store, FILE_SIZE), store.with_name(store.name + ".log"))
@@ -88,14 +88,14 @@ class OurMaster(LineProcess):
 
 
 class OurSlave(LineProcess):
-    """ha_slave.py on a store; it connects when it is told to `start`."""
+    """A process that runs ha_slave.py on a store. It connects on the command `start`."""
 
     def __init__(self, store: Path, port: int, end: int = NEVER, *notes: Path) -> None:
         super().__init__(python("ha_slave", store, FILE_SIZE, port, end, *notes), store.with_name(store.name + ".log"))
         self.answer()
 
     def start(self) -> None:
-        self.tell("start")
+        self.send("start")
 
 
 def free_port() -> int:
@@ -104,7 +104,7 @@ def free_port() -> int:
 
 
 class JavaMaster(LineProcess):
-    """HaBench as a master. It serves when this returns."""
+    """A process that runs HaBench as a master. The constructor returns when it serves."""
 
     def __init__(self, classpath: str, store: Path, role: str) -> None:
         self.port = free_port()
@@ -114,7 +114,7 @@ class JavaMaster(LineProcess):
 
 
 class JavaSlave(LineProcess):
-    """HaBench as a slave."""
+    """A process that runs HaBench as a slave."""
 
     def __init__(self, classpath: str, home: Path, port: int) -> None:
         super().__init__(java_command(classpath, home, "HaBench", "slave", port), home / "java-slave.log")

@@ -1,16 +1,17 @@
-"""Our master in a process of its own, its own producer: it serves its log between the lines that it is told.
+"""Run our master in its own process, where it is also the producer. Between two commands it serves its slaves.
 
-Run as a program: STORE FILE_SIZE; it answers `port=N`. Then, with `per_second=N` but where it says otherwise:
+Run as a program with the arguments STORE FILE_SIZE. It answers `port=N`. Then it reads commands, one per line. Each answers
+`per_second=N` unless the list says otherwise:
 
-    append COUNT         messages put into the log by themselves, no master at hand: what the store can do
-    async COUNT          put, none waiting; the loop turns after every 64
-    sync COUNT K         put, never more than K waiting for the slave
-    one COUNT            one at a time; also p50_us, the median time of one
-    paced RATE COUNT FILE  async at a steady rate, the loop turning after each; FILE has a line `nanoseconds offset` for each:
-                         when its put began (CLOCK_MONOTONIC), and where it ends. Answers per_second
-    slaves N             waits until N slaves are connected and have everything; answers slaves=N
-    cpu                  answers seconds=S, the processor time that it has used
-    end                  answers offset=N, the max offset of its log
+    append COUNT         append messages to the log alone, without the master: the speed of the store
+    async COUNT          put without waiting; the loop turns after every 64 puts
+    sync COUNT K         put, with at most K puts waiting for the slave
+    one COUNT            put one message at a time; also answers p50_us, the median time of a put
+    paced RATE COUNT FILE  put without waiting at a steady rate; the loop turns after each put. FILE gets a line
+                         `nanoseconds offset` for each put: its start (CLOCK_MONOTONIC), and the offset of its end
+    slaves N             wait until N slaves are connected and have the whole log; answers slaves=N
+    cpu                  answers seconds=S, the processor time used by the process
+    end                  answers offset=N, the max offset of the log
 """
 
 import select
@@ -30,15 +31,17 @@ from rocketmq_ha.spec.profile import HARDENED, Settings
 
 from .line_process import reply
 
-MADE = 1024  # messages, as in StoreBench
-SIZE = 1024  # bytes of a body
-ASYNC_TURN = 64  # puts
-IDLE_MS = 5  # between two looks at the lines
-PATIENCE_S = 120
+MESSAGE_COUNT = 1024  # distinct messages, as in StoreBench
+BODY_SIZE = 1024
+ASYNC_TURN = 64  # puts between two turns of the loop
+IDLE_MS = 5  # between two checks for a command
+TIMEOUT_S = 120
 TAGS = "TAGS\x01TagA"
-READ_BUFFER_SIZE = 4096  # as `rocketmq-ha master` has it
+READ_BUFFER_SIZE = 4096  # as in `rocketmq-ha master`
 
-MESSAGES = [Message("Bench", bytes(SIZE), queue_id=n % 4, properties_string=TAGS, born_timestamp=1) for n in range(MADE)]
+MESSAGES = [
+    Message("Bench", bytes(BODY_SIZE), queue_id=n % 4, properties_string=TAGS, born_timestamp=1) for n in range(MESSAGE_COUNT)
+]
 
 
 class Bench:
@@ -67,8 +70,8 @@ class Bench:
     def put_sync(self, count: int, in_flight: int) -> dict[str, float]:
         put, poll = self.master.put, self.master.poll
         waiting: deque[GroupCommitRequest] = deque()
-        ok, bad = PutMessageStatus.PUT_OK, 0  # a member of an enumeration is slow to look up
-        turn = max(1, in_flight // 2)  # so that the slave is busy with one half while the other is put
+        ok, bad = PutMessageStatus.PUT_OK, 0  # `ok` saves the slow look-up of an enum member in the loop
+        turn = max(1, in_flight // 2)  # the slave handles one half while the other half is put
         messages = islice(cycle(MESSAGES), count)
         started = time.perf_counter()
         left = count
@@ -113,35 +116,35 @@ class Bench:
         return found
 
     def await_slaves(self, count: int) -> dict[str, float]:
-        service, deadline = self.master.service, time.monotonic() + PATIENCE_S
+        service, deadline = self.master.service, time.monotonic() + TIMEOUT_S
         while (
             service.count_connected() != count
             or min((conn.slave_ack_offset for conn in service.connections), default=self.log.max_offset) < self.log.max_offset
         ):
             assert time.monotonic() < deadline, f"{service.count_connected()} slaves, {service.push2_slave_max_offset}"
             self.master.poll(IDLE_MS)
-        if service.count_slaves() < count:  # each counts from its first acknowledgement on
+        if service.count_slaves() < count:  # a slave counts from its first acknowledgement on
             self.master.put(MESSAGES[0], wait=False)
             while service.count_slaves() < count:
                 assert time.monotonic() < deadline, f"{service.count_slaves()} of {count} slaves have acknowledged something"
                 self.master.poll(IDLE_MS)
         return {"slaves": count}
 
-    def do(self, what: str, *words: str) -> dict[str, float]:
-        if what == "paced":
-            return self.put_paced(int(words[0]), int(words[1]), Path(words[2]))
-        if what == "cpu":
+    def run(self, command: str, *arguments: str) -> dict[str, float]:
+        if command == "paced":
+            return self.put_paced(int(arguments[0]), int(arguments[1]), Path(arguments[2]))
+        if command == "cpu":
             return {"seconds": time.process_time()}
-        if what == "end":
+        if command == "end":
             return {"offset": self.log.max_offset}
-        work = {
+        methods = {
             "append": self.append,
             "async": self.put_async,
             "sync": self.put_sync,
             "one": self.put_one,
             "slaves": self.await_slaves,
         }
-        return work[what](*map(int, words))
+        return methods[command](*map(int, arguments))
 
 
 def _rate(count: int, started: float) -> dict[str, float]:
@@ -158,7 +161,7 @@ def main(store: Path, file_size: int) -> None:
             words = sys.stdin.readline().split()
             if not words:
                 return
-            reply(**bench.do(*words))
+            reply(**bench.run(*words))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""Our slave in a process of its own.
+"""Run our slave in its own process.
 
-Run as a program: STORE FILE_SIZE PORT END [NOTES]. It answers `ready=1` when its log is open; on the next line it connects,
-follows until its log reaches END, and answers
+Run as a program with the arguments STORE FILE_SIZE PORT END [NOTES]. It answers `ready=1` when its log is open. On the next
+line of input it connects and follows until its log reaches END. Then it answers:
 
-    seconds                     from before its connect to the last byte
-    first_byte_ms               from before its connect until it has appended the first bytes
-    rss_before_kib, rss_most_kib  its anonymous memory before the connect, and at most since: no pages of files
+    seconds                     from before the connect to the last byte
+    first_byte_ms               from before the connect to the first append
+    rss_before_kib, rss_most_kib  its anonymous memory (without pages of files) before the connect, and the maximum since
 
-NOTES: a file that then has a line `nanoseconds offset` (CLOCK_MONOTONIC) for each append.
+NOTES: a file that gets a line `nanoseconds offset` (CLOCK_MONOTONIC) for each append.
 """
 
 import sys
@@ -21,11 +21,11 @@ from rocketmq_ha.spec.profile import HARDENED, Settings
 
 from .line_process import reply
 
-LOOKS = 8  # turns of the follower between two looks at its memory
+SAMPLE_TURNS = 8  # turns of the follower between two samples of its memory
 
 
-class NotedLog(CommitLog):
-    """A log that knows when what was appended."""
+class TimedLog(CommitLog):
+    """A log that records the time and the max offset of each append."""
 
     notes: list[tuple[int, int]]
 
@@ -40,7 +40,7 @@ def rss_anon_kib() -> int:
 
 
 def follow(log: CommitLog, port: int, end: int) -> dict[str, float]:
-    rss_before = rss_most = rss_anon_kib()  # before its buffers are made
+    rss_before = rss_most = rss_anon_kib()  # before the follower makes its buffers
     follower = Follower(log, "127.0.0.1", port, Settings(mapped_file_size=log.file_size), HARDENED)
     start, turns, first_byte_s = log.max_offset, 0, 0.0
 
@@ -49,7 +49,7 @@ def follow(log: CommitLog, port: int, end: int) -> dict[str, float]:
         at = log.max_offset
         if not first_byte_s and at > start:
             first_byte_s = time.perf_counter() - started
-        if turns % LOOKS == 0 or at >= end:
+        if turns % SAMPLE_TURNS == 0 or at >= end:
             rss_most = max(rss_most, rss_anon_kib())
         turns += 1
         return at >= end
@@ -67,14 +67,14 @@ def follow(log: CommitLog, port: int, end: int) -> dict[str, float]:
 
 
 def main(store: Path, file_size: int, port: int, end: int, notes: Path | None = None) -> None:
-    log = (NotedLog if notes else CommitLog).open(store, file_size=file_size)
-    if isinstance(log, NotedLog):
+    log = (TimedLog if notes else CommitLog).open(store, file_size=file_size)
+    if isinstance(log, TimedLog):
         log.notes = []
     with log:
         reply(ready=1)
         sys.stdin.readline()
         found = follow(log, port, end)
-        if notes and isinstance(log, NotedLog):
+        if notes and isinstance(log, TimedLog):
             notes.write_text("".join(f"{at_ns} {offset}\n" for at_ns, offset in log.notes), encoding="ascii")
         reply(**found)
 

@@ -1,6 +1,6 @@
-"""Apache RocketMQ's own store in a process of its own, a round at a time, so that its rounds can be interleaved with ours.
+"""Run Apache RocketMQ's own store in its own process, round by round, so that its rounds can take turns with ours.
 
-The jars are those of tests/interop: where they lie under build/interop they are taken, else Maven fetches them by the same pom.
+The jars are those of tests/interop. If they are not under build/interop yet, Maven fetches them with the same pom.
 """
 
 import shutil
@@ -19,19 +19,19 @@ SOURCES: Final = sorted((Path(__file__).resolve().parent / "java").glob("*.java"
 LOGBACK: Final = SOURCES[0].with_name("logback.xml")
 POM: Final = ROOT / "tests" / "interop" / "golden" / "pom.xml"
 ROUNDS: Final = 7
-WARM_UP_ROUNDS: Final = 1  # not counted; StoreBench has put half a million messages before
+WARM_UP_ROUNDS: Final = 1  # not counted; before it StoreBench puts half a million messages
 FETCH_TIMEOUT_S: Final = 300
-HEAP: Final = "1g"  # both its least and its most, as brokers are run
-DIRECT: Final = "3g"  # outside the heap: its store has a buffer of 4 MiB for each thread that puts
+HEAP: Final = "1g"  # both minimum and maximum, as brokers are usually run
+DIRECT: Final = "3g"  # memory outside the heap: the store has a buffer of 4 MiB for each thread that puts
 
 
 Rates = dict[str, float]
 
 
 class Versus(Protocol):
-    """Run rounds of both stores by turns, theirs first.
+    """Run rounds in which both stores take turns, theirs first.
 
-    rows: what is shown -> which of our rates, and which of theirs, by their names.
+    rows: the title of each row -> the name of our rate, and the name of theirs.
     """
 
     def __call__(
@@ -46,11 +46,11 @@ class Versus(Protocol):
 
 
 class NoJavaError(Exception):
-    """RocketMQ's store cannot be run here; the message is one line that says why."""
+    """RocketMQ's store cannot be run on this machine. The message says why, in one line."""
 
 
 def class_path() -> str:
-    """The jars and our classes, fetched and compiled where they are not there yet. Raises: NoJavaError."""
+    """Return the class path of the jars and our classes. Fetch and compile those that are missing. Raises: NoJavaError."""
     for program in ("java", "javac"):
         if shutil.which(program) is None:
             raise NoJavaError(f"{program} is not on the PATH")
@@ -68,7 +68,7 @@ def class_path() -> str:
 
 
 def java_version() -> str:
-    """The first line that it says of itself."""
+    """Return the first line that `java -version` prints."""
     return subprocess.run(["java", "-version"], check=True, capture_output=True, text=True).stderr.splitlines()[0]
 
 
@@ -79,11 +79,11 @@ def _run(what: str, *command: str) -> None:
         lines = [line for line in (error.stdout + error.stderr).splitlines() if line.strip()]
         raise NoJavaError(f"{what}: {lines[0] if lines else error}") from None
     except subprocess.TimeoutExpired:
-        raise NoJavaError(f"{what}: not within {FETCH_TIMEOUT_S} s") from None
+        raise NoJavaError(f"{what}: no end within {FETCH_TIMEOUT_S} s") from None
 
 
 def java_command(classpath: str, home: Path, main: str, *arguments: object) -> list[str]:
-    """The command that runs a class of ours, with RocketMQ's store as brokers have it. home: where it may put its own files."""
+    """Return the command that runs one of our Java classes with a broker's settings. home: the folder for its own files."""
     return [
         "java",
         f"-Xms{HEAP}",
@@ -93,7 +93,7 @@ def java_command(classpath: str, home: Path, main: str, *arguments: object) -> l
         f"-Duser.home={home}",
         "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",
         "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.98",
-        "--add-opens=java.base/java.nio=ALL-UNNAMED",  # by which it unmaps files
+        "--add-opens=java.base/java.nio=ALL-UNNAMED",  # RocketMQ needs these to unmap files
         "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
         "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
         "-cp",
@@ -104,12 +104,12 @@ def java_command(classpath: str, home: Path, main: str, *arguments: object) -> l
 
 
 class JavaStore(LineProcess):
-    """StoreBench on a store; its header says what the arguments are."""
+    """A process that runs StoreBench on a store. The header of StoreBench.java describes the arguments."""
 
     def __init__(self, classpath: str, store_dir: Path, *arguments: object) -> None:
         command = java_command(classpath, store_dir.parent, "StoreBench", store_dir, *arguments)
         super().__init__(command, store_dir.with_name(store_dir.name + ".java.log"))
 
     def round(self) -> dict[str, float]:
-        """Run one round, and wait for its end."""
+        """Run one round and return its rates."""
         return self.ask()

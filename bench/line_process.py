@@ -1,4 +1,4 @@
-"""A program of the benchmarks in a process of its own: told lines, it answers each with one, `name=number name=number`."""
+"""Run a program of the benchmarks in its own process. It answers each line of input with a line `name=number name=number`."""
 
 import subprocess
 import sys
@@ -11,37 +11,38 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 class LineProcess:
-    """Started at once. Close it: it is killed, as it has nothing to save. What it says on standard error is kept in `said`.
+    """A process that is started at once and killed by close(), because it has nothing to save.
 
-    Raises: RuntimeError with what it said last, if it ends by itself.
+    Args: stderr_log: the file for its standard error.
+    Raises: RuntimeError with the last line of its standard error, if the process ends by itself.
     """
 
-    def __init__(self, command: Sequence[str], said: Path) -> None:
-        self._said = said
-        with said.open("wb") as sink:
+    def __init__(self, command: Sequence[str], stderr_log: Path) -> None:
+        self._stderr_log = stderr_log
+        with stderr_log.open("wb") as sink:
             self._process = subprocess.Popen(
                 command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sink, text=True
             )
 
     def answer(self) -> dict[str, float]:
-        """Its next line of results; other lines are passed over."""
+        """Wait for the next line of results, and return it. Other lines are skipped."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             pairs = [word.partition("=") for word in line.split()]
             if pairs and all(separator for _, separator, _ in pairs):
                 return {key: float(value) for key, _, value in pairs}
-        said = (self._said.read_text(errors="replace").strip().splitlines() or ["nothing"])[-1]
-        raise RuntimeError(f"{self._said.name}: the process ended: it said {said}")
+        last = (self._stderr_log.read_text(errors="replace").strip().splitlines() or ["nothing"])[-1]
+        raise RuntimeError(f"{self._stderr_log.name}: the process ended; its last line on standard error is: {last}")
 
-    def tell(self, *words: object) -> None:
-        """A line of words."""
+    def send(self, *words: object) -> None:
+        """Send a line of words."""
         assert self._process.stdin is not None
         self._process.stdin.write(" ".join(map(str, words)) + "\n")
         self._process.stdin.flush()
 
     def ask(self, *words: object) -> dict[str, float]:
-        """Tell it a line, and wait for its answer."""
-        self.tell(*words)
+        """Send a line, and wait for the answer."""
+        self.send(*words)
         return self.answer()
 
     def close(self) -> None:
@@ -59,11 +60,11 @@ class LineProcess:
 
 
 def python(program: str, *arguments: object) -> list[str]:
-    """The command that runs a program of this folder, by its module's name."""
+    """Return the command that runs a program of this folder, given by its module name."""
     return [sys.executable, "-m", f"bench.{program}", *map(str, arguments)]
 
 
 def reply(**numbers: float) -> None:
-    """Such a program's answer, on its standard output."""
+    """Print a program's answer to standard output."""
     sys.stdout.write(" ".join(f"{name}={value:.6f}" for name, value in numbers.items()) + "\n")
     sys.stdout.flush()

@@ -1,6 +1,6 @@
-"""What a run of the benchmarks found: one row a measurement, as a table for people and as JSON for later.
+"""The results of a run of the benchmarks, one row per measurement, as a table for people and as JSON for programs.
 
-A row is a ratio of two things that were measured by turns on one machine: more than 1 is quicker than what it stands beside.
+A row is the ratio of two rates that were measured by turns on one machine. A ratio above 1 means that ours is faster.
 """
 
 import json
@@ -11,18 +11,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-ROUNDS: Final = 9  # of a pair with a floor
+ROUNDS: Final = 9  # of a comparison with a floor
 RESULTS: Final = Path(__file__).resolve().parent / "results" / "bench.json"
 _COLUMNS: Final = ("what", "beside", "ours", "beside it", "ratio", "middle half")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Medians, and between which ratios the middle half of the rounds lies."""
+    """A comparison: the medians of both sides, and the range of ratios that holds the middle half of the rounds."""
 
     what: str
-    beside: str  # "floor", "java": which side of the comparison
-    unit: str  # of the two medians
+    beside: str  # the other side: "floor", "java", ...
+    unit: str  # of `ours` and `other`
     ours: float
     other: float
     ratio: float
@@ -33,25 +33,25 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A measure of its own, less being better; the median of the rounds, and between what the middle half of them lies."""
+    """A measurement without a comparison: the median of the rounds and the range of their middle half. Lower is better."""
 
     what: str
     unit: str
     value: float
     low: float
     high: float
-    at_most: float | None  # what was set out to be reached
+    at_most: float | None  # the target
     rounds: int
 
 
 def figure_of(what: str, unit: str, values: Sequence[float], at_most: float | None) -> Figure:
-    """Of one value a round, at least two."""
+    """Make a Figure from one value per round. There must be at least two."""
     low, middle, high = (float(f"{value:.4g}") for value in statistics.quantiles(values, n=4))
     return Figure(what, unit, middle, low, high, at_most, len(values))
 
 
 def row_of(what: str, beside: str, unit: str, ours: Sequence[float], others: Sequence[float]) -> Row:
-    """Of rates, higher being better, that were measured in pairs."""
+    """Make a Row from rates that were measured in pairs. Higher is better."""
     ratios = [our / other for our, other in zip(ours, others, strict=True)]
     low, middle, high = statistics.quantiles(ratios, n=4)
     medians = statistics.median(ours), statistics.median(others)
@@ -63,7 +63,7 @@ def row_of(what: str, beside: str, unit: str, ours: Sequence[float], others: Seq
 
 
 def table(rows: Sequence[Row]) -> list[str]:
-    """Lines of text, the columns aligned."""
+    """Return the rows as lines of text with aligned columns."""
     cells = [_COLUMNS, *(_cells(row) for row in rows)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(_COLUMNS))]
     lines = []
@@ -75,7 +75,7 @@ def table(rows: Sequence[Row]) -> list[str]:
 
 
 def figure_lines(figures: Sequence[Figure]) -> list[str]:
-    """Lines of text, a figure a line."""
+    """Return the figures as lines of text, one per figure."""
     width = max((len(figure.what) for figure in figures), default=0)
     return [
         f"{figure.what.ljust(width)}  {figure.value:.4g} {figure.unit}, middle half {figure.low:.4g} to {figure.high:.4g}"
@@ -97,9 +97,9 @@ def _short(rate: float) -> str:
 
 
 def write(rows: Sequence[Row], figures: Sequence[Figure], notes: Sequence[str], path: Path = RESULTS) -> None:
-    """Keep a run, a row a line: what ran it, but not where."""
+    """Write a run as JSON, one row per line. It names the Python version, but not the machine."""
     head = json.dumps({"python": platform.python_version(), "notes": list(notes)})
     lists = (("rows", rows), ("figures", figures))
-    parts = [f'"{name}": [\n' + ",\n".join(json.dumps(asdict(one)) for one in kept) + "\n]" for name, kept in lists]
+    parts = [f'"{name}": [\n' + ",\n".join(json.dumps(asdict(item)) for item in items) + "\n]" for name, items in lists]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"{head[:-1]}, {', '.join(parts)}}}\n", encoding="utf-8")

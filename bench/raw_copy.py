@@ -1,8 +1,8 @@
-"""The raw ceiling of replication: a mapped file over loopback into a new file, framed as frames are, nothing looked at.
+"""The raw ceiling of replication: send a mapped file over loopback into a new file, in frames, without checking the bytes.
 
-Run as a program: `send FILE SIZE` answers `port=N` and then sends to whoever connects; `receive PORT SIZE FILE` answers every
-line with `seconds=S`, the time from its connect to the last byte in a new file. The line says how: `pwritev`, 1 MiB at a time;
-`mmap`, into a mapping of the file.
+Run as a program. `send FILE SIZE` answers `port=N` and then sends the file on every connection. `receive PORT SIZE FILE`
+receives it once for each line of input, and answers `seconds=S`, the time from its connect to the last byte in a new file. The
+line names the method: `pwritev`, 1 MiB at a time, or `mmap`, into a mapping of the file.
 """
 
 import mmap
@@ -16,7 +16,7 @@ from pathlib import Path
 from .line_process import reply
 
 FRAME = 32 * 1024
-FRAMES = 16  # a sendmsg, as our master
+FRAMES = 16  # in each sendmsg, as in our master
 HEADER = bytes(12)
 CHUNK = 1024 * 1024
 
@@ -29,7 +29,7 @@ def send(path: Path, size: int) -> None:
     with path.open("rb") as file, socket.create_server(("127.0.0.1", 0)) as listener:
         view = memoryview(mmap.mmap(file.fileno(), size, mmap.MAP_SHARED, mmap.PROT_READ))
         reply(port=listener.getsockname()[1])
-        while listener in select.select([sys.stdin, listener], [], [])[0]:  # not for ever: until who started it is gone
+        while listener in select.select([sys.stdin, listener], [], [])[0]:  # ends when stdin is closed: the parent is gone
             sock, _ = listener.accept()
             with sock:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -42,7 +42,7 @@ def _send_all(sock: socket.socket, view: memoryview) -> None:
         for at in range(start, min(start + FRAMES * FRAME, len(view)), FRAME):
             buffers += (memoryview(HEADER), view[at : at + FRAME])
         left = sum(map(len, buffers))
-        while sent := sock.sendmsg(buffers):  # a blocking socket may still take a part
+        while sent := sock.sendmsg(buffers):  # even a blocking socket may take only a part
             left -= sent
             if not left:
                 break
@@ -52,7 +52,10 @@ def _send_all(sock: socket.socket, view: memoryview) -> None:
 
 
 def receive(port: int, size: int, path: Path, how: str) -> float:
-    """Returns: seconds. The space is allocated before, as a store does it; the file is removed again."""
+    """Receive `size` bytes in frames into a new file, and remove the file. Returns: seconds.
+
+    The file's space is allocated before the connect, as a store does it.
+    """
     whole = framed_size(size)
     with path.open("w+b") as file:
         os.posix_fallocate(file.fileno(), 0, whole)

@@ -26,24 +26,24 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
 /**
- * One end of RocketMQ's own replication, driven as bench/ drives ours: told by lines, each answered by one.
+ * One end of RocketMQ's own replication, driven as bench/ drives ours: it reads commands, one per line, and answers each with a line.
  *
- * <p>Arguments: {@code master STORE ROLE PORT}, or {@code slave PORT}. A master answers {@code port=N} when it serves, and is then told
- * {@code slaves N}: wait until N slaves are connected and the first of them has everything, {@code slaves=N};
- * {@code threads COUNT K}: COUNT puts by K threads, each waiting for its own, {@code per_second=N};
- * {@code pipelined COUNT K}: by one thread, never more than K waiting, {@code per_second=N};
- * {@code one COUNT}: one at a time, {@code p50_us=N}. A slave is told
- * {@code catch_up STORE END}: open that store and follow until its log reaches END, {@code per_second=N} in bytes, counted from when the
- * first bytes are there, for by then it has waited a second or more for the time of its first report;
- * {@code stay STORE}: follow until killed, {@code ready=1}.
+ * <p>Arguments: {@code master STORE ROLE PORT}, or {@code slave PORT}. A master answers {@code port=N} when it serves. Its commands:
+ * {@code slaves N}: wait until N slaves are connected and the first of them has the whole log; the answer is {@code slaves=N}.
+ * {@code threads COUNT K}: COUNT puts by K threads, each of which waits for its own put; {@code per_second=N}.
+ * {@code pipelined COUNT K}: COUNT puts by one thread, at most K of them waiting; {@code per_second=N}.
+ * {@code one COUNT}: COUNT puts, one at a time; {@code p50_us=N}. The commands of a slave:
+ * {@code catch_up STORE END}: open that store and follow until its log reaches END; {@code per_second=N} in bytes. The time is counted
+ * from the first bytes on, because until then the slave has waited a second or more until its first report was due.
+ * {@code stay STORE}: follow until killed; {@code ready=1}.
  *
- * <p>Nothing is dispatched on either end, as with ours: what is measured is the replication.
+ * <p>Neither end dispatches, as with ours, because only the replication is measured.
  */
 public final class HaBench {
     private static final SocketAddress HOST = new InetSocketAddress("127.0.0.1", 10911);
     private static final int MADE = 1024; // messages, put again and again
     private static final int SIZE = 1024; // bytes of a body
-    private static final int REPORT_MS = 200; // how often a slave reports at least; 5 s by default, and the first comes so late
+    private static final int REPORT_MS = 200; // longest time between two reports of a slave, and until its first; 5 s by default
 
     private HaBench() {
     }
@@ -58,7 +58,7 @@ public final class HaBench {
             Runtime.getRuntime().halt(0);
         } catch (Throwable e) {
             e.printStackTrace();
-            Runtime.getRuntime().halt(1); // the store's threads would go on
+            Runtime.getRuntime().halt(1); // otherwise the store's threads would keep the process alive
         }
     }
 
@@ -78,7 +78,7 @@ public final class HaBench {
             return 0;
         }
 
-        /** master: where a slave's master listens; told before the start, or the slave first waits for five seconds. */
+        /** master: the address of a slave's master. It is set before the start, because otherwise the slave first waits 5 s. */
         void open(String master) throws Exception {
             if (!load()) {
                 throw new IllegalStateException("the store does not load");
@@ -135,7 +135,7 @@ public final class HaBench {
             long end = Long.parseLong(words[2]);
             long first = start;
             if (first >= end) {
-                throw new IllegalStateException("everything was there before the first look");
+                throw new IllegalStateException("the log had reached END before the first check");
             }
             while (first == start) {
                 Thread.sleep(0, 100_000);
@@ -160,7 +160,7 @@ public final class HaBench {
         for (int i = 0; i < MADE; i++) {
             made[i] = message(i);
         }
-        ExecutorService threads = Executors.newCachedThreadPool(); // kept: each has a buffer of 4 MiB in the store
+        ExecutorService threads = Executors.newCachedThreadPool(); // reused: the store has a buffer of 4 MiB for each thread
         BufferedReader lines = lines();
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             String[] words = line.split(" ");
@@ -215,7 +215,7 @@ public final class HaBench {
         long began = System.nanoTime();
         for (int i = 0; i < waiters; i++) {
             int first = i * (MADE / waiters);
-            running.add(threads.submit(() -> { // a message is one thread's own
+            running.add(threads.submit(() -> { // threads do not share messages
                 for (int done = 0; next.getAndIncrement() < count; done++) {
                     need(store.putMessage(made[first + done % (MADE / waiters)]));
                 }

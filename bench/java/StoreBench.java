@@ -22,13 +22,13 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
 /**
- * RocketMQ's own store, driven as bench/ drives ours. It answers on standard output, one line
- * {@code per_second=N dispatched_per_second=M} a round: messages by the time to the last result, and by that until queues and index
- * have all of them.
+ * RocketMQ's own store, driven as bench/ drives ours. For each round it prints one line
+ * {@code per_second=N dispatched_per_second=M}: messages divided by the time to the last result, and by the time until queues and
+ * index have all of them.
  *
  * <p>Arguments: store directory, then one of: {@code put SIZE COUNT ROUNDS}; {@code batch SIZE COUNT ROUNDS MESSAGES};
- * {@code sync SIZE COUNT ROUNDS WAITERS}; {@code recover} ({@code seconds=N}: load of a store that a kill left).
- * The next round begins when a line arrives on standard input, so that rounds of two programs can be interleaved.
+ * {@code sync SIZE COUNT ROUNDS WAITERS}; {@code recover}. The last one loads a store that was left by a kill, and prints
+ * {@code seconds=N max_offset=M}. The next round begins when a line arrives on standard input, so that two programs can take turns.
  */
 public final class StoreBench {
     private static final SocketAddress HOST = new InetSocketAddress("127.0.0.1", 10911);
@@ -46,7 +46,7 @@ public final class StoreBench {
             Runtime.getRuntime().halt(0);
         } catch (Throwable e) {
             e.printStackTrace();
-            Runtime.getRuntime().halt(1); // the store's threads would go on
+            Runtime.getRuntime().halt(1); // otherwise the store's threads would keep the process alive
         }
     }
 
@@ -72,13 +72,13 @@ public final class StoreBench {
         int size = Integer.parseInt(args[2]);
         int count = Integer.parseInt(args[3]);
         int rounds = Integer.parseInt(args[4]);
-        // Kept through all rounds: each has a buffer of 4 MiB in the store.
+        // The threads are reused in all rounds: the store has a buffer of 4 MiB for each.
         ExecutorService threads = Executors.newFixedThreadPool(args[1].equals("sync") ? Integer.parseInt(args[5]) : 1);
-        MessageExtBrokerInner[] made = new MessageExtBrokerInner[MADE]; // a put starts from a message that is there
+        MessageExtBrokerInner[] made = new MessageExtBrokerInner[MADE]; // made before the measurement
         for (int i = 0; i < MADE; i++) {
             made[i] = message(new byte[size], i);
         }
-        // By then its code is compiled: without it the first rounds are three times as slow.
+        // The warm-up lets Java compile its code. Without it the first rounds are three times as slow.
         if (args[1].equals("put")) {
             puts(store, made, WARM_UP);
         } else if (args[1].equals("batch")) {

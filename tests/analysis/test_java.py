@@ -100,9 +100,9 @@ def test_an_empty_machine_is_told_what_to_do(tmp_path: Path) -> None:
 
 def test_a_stub_that_only_says_there_is_no_java_is_refused(make_java: MakeJava) -> None:
     refusal = probe(make_java("stub", "17", status=1) / "bin" / "java", "PATH")
-    assert isinstance(refusal, str) and "no Java that works" in refusal
+    assert isinstance(refusal, str) and "not a working Java" in refusal
     refusal = probe(make_java("mute", "17", says_home=False) / "bin" / "java", "PATH")
-    assert isinstance(refusal, str) and "no Java that works" in refusal
+    assert isinstance(refusal, str) and "not a working Java" in refusal
 
 
 def test_the_home_is_the_one_that_java_says(make_java: MakeJava, tmp_path: Path) -> None:

@@ -195,11 +195,11 @@ def test_no_failure_passes_and_names_the_profile_that_was_not_run(quiet: dict[st
 
 
 @pytest.mark.parametrize("column", ["runs_without_row", "runs_short", "runs_repeated"])
-def test_a_log_that_is_not_whole_does_not_pass(column: str, quiet: dict[str, pa.Table]) -> None:
+def test_report_fails_when_the_log_is_inconsistent(column: str, quiet: dict[str, pa.Table]) -> None:
     page = build(edited(quiet, "integrity", **{column: 1}), possible(), [])
     Page(page)
     assert "✗ FAIL" in page
-    assert "✗ The log is not whole" in page
+    assert "✗ The log is inconsistent" in page
 
 
 def test_hostile_text_is_shown_and_not_obeyed(quiet: dict[str, pa.Table]) -> None:
