@@ -79,7 +79,7 @@ def figure_lines(figures: Sequence[Figure]) -> list[str]:
     width = max((len(figure.what) for figure in figures), default=0)
     return [
         f"{figure.what.ljust(width)}  {figure.value:.4g} {figure.unit}, middle half {figure.low:.4g} to {figure.high:.4g}"
-        + ("" if figure.at_most is None else f"; aim: at most {figure.at_most:g}")
+        + ("" if figure.at_most is None else f"; target: at most {figure.at_most:g}")
         for figure in figures
     ]
 
