@@ -1,19 +1,21 @@
-"""Hold every clause to what cites it: `python -m rocketmq_ha.spec.citations [--check] [--root DIR]`.
+"""Find where each clause is cited, and check the citations: `python -m rocketmq_ha.spec.citations [--check] [--root DIR]`.
 
-A *citation* is a clause's id and, in double quotes, words of the clause as they stand there, in a comment or a docstring:
+A *citation* is a clause's id followed by words of the clause in double quotes, in a comment or a docstring:
 
     HA-M-2 "take the last complete report, and no other"
 
-It may be wrapped over lines; backticks do not count; several quotes may follow one id, with `,` or `and` between them. An id
-without a quote is a mere mention. It must exist, but it shows nothing.
+A citation may be wrapped over lines. Backticks are ignored. Several quotes may follow one id, separated by `,` or `and`. An id
+without a quote is a *mention*. The clause must exist, but a mention does not count as a citation.
 
-The folder says what a citation shows: reference/ is the model, impl/ the implementation, tests/ the tests (scenarios among
-them), spec/tla/ the TLA+. **Every clause is cited in the model, in the implementation and in a test; spec/exceptions.toml names
-each blank and why.** TLA+ is for reading: it has no bytes, no files and no sockets, so a blank there needs no reason.
+A citation counts for the column of its folder: reference/ is the model, impl/ the implementation, tests/ the tests (with the
+scenarios), spec/tla/ the TLA+. **Every clause is cited in the model, in the implementation and in a test, or
+spec/exceptions.toml lists the missing column with a reason.** TLA+ needs no exceptions, because it has no bytes, files or
+sockets and so cannot state every clause.
 
-Errors, one a line: an id that does not exist; a quote of fewer than three words, or that is not (any more) in its clause; a
-MUST, SHOULD or MAY that no quote of the model, the implementation or TLA+ has, with two words behind it; a blank without a
-reason; an exception without a reason, or for what is cited.
+The checker reports as errors, one per line: an id that does not exist; a quote of fewer than three words; a quote that is not
+in its clause (any more); a MUST, SHOULD or MAY that no quote of the model, the implementation or TLA+ contains together with
+the two words after it; a missing citation without an exception; an exception without a reason; an exception for a clause that
+is cited.
 """
 
 import argparse
@@ -37,13 +39,13 @@ _SOURCES: Final = (("spec/tla", TLA), ("reference", "model"), ("impl", "impl"), 
 _MENTIONS_IN: Final = ("spec", "reference", "impl", "fuzz", "analysis", "formal", "bench", "tests")
 _MENTIONING: Final = (".py", ".md", ".txt", ".toml", ".tla", ".cfg")
 KINDS: Final = ("todo", "exception")
-LEAST_WORDS: Final = 3
+MIN_WORDS: Final = 3
 
-_MENTION: Final = re.compile(r"HA-([A-Z]+)-(\d+)(?: to (?:HA-\1-)?(\d+))?")  # "HA-S-5 to HA-S-7" and "HA-S-5 to 7" name three
+_MENTION: Final = re.compile(r"HA-([A-Z]+)-(\d+)(?: to (?:HA-\1-)?(\d+))?")  # "HA-S-5 to 7" is short for "HA-S-5 to HA-S-7"
 _QUOTE: Final = r'"([^"\0]*)"'
 _CITATION: Final = re.compile(rf"\b(HA-[A-Z]+-\d+)\s+{_QUOTE}(?:(?:,|\s+and)\s+{_QUOTE})*")
 _ANY_QUOTE: Final = re.compile(_QUOTE)
-_WORD: Final = re.compile(r"\b(?<!\*\()\w+(?!\)\*)\b")  # the mark of a profile is none
+_WORD: Final = re.compile(r"\b(?<!\*\()\w+(?!\)\*)\b")  # without the mark of a profile
 _NORMATIVE: Final = re.compile(r"\b(?:(?:MUST|SHOULD)(?: NOT)?|MAY)\b(?:\W+\w+){0,2}")
 
 
@@ -53,14 +55,14 @@ class Citation:
 
     clause_id: str
     quote: str
-    column: str  # of COLUMNS, or TLA, or "" where it shows nothing
+    column: str  # one of COLUMNS, or TLA, or "" if the folder counts for no column
     place: str  # file and line
-    name: str  # file and function, or else line
+    name: str  # file and function, or file and line outside of functions
 
 
 @dataclass(frozen=True, slots=True)
 class Exemption:
-    """What spec/exceptions.toml says of one clause."""
+    """One entry of spec/exceptions.toml."""
 
     clause_id: str
     kind: str
@@ -69,12 +71,12 @@ class Exemption:
 
 
 def plain(text: str) -> str:
-    """The words of a text, as they are compared: on one line, without backticks."""
+    """Normalise a text for comparison: one line, without backticks."""
     return " ".join(text.replace("`", "").split())
 
 
 def spans(quote: str, sentence: str) -> list[tuple[int, int]]:
-    """Where whole words of a sentence are the quote's.
+    """Return the positions at which a sentence contains the quote as whole words.
 
     >>> spans("end it", "To end it, bend it.")
     [(3, 9)]
@@ -86,7 +88,7 @@ def spans(quote: str, sentence: str) -> list[tuple[int, int]]:
 
 
 def citations_in(text: str, file: str, column: str) -> Iterator[Citation]:
-    """The citations in one source. `file` is its path below the root."""
+    """Yield the citations in one source. `file` is its path relative to the root."""
     if "HA-" not in text:
         return
     suffix = Path(file).suffix
@@ -107,7 +109,7 @@ def read_citations(root: Path) -> list[Citation]:
 
 
 def unknown_mentions(root: Path, known: Mapping[str, Clause]) -> Iterator[str]:
-    """An error for each id of no clause. HA-X-n stands for any, where a text explains what one looks like."""
+    """Yield an error for each id that is no clause. HA-X-n is allowed as an example of an id."""
     files = [path for folder in _MENTIONS_IN for path in (root / folder).rglob("*") if path.suffix in _MENTIONING]
     for path in sorted([*files, *root.glob("*.md")]):
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -118,20 +120,20 @@ def unknown_mentions(root: Path, known: Mapping[str, Clause]) -> Iterator[str]:
 
 
 def read_exemptions(entries: Iterable[Mapping[str, Any]], known: Mapping[str, Clause]) -> tuple[list[Exemption], list[str]]:
-    """(exemptions, errors) of spec/exceptions.toml."""
+    """Read the entries of spec/exceptions.toml. Returns: (exemptions, errors)."""
     exemptions, errors = [], []
     seen: set[tuple[str, str]] = set()
     for entry in entries:
         clause_id, kind = str(entry.get("clause", "")), str(entry.get("kind", ""))
         columns, reason = tuple(entry.get("columns", COLUMNS)), str(entry.get("reason", "")).strip()
         wrong = [column for column in columns if column not in COLUMNS]
-        twice = [column for column in columns if (clause_id, column) in seen]
+        repeated = [column for column in columns if (clause_id, column) in seen]
         for is_wrong, what in (
             (clause_id not in known, "is no clause"),
             (kind not in KINDS, f"has kind {kind!r}, expected {' or '.join(KINDS)}"),
             (not reason, "has no reason"),
             (not columns or wrong, f"has columns {list(columns)}, expected some of {', '.join(COLUMNS)}"),
-            (twice, f"stands twice for {', '.join(twice)}"),
+            (repeated, f"has two entries for {', '.join(repeated)}"),
         ):
             if is_wrong:
                 errors.append(f"spec/exceptions.toml: {clause_id} {what}")
@@ -140,12 +142,12 @@ def read_exemptions(entries: Iterable[Mapping[str, Any]], known: Mapping[str, Cl
     return exemptions, errors
 
 
-# --- Judging ---------------------------------------------------------------------------------------------------------
+# --- Checking --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """All clauses, what cites them, and what is wrong."""
+    """All clauses, their citations and exemptions, and the errors."""
 
     clauses: dict[str, Clause]
     cited: dict[tuple[str, str], list[Citation]]  # (clause, column)
@@ -154,14 +156,14 @@ class Coverage:
 
 
 def judge(root: Path) -> Coverage:
-    """Read the tree at `root`, and find all errors. Raises: ValueError for chapters or exceptions that cannot be read."""
+    """Read the tree at `root` and find all errors. Raises: ValueError if a chapter or exceptions.toml cannot be read."""
     known = clauses.read(root / "spec")
     entries = tomllib.loads((root / "spec" / "exceptions.toml").read_text(encoding="utf-8")).get("exception", [])
     exemptions, errors = read_exemptions(entries, known)
     errors += unknown_mentions(root, known)
     cited: dict[tuple[str, str], list[Citation]] = defaultdict(list)
     for citation in read_citations(root):
-        if error := stale(citation, known):
+        if error := quote_error(citation, known):
             errors.append(error)
         elif citation.column:
             cited[citation.clause_id, citation.column].append(citation)
@@ -169,31 +171,34 @@ def judge(root: Path) -> Coverage:
     for clause in known.values():
         implementing = [citation for column in (TLA, "model", "impl") for citation in cited.get((clause.clause_id, column), ())]
         if implementing:
-            errors += unquoted(clause, [citation.quote for citation in implementing])
+            errors += unquoted_errors(clause, [citation.quote for citation in implementing])
         for column in COLUMNS:
-            here, excuse = cited.get((clause.clause_id, column)), exempt.get((clause.clause_id, column))
-            if here and excuse:
+            here, exemption = cited.get((clause.clause_id, column)), exempt.get((clause.clause_id, column))
+            if here and exemption:
                 errors.append(f"spec/exceptions.toml: {clause.clause_id} is excused in {column}, but {here[0].place} cites it")
-            if not here and not excuse:
+            if not here and not exemption:
                 where = f"spec/{clause.place}: {clause.clause_id} is not cited in {column}"
                 errors.append(f"{where}, and spec/exceptions.toml gives no reason")
     return Coverage(known, dict(cited), exempt, errors)
 
 
-def stale(citation: Citation, known: Mapping[str, Clause]) -> str:
-    """The error of a quote, or the empty string. That its clause exists is the mentions' matter."""
+def quote_error(citation: Citation, known: Mapping[str, Clause]) -> str:
+    """Return the error of a quote, or the empty string. unknown_mentions() reports ids that do not exist."""
     clause = known.get(citation.clause_id)
     if clause is None:
         return ""
-    if len(citation.quote.split()) < LEAST_WORDS:
-        return f'{citation.place}: {citation.clause_id} "{citation.quote}": a quote has at least {LEAST_WORDS} words'
+    if len(citation.quote.split()) < MIN_WORDS:
+        return f'{citation.place}: {citation.clause_id} "{citation.quote}": a quote has at min_width {MIN_WORDS} words'
     if not spans(citation.quote, plain(clause.sentence)):
         return f'{citation.place}: {citation.clause_id} "{citation.quote}" is not in the clause, which is: {clause.sentence}'
     return ""
 
 
-def unquoted(clause: Clause, quotes: Iterable[str]) -> Iterator[str]:
-    """An error for each normative word that is in no quote. Two words go with it: MUST alone is in MUST NOT as well."""
+def unquoted_errors(clause: Clause, quotes: Iterable[str]) -> Iterator[str]:
+    """Yield an error for each normative word that no quote contains together with the two words after it.
+
+    A quote of MUST alone would also match MUST NOT.
+    """
     sentence = plain(clause.sentence)
     quoted = [span for quote in quotes for span in spans(quote, sentence)]
     for needed in _NORMATIVE.finditer(sentence):
@@ -205,7 +210,7 @@ def unquoted(clause: Clause, quotes: Iterable[str]) -> Iterator[str]:
 
 
 def cell(coverage: Coverage, clause_id: str, column: str) -> str:
-    """The first place that cites, and how many more; or the kind of the exemption."""
+    """Return the first place that cites the clause and the number of others, or the kind of the exemption."""
     here = coverage.cited.get((clause_id, column), [])
     names = list(dict.fromkeys(citation.name for citation in here))
     if names:
@@ -216,7 +221,7 @@ def cell(coverage: Coverage, clause_id: str, column: str) -> str:
 
 
 def quoted_share(coverage: Coverage, ids: Iterable[str]) -> str:
-    """How many of the words of the cited ones among some clauses stand in a quote: the others can change unnoticed."""
+    """Return the share of words of the cited clauses that are in a quote. The other words can change unnoticed."""
     words = quoted = 0
     for clause_id in ids:
         here = [citation for column in (TLA, *COLUMNS) for citation in coverage.cited.get((clause_id, column), ())]
@@ -228,16 +233,16 @@ def quoted_share(coverage: Coverage, ids: Iterable[str]) -> str:
     return f"{quoted / words:.0%}" if words else "-"
 
 
-def table(coverage: Coverage, room: int | None = None) -> Iterator[str]:
-    """Clause -> TLA+ -> model -> implementation -> tests, and the totals of the chapters.
+def table(coverage: Coverage, screen_width: int | None = None) -> Iterator[str]:
+    """Yield the lines of the table clause, TLA+, model, implementation, tests, and of the totals per chapter.
 
-    Args:  room: columns of the terminal. Where the table of places needs more, each place has a line of its own.
+    Args:  screen_width: columns of the terminal. If the table needs more, each place is printed on its own line.
     """
     columns = (TLA, *COLUMNS)
     rows: list[tuple[str, ...]] = [("clause", *columns)]
     rows += [(clause_id, *(cell(coverage, clause_id, column) for column in columns)) for clause_id in coverage.clauses]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    if room is None or sum(widths) + 2 * len(columns) <= room:
+    if screen_width is None or sum(widths) + 2 * len(columns) <= screen_width:
         yield from ("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows)
     else:
         for clause_id, *places in rows[1:]:
@@ -245,22 +250,24 @@ def table(coverage: Coverage, room: int | None = None) -> Iterator[str]:
             yield from (f"  {column:<5}  {place}" for column, place in zip(columns, places, strict=True))
     yield ""
     head: tuple[str, ...] = ("chapter", "clauses", *columns, "exceptions", "todo", "words cited")
-    if room is not None and 12 * len(head) > room:
+    if screen_width is not None and 12 * len(head) > screen_width:
         head = tuple(title.removesuffix("eptions").removesuffix(" cited") for title in head)
-    least = 10 if room is None or 12 * len(head) <= room else 5
-    yield "  ".join(f"{title:>{least}}" for title in head)
+    min_width = 10 if screen_width is None or 12 * len(head) <= screen_width else 5
+    yield "  ".join(f"{title:>{min_width}}" for title in head)
     for chapter in ("", *dict.fromkeys(clause_id.rpartition("-")[0] for clause_id in coverage.clauses)):
         ids = [clause_id for clause_id in coverage.clauses if clause_id.startswith(f"{chapter}-" if chapter else "")]
         kinds = [{e.kind for column in COLUMNS if (e := coverage.exempt.get((clause_id, column)))} for clause_id in ids]
         counts = [len(ids), *(sum((clause_id, column) in coverage.cited for clause_id in ids) for column in columns)]
         counts += [sum("exception" in kind for kind in kinds), sum("todo" in kind for kind in kinds)]
         values = (chapter or "all", *counts, quoted_share(coverage, ids))
-        yield "  ".join(f"{value:>{max(least, len(title))}}" for value, title in zip(values, head, strict=True))
+        yield "  ".join(f"{value:>{max(min_width, len(title))}}" for value, title in zip(values, head, strict=True))
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the table, or with --check the errors alone. Status 1 where there are any."""
-    parser = argparse.ArgumentParser(prog="python -m rocketmq_ha.spec.citations", description="Which code meets which clause")
+    """Print the table and the errors, or with --check only the errors. Returns: exit status 1 if there are errors."""
+    parser = argparse.ArgumentParser(
+        prog="python -m rocketmq_ha.spec.citations", description="Show where the code and the tests cite each clause."
+    )
     parser.add_argument("--check", action="store_true", help="print errors only")
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[1], help="the tree to read")
     options = parser.parse_args(arguments)
@@ -273,10 +280,10 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     if not options.check:
         try:
-            room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-            sys.stdout.writelines(f"{line}\n" for line in table(coverage, room))
+            screen_width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+            sys.stdout.writelines(f"{line}\n" for line in table(coverage, screen_width))
             sys.stdout.flush()
-        except BrokenPipeError:  # the reader, `head` say, has what it wanted; what is buffered still must go somewhere
+        except BrokenPipeError:  # the reader (`head`, for example) has ended; buffered output goes to /dev/null
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.stderr.writelines(f"{error}\n" for error in coverage.errors)
     return 1 if coverage.errors else 0

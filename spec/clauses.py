@@ -1,13 +1,13 @@
-"""Read the clauses out of the chapters.
+"""Read the clauses from the chapters.
 
-A clause is a paragraph. Each of its parts begins on a line of its own with its word, and the parts come in this order:
+A clause is a paragraph. Each of its parts begins on its own line with a key word. The parts come in this order:
 
     **HA-M-4.** *(classic)* One or two sentences.
-    Why: where it is not plain.
-    Source: where it comes from.
-    Releases: where releases differ (generated).
+    Why: the reason, if it is not obvious.
+    Source: the article or the release.
+    Releases: the differences between releases, if there are any (generated).
 
-`clause_form.py` holds the form.
+`clause_form.py` checks the form.
 """
 
 import re
@@ -28,17 +28,17 @@ _CHAPTER: Final = re.compile(r"(\d+)-[a-z0-9-]+\.md")
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One clause, and where it stands."""
+    """One clause, and its place in the chapters."""
 
     clause_id: str
-    sentence: str  # on one line, with its marks
-    place: str  # chapter and line, as "2-master.md:57"
-    parts: tuple[tuple[str, str], ...] = ()  # (word, text on one line), in the order in which they stand
-    section: str = ""  # the heading above it
+    sentence: str  # the sentences on one line, with the marks
+    place: str  # chapter and line, such as "2-master.md:57"
+    parts: tuple[tuple[str, str], ...] = ()  # (word, text on one line), in their order in the clause
+    section: str = ""  # the nearest heading before the clause
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """The marks behind the id.
+        """The marks after the id.
 
         >>> Clause("HA-M-1", "*(classic, description)* A master waits.", "").marks
         ('classic', 'description')
@@ -47,42 +47,42 @@ class Clause:
         return tuple(mark.strip() for mark in found[1].split(",")) if found else ()
 
     def part(self, word: str) -> str:
-        """The text of one of PARTS, or the empty string."""
+        """Return the text of one of PARTS, or the empty string."""
         return next((text for name, text in self.parts if name == word), "")
 
 
 def chapters(spec_dir: Path) -> list[Path]:
-    """The files of the chapters, in the order of their numbers."""
+    """Return the files of the chapters in the order of their numbers."""
     numbered = [(int(found[1]), path) for path in spec_dir.glob("*.md") if (found := _CHAPTER.fullmatch(path.name))]
     return [path for _, path in sorted(numbered)]
 
 
 def in_chapter(text: str, name: str) -> Iterator[Clause]:
-    """The clauses of one chapter, in their order."""
+    """Yield the clauses of one chapter in their order."""
     headings = [(found.start(), found[1]) for found in _HEADING.finditer(text)]
     for found in _CLAUSE.finditer(text):
         clause_id, body = found.groups()
         sentence, *rest = _PART.split(body)
-        parts = tuple((word, " ".join(told.split())) for word, told in zip(rest[::2], rest[1::2], strict=True))
+        parts = tuple((word, " ".join(part.split())) for word, part in zip(rest[::2], rest[1::2], strict=True))
         place = f"{name}:{text.count(chr(10), 0, found.start()) + 1}"
         section = next((title for start, title in reversed(headings) if start < found.start()), "")
         yield Clause(clause_id, " ".join(sentence.split()), place, parts, section)
 
 
 def read(spec_dir: Path) -> dict[str, Clause]:
-    """The clauses of the chapters in a directory, by id, in their order. Raises: ValueError for an id that stands twice."""
+    """Read the clauses of all chapters in a directory, by id, in their order. Raises: ValueError if two clauses have one id."""
     clauses: dict[str, Clause] = {}
     for chapter in chapters(spec_dir):
         for clause in in_chapter(chapter.read_text(encoding="utf-8"), chapter.name):
             if (other := clauses.get(clause.clause_id)) is not None:
-                raise ValueError(f"spec/{clause.place}: {clause.clause_id} stands in {other.place} too")
+                raise ValueError(f"spec/{clause.place}: {clause.clause_id} is defined in {other.place} too")
             clauses[clause.clause_id] = clause
     return clauses
 
 
 @cache
 def load() -> dict[str, str]:
-    """All clauses of this tree, id to sentence, in the order of the chapters.
+    """Return all clauses of this tree, id to sentence, in the order of the chapters.
 
     >>> "heartbeat" in load()["HA-W-3"]
     True

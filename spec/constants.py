@@ -1,6 +1,6 @@
 """Constants of the protocol and of the files, with their sources. Data only: no codec, no arithmetic.
 
-Sources are the five articles by number (000 to 004), or the Apache RocketMQ release in which a value was observed.
+A source is one of the five articles by its number (000 to 004), or the Apache RocketMQ release in which a value was observed.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ REPORT_SIZE: Final = 8  # bytes: i64 slave max physical offset (000 section 5.1.
 TRANSFER_HEADER_SIZE: Final = 12  # bytes: i64 physical offset, i32 body size (000 section 5.1.3)
 HEARTBEAT_BODY_SIZE: Final = 0  # a frame of this body size is a heartbeat
 
-# --- Defaults of the settings (001; 4.9.8 where the articles are silent) ---------------------------------------------
+# --- Defaults of the settings (001; 4.9.8 for those that no article names) -------------------------------------------
 HA_LISTEN_PORT: Final = 10912
 HA_SEND_HEARTBEAT_INTERVAL_MS: Final = 5_000
 HA_HOUSEKEEPING_INTERVAL_MS: Final = 20_000
@@ -19,13 +19,13 @@ HA_SLAVE_FALLBEHIND_MAX: Final = 256 * 1024 * 1024
 MASTER_READ_BUFFER_SIZE: Final = 1024 * 1024
 SLAVE_READ_BUFFER_SIZE: Final = 4 * 1024 * 1024  # 000 says 4 GB; the code and the other articles say 4 MiB
 SYNC_FLUSH_TIMEOUT_MS: Final = 5_000
-GROUP_TRANSFER_WAITS: Final = 5  # waits of one second each (001, doWaitTransfer)
+GROUP_TRANSFER_WAITS: Final = 5  # each of GROUP_TRANSFER_WAIT_MS (001, doWaitTransfer)
 GROUP_TRANSFER_WAIT_MS: Final = 1_000
 REPORT_WRITE_TRIES: Final = 3
 
 # --- The commit log (spec/5-store.md; article 003 section 1.1, 4.9.8) ------------------------------------------------
 MAPPED_FILE_SIZE_COMMIT_LOG: Final = 1024 * 1024 * 1024
-# Its setting in a broker's configuration: from 4.5.2 on, and until 4.5.1 (MessageStoreConfig of each tag).
+# The name of its setting in a broker's configuration: from 4.5.2 on, and until 4.5.1 (MessageStoreConfig of each tag).
 FILE_SIZE_SETTING: Final = "mappedFileSizeCommitLog"
 FILE_SIZE_SETTING_UNTIL_4_5_1: Final = "mapedFileSizeCommitLog"
 FILE_NAME_DIGITS: Final = 20
@@ -34,7 +34,7 @@ MESSAGE_MAGIC_CODE_V2: Final = 0xDAA320AB  # from 5.1.0 on: two-byte topic lengt
 BLANK_MAGIC_CODE: Final = 0xCBD43194
 END_FILE_MIN_BLANK_SIZE: Final = 8  # bytes: i32 total size, i32 magic
 MESSAGE_FIXED_SIZE: Final = 91  # bytes of a V1 message with IPv4 hosts and no body, topic or properties
-IPV6_EXTRA_SIZE: Final = 12  # bytes more for each IPv6 host
+IPV6_EXTRA_SIZE: Final = 12  # additional bytes for each IPv6 host
 BODY_CRC_MASK: Final = 0x7FFFFFFF
 MAX_MESSAGE_SIZE: Final = 4 * 1024 * 1024
 MAX_TOPIC_LENGTH: Final = 127

@@ -1,7 +1,8 @@
-"""What a source says to people: its comments and docstrings, at the positions at which they stand.
+"""Extract the comments and docstrings of a source file, at their positions.
 
-`prose(text, suffix)` is as long as the text. Comments and docstrings stay; what opens, leads or closes them becomes spaces, so
-that a sentence which is wrapped over lines is a sentence still; code becomes NUL, which no sentence can cross.
+The result of `prose(text, suffix)` has the length of the text. It keeps comments and docstrings. Their delimiters (quotes, `#`
+at the start of each line) become spaces, so that a sentence may be wrapped over lines. Code becomes NUL, so that no match of a
+sentence can include code.
 
 >>> prose('x = 1  # not "one",\\n       # but two\\ny = "#"\\n', ".py").replace("\\0", "_")
 '_ _ _    not "one",\\n         but two\\n_ _ ___\\n'
@@ -30,12 +31,12 @@ _TLA_NAME: Final = re.compile(r"^(\w+)(?:\([^)]*\))? *==", re.MULTILINE)
 
 
 def prose(text: str, suffix: str) -> str:
-    """The text of a `.py`, `.tla` or `.txt` (scenario) file with all but its comments and docstrings blotted out."""
+    """Return the text of a `.py`, `.tla` or `.txt` (scenario) file with everything but comments and docstrings blanked out."""
     parts: list[str] = []
-    end, last_code = 0, ""  # the last character of code, by which a docstring is told from another string
+    end, last_code = 0, ""  # the last character of code distinguishes a docstring from other strings
     for token in _LEXERS[suffix].finditer(text):
         code = text[end : token.start()]
-        parts.append(_blot(code))
+        parts.append(_blank(code))
         last_code = code.rstrip()[-1:] or last_code
         found, end = token.group(), token.end()
         starts_line = not text[text.rfind("\n", 0, token.start()) + 1 : token.start()].strip()
@@ -44,18 +45,18 @@ def prose(text: str, suffix: str) -> str:
         elif token.lastgroup == "triple" and starts_line and last_code in ("", ":"):
             parts.append(f"   {found[3:-3]}   ")
         else:
-            parts.append(_blot(found))
+            parts.append(_blank(found))
             last_code = found[-1]
-    parts.append(_blot(text[end:]))
+    parts.append(_blank(text[end:]))
     return "".join(parts)
 
 
-def _blot(code: str) -> str:
+def _blank(code: str) -> str:
     return re.sub(r"\S", "\0", code)
 
 
 def name_at(text: str, suffix: str, position: int) -> str:
-    """The function or class around a position of a Python source, or the TLA+ operator that a comment stands before; or "".
+    """Return the function or class around a position in Python, or the TLA+ operator at it or after its comment; else "".
 
     >>> source = "class A:\\n    def f(\\n        self\\n    ):\\n        def g(): ...\\n        # here\\n# there\\n"
     >>> name_at(source, ".py", source.index("here")), name_at(source, ".py", source.index("there"))
@@ -69,12 +70,12 @@ def name_at(text: str, suffix: str, position: int) -> str:
 
 
 def _around(text: str, start: int) -> Iterator[str]:
-    """The names of the definitions around the line that begins at a position, from the inside out."""
+    """Yield the names of the definitions around the line that begins at a position, innermost first."""
     line, *before = reversed(text[: text.find("\n", start) % (len(text) + 1)].splitlines())
     indent = len(line) - len(line.lstrip())
     for line in before:
         here = len(line) - len(line.lstrip())
-        if line.strip() and here < indent and not line.lstrip().startswith((")", "]", "}")):  # those end what opens above
+        if line.strip() and here < indent and not line.lstrip().startswith((")", "]", "}")):  # not the end of a signature
             indent = here
             if found := _PYTHON_NAME.match(line):
                 yield found[1]

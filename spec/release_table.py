@@ -1,6 +1,6 @@
-"""What each release of RocketMQ does, read from versions.toml, whose head says how the rows are made.
+"""Read versions.toml, which lists what each release of RocketMQ does. Its head describes the rows.
 
-Test programs ask `value_of` what to expect of a release; `release_texts.py` makes the documents.
+Tests call `value_of` to get the behaviour that they expect of a release. `release_texts.py` makes the documents.
 """
 
 import tomllib
@@ -10,14 +10,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-# Each behaviour says what every one of these does.
+# Each behaviour covers all of these releases.
 RELEASES: Final = ("4.3.0", "4.4.0", "4.5.2", "4.9.2", "4.9.8", "5.1.4", "5.3.3", "5.4.0")
 ROCKETMQ: Final = "Apache RocketMQ"
 TABLE: Final = Path(__file__).parent / "versions.toml"
 
 
 def number(release: str) -> tuple[int, ...]:
-    """A release, to be compared.
+    """Return a release as a tuple of numbers that can be compared.
 
     >>> number("4.10.0") > number("4.9.8")
     True
@@ -27,14 +27,14 @@ def number(release: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Releases that do the same."""
+    """A range of releases with the same behaviour."""
 
     first: str
     last: str
     value: str
     source: str = ""  # Class.method
-    run: Mapping[str, str] = field(default_factory=dict)  # by release: what was seen
-    without: frozenset[int] = frozenset()  # quirks that these releases do not show
+    run: Mapping[str, str] = field(default_factory=dict)  # release: what a run of it showed
+    without: frozenset[int] = frozenset()  # quirks that these releases do not have
     implementation: str = ROCKETMQ
 
     def __contains__(self, release: str) -> bool:
@@ -43,7 +43,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """One thing that releases do, each in its way."""
+    """One behaviour, and what each range of releases does."""
 
     name: str
     table: str
@@ -54,48 +54,48 @@ class Behaviour:
     quirks: tuple[int, ...] = ()
 
     def of(self, implementation: str = ROCKETMQ) -> tuple[Range, ...]:
-        """The ranges of one implementation, in their order."""
+        """Return the ranges of one implementation in their order."""
         return tuple(found for found in self.ranges if found.implementation == implementation)
 
 
-def _range(told: Mapping[str, Any]) -> Range:
+def _range(entry: Mapping[str, Any]) -> Range:
     return Range(
-        told["from"],
-        told["to"],
-        told["value"],
-        told.get("source", ""),
-        told.get("run", {}),
-        frozenset(told.get("without", ())),
-        told.get("implementation", ROCKETMQ),
+        entry["from"],
+        entry["to"],
+        entry["value"],
+        entry.get("source", ""),
+        entry.get("run", {}),
+        frozenset(entry.get("without", ())),
+        entry.get("implementation", ROCKETMQ),
     )
 
 
 def read(text: str) -> tuple[Behaviour, ...]:
-    """The behaviours of a table in TOML, in its order."""
+    """Return the behaviours of a TOML text in their order."""
     return tuple(
         Behaviour(
-            told["name"],
-            told["table"],
-            told["classic"],
-            told["hardened"],
-            tuple(map(_range, told["releases"])),
-            tuple(told.get("clauses", ())),
-            tuple(told.get("quirks", ())),
+            entry["name"],
+            entry["table"],
+            entry["classic"],
+            entry["hardened"],
+            tuple(map(_range, entry["releases"])),
+            tuple(entry.get("clauses", ())),
+            tuple(entry.get("quirks", ())),
         )
-        for told in tomllib.loads(text)["behaviour"]
+        for entry in tomllib.loads(text)["behaviour"]
     )
 
 
 @cache
 def load() -> tuple[Behaviour, ...]:
-    """The behaviours of this tree."""
+    """Return the behaviours in spec/versions.toml."""
     return read(TABLE.read_text(encoding="utf-8"))
 
 
 def value_of(name: str, release: str) -> str:
-    """What a release of RocketMQ does.
+    """Return what a release of RocketMQ does.
 
-    Raises: KeyError for a behaviour that is not in the table, or a release in none of its ranges.
+    Raises: KeyError if the table does not have the behaviour, or if none of its ranges has the release.
 
     >>> value_of("0x02 behind the last property", "4.9.8")
     'is not written'
@@ -105,12 +105,12 @@ def value_of(name: str, release: str) -> str:
             for found in behaviour.of():
                 if release in found:
                     return found.value
-            raise KeyError(f"versions.toml: {name}: {release} is in no range")
+            raise KeyError(f"versions.toml: {name}: no range contains {release}")
     raise KeyError(f"versions.toml: there is no behaviour {name}")
 
 
 def together(ranges: Iterable[Range]) -> list[tuple[str, str, str]]:
-    """First release, last release and value; neighbours of one value as one.
+    """Merge adjacent ranges of the same value. Returns: (first release, last release, value) of each.
 
     >>> together([Range("4.3.0", "4.9.8", "closes"), Range("5.0.0", "5.4.0", "closes")])
     [('4.3.0', '5.4.0', 'closes')]
@@ -125,20 +125,20 @@ def together(ranges: Iterable[Range]) -> list[tuple[str, str, str]]:
 
 
 def quirks() -> frozenset[int]:
-    """The numbers of all quirks that some behaviour has."""
+    """Return the numbers of the quirks of all behaviours."""
     return frozenset(quirk for behaviour in load() for quirk in behaviour.quirks)
 
 
 def releases_with(quirk: int) -> list[tuple[str, str]]:
-    """The first and the last release of each span that shows a quirk in some behaviour."""
-    begun = {number(found.first) for behaviour in load() for found in behaviour.of()}
+    """Return the first and the last release of each span that has a quirk in some behaviour."""
+    starts = {number(found.first) for behaviour in load() for found in behaviour.of()}
     shown = [
         found for behaviour in load() if quirk in behaviour.quirks for found in behaviour.of() if quirk not in found.without
     ]
     spans: list[tuple[str, str]] = []
     for found in sorted(shown, key=lambda one: (number(one.first), number(one.last))):
-        # No range begins between two that follow one another.
-        if spans and not any(number(spans[-1][1]) < first < number(found.first) for first in begun):
+        # Two ranges are adjacent if no range of any behaviour begins between them.
+        if spans and not any(number(spans[-1][1]) < start < number(found.first) for start in starts):
             spans[-1] = (spans[-1][0], max(spans[-1][1], found.last, key=number))
         else:
             spans.append((found.first, found.last))
@@ -146,7 +146,7 @@ def releases_with(quirk: int) -> list[tuple[str, str]]:
 
 
 def runs_of(quirk: int) -> list[str]:
-    """The releases on which the behaviours of a quirk were seen to show it, in their order."""
+    """Return the releases on which a run showed a quirk, in ascending order."""
     seen = {
         release
         for behaviour in load()

@@ -1,7 +1,7 @@
-"""The texts that versions.toml makes: versions.md, the releases in violations.md, and the `Releases:` lines of the clauses.
+"""Make the texts from versions.toml: versions.md, the releases in violations.md, and the `Releases:` lines of the clauses.
 
-python -m rocketmq_ha.spec.release_texts --check   exit status 1 if a text differs
-python -m rocketmq_ha.spec.release_texts --write   write all of them; look at the diff
+python -m rocketmq_ha.spec.release_texts --check   exit status 1 if a text is not up to date
+python -m rocketmq_ha.spec.release_texts --write   write all texts; review the diff
 """
 
 import itertools
@@ -18,7 +18,8 @@ from rocketmq_ha.spec.release_table import ROCKETMQ, Behaviour, number
 SPEC: Final = Path(__file__).parent
 WIDTH: Final = 120
 SECTION: Final = re.compile(r"^### (\d+)\. (.+)$", re.MULTILINE)
-# The cells of a quirk in the overview: number and what happens, releases, whether it was reproduced.
+# The row of a quirk in the overview: number and what happens (group 1), then two cells: the releases, and R (reproduced) or C
+# (read in the code).
 ROW: Final = re.compile(r"^(\| (?:\[(\d+)\]\([^)]*\)|(\d+)) \| [^|]* \|)[^|]*\|[^|]*\|", re.MULTILINE)
 VERSIONS: Final = re.compile(r"(<!-- versions (\d\d) -->\n).*?(<!-- end of versions -->\n)", re.DOTALL)
 CLAUSE: Final = re.compile(r"^\*\*(HA-[A-Z]+-\d+)\.\*\*.*?(?=\n\n|\n*\Z)", re.MULTILINE | re.DOTALL)
@@ -26,20 +27,20 @@ RELEASES: Final = re.compile(r"\nReleases:.*", re.DOTALL)
 
 HEAD: Final = """# Versions
 
-What each release does, made from [versions.toml](versions.toml) (`make transitions`). That says of every line below in which
-method of which tag it was read, or on which release it was seen. A span names the first and the last release that were read
-and do so. Each row says what {releases} do.
+What each release does. This file is generated from [versions.toml](versions.toml) (`make transitions`), which says for every
+line below in which method of which tag it was read, or on which release it was seen. A span names the first and the last
+release that were read and behave so. Each row covers {releases}.
 
-The frames and reports of the wire are the same in all of them (chapter 1), and so are strict `>` for intervals, 5 s between
-heartbeats, 20 s of silence, batches of 32 KiB, read buffers of 4 MiB and 1 MiB, and that a slave acknowledges before it
-flushes and a master sends before it flushes. The columns *classic* and *hardened* say what this project does; of chapters 6
-and 7, most of which is not built yet, what they ask for.
+The frames and reports of the wire are the same in all of these releases (chapter 1). So are the strict `>` in comparisons of
+intervals, 5 s between heartbeats, 20 s of silence, batches of 32 KiB, and read buffers of 4 MiB and 1 MiB. In all of them a
+slave acknowledges before it flushes, and a master sends before it flushes. The columns *classic* and *hardened* say what this
+project does. Most of chapters 6 and 7 is not built yet; there the columns say what the chapters require.
 """
 TABLE_HEAD: Final = "| | releases | classic | hardened | quirks, clauses |\n|---|---|---|---|---|\n"
 
 
 def span(first: str, last: str) -> str:
-    """Releases, as words.
+    """Format a span of releases.
 
     >>> span("4.9.3", "4.9.8"), span("5.0.0", "5.0.0")
     ('4.9.3 to 4.9.8', '5.0.0')
@@ -48,7 +49,7 @@ def span(first: str, last: str) -> str:
 
 
 def joined(words: Sequence[str]) -> str:
-    """A list in words.
+    """Join words with commas and "and".
 
     >>> joined(["4.9.8", "5.1.4", "5.3.3"])
     '4.9.8, 5.1.4 and 5.3.3'
@@ -57,14 +58,14 @@ def joined(words: Sequence[str]) -> str:
 
 
 def spans(behaviour: Behaviour, implementation: str = ROCKETMQ) -> list[tuple[str, str]]:
-    """Each span of releases, and what these do."""
+    """Return each span of releases and what they do."""
     prefix = "" if implementation == ROCKETMQ else f"{implementation} "
     merged = release_table.together(behaviour.of(implementation))
     return [(prefix + span(first, last), value) for first, last, value in merged]
 
 
 def sentence(behaviour: Behaviour) -> str:
-    """What the releases do, in one sentence.
+    """Describe in one sentence what the releases do.
 
     >>> sentence(next(each for each in release_table.load() if each.name == "two connections of one slave"))
     '*Two connections of one slave*: count as one, and one is enough (4.3.0 to 4.9.8); count as two replicas (5.0.0 to 5.4.0).'
@@ -77,7 +78,7 @@ def sentence(behaviour: Behaviour) -> str:
 
 
 def versions_md(spec_dir: Path) -> str:
-    """The document: a table for each subject, then what each release changed."""
+    """Return the document: a table for each subject, then the changes of each release."""
     chapters = {clause_id: clause.place.partition(":")[0] for clause_id, clause in clauses.read(spec_dir).items()}
     anchors = {int(quirk): _anchor(quirk, title) for quirk, title in SECTION.findall(_text(spec_dir / "violations.md"))}
     parts = [HEAD.format(releases=joined(release_table.RELEASES))]
@@ -92,14 +93,14 @@ def _rows(rows: Iterable[Behaviour], chapters: dict[str, str], anchors: dict[int
     lines = []
     for row in rows:
         others = dict.fromkeys(found.implementation for found in row.ranges if found.implementation != ROCKETMQ)
-        told = "<br>".join(
+        values = "<br>".join(
             f"**{releases}**: {value}"
             for implementation in (ROCKETMQ, *others)
             for releases, value in spans(row, implementation)
         )
         links = [f"[{quirk}](violations.md{anchors.get(quirk, '#quirks-and-violations')})" for quirk in row.quirks]
         links += [f"[{clause}]({chapters[clause]})" for clause in row.clauses]
-        lines.append(f"| {row.name} | {told} | {row.classic} | {row.hardened} | {', '.join(links)} |\n")
+        lines.append(f"| {row.name} | {values} | {row.classic} | {row.hardened} | {', '.join(links)} |\n")
     return "".join(lines)
 
 
@@ -108,23 +109,20 @@ def _anchor(quirk: str, title: str) -> str:
 
 
 def _changes() -> str:
-    """By release: what it does that the one before it did otherwise."""
+    """Return the changes of each release compared with the one before it."""
     changes: dict[str, list[str]] = {}
     for behaviour in release_table.load():
         merged = release_table.together(behaviour.of())
         for (_, _, before), (first, _, value) in itertools.pairwise(merged):
             changes.setdefault(first, []).append(f"- {behaviour.name}: {value}. Before: {before}.\n")
-    told = []
-    for release in sorted(changes, key=number):
-        told.append(f"### {release}\n\n{''.join(changes[release])}")
-    return "\n".join(told)
+    return "\n".join(f"### {release}\n\n{''.join(changes[release])}" for release in sorted(changes, key=number))
 
 
 # --- violations.md -----------------------------------------------------------------------------------------------------------
 
 
 def violations_md(text: str) -> str:
-    """The catalogue with the releases of the table: a cell for each quirk in the overview, and a paragraph in each section."""
+    """Return the catalogue with up-to-date releases: two cells for each quirk in the overview, and a paragraph per section."""
     text = ROW.sub(lambda row: f"{row[1]} {_cells(int(row[2] or row[3]))} |", text)
     return VERSIONS.sub(lambda block: f"{block[1]}{_paragraph(int(block[2]))}\n{block[3]}", text)
 
@@ -139,12 +137,12 @@ def _spans_with(quirk: int) -> str:
 
 def _paragraph(quirk: int) -> str:
     runs = release_table.runs_of(quirk)
-    told = [f"**Versions.** {_spans_with(quirk)}{f' [R in {joined(runs)}]' if runs else ' [C]'}."]
+    head = f"**Versions.** {_spans_with(quirk)}{f' [R in {joined(runs)}]' if runs else ' [C]'}."
+    items: list[str] = []
     for behaviour in release_table.load():
         if quirk in behaviour.quirks:
-            told.append(f"- {sentence(behaviour)}")
-            told += [f"  Seen on {release}: {seen}." for found in behaviour.of() for release, seen in found.run.items()]
-    head, *items = told
+            items.append(f"- {sentence(behaviour)}")
+            items += [f"  Seen on {release}: {seen}." for found in behaviour.of() for release, seen in found.run.items()]
     return "\n".join([head, "", *("\n".join(_wrapped(item)) for item in items)])
 
 
@@ -159,12 +157,15 @@ def _wrapped(text: str) -> list[str]:
 
 
 def chapter(text: str) -> str:
-    """A chapter, each clause of which ends with what releases do, where they differ."""
+    """Return a chapter with up-to-date `Releases:` lines."""
     return CLAUSE.sub(lambda clause: RELEASES.sub("", clause[0]) + releases_line(clause[1]), text)
 
 
 def releases_line(clause_id: str) -> str:
-    """The line of a clause, with the newline before it; empty where no row has the clause, or all releases do the same."""
+    """Return the `Releases:` line of a clause, with the newline before it.
+
+    It is empty if no behaviour names the clause first, or if all releases do the same.
+    """
     rows = [
         sentence(behaviour)
         for behaviour in release_table.load()
@@ -181,7 +182,7 @@ def _text(path: Path) -> str:
 
 
 def texts(spec_dir: Path = SPEC) -> dict[Path, str]:
-    """Each document with releases in it, as it must be."""
+    """Return each document that contains releases, with its up-to-date text."""
     catalogue = spec_dir / "violations.md"
     found = {spec_dir / "versions.md": versions_md(spec_dir), catalogue: violations_md(_text(catalogue))}
     return found | {path: chapter(_text(path)) for path in clauses.chapters(spec_dir)}
@@ -194,7 +195,7 @@ def main(arguments: Sequence[str]) -> int:
             path.write_text(texts()[path], encoding="utf-8")
         return 0
     for path in differing:
-        sys.stderr.write(f"{path}: is not what versions.toml makes of it; make transitions writes it\n")
+        sys.stderr.write(f"{path}: is not up to date with versions.toml; make transitions writes it\n")
     return int(bool(differing))
 
 

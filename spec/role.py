@@ -1,4 +1,4 @@
-"""The roles of a broker, by RocketMQ's names. Data only; model and implementation take the same ones."""
+"""The roles of a broker, with RocketMQ's names, for both the model and the implementation. Data only."""
 
 from enum import Enum
 
@@ -7,5 +7,5 @@ class BrokerRole(Enum):
     """HA-R-1 "one of three roles: ASYNC_MASTER, SYNC_MASTER or SLAVE"."""
 
     ASYNC_MASTER = "ASYNC_MASTER"
-    SYNC_MASTER = "SYNC_MASTER"  # its puts wait for a slave, unless their messages say WAIT=false
-    SLAVE = "SLAVE"  # takes no puts
+    SYNC_MASTER = "SYNC_MASTER"  # a put waits for a slave unless its message has WAIT=false
+    SLAVE = "SLAVE"  # refuses puts

@@ -177,7 +177,7 @@ def test_an_exception_for_what_is_cited_is_stale(errors_of: Tree) -> None:
         (exception("HA-W-1", '"impl"', reason=" "), "HA-W-1 has no reason"),
         (exception("HA-W-1", '"impl"', kind="later"), "HA-W-1 has kind 'later', expected todo or exception"),
         (exception("HA-W-1", '"impl", "docs"'), "HA-W-1 has columns ['impl', 'docs'], expected some of model, impl, test"),
-        (exception("HA-W-1", '"impl"') * 2, "HA-W-1 stands twice for impl"),
+        (exception("HA-W-1", '"impl"') * 2, "HA-W-1 has two entries for impl"),
         (exception(NO_CLAUSE), f"{NO_CLAUSE} is no clause"),
     ],
 )
@@ -287,7 +287,7 @@ def test_an_id_that_stands_twice_is_named(errors_of: Tree, tmp_path: Path) -> No
     errors_of({})
     (tmp_path / "spec" / "2-master.md").write_text("**HA-W-1.** Another.\nSource: 002.\n", encoding="utf-8")
     done = run("--check", "--root", tmp_path)
-    assert (done.returncode, done.stderr) == (1, "spec/2-master.md:1: HA-W-1 stands in 1-wire.md:4 too\n")
+    assert (done.returncode, done.stderr) == (1, "spec/2-master.md:1: HA-W-1 is defined in 1-wire.md:4 too\n")
 
 
 def test_a_directory_that_is_no_checkout_is_a_usage_error(tmp_path: Path) -> None:

@@ -72,15 +72,15 @@ def test_a_chapter_of_the_form_has_no_error(errors_after: Errors) -> None:
     ("old", "new", "told"),
     [
         ("MUST report", "reports", "HA-W-1 has neither a key word"),
-        ("is late", "MAY be late", "HA-W-2 is a description, and says MAY"),
+        ("is late", "MAY be late", "HA-W-2 has both the mark *(description)* and the key word MAY"),
         ("Source: 001 `run`.", "", "HA-W-1 has no source"),
         ("Source: 001 `run`.", "Source:", "HA-W-1 has no source"),
-        ("Source: 001 `run`.", "Source: 001, which MUST be so.", "MUST stands behind Source"),
-        ("waits for it", "SHOULD wait for it", "SHOULD stands behind Why"),
+        ("Source: 001 `run`.", "Source: 001, which MUST be so.", "MUST is in the part Source"),
+        ("waits for it", "SHOULD wait for it", "SHOULD is in the part Why"),
         ("Source: 000.\nReleases: 4.3.0 to 4.5.2.", "Releases: 4.3.0.\nSource: 000.", "has the parts Releases, Source"),
         ("Source: 000.", "Source: 000.\nSource: 001.", "has the parts Source, Source, Releases"),
         ("*(classic, description)*", "*(description, classic)*", "has the marks description, classic"),
-        ("*(classic, description)*", "*(classic, hardened, description)*", "of one profile"),
+        ("*(classic, description)*", "*(classic, hardened, description)*", "at most one profile"),
         ("*(classic)*", "*(modern)*", "has the marks modern"),
     ],
 )
@@ -97,7 +97,7 @@ def test_an_index_that_is_not_what_the_chapter_holds_is_an_error_and_is_written(
     chapter = spec / "1-wire.md"
     chapter.write_text(GOOD, encoding="utf-8")
     assert clause_form.all_errors(spec) == [
-        "spec/1-wire.md: its index of clauses is not what it holds: make transitions writes it"
+        "spec/1-wire.md: the index of clauses is not up to date: make transitions writes it"
     ]
     assert clause_form.main(["--check", "--root", str(tmp_path)]) == 1
     assert clause_form.main(["--write", "--root", str(tmp_path)]) == 0
@@ -108,7 +108,7 @@ def test_an_index_that_is_not_what_the_chapter_holds_is_an_error_and_is_written(
 def test_a_chapter_with_clauses_needs_the_markers_of_an_index(tmp_path: Path) -> None:
     (tmp_path / "1-wire.md").write_text(GOOD.replace(INDEX, ""), encoding="utf-8")
     assert clause_form.all_errors(tmp_path) == [
-        "spec/1-wire.md: no line <!-- index of clauses -->, or no <!-- end of index --> behind it"
+        "spec/1-wire.md: no line <!-- index of clauses -->, or no <!-- end of index --> after it"
     ]
 
 
