@@ -188,7 +188,7 @@ def quote_error(citation: Citation, known: Mapping[str, Clause]) -> str:
     if clause is None:
         return ""
     if len(citation.quote.split()) < MIN_WORDS:
-        return f'{citation.place}: {citation.clause_id} "{citation.quote}": a quote has at min_width {MIN_WORDS} words'
+        return f'{citation.place}: {citation.clause_id} "{citation.quote}": a quote has at least {MIN_WORDS} words'
     if not spans(citation.quote, plain(clause.sentence)):
         return f'{citation.place}: {citation.clause_id} "{citation.quote}" is not in the clause, which is: {clause.sentence}'
     return ""
