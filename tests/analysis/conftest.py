@@ -1,4 +1,4 @@
-"""The Spark session of the tests of analysis, and the transitions of their synthetic logs."""
+"""Fixtures of the tests of analysis: the Spark session, and the transitions of the synthetic logs."""
 
 import json
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # pyspark is slow to import, and some of the tests here do no
 
 @pytest.fixture(scope="session")
 def transitions_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """transitions.json of the synthetic machines."""
+    """The file transitions.json of the synthetic machines."""
     file = tmp_path_factory.mktemp("spec") / "transitions.json"
     file.write_text(json.dumps(event_logs.transitions_document()), encoding="utf-8")
     return file
@@ -23,7 +23,7 @@ def transitions_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
-    """The one session of the whole test run: a second one would cost its start again."""
+    """The Spark session that all tests share, because each start takes seconds."""
     from rocketmq_ha.analysis.session import spark_session
 
     session = spark_session("rocketmq-ha tests", master="local[2]", shuffle_partitions=2, fast_start=True)

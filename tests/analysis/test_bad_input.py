@@ -1,4 +1,4 @@
-"""Bad input: one line on stderr that names the thing, exit status 2, no traceback, nothing created."""
+"""Bad input gives one line on stderr that names the fault, exit status 2, no traceback and no files."""
 
 import json
 import os
@@ -27,11 +27,13 @@ def log(tmp_path: Path) -> Path:
 
 
 def refused(*arguments: Path | str) -> str:
-    """Run the command, which must refuse; returns the line without its prefix."""
+    """Run the command, check that it refuses its input, and return the error line without its prefix."""
     result = CliRunner().invoke(report, [str(argument) for argument in arguments])
     assert result.exit_code == 2, result.output
     assert result.stdout == ""
-    (line,) = [line for line in result.stderr.splitlines() if not line.startswith("report: ")]  # those are progress
+    (line,) = [
+        line for line in result.stderr.splitlines() if not line.startswith("report: ")
+    ]  # "report: " begins progress lines
     assert line.startswith("rocketmq-ha: ")
     return line.removeprefix("rocketmq-ha: ")
 
@@ -94,7 +96,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_log(damage: str, log: Path, transitions_file: Path, tmp_path: Path) -> None:
+def test_report_refuses_a_damaged_log(damage: str, log: Path, transitions_file: Path, tmp_path: Path) -> None:
     apply, expected = DAMAGES[damage]
     apply(log)
     out = tmp_path / "new" / "report.html"
@@ -103,7 +105,7 @@ def test_damaged_log(damage: str, log: Path, transitions_file: Path, tmp_path: P
     assert not out.parent.exists()
 
 
-def test_no_such_log_and_a_file_for_a_log(tmp_path: Path) -> None:
+def test_report_refuses_a_missing_log_and_a_file_as_log(tmp_path: Path) -> None:
     out = tmp_path / "report.html"
     file = tmp_path / "file"
     file.touch()
@@ -114,7 +116,7 @@ def test_no_such_log_and_a_file_for_a_log(tmp_path: Path) -> None:
     assert not out.exists()
 
 
-def test_transitions_of_another_shape(log: Path, tmp_path: Path) -> None:
+def test_report_refuses_transitions_of_another_shape(log: Path, tmp_path: Path) -> None:
     file = tmp_path / "transitions.json"
     file.write_text('{"version": 1, "machines": {"store": {}}, "clauses": {}}')
     assert refused(log, "--out", tmp_path / "r.html", "--transitions", file).startswith(f"{file}: found another shape")
@@ -122,7 +124,7 @@ def test_transitions_of_another_shape(log: Path, tmp_path: Path) -> None:
     assert refused(log, "--out", tmp_path / "r.html", "--transitions", file).startswith(f"{file}: found version 7")
 
 
-def test_output_that_cannot_be_written(log: Path, transitions_file: Path, tmp_path: Path) -> None:
+def test_report_refuses_output_that_cannot_be_written(log: Path, transitions_file: Path, tmp_path: Path) -> None:
     (tmp_path / "r-tables").touch()
     common = ("--transitions", transitions_file)
     assert "found a directory" in refused(log, "--out", tmp_path, *common)
@@ -131,7 +133,7 @@ def test_output_that_cannot_be_written(log: Path, transitions_file: Path, tmp_pa
     assert "--master nowhere" in refused(log, "--out", tmp_path / "q.html", "--master", "nowhere", *common)
 
 
-def test_sound_footer_over_broken_pages(spark: SparkSession, transitions_file: Path, tmp_path: Path) -> None:
+def test_report_refuses_broken_pages_under_a_sound_footer(spark: SparkSession, transitions_file: Path, tmp_path: Path) -> None:
     events, runs = event_logs.random_rows(1, 20, 20, failing=False)
     log = event_logs.write_log(tmp_path / "log", events, runs)
     data = bytearray((log / EVENTS_FILE).read_bytes())
@@ -147,7 +149,7 @@ def test_sound_footer_over_broken_pages(spark: SparkSession, transitions_file: P
     assert not out.parent.exists()
 
 
-def test_as_a_program_it_says_one_line_and_does_not_start_spark(tmp_path: Path) -> None:
+def test_program_prints_one_line_and_does_not_start_spark(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "rocketmq_ha.analysis", "report", "missing", "--out", "report.html"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2

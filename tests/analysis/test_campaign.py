@@ -1,4 +1,4 @@
-"""A campaign on Spark leaves the log that spec/event_log.py describes: the same one every time, with every verdict in it."""
+"""A campaign on Spark writes the log that spec/event_log.py describes: the same log every time, with every run's verdict."""
 
 import json
 from collections import Counter
@@ -25,7 +25,7 @@ TYPES = {"int32": pa.int32(), "int64": pa.int64(), "string": pa.string()}
 
 
 def read(log: Path, part: str) -> list[dict[str, Any]]:
-    """All rows of a part of a log, in the order of their runs and steps."""
+    """Return all rows of a part of a log, in the order of runs and steps."""
     rows: list[dict[str, Any]] = pa.concat_tables(map(pq.read_table, sorted((log / part).glob("*.parquet")))).to_pylist()
     return sorted(rows, key=lambda row: (row["run_id"], row.get("step", 0)))
 
@@ -38,7 +38,7 @@ def log(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.mark.parametrize(("part", "columns"), [("events", EVENT_COLUMNS), ("runs", RUN_COLUMNS)])
-def test_the_files_have_the_columns_of_the_spec(log: Path, part: str, columns: Sequence[tuple[str, str, str]]) -> None:
+def test_files_have_the_columns_of_the_specification(log: Path, part: str, columns: Sequence[tuple[str, str, str]]) -> None:
     for file in (log / part).glob("*.parquet"):
         schema = pq.read_schema(file)
         assert schema.names == [name for name, _, _ in columns], file.name
@@ -65,8 +65,8 @@ def test_every_run_has_one_row_and_all_its_steps(log: Path) -> None:
         assert (run["failing_op"], run["signature"], run["detail"]) == (-1, "", "")
 
 
-def test_the_rows_are_what_one_process_makes_of_the_same_seeds(log: Path) -> None:
-    """Spark carries the work; it decides nothing."""
+def test_rows_are_those_of_one_process_for_the_same_seeds(log: Path) -> None:
+    """Spark distributes the work, but does not affect the result."""
     events, rows = EventRecorder(), []
     for seed in range(SEED, SEED + RUNS):
         outcome = lockstep.run(schedule.draw(seed))
@@ -75,16 +75,14 @@ def test_the_rows_are_what_one_process_makes_of_the_same_seeds(log: Path) -> Non
     assert rows == read(log, "runs")
 
 
-def test_the_same_campaign_leaves_the_same_log_and_nothing_of_an_older_one(
-    log: Path, spark: "SparkSession", tmp_path: Path
-) -> None:
+def test_same_campaign_writes_the_same_log_and_deletes_an_older_one(log: Path, spark: "SparkSession", tmp_path: Path) -> None:
     result = campaign.run(spark, 2 * RUNS, SEED, tmp_path)
     assert isinstance(result, CampaignResult)
-    told: list[int] = []
-    result = campaign.run(spark, RUNS, SEED, tmp_path, told.append)
+    progress: list[int] = []
+    result = campaign.run(spark, RUNS, SEED, tmp_path, progress.append)
     assert not result.failed
     assert result.distinct == len(result.rows) == RUNS
-    assert told[-1] == RUNS
+    assert progress[-1] == RUNS
     for part in ("events", "runs"):
         assert read(tmp_path, part) == read(log, part)
     assert (tmp_path / "campaign.json").read_bytes() == (log / "campaign.json").read_bytes()
@@ -93,7 +91,7 @@ def test_the_same_campaign_leaves_the_same_log_and_nothing_of_an_older_one(
 
 
 def test_analysis_reads_the_log(log: Path, spark: "SparkSession") -> None:
-    """Its numbers are the log's, and nothing was seen that transitions.json does not know."""
+    """The numbers are those of the log, and no transition was seen that transitions.json does not have."""
     from rocketmq_ha.analysis import ingest, schema, tables
 
     found = tables.compute(spark, ingest.read_logs(spark, [log]), schema.load_possible())
@@ -103,14 +101,14 @@ def test_analysis_reads_the_log(log: Path, spark: "SparkSession") -> None:
     assert found["transitions_impossible"].num_rows == 0
     assert found["divergences"].num_rows == 0
     seen = {(row["actor"], row["from_state"], row["event"], row["to_state"]) for row in events}
-    told = {(row["actor"], row["from_state"], row["event"], row["to_state"]) for row in found["transitions_seen"].to_pylist()}
-    assert told == seen
+    listed = {(row["actor"], row["from_state"], row["event"], row["to_state"]) for row in found["transitions_seen"].to_pylist()}
+    assert listed == seen
     exercised = {row["clause"]: row["n"] for row in found["clauses"].to_pylist() if row["n"]}
     assert exercised == Counter(clause for row in events for clause in row["clauses"])
 
 
-def test_the_verdicts_of_a_faulty_implementation_are_rows(tmp_path: Path) -> None:
-    """A divergence never raises: of a campaign over a planted fault every run has its row, the failing ones with both sides."""
+def test_campaign_records_the_verdicts_of_a_faulty_implementation(tmp_path: Path) -> None:
+    """A divergence never raises. In a campaign with a planted fault every run has a row; failed runs have both values."""
     fault = faults.find("heartbeat-on-time")
     out = tmp_path / "log"
     arguments = ["run", "--runs", str(RUNS), "--seed", str(SEED), "--out", str(out), "--master", "local[2]"]

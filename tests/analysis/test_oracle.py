@@ -1,7 +1,7 @@
-"""DuckDB as the independent oracle: the same tables in SQL, on the same files, over a synthetic log of 50,000 rows.
+"""DuckDB as an independent oracle: it computes the same tables in SQL from the same files, a synthetic log of 50,000 rows.
 
-Spark is here for many logs and many machines. On one small machine DuckDB is the faster of the two; it shares no code
-with Spark but the file format.
+Spark is used because it can read many logs on many machines. On one small machine DuckDB is faster. The two share the file
+format, but no code.
 """
 
 from collections.abc import Callable
@@ -60,13 +60,13 @@ def as_rows(table: pa.Table) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
-def test_the_log_is_large_enough_to_mean_something(query: Query) -> None:
+def test_log_is_large_enough(query: Query) -> None:
     (n, actors), *_ = query("SELECT count(*), count(DISTINCT actor) FROM events")
     assert n > 45_000
     assert actors == 4
 
 
-def test_transitions_seen(computed: dict[str, pa.Table], query: Query) -> None:
+def test_transitions_seen_agree_with_duckdb(computed: dict[str, pa.Table], query: Query) -> None:
     expected = query("""
         SELECT profile, actor, from_state, event, to_state, count(*), count(DISTINCT run_id),
             arg_min(run_id, (run_rank, step)), min((run_rank, step))[2]
@@ -75,7 +75,7 @@ def test_transitions_seen(computed: dict[str, pa.Table], query: Query) -> None:
     assert as_rows(computed["transitions_seen"]) == expected
 
 
-def test_transitions_never_seen_and_impossible(computed: dict[str, pa.Table], query: Query) -> None:
+def test_transitions_never_seen_and_impossible_agree_with_duckdb(computed: dict[str, pa.Table], query: Query) -> None:
     columns = "profile, actor, from_state, event, to_state"
     order = "ORDER BY actor, from_state, event, to_state, profile"
     seen = f"SELECT DISTINCT {columns} FROM steps"
@@ -87,7 +87,7 @@ def test_transitions_never_seen_and_impossible(computed: dict[str, pa.Table], qu
     assert [row[:5] for row in as_rows(computed["transitions_impossible"])] == impossible
 
 
-def test_matrix(computed: dict[str, pa.Table], query: Query) -> None:
+def test_matrix_agrees_with_duckdb(computed: dict[str, pa.Table], query: Query) -> None:
     expected = query("""
         WITH seen AS (SELECT profile, actor, from_state, event, to_state, count(*) AS n FROM steps GROUP BY ALL),
              p AS (SELECT *, true AS possible FROM possible)
@@ -100,7 +100,7 @@ def test_matrix(computed: dict[str, pa.Table], query: Query) -> None:
     assert {cell[6] for cell in cells} == {"seen", "partly", "never", "impossible"}
 
 
-def test_clauses(computed: dict[str, pa.Table], query: Query) -> None:
+def test_clauses_agree_with_duckdb(computed: dict[str, pa.Table], query: Query) -> None:
     expected = query("""
         SELECT clause, count(*), count(DISTINCT run_id)
         FROM (SELECT run_id, unnest(clauses) AS clause FROM events) GROUP BY ALL ORDER BY 1
@@ -110,7 +110,7 @@ def test_clauses(computed: dict[str, pa.Table], query: Query) -> None:
     assert {clause for clause, _, n, _ in found if n == 0} == set(event_logs.NEVER_EXERCISED)
 
 
-def test_fragmentation(computed: dict[str, pa.Table], query: Query) -> None:
+def test_fragmentation_agrees_with_duckdb(computed: dict[str, pa.Table], query: Query) -> None:
     expected = query("""
         SELECT actor, event, CASE WHEN event = 'reports' OR split_at <= 12 THEN split_at::VARCHAR
                 WHEN split_at < 16 THEN 'body 1-3' WHEN split_at < 28 THEN 'body 4-15'
@@ -126,7 +126,7 @@ def test_fragmentation(computed: dict[str, pa.Table], query: Query) -> None:
     assert frames == [list(event_logs.NEVER_SPLIT_AT)] * 2
 
 
-def test_growth(computed: dict[str, pa.Table], query: Query) -> None:
+def test_growth_agrees_with_duckdb(computed: dict[str, pa.Table], query: Query) -> None:
     expected = query("""
         WITH first AS (SELECT profile, min(run_rank) AS r FROM steps
                 JOIN possible USING (profile, actor, from_state, event, to_state)
@@ -138,7 +138,7 @@ def test_growth(computed: dict[str, pa.Table], query: Query) -> None:
     assert as_rows(computed["growth"]) == expected
 
 
-def test_estimates(computed: dict[str, pa.Table], query: Query) -> None:
+def test_estimates_agree_with_duckdb(computed: dict[str, pa.Table], query: Query) -> None:
     expected = query("""
         WITH species AS (SELECT profile, count(DISTINCT run_id) AS k FROM steps
                 JOIN possible USING (profile, actor, from_state, event, to_state)
@@ -155,7 +155,7 @@ def test_estimates(computed: dict[str, pa.Table], query: Query) -> None:
         assert chao2 == pytest.approx(seen + (m - 1) / m * (q1**2 / (2 * q2) if q2 else q1 * (q1 - 1) / 2))
 
 
-def test_outcomes(computed: dict[str, pa.Table], query: Query) -> None:
+def test_outcomes_agree_with_duckdb(computed: dict[str, pa.Table], query: Query) -> None:
     assert as_rows(computed["summary"]) == query("""
         SELECT profile, phase, verdict, count(*), sum(n_steps)::BIGINT, sum(nbytes)::BIGINT, sum(n_messages)::BIGINT
         FROM runs GROUP BY ALL ORDER BY 1, 2, 3

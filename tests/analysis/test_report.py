@@ -1,4 +1,4 @@
-"""The report as a file: one page without network or script, in its order, the same bytes for the same logs."""
+"""The report page: no network access, no scripts, sections in a fixed order, the same bytes for the same logs."""
 
 import re
 import shutil
@@ -27,7 +27,7 @@ VOID = {"meta", "br", "wbr", "path", "use", "rect"}
 
 
 class Page(HTMLParser):
-    """Collects what the tests look at, and refuses tags that do not match."""
+    """Parse a page: collect its ids and attributes, and fail on tags that do not match."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def make(spark: SparkSession, transitions_file: Path) -> Report:
-    """Run the command; returns its last line. The session is there, so that it is not started anew."""
+    """Run the command and return its last line. The command reuses the session of the fixture."""
     assert spark is not None
 
     def run(*logs: Path, out: Path) -> str:
@@ -79,14 +79,14 @@ def failing(failing_log: Path, make: Report, tmp_path_factory: pytest.TempPathFa
     return make(failing_log, out=out), out
 
 
-def test_last_line_is_for_programs(failing: tuple[str, Path]) -> None:
+def test_last_line_has_key_value_pairs(failing: tuple[str, Path]) -> None:
     line, out = failing
     pattern = r"report=\S+ runs=120 steps=\d+ transitions=\d+/\d+ divergences=2 impossible=1"
     assert re.fullmatch(pattern, line)
     assert line.startswith(f"report={out} ")
 
 
-def test_page_asks_nobody_for_anything(failing: tuple[str, Path]) -> None:
+def test_page_makes_no_network_requests(failing: tuple[str, Path]) -> None:
     text = failing[1].read_text(encoding="utf-8")
     page = Page(text)
     assert "http:" not in text
@@ -99,7 +99,7 @@ def test_page_asks_nobody_for_anything(failing: tuple[str, Path]) -> None:
     assert len(text.encode()) < 110_000
 
 
-def test_every_reference_within_the_page_has_its_target_and_ids_are_unique(failing: tuple[str, Path]) -> None:
+def test_references_within_the_page_have_targets_and_ids_are_unique(failing: tuple[str, Path]) -> None:
     text = failing[1].read_text(encoding="utf-8")
     page = Page(text)
     assert len(page.ids) == len(set(page.ids))
@@ -109,7 +109,7 @@ def test_every_reference_within_the_page_has_its_target_and_ids_are_unique(faili
     assert targets <= set(page.ids)
 
 
-def test_what_went_wrong_and_what_was_not_tested_come_first(failing: tuple[str, Path]) -> None:
+def test_failures_and_untested_transitions_come_first(failing: tuple[str, Path]) -> None:
     headings = re.findall(r'<h2 id="([a-z]+)"', failing[1].read_text(encoding="utf-8"))
     assert headings == [
         *("divergences", "impossible", "never", "clauses", "matrix", "fragmentation", "growth", "estimates", "faults"),
@@ -117,7 +117,7 @@ def test_what_went_wrong_and_what_was_not_tested_come_first(failing: tuple[str, 
     ]
 
 
-def test_page_names_what_it_found(failing: tuple[str, Path]) -> None:
+def test_page_names_failures_and_unseen_transitions(failing: tuple[str, Path]) -> None:
     plain = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", failing[1].read_text(encoding="utf-8")))
     assert "✗ FAIL 2 of 120 runs failed" in plain
     assert "1 impossible transition was seen" in plain
@@ -138,7 +138,7 @@ def test_same_log_gives_the_same_bytes(failing_log: Path, failing: tuple[str, Pa
         assert again.read_bytes() == first.read_bytes()
 
 
-def test_tables_stand_beside_the_page_and_nothing_else_does(failing: tuple[str, Path]) -> None:
+def test_output_is_the_page_and_the_folder_of_its_tables(failing: tuple[str, Path]) -> None:
     out = failing[1]
     assert sorted(path.name for path in out.parent.iterdir()) == ["report-tables", "report.html"]
     files = {path.name for path in tables_folder(out).iterdir()}
@@ -146,7 +146,7 @@ def test_tables_stand_beside_the_page_and_nothing_else_does(failing: tuple[str, 
     assert pq.read_table(tables_folder(out) / "transitions_never_seen.parquet").num_rows > 0
 
 
-def test_a_run_that_is_in_two_logs_counts_once_from_the_first(spark: SparkSession, tmp_path: Path) -> None:
+def test_run_in_two_logs_counts_once_from_the_first_log(spark: SparkSession, tmp_path: Path) -> None:
     first = event_logs.write_log(tmp_path / "1", [event_logs.event_row(1, step) for step in range(3)], [event_logs.run_row(1)])
     both = [
         event_logs.event_row(1, 0, event="other"),
@@ -165,7 +165,7 @@ def test_a_run_that_is_in_two_logs_counts_once_from_the_first(spark: SparkSessio
 
 @pytest.fixture(scope="module")
 def quiet(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, pa.Table]:
-    """The tables of one run without a failure, of the classic profile."""
+    """The tables of one classic run without a failure."""
     steps = [event_logs.event_row(1, step) for step in range(3)]
     log = event_logs.write_log(tmp_path_factory.mktemp("quiet") / "log", steps, [event_logs.run_row(1, n_steps=3)])
     return tables.compute(spark, read_logs(spark, [log]), possible())
@@ -181,13 +181,13 @@ def possible() -> Possible:
 
 
 def edited(quiet: dict[str, pa.Table], name: str, **values: object) -> dict[str, pa.Table]:
-    """The same tables, one of them with other values in its only row."""
+    """Return the tables with other values in the only row of one of them."""
     table = quiet[name]
     row = (table.to_pylist() or [dict.fromkeys(table.column_names)])[0]
     return quiet | {name: pa.Table.from_pylist([row | values], schema=table.schema)}
 
 
-def test_no_failure_passes_and_names_the_profile_that_was_not_run(quiet: dict[str, pa.Table]) -> None:
+def test_page_passes_without_failures_and_names_the_profile_that_was_not_run(quiet: dict[str, pa.Table]) -> None:
     page = build(quiet, possible(), [{"seed": 1}])
     assert "✓ PASS" in page
     assert "Not listed: transitions of hardened, which was not run." in page
@@ -202,7 +202,7 @@ def test_report_fails_when_the_log_is_inconsistent(column: str, quiet: dict[str,
     assert "✗ The log is inconsistent" in page
 
 
-def test_hostile_text_is_shown_and_not_obeyed(quiet: dict[str, pa.Table]) -> None:
+def test_hostile_text_is_escaped(quiet: dict[str, pa.Table]) -> None:
     evil = "<script>alert('x')</script>"
     failed = edited(quiet, "divergences", signature=evil, detail=evil, replay=evil, verdict=evil, profile=evil, n=1)
     for changed in (failed, edited(quiet, "faults", fault=evil, n=1, n_runs=1, n_steps=1)):
@@ -212,7 +212,7 @@ def test_hostile_text_is_shown_and_not_obeyed(quiet: dict[str, pa.Table]) -> Non
         assert "&lt;script&gt;" in page
 
 
-def test_a_log_of_no_runs_is_a_report_that_says_so(make: Report, tmp_path: Path) -> None:
+def test_report_of_a_log_without_runs_says_so(make: Report, tmp_path: Path) -> None:
     empty = event_logs.write_log(tmp_path / "empty", [], [])
     line = make(empty, out=tmp_path / "empty.html")
     assert line.endswith("runs=0 steps=0 transitions=0/0 divergences=0 impossible=0")

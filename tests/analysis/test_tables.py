@@ -1,4 +1,4 @@
-"""Each table of the report, on frames of a few rows written by hand."""
+"""Each table of the report, computed from a few hand-written rows."""
 
 from collections.abc import Callable
 from typing import Any
@@ -43,7 +43,10 @@ def runs(spark: SparkSession) -> Frame:
 
 @pytest.fixture
 def five_steps(events: Frame, runs: Frame) -> tuple[DataFrame, DataFrame]:
-    """Two classic runs and one hardened: an append each, then a second one, and a step that hardened cannot take."""
+    """Two classic runs, 3 and 5, and one hardened run, 8.
+
+    Each appends once. Run 5 appends a second time. Run 8 does so too, which hardened cannot do (POSSIBLE).
+    """
     again = {"from_state": "holds_data"}
     steps = events(
         event_logs.event_row(5, 0),
@@ -56,7 +59,7 @@ def five_steps(events: Frame, runs: Frame) -> tuple[DataFrame, DataFrame]:
 
 
 def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
-    """The rows as sorted tuples: a table has no order before it is collected."""
+    """Return the rows as sorted tuples, because a DataFrame has no order."""
     return sorted((tuple(row) for row in frame.collect()), key=repr)
 
 
@@ -87,7 +90,7 @@ def test_transitions_seen_name_the_first_run_and_step(five_steps: tuple[DataFram
     ]
 
 
-def test_first_seen_survives_the_largest_seeds_and_steps(events: Frame, runs: Frame) -> None:
+def test_first_seen_is_right_for_the_largest_seeds_and_steps(events: Frame, runs: Frame) -> None:
     last_step, largest, smallest = 2**31 - 1, 2**63 - 1, -(2**63)
     ranked = coverage.ranked_runs(runs(event_logs.run_row(largest), event_logs.run_row(smallest)))
     steps = events(event_logs.event_row(largest, 0), event_logs.event_row(smallest, last_step))
@@ -96,7 +99,7 @@ def test_first_seen_survives_the_largest_seeds_and_steps(events: Frame, runs: Fr
     assert (seen["first_run"], seen["first_step"]) == (smallest, last_step)
 
 
-def test_never_seen_and_impossible_are_the_two_differences(
+def test_never_seen_and_impossible_are_the_differences_of_possible_and_seen(
     spark: SparkSession, five_steps: tuple[DataFrame, DataFrame]
 ) -> None:
     steps, sample = five_steps
@@ -132,12 +135,12 @@ def test_matrix_cells_are_seen_partly_seen_never_seen_or_impossible(
     assert matrix(steps.unionByName(partly))[2] == ("store", "holds_data", "recover", 1, 1, 2, "partly")
 
 
-def test_only_profiles_that_were_run_could_have_been_seen(spark: SparkSession, runs: Frame) -> None:
+def test_possible_transitions_are_limited_to_the_profiles_that_were_run(spark: SparkSession, runs: Frame) -> None:
     possible = coverage.in_profiles_run(coverage.possible_transitions(spark, POSSIBLE), runs(event_logs.run_row(1)))
     assert {row["profile"] for row in possible.collect()} == {"classic"}
 
 
-def test_clauses_count_steps_and_runs_and_keep_the_unknown(spark: SparkSession, events: Frame) -> None:
+def test_clauses_count_steps_and_runs_and_keep_unknown_clauses(spark: SparkSession, events: Frame) -> None:
     steps = events(
         event_logs.event_row(1, 0, clauses=["HA-1", "HA-9"]),
         event_logs.event_row(1, 1, clauses=["HA-1"]),
@@ -151,12 +154,12 @@ def test_clauses_count_steps_and_runs_and_keep_the_unknown(spark: SparkSession, 
     ]
 
 
-def test_splits_fall_on_header_bytes_behind_the_header_and_in_body_buckets(spark: SparkSession, events: Frame) -> None:
+def test_splits_are_counted_by_header_byte_and_by_body_bucket(spark: SparkSession, events: Frame) -> None:
     frame = {"actor": "slave_client", "event": "frames", "fragment_len": 9}
     steps = events(
         *(event_logs.event_row(1, at, split_at=at, **frame) for at in (0, 1, 11, 12, 13, 15, 16, 267, 268, 9999)),
         event_logs.event_row(2, 0, split_at=11, **frame),
-        event_logs.event_row(2, 1, split_at=5, **frame | {"fragment_len": 0}),  # nothing moved: it stands there still
+        event_logs.event_row(2, 1, split_at=5, **frame | {"fragment_len": 0}),  # no bytes moved, so this is no new split
         event_logs.event_row(2, 2, split_at=7, actor="master_connection", event="reports", fragment_len=3),
     )
     found = fragmentation.fragmentation(steps, fragmentation.places(spark))
@@ -178,7 +181,7 @@ def test_splits_fall_on_header_bytes_behind_the_header_and_in_body_buckets(spark
     ]
 
 
-def test_growth_has_a_point_for_each_run_that_brought_something(five_steps: tuple[DataFrame, DataFrame]) -> None:
+def test_growth_has_a_point_for_each_run_with_a_new_transition(five_steps: tuple[DataFrame, DataFrame]) -> None:
     steps, sample = five_steps
     ranked = coverage.ranked_runs(sample)
     assert rows(estimates.growth(coverage.run_transitions(steps, ranked), ranked)) == [
@@ -188,7 +191,7 @@ def test_growth_has_a_point_for_each_run_that_brought_something(five_steps: tupl
     ]
 
 
-def test_growth_ends_at_the_last_run_even_if_it_brought_nothing(events: Frame, runs: Frame) -> None:
+def test_growth_ends_at_the_last_run_even_without_a_new_transition(events: Frame, runs: Frame) -> None:
     steps = events(*(event_logs.event_row(run_id, 0) for run_id in range(4)))
     ranked = coverage.ranked_runs(runs(*(event_logs.run_row(run_id) for run_id in range(4))))
     assert rows(estimates.growth(coverage.run_transitions(steps, ranked), ranked)) == [
@@ -200,7 +203,7 @@ def test_growth_ends_at_the_last_run_even_if_it_brought_nothing(events: Frame, r
 @pytest.mark.parametrize(
     ("in_runs", "expected"),
     [
-        # states seen in so many of 4 drawn runs -> m, seen, q1, q2, q1 / m, chao2
+        # for each state, in how many of the 4 drawn runs it was seen -> m, seen, q1, q2, q1 / m, chao2
         ((1, 1, 2, 4), (4, 4, 2, 1, 0.5, 4 + 3 / 4 * 2 * 2 / 2)),
         ((1, 1, 1, 4), (4, 4, 3, 0, 0.75, 4 + 3 / 4 * 3 * 2 / 2)),  # Q2 = 0: bias-corrected
         ((3, 4), (4, 2, 0, 0, 0.0, 2.0)),
@@ -237,7 +240,7 @@ def test_divergences_are_grouped_and_show_the_smallest_run(runs: Frame) -> None:
     ]
 
 
-def test_faults_count_operations_once_however_many_steps_they_show_in(events: Frame) -> None:
+def test_faults_count_an_operation_once_for_any_number_of_steps(events: Frame) -> None:
     cut = {"fault": "cut", "op_index": 3}
     found = outcomes.faults(
         events(
@@ -251,7 +254,7 @@ def test_faults_count_operations_once_however_many_steps_they_show_in(events: Fr
     assert rows(found) == [("cut", 3, 2, 4)]
 
 
-def test_integrity_counts_what_is_missing_on_either_side(events: Frame, runs: Frame) -> None:
+def test_integrity_counts_missing_rows_in_events_and_in_runs(events: Frame, runs: Frame) -> None:
     steps = events(*(event_logs.event_row(run_id, step) for run_id in (1, 2, 3) for step in range(2)))
     sample = runs(*(event_logs.run_row(run_id, n_steps=n) for run_id, n in ((1, 2), (2, 3), (4, 1), (5, 0), (5, 0))))
     assert rows(outcomes.integrity(steps, sample)) == [(6, 4, 1, 2, 1)]
