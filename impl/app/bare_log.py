@@ -1,7 +1,7 @@
-"""The log of `master` and `slave`, to which they append without keeping consume queues and index.
+"""The commit log of a `master` or `slave` process, which keeps neither consume queues nor an index.
 
-Whoever opens the store next, a broker of RocketMQ or our MessageStore, must make them from the log. Most releases do that only
-where the last stop was not clean, so `abort` stays behind, and the checkpoint says from where on they must look.
+The next program that opens the store, a RocketMQ broker or our MessageStore, must build both from the log. Most releases do so
+only after an unclean stop. So the file `abort` stays in the store, and the checkpoint says from which time on to build them.
 """
 
 import logging
@@ -30,16 +30,17 @@ def bare_log(
 ) -> Iterator[CommitLog]:
     """Open a store's log for appending, and flush and close it at the end.
 
-    Args:  replicated: what is appended comes from a master; else it is put. create: makes its new files.
+    Args:  replicated: True if a master sends what is appended; False if it is put here. create: creates new files of the log.
     Spec: HA-ST-50 "MUST leave `abort` behind. If it has appended nothing, it MUST leave the store as it was"; HA-ST-51 "MUST
     first lower the checkpoint's second time to the least of its three, and MUST set the i64 at byte 40"; HA-ST-52 "MUST have
     `config/topics.json` name the topics".
     Raises: as CommitLog.open; then nothing has changed.
     """
-    # A slave is told by its master where its log goes on; a master would give offsets a second time (HA-ST-7).
+    # A master that lost its place in a log whose first files expired would give out offsets a second time (HA-ST-7). A slave
+    # appends at the offsets that its master sends.
     hint = no_hint if replicated else partial(place_hint, store_dir)
     with CommitLog.open(store_dir, file_size=file_size, clear_tail=clear_tail, hint=hint, create=create) as log:
-        if not replicated:  # a master's slaves must have files of this size, and nobody may have told it
+        if not replicated:  # the slaves need files of this size, and perhaps nobody has set it
             logger.info("%s: commit-log files of %d bytes", store_dir, log.file_size)
         was_clean, began_at = not was_aborted(store_dir), log.max_offset
         has_checkpoint = (store_dir / CHECKPOINT_FILE).exists()
@@ -70,12 +71,12 @@ def bare_log(
 
 
 def _last_stored_ms(log: CommitLog) -> int:
-    """The store timestamp of the last whole record; 0 where there is none."""
+    """Return the store timestamp of the last whole record; 0 if there is none."""
     overlap = find_overlap(log, log.recovery.last_offset or 0)
     data = None if overlap is None else log.data_at(overlap.record, log.file_size)
     if data is None:
         return 0
     try:
         return decode(data).store_timestamp
-    except MessageMalformed:  # a slave takes what its master sends; the next opening looks at it
+    except MessageMalformed:  # a slave appends what its master sends; the next opening checks it
         return 0

@@ -1,4 +1,4 @@
-"""The deletion of old log files while a master or a slave runs: what is asked for, the thread, and its figures."""
+"""The deletion of old log files while a master or a slave runs: its settings, its thread and its figures."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ HOUR_MS: Final = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class RetentionSettings:
-    """interval_s: between two searches for files to delete. floor_size: bytes of the disk that the log leaves free."""
+    """interval_s: the time between two searches for files to delete. floor_size: bytes of the disk that the log leaves free."""
 
     retention: Retention
     interval_s: float
@@ -52,7 +52,7 @@ def cleaning(
     space: Space,
     needed_offset: Callable[[], int | None] = nobody_needs,
 ) -> Iterator[CleaningFigures]:
-    """Run a thread that deletes the files that the settings name, until the context ends. No thread runs if they name none."""
+    """Run a thread that deletes old files, until the context ends. Without a setting that deletes, no thread runs."""
     service = CleanCommitLogService(
         log,
         settings.retention,
@@ -74,7 +74,7 @@ def cleaning(
 
 
 def _in_words(retention: Retention) -> str:
-    """What a retention deletes."""
+    """Return a text that says which files a retention deletes."""
     reserved_ms, hours = retention.file_reserved_ms, retention.delete_when or ()
     when = ";".join(f"{hour:02d}" for hour in sorted(hours))
     reasons = {

@@ -1,4 +1,4 @@
-"""How far a reader of a master has come, in a file that is always whole: it is replaced, never rewritten."""
+"""The cursor file of `tail`: the position in the master's log. The file is replaced, never rewritten, so it is always whole."""
 
 import contextlib
 import json
@@ -13,16 +13,16 @@ _VERSION: Final = 1
 
 
 class Position(NamedTuple):
-    """Between two records: where the next one begins, and which one was before, so that another log is noticed."""
+    """A position between two records. The record before it is described too, so that a different log is noticed."""
 
     next_offset: int
-    last_offset: int = -1  # of the record before; -1 where none was read
+    last_offset: int = -1  # where the record before it begins; -1: no record was read
     last_size: int = 0
     last_crc: int = 0  # CRC-32 of all its bytes
 
 
 def read_cursor(path: Path) -> Position | None:
-    """The position that a file holds; None where there is no file. Raises: ConfigInvalid; OSError."""
+    """Return the position in a cursor file; None if there is no file. Raises: ConfigInvalid; OSError."""
     try:
         text = path.read_bytes()
     except FileNotFoundError:
@@ -39,7 +39,7 @@ def read_cursor(path: Path) -> Position | None:
 
 
 def write_cursor(path: Path, position: Position) -> None:
-    """Replace the file: after a crash at any moment it holds the old position or the new one. Raises: OSError."""
+    """Replace the file. After a crash at any moment it holds the old position or the new one. Raises: OSError."""
     data = json.dumps({"version": _VERSION} | position._asdict()).encode() + b"\n"
     fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:

@@ -1,4 +1,4 @@
-"""Where a master listens, and where a slave, a tail or a doctor connects to one; plain or with TLS."""
+"""The two ends of a link: the addresses on which a master listens, and the master that a client connects to; plain or TLS."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ class Listening:
 
 @dataclass(frozen=True, slots=True)
 class TlsIdentity:
-    """What a client proves to a master, and the name that it expects in the master's certificate; None: the master's host."""
+    """The certificate files of a client. name: expected in the master's certificate; None: the name of the master's host."""
 
     files: TlsFiles
     name: str | None = None
@@ -37,7 +37,7 @@ class TlsIdentity:
 
 @dataclass(frozen=True, slots=True)
 class MasterEndpoint:
-    """The HA address of a master to connect to; with TLS where there is an identity."""
+    """The HA address of a master to connect to. identity: None for a plain connection."""
 
     host: str
     port: int
@@ -48,7 +48,7 @@ class MasterEndpoint:
         return self.host, self.port
 
     def client_tls(self, profile: Profile = HARDENED) -> ClientTls | None:
-        """The TLS of connections to it. Raises: ConfigInvalid where the files are no good, or the profile has no TLS."""
+        """Load the TLS files. Raises: ConfigInvalid if they are not usable, or if the profile has no TLS."""
         if self.identity is None:
             return None
         _refuse_classic(profile)
@@ -60,7 +60,7 @@ class MasterEndpoint:
 
 @contextmanager
 def tls_listener(listening: TlsListening | None, profile: Profile) -> Iterator[ServerTls | None]:
-    """Listen for TLS until the context ends; None where no TLS is asked for. Raises: ConfigInvalid."""
+    """Listen for TLS until the context ends. Yields None if the master listens without TLS. Raises: ConfigInvalid."""
     if listening is None:
         yield None
         return
@@ -72,7 +72,7 @@ def tls_listener(listening: TlsListening | None, profile: Profile) -> Iterator[S
 
 
 def _refuse_classic(profile: Profile) -> None:
-    """Classic has no TLS, as RocketMQ has none: it has no deadline for a handshake, and counts every connection as a slave."""
+    """Classic has no TLS, as RocketMQ has none. It has no handshake deadline either, and counts every connection as a slave."""
     if not profile.checks_reports:
         raise ConfigInvalid(
             f"--profile {profile.name} has no TLS, as RocketMQ has none: expected --profile hardened with --tls-*"

@@ -1,8 +1,7 @@
-"""The preparation of a store without a log, before its slave connects: its file size is the master's, and its start what --from
-says.
+"""The preparation of a store without a log, before its slave connects. It gets the master's file size, and the start of --from.
 
-`--from` prepares it so that its max offset is the wanted start; then the slave reports that, by the rule that it always has.
-A process that ends in between leaves a store without a record: the next start finds it empty, and prepares it anew.
+The preparation makes the store's max offset the wanted start. The slave then reports this offset, as it always reports its max
+offset. A process that ends in between leaves a store without a record; the next start finds it empty, and prepares it again.
 """
 
 import contextlib
@@ -20,17 +19,17 @@ from rocketmq_ha.impl.net.tls import ClientTls
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.spec.constants import COMMIT_LOG_DIR, LOCK_FILE
 
-_CHECK_S: Final = 2.0  # for the answer that a store with a log does without
+_CHECK_S: Final = 2.0  # how long a store that has a log waits for the master's file size; it can do without
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class StartSettings:
-    """Where a new log begins, and the size of its files.
+    """The start of a new log, and the size of its files.
 
-    start: "last", "min" or an offset; None: nobody said. settle_s: how long a put of the master may still wait for a slave; an
-    older offset is reported only after that. file_size: bytes; None: the slave learns the master's.
+    start: "last", "min" or an offset; None: --from is not given. settle_s: how long a put of the master may still wait for a
+    slave; an older offset is reported only after this time. file_size: bytes; None: the slave learns the master's.
     """
 
     start: str | int | None
@@ -39,21 +38,21 @@ class StartSettings:
 
 
 class FreshStore:
-    """Prepares the log of a store. Enter it before the store is opened: after an error the store is as it was then."""
+    """Prepares the log of a store. Enter this context before the store is opened: an error leaves the store as it was then."""
 
     def __init__(self, store: Path, start: str | int | None, settle_s: float, file_size: int | None, learns: bool) -> None:
-        """file_size: bytes, if it was told. learns: whether the size is learnt, or compared, where no start is told either."""
+        """file_size: bytes; None: not given. learns: the master's file size is learnt, or compared, also without a start."""
         self._store, self._start, self._settle_s = store, start, settle_s
         self._file_size, self._learns = file_size, learns
-        self._missing: list[Path] = []  # what the opening makes
+        self._missing: list[Path] = []  # the directories and the file that the opening of the store creates
         self._is_refused = False
-        self._is_begun = False  # the log has been looked at
+        self._is_begun = False  # the first call of `prepare` has examined the log
         self._is_prepared = False
-        self._search: FreshStart | None = None  # that is going on
+        self._search: FreshStart | None = None  # the search at the master, while it runs
 
     @property
     def state(self) -> str:
-        """How the search at the master stands; "" where none is going on, or no connection has come about."""
+        """The state of the search at the master; "" if none runs, or if it has no connection yet."""
         return self._search.state if self._search else ""
 
     def __enter__(self) -> "FreshStore":
@@ -63,7 +62,7 @@ class FreshStore:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._is_refused and self._store in self._missing:
-            with contextlib.suppress(OSError):  # somebody has put something there
+            with contextlib.suppress(OSError):  # another process has put a file there
                 self._store.rmdir()
 
     def prepare(
@@ -74,18 +73,18 @@ class FreshStore:
         tls: ClientTls | None = None,
         source_address: tuple[str, int] | None = None,
     ) -> bool:
-        """Give a log that holds no byte the master's file size, and have it begin where it was told.
+        """Give a log that holds no byte the master's file size and the start that was asked for.
 
-        Returns: whether that is done. While the master is in its first file nobody knows the size: call again before each
-        connect, for the master may have begun another file meanwhile (HA-S-99).
+        Returns: True when that is done. While the master writes its first file, its size cannot be learnt: call again before
+        each connect, because the master may have begun another file meanwhile (HA-S-99).
         Spec: HA-S-80 "A slave MAY be told where a log without a record begins; a log that holds a record MUST go on where it
         ends".
-        Raises: NoSuchStart, WrongFileSize; Unreachable, FeedEnded, PeerViolation, after which another try may fare better;
-        Stopped; OSError.
+        Raises: NoSuchStart, WrongFileSize; Unreachable, FeedEnded or PeerViolation, after which a retry may succeed; Stopped;
+        OSError.
         """
         if self._is_prepared:
             return True
-        # An empty file may be left of a process that had prepared it: it has the size that was right then.
+        # A process that prepared the log and ended may have left an empty file: its size was right then.
         told = self._file_size or (commit_log.file_size if commit_log.queue.files else None)
         search = FreshStart(address, told, stopped, self._settle_s, tls, source_address)
         is_first, self._is_begun = not self._is_begun, True
@@ -94,7 +93,7 @@ class FreshStore:
             if commit_log.max_offset > (commit_log.min_offset if is_first else 0):
                 self._is_prepared = True
                 if is_first:
-                    self._look_at_log(commit_log, search)
+                    self._check_log(commit_log, search)
             elif self._start is not None or self._learns:
                 self._is_prepared = self._begin(commit_log, search)
             else:
@@ -109,20 +108,19 @@ class FreshStore:
             self._search = None
         return self._is_prepared
 
-    def _look_at_log(self, commit_log: CommitLog, search: FreshStart) -> None:
-        """What there is to say and to see of a log that goes on. Raises: as `prepare`."""
+    def _check_log(self, commit_log: CommitLog, search: FreshStart) -> None:
+        """Log that --from has no effect on a log with a record, and compare its file size. Raises: as `prepare`."""
         if self._start is not None:
             ends = f"{commit_log.min_offset} to {commit_log.max_offset}"
             log.info("%s: --from %s means nothing here: its log holds %s, and goes on", self._store, self._start, ends)
-        # What is in a second file is in files of the right size. A log of one file whose size was not told still takes the
-        # master's.
+        # A log of two files or more has the right size. A log of one file still takes the master's size, unless one is given.
         is_of_one_file = commit_log.max_offset <= commit_log.min_offset + commit_log.file_size
         if self._learns and self._file_size is not None and is_of_one_file:
-            with contextlib.suppress(Unreachable, FeedEnded, PeerViolation):  # the slave itself meets them, and says so
+            with contextlib.suppress(Unreachable, FeedEnded, PeerViolation):  # the slave meets the same error, and logs it
                 search.check(_CHECK_S)
 
     def _begin(self, commit_log: CommitLog, search: FreshStart) -> bool:
-        """Returns: whether the log has its size and its start. Raises: as `prepare`."""
+        """Returns: True if the log has its size and its start. Raises: as `prepare`."""
         start = self._start if self._start is not None else "last"
         base, file_size = search.find(start)
         if file_size not in (None, commit_log.file_size):
@@ -137,7 +135,7 @@ class FreshStore:
         return True
 
     def _undo(self) -> None:
-        """HA-S-83 "with the store left as it was": take away what the opening has made, while this process has the lock."""
+        """HA-S-83 "with the store left as it was": remove what the opening has created, while this process holds the lock."""
         self._is_refused = True
         for path in self._missing:
             with contextlib.suppress(OSError):

@@ -12,7 +12,7 @@ from rocketmq_ha.impl.net.server import Master
 
 @contextmanager
 def local_puts(store_dir: Path, server: Master, puts: Puts) -> Iterator[PutSocket]:
-    """Take puts at the socket in a store; at the end, end the master's puts and tell each client how its own ended."""
+    """Take puts at the socket in a store. At the end, end the master's puts and answer each client with their outcomes."""
     put_socket = PutSocket(store_dir, puts)
     server.wake_by(put_socket)
     try:

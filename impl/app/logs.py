@@ -1,4 +1,4 @@
-"""Log lines go to stderr, as text or as one JSON object a line, so that stdout holds results alone."""
+"""The log lines of this package: on stderr, as text or as one JSON object a line. Only results go to stdout."""
 
 import logging
 import sys
@@ -12,7 +12,7 @@ _logger: Final = logging.getLogger("rocketmq_ha")
 
 
 def configure(log_format: str, log_level: str) -> None:
-    """Send this package's log lines of a level and above to stderr, in one format. A second call replaces the first.
+    """Send this package's log lines from a level upward to stderr, in one format. A second call replaces the first.
 
     Args:  log_format: one of FORMATS. log_level: one of LEVELS, in any case.
     """
@@ -32,7 +32,7 @@ def set_level(log_level: str) -> None:
 
 
 def rfc3339(created_s: float) -> str:
-    """A time of day in UTC, with milliseconds.
+    """Format a date and time in UTC, with milliseconds.
 
     >>> rfc3339(1700000000.0999)
     '2023-11-14T22:13:20.099Z'
@@ -52,7 +52,7 @@ def _text_formatter() -> logging.Formatter:
 
 
 def _json_formatter() -> logging.Formatter:
-    """Fields: time, level, logger, message; and peer, offset, reason where a line has them (`extra`)."""
+    """The fields are time, level, logger and message; and peer, offset and reason if a line has them (`extra`)."""
     from pythonjsonlogger.json import JsonFormatter
 
     class Formatter(JsonFormatter):

@@ -1,7 +1,7 @@
-"""A message as one JSON line, the same in `inspect`, `query` and `tail`; docs/messages.md is its schema.
+"""A message as one JSON line, the same in `inspect`, `query` and `tail`. docs/messages.md is its schema.
 
-A field that RocketMQ's MessageExt has bears its name, in snake case. The line holds all that the producer gave, decoded as far
-as it can be, and where the message stands.
+A field of RocketMQ's MessageExt keeps its name, in snake case. The line holds everything that the producer gave, decoded as far
+as possible, and the message's position in the log.
 """
 
 import base64
@@ -20,14 +20,14 @@ BODIES: Final = ("text", "json", "base64", "raw", "none")
 _TRANSACTIONS: Final = {TRANSACTION_PREPARED: "prepared", 0x8: "commit", 0xC: "rollback"}
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# JSON may hold these as they are, but a terminal would obey some of them, and some readers split lines at the others.
+# JSON allows these characters unescaped. But a terminal would execute some of them, and some readers split lines at the others.
 _UNPRINTABLE: Final = re.compile("[\x7f-\x9f\u2028\u2029]")
 
 
 def message_line(offset: int, size: int, message: Message, body: str) -> bytes:
-    """One line, in UTF-8, newline included.
+    """Return one line in UTF-8, newline included.
 
-    Args:  offset, size: of the record. body: one of BODIES, as --body explains them.
+    Args:  offset, size: those of the record. body: one of BODIES; the help of --body explains them.
     """
     properties = {_clean(name): _clean(value) for name, value in message.properties.items()}
     fields: dict[str, object] = {
@@ -60,14 +60,14 @@ def message_line(offset: int, size: int, message: Message, body: str) -> bytes:
 
 
 def _body_fields(message: Message, body: str) -> dict[str, object]:
-    """`body` as text, `body_json` as a value, or `body_base64`; and `body_is_stored` where it could not be decompressed."""
+    """`body` as text, `body_json` as a value, or `body_base64`; and `body_is_stored` if it could not be decompressed."""
     if body == "none":
         return {}
     if body == "raw":
         return {"body_base64": _base64(message.body), "body_is_stored": bool(message.sys_flag & SYS_FLAG_COMPRESSED)}
     try:
         data = decompress_body(message)
-    except MessageMalformed:  # LZ4 or ZSTD of 5.x, or no such stream: the bytes as they are, and said so
+    except MessageMalformed:  # LZ4 or ZSTD of 5.x, or a broken stream: give the bytes as stored, and mark them
         return {"body_base64": _base64(message.body), "body_is_stored": True}
     if body == "base64":
         return {"body_base64": _base64(data)}
@@ -88,7 +88,7 @@ def _refuse(name: str) -> object:
 
 
 def _clean(text: str) -> str:
-    """Text that UTF-8 can hold: bytes that were none become U+FFFD."""
+    """Make text that UTF-8 can encode: bytes that were not UTF-8 become U+FFFD."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -97,7 +97,7 @@ def _base64(data: bytes) -> str:
 
 
 def _iso(timestamp_ms: int) -> str | int:
-    """ISO 8601 in UTC, to the millisecond; the number itself where the calendar does not reach."""
+    """Format as ISO 8601 in UTC, to the millisecond; return the number itself if the calendar does not reach so far."""
     try:
         return (_EPOCH + timedelta(milliseconds=timestamp_ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except OverflowError:

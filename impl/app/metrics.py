@@ -1,7 +1,7 @@
-"""The figures of a running end as Prometheus metrics, and whether it lives and is ready, over HTTP. docs/metrics.md names all.
+"""The HTTP server of a running master or slave: Prometheus metrics, liveness, readiness and status. docs/metrics.md lists all.
 
-The HTTP server has a thread of its own, which sees nothing but the last snapshot that the loop has published: a dict that
-nobody changes any more. A scrape can neither wait for the log nor make the loop wait.
+The server has its own threads. They read only the last snapshot that the loop has published, a dict that no code changes any
+more. So a scrape never waits for the log, and the loop never waits for a scrape.
 """
 
 import json
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from wsgiref.types import WSGIEnvironment as Environ
 
 PUBLISH_EVERY_S: Final = 1.0
-ALIVE_S: Final = 15.0  # a loop that has not turned for so long hangs; a slave's connect takes up to 5 s
+ALIVE_S: Final = 15.0  # a loop that makes no turn for this time hangs; a slave's connect takes up to 5 s
 HEARD_S: Final = 15.0  # three heartbeats of a master, by default
 
-# field of a snapshot: metric and help.
+# field of a snapshot: its metric and the metric's help.
 _GAUGES: Final = {
     "min_offset": ("min_offset_bytes", "Commit-log offset of the first byte."),
     "max_offset": ("max_offset_bytes", "Commit-log offset behind the last byte."),
@@ -61,8 +61,8 @@ _COUNTERS: Final = {
     "connects": ("connects", "Connections to the master that came about."),
     "failed_connects": ("failed_connects", "Connections to the master that did not."),
 }
-# Of each slave; where it has several connections, of the one that has acknowledged the most.
-_OF_SLAVES: Final = {
+# Metrics for each slave. If it has several connections, the one counts that has acknowledged the most.
+_SLAVE_GAUGES: Final = {
     "ack_offset": ("ack_offset_bytes", "The offset that it has acknowledged."),
     "sent_offset": ("sent_offset_bytes", "The offset behind the last byte that its socket has taken."),
     "lag_bytes": ("lag_bytes", "What it has not acknowledged, in bytes."),
@@ -73,10 +73,10 @@ _OF_SLAVES: Final = {
 
 
 class Metrics(Collector):
-    """Serves the last snapshot. `publish` is called by the loop; `close` at the end."""
+    """Serves the last snapshot. The loop calls `publish`; the end of the process calls `close`."""
 
     def __init__(self, address: str) -> None:
-        """Listen. Raises: ConfigInvalid."""
+        """Listen at HOST:PORT. Raises: ConfigInvalid."""
         host, port = parse_address(address)
         self._published: tuple[float, dict[str, Any]] | None = None
         self._turned_s: float | None = None
@@ -94,16 +94,16 @@ class Metrics(Collector):
 
     @property
     def address(self) -> str:
-        """Where it listens; the port that was taken, if 0 was asked for."""
+        """The address on which it listens. Its port is the real one, also if 0 was asked for."""
         host, port = self._server.server_address[:2]
         return format_address(str(host), int(port))
 
     def turned(self) -> None:
-        """The loop has turned."""
+        """Note that the loop has made a turn."""
         self._turned_s = time.monotonic()
 
     def is_due(self) -> bool:
-        """Whether it is time to publish again."""
+        """Return True at most once per PUBLISH_EVERY_S: it is time to publish."""
         now = time.monotonic()
         if now < self._next_s:
             return False
@@ -111,51 +111,21 @@ class Metrics(Collector):
         return True
 
     def publish(self, snapshot: dict[str, Any]) -> None:
-        """Let scrapes see this one. It must not be changed any more."""
+        """Replace the snapshot that scrapes see. The caller must not change it any more."""
         self._published = (time.time(), snapshot)
 
     def collect(self) -> Iterator[Metric]:
-        """What a scrape sees. Called by the HTTP server's threads, and once as it is registered."""
+        """Yield the metrics of a scrape. The threads of the HTTP server call this, and the registry once as it registers us."""
         if self._published is None:
             return
         published_s, snapshot = self._published
-        told = {name: str(snapshot[name]) for name in ("version", "role", "profile")}
-        yield InfoMetricFamily("rocketmq_ha", "What runs.", value=told)
-        yield GaugeMetricFamily(
-            "rocketmq_ha_snapshot_timestamp_seconds", "When the loop took these figures.", value=published_s
-        )
-        yield GaugeMetricFamily("rocketmq_ha_uptime_seconds", "Since the start.", value=snapshot["uptime_s"])
-        if snapshot["role"] == "slave":
-            is_connected = snapshot["state"] in (CONNECTED, ASKING, WAITING)
-            yield GaugeMetricFamily("rocketmq_ha_connected", "Whether the master is connected.", value=float(is_connected))
-        for field, (name, text) in _GAUGES.items():
-            if field == "replicas_needed" and snapshot["broker_role"] == "ASYNC_MASTER":
-                continue  # no put waits for a slave, so an alert on too few has nothing to compare with
-            if snapshot.get(field) is not None:
-                yield GaugeMetricFamily(f"rocketmq_ha_{name}", text, value=_scaled(field, snapshot[field]))
-        is_full = snapshot["disk_full"] is not None
-        yield GaugeMetricFamily("rocketmq_ha_disk_full", "Whether the log has no room for its next file.", value=float(is_full))
-        for field, (name, text) in _COUNTERS.items():
-            if field in snapshot:
-                yield CounterMetricFamily(f"rocketmq_ha_{name}", text, value=snapshot[field])
+        yield from _process_metrics(published_s, snapshot)
+        yield from _log_metrics(snapshot)
         if snapshot["role"] == "master":
-            kinds = GaugeMetricFamily("rocketmq_ha_connections", "Connections, by what they are.", labels=["kind"])
-            for kind in KINDS:
-                kinds.add_metric([kind], sum(conn["kind"] == kind for conn in snapshot["connections"]))
-            yield kinds
-            puts = CounterMetricFamily("rocketmq_ha_puts", "Puts that have ended, by how.", labels=["status"])
-            for status, count in snapshot["puts"].items():
-                puts.add_metric([status], count)
-            yield puts
-        slaves = _by_replica(snapshot.get("connections", ()))
-        for field, (name, text) in _OF_SLAVES.items():
-            family = GaugeMetricFamily(f"rocketmq_ha_slave_{name}", text, labels=["replica"])
-            for replica, conn in slaves.items():
-                family.add_metric([replica], _scaled(field, conn[field]))
-            if slaves:
-                yield family
+            yield from _master_metrics(snapshot)
+        yield from _slave_metrics(snapshot)
 
-    # --- HTTP: in threads of the server ------------------------------------------------------------------------------
+    # --- HTTP, in the server's threads ------------------------------------------------------------------------------
 
     def _answer(self, environ: "Environ", start_response: "StartResponse") -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
@@ -174,13 +144,13 @@ class Metrics(Collector):
         return _text(start_response, "503 Service Unavailable", why) if why else _text(start_response, "200 OK", "ok")
 
     def _why_dead(self) -> str:
-        """Why the process should be started anew; "" where it need not. A store that is being opened takes its time."""
+        """The reason to restart the process; "" if there is none. Opening a store may take long, and is no reason."""
         turned_s = self._turned_s
         silence_s = 0.0 if turned_s is None else time.monotonic() - turned_s
         return f"the loop has not turned for {silence_s:.0f} s" if silence_s > ALIVE_S else ""
 
     def _why_unready(self) -> str:
-        """Why nothing should rely on this end now; "" where it may."""
+        """The reason why this process is not ready; "" if it is."""
         if self._published is None:
             return "starting"
         snapshot = self._published[1]
@@ -204,7 +174,7 @@ class Metrics(Collector):
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """As prometheus_client's own, with paths of ours."""
+    """A threading WSGI server, as prometheus_client has it, for our own paths."""
 
     daemon_threads = True
 
@@ -214,17 +184,17 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.set_app(app)
 
     def server_bind(self) -> None:
-        """Without a look at the name server, which may take seconds."""
+        """Bind without asking the name server, which may take seconds."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
 
 
 class _Handler(WSGIRequestHandler):
-    timeout = 10.0  # a client that says nothing keeps a thread no longer
+    timeout = 10.0  # a silent client keeps a thread no longer
 
     def log_message(self, format: str, *args: object) -> None:
-        """No line for each scrape."""
+        """Log no line for a scrape."""
 
 
 def _text(start_response: "StartResponse", status: str, text: str) -> list[bytes]:
@@ -233,8 +203,53 @@ def _text(start_response: "StartResponse", status: str, text: str) -> list[bytes
     return [body]
 
 
+def _process_metrics(published_s: float, snapshot: dict[str, Any]) -> Iterator[Metric]:
+    labels = {name: str(snapshot[name]) for name in ("version", "role", "profile")}
+    yield InfoMetricFamily("rocketmq_ha", "What runs.", value=labels)
+    yield GaugeMetricFamily("rocketmq_ha_snapshot_timestamp_seconds", "When the loop took these figures.", value=published_s)
+    yield GaugeMetricFamily("rocketmq_ha_uptime_seconds", "Since the start.", value=snapshot["uptime_s"])
+    if snapshot["role"] == "slave":
+        is_connected = snapshot["state"] in (CONNECTED, ASKING, WAITING)
+        yield GaugeMetricFamily("rocketmq_ha_connected", "Whether the master is connected.", value=float(is_connected))
+
+
+def _log_metrics(snapshot: dict[str, Any]) -> Iterator[Metric]:
+    for field, (name, text) in _GAUGES.items():
+        if field == "replicas_needed" and snapshot["broker_role"] == "ASYNC_MASTER":
+            continue  # no put waits for a slave, so an alert on too few has nothing to compare with
+        if snapshot.get(field) is not None:
+            yield GaugeMetricFamily(f"rocketmq_ha_{name}", text, value=_scaled(field, snapshot[field]))
+    is_full = snapshot["disk_full"] is not None
+    yield GaugeMetricFamily("rocketmq_ha_disk_full", "Whether the log has no room for its next file.", value=float(is_full))
+    for field, (name, text) in _COUNTERS.items():
+        if field in snapshot:
+            yield CounterMetricFamily(f"rocketmq_ha_{name}", text, value=snapshot[field])
+
+
+def _master_metrics(snapshot: dict[str, Any]) -> Iterator[Metric]:
+    kinds = GaugeMetricFamily("rocketmq_ha_connections", "Connections, by what they are.", labels=["kind"])
+    for kind in KINDS:
+        kinds.add_metric([kind], sum(conn["kind"] == kind for conn in snapshot["connections"]))
+    yield kinds
+    puts = CounterMetricFamily("rocketmq_ha_puts", "Puts that have ended, by how.", labels=["status"])
+    for status, count in snapshot["puts"].items():
+        puts.add_metric([status], count)
+    yield puts
+
+
+def _slave_metrics(snapshot: dict[str, Any]) -> Iterator[Metric]:
+    """Yield a master's metrics of its slaves, one labelled value for each slave."""
+    slaves = _by_replica(snapshot.get("connections", ()))
+    for field, (name, text) in _SLAVE_GAUGES.items():
+        family = GaugeMetricFamily(f"rocketmq_ha_slave_{name}", text, labels=["replica"])
+        for replica, conn in slaves.items():
+            family.add_metric([replica], _scaled(field, conn[field]))
+        if slaves:
+            yield family
+
+
 def _by_replica(connections: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The slaves by who they are: an address without its port, or a certificate, so that one that comes back is the same."""
+    """Return the slaves by their identity: the address without the port, or the certificate. A reconnect keeps the identity."""
     slaves: dict[str, dict[str, Any]] = {}
     for conn in connections:
         if conn["kind"] == SLAVE:
@@ -245,5 +260,5 @@ def _by_replica(connections: Iterable[dict[str, Any]]) -> dict[str, dict[str, An
 
 
 def _scaled(field: str, value: float) -> float:
-    """Times in seconds, as Prometheus has them."""
+    """Convert milliseconds to seconds, the unit of Prometheus."""
     return value / 1000 if field.endswith("_ms") else value

@@ -25,7 +25,7 @@ UNWAITED_KEY: Final = "unwaited"  # of a message that is put only so that a slav
 
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
-    """count: messages to put; None or 0: none. sync: the share of them that wait. The last two are those of SlaveWait."""
+    """count: messages to put; None or 0: none. sync: the share of them that wait. await_*: see SlaveWait."""
 
     count: int | None
     size: int
@@ -36,7 +36,7 @@ class ProducerSettings:
 
 
 def messages(count: int, size: int, seed: int, sync: float = 1.0) -> Iterator[Message]:
-    """`count` messages with bodies of `size` bytes, the same for the same seed but for their timestamps.
+    """Make `count` messages with bodies of `size` bytes. The same seed gives the same messages, timestamps excepted.
 
     Args:  sync: the share of the messages whose puts wait.
     """
@@ -61,7 +61,7 @@ def _message(body: bytes, queue_id: int, key: str, *, wait: bool) -> Message:
 
 @dataclass(slots=True)
 class PutCounts:
-    """How the messages of `--put` have ended, and how many more were put so that a slave could acknowledge something."""
+    """The outcomes of the messages of `--put`. unwaited: further messages, put so that a slave could acknowledge one."""
 
     statuses: Counter[PutMessageStatus] = field(default_factory=Counter)
     unwaited: int = 0
@@ -85,8 +85,8 @@ def put_all(
 ) -> tuple[PutCounts, deque[WaitingPut]]:
     """Put all messages, never more than `in_flight` waiting.
 
-    Args:  progress: is told now and then how many messages were put.
-    Returns: how the puts ended; those that still wait when we are told to stop.
+    Args:  progress: is called now and then with the number of messages that were put.
+    Returns: the outcomes; the puts that still wait when we are told to stop.
     """
     counts = PutCounts()
     statuses = counts.statuses
@@ -109,13 +109,15 @@ def put_all(
         while waiting and (status := waiting[0].status) is not None:
             statuses[status] += 1
             waiting.popleft()
-        if len(waiting) >= in_flight:  # most puts end in order; where one that waits keeps others back, all are looked at
+        if (
+            len(waiting) >= in_flight
+        ):  # most puts end in order; if the first one still waits, take out the others that have ended
             statuses.update(put.status for put in waiting if put.status is not None)
             still = [put for put in waiting if put.status is None]
             waiting.clear()
             waiting.extend(still)
 
-    turn = min(max(in_flight // 2, 1), PUTS_A_TURN)  # so that a slave is busy with one half while the other is put
+    turn = min(max(in_flight // 2, 1), PUTS_A_TURN)  # a slave works on one half while the other half is put
     for index, message in enumerate(produced):
         if await_slaves or await_replicas:
             waits = is_sync_master and waits_for_store(message.properties_string)

@@ -1,9 +1,9 @@
-"""How the work tells its progress: the caller passes a function that shows it, so that nothing here draws."""
+"""Types of functions that show progress. The command line passes one, because nothing in this folder draws."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-# Called with the total; the context that it returns is told how much is done.
+# Called with the total. The context that it returns yields a function, which is called with the part that is done.
 ShowPuts = Callable[[int], AbstractContextManager[Callable[[int], None]]]
-# The same for bytes, called with the name of the work and the total.
+# The same for bytes; called with the name of the work and the total.
 ShowBytes = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]

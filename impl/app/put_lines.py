@@ -1,4 +1,4 @@
-"""What `put` sends: a JSON line for each message, made of the options and of standard input."""
+"""The lines that `put` sends: one JSON line for each message, made from the options and from standard input."""
 
 import base64
 import json
@@ -14,13 +14,13 @@ from rocketmq_ha.spec.constants import MAX_MESSAGE_SIZE
 _READ_SIZE: Final = 64 * 1024
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
-# A line to send, or why it cannot be sent.
+# A line to send, or the reason why it cannot be sent.
 Line = bytes | MessageIllegal
 
 
 @dataclass(frozen=True, slots=True)
 class MessageFields:
-    """What the options say of every message; None where they say nothing."""
+    """The fields of every message that the options give; None if they do not."""
 
     topic: str | None = None
     tags: str | None = None
@@ -29,11 +29,11 @@ class MessageFields:
     properties: tuple[tuple[str, str], ...] = ()
 
     def fields(self) -> dict[str, Any]:
-        """The fields of a message that has nothing else."""
+        """Return the fields of a message that has no others."""
         return self.onto({})
 
     def onto(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """The fields of a message with what the options say in their place."""
+        """Return the fields of a message, with those of the options in place of its own."""
         fields = dict(fields)
         properties = fields.get("properties")
         properties = dict(properties) if isinstance(properties, dict) else {}
@@ -56,7 +56,7 @@ class MessageFields:
 
 
 def text_maker(overrides: MessageFields) -> Callable[[bytes], Line]:
-    """What makes a line of a body. It is text where it is UTF-8."""
+    """Return a function that makes a line from a body: as text if the body is UTF-8, else as base64."""
     begin = _encode(overrides.fields())[:-1].encode()
     begin += b"," if overrides.fields() else b""
 
@@ -65,7 +65,9 @@ def text_maker(overrides: MessageFields) -> Callable[[bytes], Line]:
             text = _encode(body.decode())
         except UnicodeDecodeError:
             text = ""
-        if text and 3 * len(text) <= 4 * len(body) + 12:  # escaped text may take six times the body, base64 takes four thirds
+        if (
+            text and 3 * len(text) <= 4 * len(body) + 12
+        ):  # escaped text may be six times as long as the body, base64 four thirds
             return begin + b'"body":' + text.encode() + b"}"
         return begin + b'"body_base64":"' + base64.b64encode(body) + b'"}'
 
@@ -73,7 +75,7 @@ def text_maker(overrides: MessageFields) -> Callable[[bytes], Line]:
 
 
 def json_maker(overrides: MessageFields) -> Callable[[bytes], Line]:
-    """What makes a line of one that is JSON already. The master says what is wrong with it, if anything is."""
+    """Return a function that adds the options' fields to a JSON line. The master refuses a line that is not JSON."""
     if overrides.is_nothing:
         return lambda line: line
 
@@ -88,18 +90,18 @@ def json_maker(overrides: MessageFields) -> Callable[[bytes], Line]:
 
 
 class LineSource:
-    """Lines of a descriptor, each made into what is sent. `read` when it is readable and `lines` are few."""
+    """Reads lines from a descriptor, and makes the lines to send. Call `read` if it is readable and `lines` is short."""
 
     def __init__(self, fd: int | None, make: Callable[[bytes], Line], max_line_size: int, is_text: bool = False) -> None:
-        """is_text: whether a line is a body, so that a refusal speaks of the body."""
-        self.fd = fd  # None at its end
+        """is_text: True if a line is a body; a refusal then names the body and not the line."""
+        self.fd = fd  # None after its end
         self.lines: deque[Line] = deque()
         self._make, self._max_line_size, self._is_text = make, max_line_size, is_text
         self._part = bytearray()
         self._too_long = False
 
     def read(self) -> None:
-        """Take what there is, some at most. A line that is too long is passed over, and kept by nobody."""
+        """Read once. A line that is too long is skipped, and is not kept in memory."""
         assert self.fd is not None
         data = os.read(self.fd, _READ_SIZE)
         if not data:

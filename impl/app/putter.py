@@ -1,4 +1,4 @@
-"""The client side of `rocketmq-ha put`: lines go to a master's socket, and its answers are written in their order."""
+"""The client of `rocketmq-ha put`: it sends lines to a master's socket, and writes the answers in the order of the lines."""
 
 import json
 import select
@@ -15,13 +15,13 @@ from rocketmq_ha.impl.store.log.results import PutMessageStatus
 
 _OK: Final = PutMessageStatus.PUT_OK.value
 _TURN_MS: Final = 100
-_SEND_SIZE: Final = 256 * 1024  # bytes that are made ready to be sent, some more if a line is long
-_LINES_AHEAD: Final = 4096  # that are read of standard input before they are sent
-_AFTER_STOP_S: Final = 10.0  # for the answers to what was sent, once we are told to stop
+_SEND_SIZE: Final = 256 * 1024  # bytes in the send buffer; a long line may exceed it
+_LINES_AHEAD: Final = 4096  # lines that are read from standard input before they are sent
+_AFTER_STOP_S: Final = 10.0  # how long we wait for answers after we are told to stop
 
 
 class Putter:
-    """Sends lines and reads answers at the same time: neither end waits for the other while it has something to take."""
+    """Sends lines and reads answers at the same time, so that neither end blocks while the other one could go on."""
 
     def __init__(
         self,
@@ -33,40 +33,42 @@ class Putter:
         quiet: bool,
     ) -> None:
         self.counts: Counter[str] = Counter()
-        self.has_lost_master = ""  # why there are no more answers
+        self.lost_master = ""  # why no more answers come
         self._sock, self._source, self._writer = service.sock, source, writer
         self._in_flight, self._row, self._quiet = in_flight, row, quiet
-        self._number = 0  # of the last line that was sent, from 1 on
-        self._open: deque[tuple[int, MessageIllegal | None]] = deque()  # not answered; or our own answer, in its turn
+        self._number = 0  # the number of the last line that was sent; the first one is 1
+        self._open: deque[tuple[int, MessageIllegal | None]] = (
+            deque()
+        )  # lines without an answer; one that was not sent has its error
         self._out = bytearray()
         self._answers = bytearray()
-        self._unanswered = PutMessageStatus.UNKNOWN_ERROR  # what the end means for lines that have no answer
+        self._unanswered = PutMessageStatus.UNKNOWN_ERROR  # the outcome of lines that have no answer at the end
 
     @property
     def is_ok(self) -> bool:
-        return not self.has_lost_master and set(self.counts) <= {_OK}
+        return not self.lost_master and set(self.counts) <= {_OK}
 
     def run(self, stopped: Callable[[], bool]) -> None:
-        """Put all there is. Ends early where the master does, or when told to stop; then with what was sent."""
+        """Put all lines. If the master ends, or if we are told to stop, only the lines that were sent get an answer."""
         until: float | None = None
-        while not self.has_lost_master:
+        while not self.lost_master:
             if until is None and stopped():
                 until = time.monotonic() + _AFTER_STOP_S
                 self._source.fd = None
                 self._source.lines.clear()
             self._fill()
             self._send()
-            self._answer_own()
+            self._answer_unsent()
             if self._is_done() or (until is not None and time.monotonic() > until):
                 break
             self._wait()
             self._receive()
             self._writer.write()
-        status, error = self._unanswered.value, self.has_lost_master or "stopped before the answer came"
+        status, error = self._unanswered.value, self.lost_master or "stopped before the answer came"
         while self._open:
-            self._answer_own()
+            self._answer_unsent()
             if self._open:
-                self._tell(self._open.popleft()[0], {"status": status, "error": error})
+                self._write_answer(self._open.popleft()[0], {"status": status, "error": error})
         while not self._writer.is_empty:
             self._writer.write(_TURN_MS)
 
@@ -74,7 +76,7 @@ class Putter:
         return self._source.fd is None and not (self._source.lines or self._open or self._out)
 
     def _fill(self) -> None:
-        """Make lines ready to be sent, as far as answers and their reader keep up."""
+        """Move lines into the send buffer, unless too many are unanswered, or the reader of our output is slow."""
         lines, opened = self._source.lines, self._open
         while lines and len(opened) < self._in_flight and len(self._out) < _SEND_SIZE and not self._writer.is_full:
             line: Line = lines.popleft()
@@ -93,11 +95,11 @@ class Putter:
             del self._out[: self._sock.send(self._out)]
         except BlockingIOError:
             pass
-        except OSError:  # the answers that have come are still to be read
+        except OSError:  # answers that have arrived must still be read
             self._out.clear()
 
     def _wait(self) -> None:
-        """Until a descriptor has something for us, or takes something."""
+        """Wait until a descriptor is ready, and read standard input if it is."""
         poll = select.poll()
         poll.register(self._sock, select.POLLIN | (select.POLLOUT if self._out else 0))
         source = self._source
@@ -120,22 +122,22 @@ class Putter:
         self._answers = rest
         for line in lines:
             answer = json.loads(line)
-            self._answer_own()
-            if "end" in answer:  # its last word, behind all answers
-                self.has_lost_master = answer["end"]
+            self._answer_unsent()
+            if "end" in answer:  # the last line of the master, after all answers
+                self.lost_master = answer["end"]
                 self._unanswered = PutMessageStatus.SERVICE_NOT_AVAILABLE
                 break
-            self._tell(self._open[0][0], answer)
+            self._write_answer(self._open[0][0], answer)
             self._open.popleft()
-        if not data and not self.has_lost_master:
-            self.has_lost_master = "the connection has ended: what has no answer may have been put or not"
+        if not data and not self.lost_master:
+            self.lost_master = "the connection has ended: what has no answer may have been put or not"
 
-    def _answer_own(self) -> None:
+    def _answer_unsent(self) -> None:
         while self._open and (own := self._open[0][1]) is not None:
-            self._tell(self._open[0][0], {"status": PutMessageStatus.MESSAGE_ILLEGAL.value, "error": str(own)})
+            self._write_answer(self._open[0][0], {"status": PutMessageStatus.MESSAGE_ILLEGAL.value, "error": str(own)})
             self._open.popleft()
 
-    def _tell(self, number: int, answer: dict[str, Any]) -> None:
+    def _write_answer(self, number: int, answer: dict[str, Any]) -> None:
         status = answer["status"]
         self.counts[status] += 1
         if not (self._quiet and status == _OK):

@@ -15,7 +15,7 @@ _REPORTED_EVERY: Final = 4096  # records
 
 @dataclass(frozen=True, slots=True)
 class KeyQuery:
-    """begin, end: store timestamps in ms, both included. limit: only the newest ones, at most this number."""
+    """begin, end: store timestamps in ms, both included. limit: return at most this number, the newest."""
 
     topic: str
     key: str
@@ -25,10 +25,10 @@ class KeyQuery:
 
 
 def find_messages(store: Path, wanted: KeyQuery, show_progress: ShowBytes, *, scan: bool) -> list[Found]:
-    """Find messages, beside a live writer and without touching the store.
+    """Find messages. The store is only read, and may have a live writer.
 
     Args:  scan: read the whole log, and ask no index.
-    Raises: ConfigInvalid where there is no store; StoreCorrupt; OSError.
+    Raises: ConfigInvalid if there is no store; StoreCorrupt; OSError.
     """
     with LogReader(store) as reader:
         index = None if scan else IndexService(store, writable=False)

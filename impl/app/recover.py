@@ -1,4 +1,4 @@
-"""What recovery would do to a store; and, if that is asked for, the recovery itself."""
+"""A plan of what recovery would do to a store, and the recovery itself."""
 
 from contextlib import nullcontext
 from pathlib import Path

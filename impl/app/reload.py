@@ -1,7 +1,6 @@
-"""SIGHUP: a running master or slave takes over its certificates, its log level and whom it lets in, and goes on.
+"""SIGHUP: a running master or slave reads its certificates, its log options and its list of allowed networks again.
 
-Everything is read first, and taken over only then, so that a mistake leaves everything as it was. An option of the command line
-stays as it is.
+Everything is read before anything is taken over, so a mistake changes nothing. An option of the command line keeps its value.
 """
 
 import logging
@@ -24,10 +23,10 @@ _TAKEN_OVER: Final = frozenset({"log_level", "log_format", "allow"})
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What the configuration file says, and what follows from it and from the defaults.
+    """The configuration file, and the values that follow from it and from the defaults.
 
-    values: the options that the file sets. log_level, log_format, allow: None where the command line sets that option; an empty
-    `allow` lets everybody in.
+    values: the options that the file sets. log_level, log_format, allow: None if the command line sets that option. An empty
+    `allow` allows all networks.
     """
 
     values: Mapping[str, Any]
@@ -46,7 +45,7 @@ class ConfigurationSource(Protocol):
 
 
 class Reload:
-    """Handles SIGHUP, which kills the process otherwise; `poll` between two turns of the loop does what it asks for."""
+    """Handles SIGHUP, which would end the process otherwise. The loop calls `poll` between two turns."""
 
     def __init__(self, source: ConfigurationSource) -> None:
         self._source = source
@@ -60,11 +59,11 @@ class Reload:
         self._is_asked = True
 
     def serve(self, tls: ServerTls | ClientTls | None, master: Master | None = None) -> None:
-        """Name what takes over a change: the certificates, and the master's list of networks."""
+        """Set the objects that take over a change: the TLS with its certificates, and the master with its list of networks."""
         self._tls, self._master = tls, master
 
     def poll(self) -> None:
-        """Reload if SIGHUP came. A user's mistake is logged, not raised: HA-M-81 "MUST go on, with what it had"."""
+        """Reload if SIGHUP has come. A mistake of the user is logged, not raised: HA-M-81 "MUST go on, with what it had"."""
         if not self._is_asked:
             return
         self._is_asked = False

@@ -1,4 +1,4 @@
-"""The store of a slave that cannot go on is moved aside, so that the slave starts again from its master. Nothing is deleted."""
+"""Moving aside the store of a slave that cannot go on, so that the slave starts again from its master. Nothing is deleted."""
 
 import os
 import time
@@ -13,7 +13,7 @@ from rocketmq_ha.spec.constants import COMMIT_LOG_DIR, LOCK_FILE
 def move_aside(store: Path) -> Path:
     """Rename the store, while this process holds its lock. HA-ST-9 "One process at a time MUST own a store for writing".
 
-    Returns: its new path.  Raises: ConfigInvalid where it is no store, or its new name is taken; StoreLocked; OSError.
+    Returns: the new path.  Raises: ConfigInvalid if it is no store, or if the new name exists; StoreLocked; OSError.
     """
     store = store.absolute()
     if not (store / COMMIT_LOG_DIR).is_dir():
@@ -21,7 +21,7 @@ def move_aside(store: Path) -> Path:
     aside = store.with_name(f"{store.name}.aside-{time.strftime('%Y%m%d-%H%M%S')}")
     existed = (store / LOCK_FILE).exists()
     with StoreLock(store, create=True):
-        if os.path.lexists(aside):  # rename would take the place of an empty directory
+        if os.path.lexists(aside):  # rename would silently replace an empty directory
             raise ConfigInvalid(f"{aside}: exists, expected a free name to move {store} to; try again in a second")
         if not existed:
             (store / LOCK_FILE).unlink()

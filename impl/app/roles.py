@@ -1,4 +1,4 @@
-"""What the puts of a master wait for: its role, how it flushes, and the services for both."""
+"""The role of a master and its way of flushing, which decide what its puts wait for; and the services that they need."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ _NO_WAIT: Final = format_properties({"WAIT": "false"})
 
 @dataclass(frozen=True, slots=True)
 class RoleSettings:
-    """role: whether puts wait for a slave. flush: "sync" or "async", whether they wait for the master's disk."""
+    """role: a SYNC_MASTER's puts wait for a slave. flush: with "sync" they wait for the master's disk, with "async" not."""
 
     role: BrokerRole
     flush: str
@@ -29,9 +29,9 @@ class RoleSettings:
 
 @contextmanager
 def putting(server: Master, log: CommitLog, role: BrokerRole, flush: str, intervals: FlushIntervals) -> Iterator[Puts]:
-    """The puts of a master, and the threads that flush for them. At the end no put waits for the disk any more.
+    """Run the puts of a master, and the threads that flush for them, until the context ends. Then no put waits for the disk.
 
-    With synchronous flush the log is flushed at intervals too: HA-G-40 "and only then" leaves messages for which nobody waits.
+    With synchronous flush the log is flushed at intervals too: HA-G-40 "and only then" leaves out messages with WAIT=false.
     """
     waker = Waker()
     server.wake_by(waker)
@@ -48,9 +48,9 @@ def putting(server: Master, log: CommitLog, role: BrokerRole, flush: str, interv
 
 
 def end_all(server: Master, puts: Puts, waiting: Iterable[WaitingPut]) -> list[PutMessageStatus]:
-    """End the master, and with it the puts that wait: first those for the disk. Returns: how they ended, each.
+    """End the puts that wait, first those that wait for the disk, and close the master. Returns: their outcomes.
 
-    Spec: HA-G-6 "Every waiting put MUST end exactly once"; classic's service tells some of them nothing (quirk 33).
+    Spec: HA-G-6 "Every waiting put MUST end exactly once"; classic's service gives some of them no outcome (quirk 33).
     """
     puts.shutdown(clock_ms())
     server.close()
@@ -58,6 +58,6 @@ def end_all(server: Master, puts: Puts, waiting: Iterable[WaitingPut]) -> list[P
 
 
 def without_wait(message: Message) -> Message:
-    """The message with the property WAIT=false: its put waits neither for a slave nor for the disk."""
+    """Return the message with the property WAIT=false: its put waits neither for a slave nor for the disk."""
     properties = f"{message.properties_string}\x02{_NO_WAIT}" if message.properties_string else _NO_WAIT
     return replace(message, properties_string=properties)

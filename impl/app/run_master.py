@@ -1,4 +1,4 @@
-"""A master process: it serves a store's log to slaves, and puts what its producer and other processes give it."""
+"""A master process: it serves a store's log to slaves, and puts the messages of its producer and of other processes."""
 
 import time
 from collections.abc import Callable
@@ -27,8 +27,8 @@ from rocketmq_ha.impl.net.server import Master, clock_ms, listen
 from rocketmq_ha.impl.store.log.space import Space
 from rocketmq_ha.spec.profile import Profile, Settings
 
-# RocketMQ reads reports into 1 MiB a slave. They are 8 bytes each, and all but the last of a read are skipped.
-# HA-M-55 "MUST NOT cost the master more than 64 KiB of memory": this, and the headers of 16 frames.
+# RocketMQ reads the reports of each slave into 1 MiB. A report has 8 bytes, and only the last one of a read counts.
+# HA-M-55 "MUST NOT cost the master more than 64 KiB of memory": this buffer, and the headers of 16 frames.
 MASTER_READ_BUFFER_SIZE: Final = 4096
 
 

@@ -21,10 +21,10 @@ from rocketmq_ha.spec.profile import Profile, Settings
 
 @dataclass(frozen=True, slots=True)
 class FollowSettings:
-    """How a slave follows.
+    """The settings of a slave's connections.
 
-    flushes: whether it acknowledges only what is on the disk. source_address: the IP address that it connects from; "": the
-    system's choice. frame_deadline_ms: None: the profile's.
+    flushes: acknowledge only what is on the disk. source_address: the IP address to connect from; "": the system chooses.
+    frame_deadline_ms: None: that of the profile.
     """
 
     flushes: bool

@@ -7,7 +7,7 @@ from typing import Final
 from rocketmq_ha.impl.ha.master import MasterConnection
 from rocketmq_ha.impl.ha.service import HAService
 
-FIRST_ACK_S: Final = 10  # for the first acknowledgement of a connection, before --await-slaves lets puts go on without it
+FIRST_ACK_S: Final = 10  # how long --await-slaves waits for the first acknowledgement of a connection
 
 
 class SlaveWait:

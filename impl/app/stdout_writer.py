@@ -1,7 +1,7 @@
-"""Lines to standard output that never stop the loop: written as the reader takes them, with marks that say how far it is.
+"""Non-blocking writes of lines to standard output. Each line has a mark, which tells how far the reader has taken the output.
 
-A reader that is slow, or has stopped, must neither keep signals from being seen nor the reports to a master from being sent. So
-nothing is written that could block: after `poll` says that a pipe takes bytes, it takes a page without blocking.
+A slow or stopped reader must not delay signals, nor the reports to a master. So no write may block: if `poll` says that a pipe
+takes bytes, it takes a page without blocking.
 """
 
 import os
@@ -10,8 +10,8 @@ import stat
 from collections import deque
 from typing import Final, Generic, TypeVar
 
-FULL_SIZE: Final = 1 << 20  # bytes that wait, from which on a producer should pause
-STDOUT: Final = "standard output"  # the name of it in an error
+FULL_SIZE: Final = 1 << 20  # pending bytes from which on the caller should pause
+STDOUT: Final = "standard output"  # the file name in an error
 _PIPE_CHUNK: Final = 4096
 _FILE_CHUNK: Final = 1 << 20
 
@@ -19,7 +19,7 @@ Mark = TypeVar("Mark")
 
 
 class StdoutWriter(Generic[Mark]):
-    """Writes lines to a descriptor, and keeps those that were not written yet."""
+    """Writes lines to a descriptor, and keeps the lines that are not written yet."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -27,7 +27,7 @@ class StdoutWriter(Generic[Mark]):
         self.pending_size = 0
         self._lines: deque[tuple[memoryview, Mark]] = deque()
         self._chunk = _FILE_CHUNK if stat.S_ISREG(os.fstat(fd).st_mode) else _PIPE_CHUNK
-        self._in_line = False  # part of the first line is written
+        self._in_line = False  # the first line is partly written
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
 
@@ -40,13 +40,13 @@ class StdoutWriter(Generic[Mark]):
         return not self._lines
 
     def put(self, line: bytes, mark: Mark) -> None:
-        """Add a line, newline included; or none, for a mark alone."""
+        """Add a line, newline included; or an empty line, which carries a mark alone."""
         self._lines.append((memoryview(line), mark))
         self.pending_size += len(line)
         self._pass_marks()
 
     def write(self, timeout_ms: int = 0) -> None:
-        """Write what the reader takes, waiting for it a while at first. Raises: BrokenPipeError where it has gone; OSError."""
+        """Write what the reader takes; wait for it at most timeout_ms. Raises: BrokenPipeError if it has gone; OSError."""
         while True:
             found = self._poll.poll(timeout_ms)
             timeout_ms = 0
@@ -68,13 +68,13 @@ class StdoutWriter(Generic[Mark]):
             self._count(written)
 
     def finish_line(self) -> bool:
-        """Give up all lines but one that is half written. Returns: whether there is one."""
+        """Drop all lines, except one that is partly written. Returns: True if there is one."""
         while len(self._lines) > self._in_line:
             self.pending_size -= len(self._lines.pop()[0])
         return self._in_line
 
     def sync(self) -> None:
-        """Bring what was written to the disk, where it went to a file."""
+        """If the output is a file, force what was written to the disk."""
         if self._chunk == _FILE_CHUNK:
             os.fsync(self.fd)
 

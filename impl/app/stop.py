@@ -4,7 +4,7 @@ import signal
 
 
 class Stop:
-    """Whether SIGINT or SIGTERM has asked this process to end. A flag, so that no append is torn by an exception."""
+    """True after SIGINT or SIGTERM. A flag, and not an exception, which could interrupt an append in its middle."""
 
     def __init__(self) -> None:
         self._stopped = False

@@ -28,15 +28,15 @@ from rocketmq_ha.impl.wire.message import decode
 
 _TURN_MS: Final = 100
 _SAVE_EVERY_S: Final = 1.0
-_LAST_LINES_S: Final = 1.0  # for a reader to take what was begun, once we are told to stop
-_END_S: Final = 2.0  # without data behind a heartbeat: the master has no more
-_PAUSE_S: Final = 0.2  # without data while catching up: that was all
+_LAST_LINES_S: Final = 1.0  # how long we write a line that is half out, after we are told to stop
+_END_S: Final = 2.0  # no data for this time after a heartbeat: the master has no more
+_PAUSE_S: Final = 0.2  # no data for this time: the catch-up is over
 
 log = logging.getLogger(__name__)
 
 
 class LogChanged(RocketmqHaError):
-    """The master's log is not the one that was read before, or not as far."""
+    """The master's log differs from the one that was read before, or has become shorter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class TailOptions:
 
 
 def run_tail(options: TailOptions) -> None:
-    """Print to standard output until told to stop, or until there is enough. Raises: ConfigInvalid; as `Tail.run`."""
+    """Print messages to standard output until an option or a signal ends it. Raises: ConfigInvalid; as `Tail.run`."""
     tls = options.master.client_tls()
     cursor = options.cursor
     if cursor is not None and not cursor.parent.is_dir():
@@ -68,12 +68,12 @@ def run_tail(options: TailOptions) -> None:
 
 @dataclass(slots=True)
 class _Connection:
-    """What a tail knows of its present connection."""
+    """The state of the present connection."""
 
     feed: MasterFeed
     start: int  # commit-log offset of the first byte that is taken
     records: Records
-    is_known: bool  # whether the first record was read before
+    is_known: bool  # the first record was read before
     connected_ms: int
     quiet_since: float
     is_first: bool = True  # no record has come yet
@@ -81,7 +81,7 @@ class _Connection:
 
 
 class Tail:
-    """Reads, prints, keeps its place, and reconnects."""
+    """Reads messages, prints them, saves its position, and reconnects."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Tail:
         self._back_off_s = FIRST_BACK_OFF_S
 
     def run(self, stopped: Callable[[], bool]) -> None:
-        """Follow until told to stop, or until there is enough. Raises: what no further try would mend."""
+        """Follow until the options or `stopped` end it. Raises: errors that a retry would not mend."""
         was_connected = False
         try:
             while not self._done and not stopped():
@@ -113,7 +113,7 @@ class Tail:
                         self._follow(feed, stopped)
                 except (Unreachable, FeedEnded) as error:
                     if not was_connected:
-                        raise  # a wrong address is likelier than a master that will come
+                        raise  # a wrong address is likelier than a master that is not up yet
                     log.warning(
                         "%s; connecting again",
                         error,
@@ -179,7 +179,7 @@ class Tail:
 
     @staticmethod
     def _records(start: int, first_offset: int) -> Records:
-        """Byte 0 of the log cannot be asked for, and is known: the first one of a record's size, which is below 16 MiB."""
+        """Byte 0 of the log cannot be requested. It is known: the first byte of a record's size, and that is below 16 MiB."""
         return Records(start, known=b"\0" if (start, first_offset) == (0, 1) else b"")
 
     # --- One connection ----------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class Tail:
                 self._save()
 
     def _wait_for(self, feed: MasterFeed) -> None:
-        """Wait until the master has sent something, or the reader of our lines takes something, or has gone."""
+        """Wait until the master has sent bytes, or until the reader of our lines takes bytes or has gone."""
         writer = self._writer
         poll = select.poll()
         poll.register(writer.fd, 0 if writer.is_empty else select.POLLOUT)
@@ -208,8 +208,8 @@ class Tail:
             raise BrokenPipeError
 
     def _read(self, connection: _Connection) -> None:
-        """Take what the master has sent, and draw conclusions from its silence."""
-        now = time.monotonic()  # HA-T-20: what had come by now is read before anything is concluded from silence
+        """Take what the master has sent. After some silence, end the skipping and check for the end of its log."""
+        now = time.monotonic()  # HA-T-20: what has come by now is read before silence counts
         for offset, data in connection.feed.read():
             if data:
                 connection.heartbeat_at, connection.quiet_since = None, now
@@ -239,7 +239,7 @@ class Tail:
             raise self._explain(error, connection) from error
 
     def _take(self, offset: int, record: bytes, connected_ms: int) -> None:
-        """Print a message, or pass it by."""
+        """Print a message, or skip it."""
         assert self._position is not None
         try:
             message = decode(record)
@@ -259,7 +259,7 @@ class Tail:
         self._done = limit is not None and self._lines >= limit
 
     def _check_overlap(self, offset: int, record: bytes) -> None:
-        """The record before the cursor must be as it was."""
+        """Check that the record before the cursor is the same as before."""
         position = self._position
         assert position is not None
         if (offset, len(record), zlib.crc32(record)) != (position.last_offset, position.last_size, position.last_crc):
@@ -278,7 +278,7 @@ class Tail:
         return LogChanged(f"the master sent bytes that are no message: {error}")
 
     def _at_end(self, feed: MasterFeed, start: int) -> None:
-        """The master has nothing more to send for now."""
+        """Handle the end of the master's log: check that it is not before our position."""
         position = self._position
         assert position is not None
         end = feed.next_offset
@@ -300,7 +300,7 @@ class Tail:
             time.sleep(max(0.0, min(until - time.monotonic(), 0.02)))
 
     def _finish(self, stopped: Callable[[], bool]) -> None:
-        """Write what is left; once told to stop, only a line that is half out, and not for long."""
+        """Write what is left. After we are told to stop, finish only a line that is half out, for a short time."""
         writer = self._writer
         while not writer.is_empty and not stopped():
             writer.write(_TURN_MS)
@@ -310,7 +310,7 @@ class Tail:
             writer.write(_TURN_MS)
 
     def _save(self) -> None:
-        """Replace the cursor, if lines were written since."""
+        """Replace the cursor file, if lines were written since the last time."""
         self._saved_at = time.monotonic()
         reached = self._writer.reached
         if self._options.cursor is None or reached is None or reached == self._saved:

@@ -1,7 +1,7 @@
-"""`config/topics.json` kept up beside a log that is appended to without dispatching. A broker serves only topics that it names.
+"""A thread that keeps `config/topics.json` up to date for a log without dispatch. A broker serves only the topics in this file.
 
-A thread looks. What a master of ours puts the log knows by itself; what a slave appends has to be read, which takes at most one
-part in twenty of the time, so that a catch-up does not wait for it.
+The log itself knows the topics that a master puts. What a slave appends must be read. This takes at most a twentieth of the
+time, so that it does not delay a catch-up.
 """
 
 import logging
@@ -20,17 +20,17 @@ from rocketmq_ha.impl.wire.batch import HandedFields
 logger = logging.getLogger(__name__)
 
 _INTERVAL_S: Final = 0.2
-_SHARE: Final = 0.05  # of the time, for reading
-_BATCH: Final = 2048  # records at a time
-_LAST_S: Final = 10.0  # at the end what has not been read yet is read, for at most so long
+_SHARE: Final = 0.05  # the share of the time that reading may take
+_BATCH: Final = 2048  # records that are read at a time
+_LAST_S: Final = 10.0  # at the end the rest is read; at most for this time
 
 
 class TopicWatch:
-    """Notes the topics of what is appended from now on, and with the first of that those which the log had before."""
+    """Writes the topics of appended messages to topics.json; with the first of them also the topics that the log had before."""
 
     def __init__(self, store_dir: Path, log: CommitLog, *, reads: bool) -> None:
         self._store_dir, self._log, self._reads = store_dir, log, reads
-        self._began_at = self._offset = log.max_offset  # recovery has seen what is before: the log knows its queues
+        self._began_at = self._offset = log.max_offset  # recovery has read what is before, so the log knows its queues
         self._noted: set[tuple[bytes, int]] = set()
         self._found: set[tuple[bytes, int]] = set()
         self._queue_count = -1
@@ -42,7 +42,7 @@ class TopicWatch:
         self._thread.start()
 
     def finish(self) -> None:
-        """End the thread, when all has been noted. The writers have stopped."""
+        """Read and note the rest, and end the thread. The writers must have stopped."""
         self._stop.set()
         self._thread.join()
         deadline = time.monotonic() + _LAST_S
@@ -60,12 +60,12 @@ class TopicWatch:
             pause_s = took_s * (1 / _SHARE - 1) if is_more else max(_INTERVAL_S, took_s * (1 / _SHARE - 1))
 
     def _read(self) -> bool:
-        """Read on, some records. Returns: whether there may be more."""
+        """Read a batch of records. Returns: True if there may be more."""
         log, offset = self._log, max(self._offset, self._log.min_offset)
         room = log.file_size - offset % log.file_size
         try:
             data = log.data_at(offset, room)
-        except (OSError, RocketmqHaError):  # its file gets another length just now; a fault meets whoever appends, too
+        except (OSError, RocketmqHaError):  # its file changes its length just now; the writer meets a fault of the disk, too
             return False
         if data is None:
             return False
@@ -75,7 +75,7 @@ class TopicWatch:
         return self._offset > offset
 
     def _note(self) -> None:
-        """Write what is new. That it fails is told once, and tried again."""
+        """Write new topics. A failure is logged once, and the write is tried again."""
         log = self._log
         if log.max_offset in (self._began_at, log.min_offset):
             return  # HA-ST-50 "If it has appended nothing, it MUST leave the store as it was"
@@ -87,7 +87,7 @@ class TopicWatch:
         queue_nums: dict[str, int] = {}
         for topic, queue_id in self._found:
             name = topic.decode("utf-8", "replace")
-            if is_directory_name(topic) and name.encode() == topic:  # what is no text no broker finds a queue for
+            if is_directory_name(topic) and name.encode() == topic:  # a broker finds no queue for a name that is not text
                 queue_nums[name] = max(queue_nums.get(name, 0), queue_id + 1)
         try:
             write_topics(self._store_dir, queue_nums)

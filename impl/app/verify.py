@@ -1,4 +1,4 @@
-"""The check of one store, or of two against each other, beside live writers and without touching them."""
+"""The check of one store, or of two against each other. Stores are only read, and may have live writers."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from rocketmq_ha.spec.constants import CONSUME_QUEUE_DIR, INDEX_DIR
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A store whose records are all right. derived: None where there are neither consume queues nor index."""
+    """The figures of a store without a fault. derived: None if there are neither consume queues nor an index."""
 
     summary: Summary
     derived: DerivedSummary | None

@@ -1,10 +1,10 @@
-"""The console script rocketmq-ha: results on stdout, logs and progress on stderr, a user's mistake in one line.
+"""The console script rocketmq-ha. Results go to stdout, logs and progress to stderr. A user's mistake is one line on stderr.
 
-Exit status: 0; 1 where the answer is no (two stores differ, a doctor has findings); 2 for bad input, with one line that names
-the thing and what was expected; 130 and 143 after SIGINT and SIGTERM. A traceback means a bug of ours.
+Exit status: 0 for success; 1 if the answer is no (two stores differ, a doctor has findings); 2 for bad input, with one line
+that names it and says what was expected; 130 after SIGINT; 143 after SIGTERM. A traceback means a bug of ours.
 """
 
-try:  # Ctrl-C while the modules are imported, which takes a while, ends this program as Ctrl-C does later
+try:  # the imports take a while; Ctrl-C during them must end the program as it does later
     import contextlib
     import faulthandler
 
@@ -69,5 +69,5 @@ def main(log_format: str, log_level: str) -> None:
         rocketmq-ha doctor --master 127.0.0.1:10912 --store /tmp/b
     """
     configure(log_format, log_level)
-    with contextlib.suppress(OSError, ValueError, RuntimeError):  # a standard error that is no file
-        faulthandler.enable()  # a file that is cut while it is read is SIGBUS: say at least where
+    with contextlib.suppress(OSError, ValueError, RuntimeError):  # standard error may not be a file
+        faulthandler.enable()  # reading a mapped file that another process cuts is SIGBUS: print at least where

@@ -1,4 +1,4 @@
-"""A broker's own configuration, in our options: the names of broker.conf that mean something to a master or a slave."""
+"""The translation of a broker's broker.conf into the options of `master` and `slave`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ from rocketmq_ha.spec.constants import FILE_SIZE_SETTING, FILE_SIZE_SETTING_UNTI
 DEFAULT_LISTEN_PORT: Final = 10911  # listenPort, where the broker itself listens; its HA service has the next port
 _HOST: Final = "127.0.0.1"
 
-# RocketMQ's name -> our option, where the value carries over as it is.
+# RocketMQ's name -> our option, for settings whose value needs no conversion.
 _SAME: Final = {
     "storePathRootDir": "store",
     "haMasterAddress": "master",
@@ -42,8 +42,8 @@ _LOOKED_AT: Final = frozenset({*_SAME, _IN_SYNC, "brokerRole", "brokerIP2", "lis
 def options_of(file: Path, text: str, command: str) -> tuple[dict[str, tuple[str, str]], list[str]]:
     """Read a broker.conf for `command` ("master" or "slave").
 
-    Returns: (option -> (RocketMQ's name of it, its value as text), names that mean nothing here).
-    Raises: ConfigInvalid, where the file says what the command cannot be: another role, or a log outside its store.
+    Returns: (option -> (RocketMQ's name of it, its value as text), names that have no meaning here).
+    Raises: ConfigInvalid if the file asks for what the command cannot do: another role, or a log outside its store.
     """
     try:
         found: Mapping[str, str] = javaproperties.loads(text)
@@ -77,7 +77,7 @@ def options_of(file: Path, text: str, command: str) -> tuple[dict[str, tuple[str
 
 
 def _is_until_4_5_1(found: Mapping[str, str]) -> bool:
-    """Whether only a broker of 4.5.1 or older reads this file size."""
+    """Return True if only a broker of 4.5.1 or older reads the file size of this file."""
     return FILE_SIZE_SETTING_UNTIL_4_5_1 in found and FILE_SIZE_SETTING not in found
 
 
@@ -90,7 +90,10 @@ def _flush(file: Path, found: Mapping[str, str]) -> str:
 
 
 def _replicas(file: Path, text: str) -> str:
-    """5.x counts the master among those in sync, and a SYNC_MASTER of 1 waits for nobody. Ours waits for a slave, as in 4.x."""
+    """Convert inSyncReplicas, in which 5.x counts the master too.
+
+    With 1, a SYNC_MASTER of 5.x waits for nobody; ours waits for a slave, as in 4.x.
+    """
     try:
         in_sync = int(text)
     except ValueError:
@@ -101,9 +104,10 @@ def _replicas(file: Path, text: str) -> str:
 
 
 def _ha_port(file: Path, found: Mapping[str, str]) -> int:
-    """4.0.0 to 5.1.0 put listenPort + 1 in the place of what haListenPort says; 5.1.1 and later take that where it is above 0.
+    """Return the HA port: haListenPort or listenPort + 1.
 
-    A file seldom shows which release it is for: haListenPort counts, unless only 4.5.1 or older reads the file's other names.
+    4.0.0 to 5.1.0 use listenPort + 1 whatever haListenPort says; 5.1.1 and later use haListenPort if it is above 0. A file
+    seldom shows for which release it is. So haListenPort counts, unless only 4.5.1 or older reads another name in the file.
     """
     is_told = found.get("haListenPort", "0") != "0" and not _is_until_4_5_1(found)
     name = "haListenPort" if is_told else "listenPort"

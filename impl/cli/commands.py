@@ -1,11 +1,11 @@
-"""A group of commands that are loaded when they are called, and whose errors are one line.
+"""A click group that imports a command only when it is called, and that prints an error as one line.
 
-Commands are named by "module:function"; more come from the entry-point group `rocketmq_ha.commands`, so that impl need
-not import what it must not know. Listing them imports none: the help line is read from the function's source, so that a
-command which is slow to import, or broken, or whose extras are not installed, costs `--help` nothing.
+A command is named by "module:function". More commands come from the entry-point group `rocketmq_ha.commands`, because impl may
+not import them. `--help` imports no command: it reads the first help line from the function's source. So a command that is slow
+to import, is broken, or lacks its extras does not disturb `--help`.
 """
 
-# ruff: noqa: ARG002  (click calls these methods with arguments that they need not look at)
+# ruff: noqa: ARG002  (click passes arguments that these methods do not need)
 
 import ast
 import difflib
@@ -36,7 +36,7 @@ EXIT_BROKEN_PIPE: Final = 128 + signal.SIGPIPE
 
 _EXTRA: Final = "; pip install 'rocketmq-ha[fuzz]'"
 
-# What a user, a disk or a network can cause. Any other OSError (a bad descriptor, say) is our bug and shows itself.
+# Errors that users, disks or networks can cause. Any other OSError, a bad descriptor for one, is our bug and has a traceback.
 _USERS_ERRORS: Final = frozenset(
     (
         *(errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EROFS),
@@ -48,14 +48,14 @@ _USERS_ERRORS: Final = frozenset(
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command when it is called, and that ends every error as this program ends."""
+    """A group that imports a command when it is called, and that turns every error into a line and an exit status."""
 
     def __init__(self, *args: Any, commands_by_target: Mapping[str, str] | None = None, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
         self._own = dict(commands_by_target or {})
 
     def targets(self) -> dict[str, str]:
-        """Every command by name: "module:function". Our own come first, and win."""
+        """Return every command by name: "module:function". Our own come first, and win over entry points of the same name."""
         joined = {point.name: point.value for point in sorted(entry_points(group=ENTRY_POINT_GROUP))}
         return self._own | {name: value for name, value in joined.items() if name not in self._own}
 
@@ -63,7 +63,7 @@ class LazyGroup(click.Group):
         return list(self.targets())
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, and name the nearest one where there is none: click knows only commands that are loaded."""
+        """Find the command. For an unknown name suggest similar ones; click itself knows only commands that are loaded."""
         if args[0] not in self.targets() and not args[0].startswith("-") and not ctx.resilient_parsing:
             ctx.fail(f"No such command {args[0]!r}.{did_you_mean(args[0], self.targets())}")
         return super().resolve_command(ctx, args)
@@ -77,7 +77,7 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, summary(target)) for name, target in self.targets().items()])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args and not ctx.resilient_parsing:  # a bare call asks for help; it is no mistake
+        if not args and not ctx.resilient_parsing:  # a call without arguments asks for help, and is not a mistake
             click.echo(ctx.get_help())
             ctx.exit(0)
         return super().parse_args(ctx, args)
@@ -99,7 +99,7 @@ class LazyGroup(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run and raise SystemExit with a status; or, unless standalone, return and raise as click does."""
+        """Run, and raise SystemExit with a status. Without standalone_mode return and raise as click does."""
         name = prog_name or self.name or "rocketmq-ha"
         if not standalone_mode:
             return super().main(args, name, complete_var, standalone_mode=False, **extra)
@@ -108,7 +108,7 @@ class LazyGroup(click.Group):
         try:
             status = super().main(args, name, complete_var, standalone_mode=False, **extra)
             sys.exit(status if type(status) is int else 0)
-        except (click.Abort, KeyboardInterrupt):  # the latter before click catches it, or after
+        except (click.Abort, KeyboardInterrupt):  # KeyboardInterrupt comes before or after the part in which click catches it
             sys.exit(EXIT_INTERRUPTED)
         except click.UsageError as error:
             path = error.ctx.command_path if error.ctx is not None else name
@@ -132,7 +132,7 @@ class LazyGroup(click.Group):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A question that names what is known and looks like the name; empty where nothing does.
+    """Return a question that suggests the known names most similar to a name; "" if none is similar.
 
     >>> did_you_mean("statis", ["status", "slave"])
     " Did you mean 'status'?"
@@ -142,7 +142,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
-    """Print the distribution's version and end, if that is wanted."""
+    """Print the distribution's version and exit, if --version is given."""
     if wanted and not ctx.resilient_parsing:
         try:
             number = version("rocketmq-ha")
@@ -153,7 +153,7 @@ def print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) ->
 
 
 def summary(target: str) -> str:
-    """The first line of a command's docstring, read from its source, without importing it."""
+    """Return the first line of a command's docstring. It is read from the source, without an import."""
     module, _, function = target.partition(":")
     try:
         spec = importlib.util.find_spec(module)
@@ -180,7 +180,7 @@ def _load(name: str, target: str) -> click.Command:
 
 
 def _status_of(error: BaseException) -> int:
-    """The exit status of an error: a disk without room is no mistake, and need not last."""
+    """Return the exit status of an error. A full disk has its own, because a later start may succeed."""
     return EXIT_NO_ROOM if isinstance(error, OSError) and error.errno in NO_ROOM else EXIT_BAD_INPUT
 
 
@@ -194,7 +194,7 @@ def _terminate(_signal_number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _give_up_stdout() -> None:
-    """Send what is still buffered nowhere, or the interpreter's last flush would complain."""
+    """Redirect stdout to /dev/null, because the interpreter's last flush would fail on the closed pipe."""
     try:
         descriptor = sys.stdout.fileno()
     except (OSError, ValueError):

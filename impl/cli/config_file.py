@@ -1,7 +1,7 @@
-"""`--config FILE`: the options of `master` and `slave` from a file, TOML or a broker's broker.conf.
+"""`--config FILE`: options of `master` and `slave` from a file, either TOML or a broker's broker.conf.
 
-What the command line says wins. In TOML an option is a key, its dashes underscores; a key at the top is for both commands, one
-in the table [master] or [slave] for that command alone:
+The command line wins. In TOML an option is a key with underscores for its dashes. A key at the top is for both commands, a key
+in the table [master] or [slave] only for that command:
 
     store = "/var/lib/rocketmq-ha"
     [slave]
@@ -23,11 +23,11 @@ from rocketmq_ha.impl.errors import ConfigInvalid
 log = logging.getLogger(__name__)
 
 COMMANDS: Final = ("master", "slave")
-CONFIG_FILE: Final = f"{__name__}.file"  # in a context's meta: which file was read
+CONFIG_FILE: Final = f"{__name__}.file"  # key in a context's meta: the file that was read
 
 
 def _options(command: click.Command) -> dict[str, click.Parameter]:
-    """Key -> option. --config is none of them: a file does not name another."""
+    """Return the options by key, without --config: a file cannot name another file."""
     named = {
         name.removeprefix("--").replace("-", "_"): parameter
         for parameter in command.params
@@ -60,7 +60,7 @@ _MASTER_HINT: Final = "; a slave's master is the key `master` in [slave]"
 
 
 def _refuse_unknown(file: Path, where: str, table: Mapping[str, object], known: set[str], command: str) -> None:
-    """Name the option that is most like an unknown one; where none is, the command whose help names them all."""
+    """Refuse unknown keys. The error names the most similar option, or else the command whose help lists them all."""
     help_of = f"`rocketmq-ha {command} --help`"
     for key in table:
         if key not in known:
@@ -70,7 +70,7 @@ def _refuse_unknown(file: Path, where: str, table: Mapping[str, object], known: 
 
 
 def read_config(ctx: click.Context, file: Path) -> tuple[dict[str, Any], str]:
-    """What a file says for a command, by the names of its parameters, and a line about what it does not take over.
+    """Read a file for a command. Returns: the values by parameter name; a line about ignored settings, or "".
 
     Raises: ConfigInvalid.
     """
@@ -83,7 +83,7 @@ def read_config(ctx: click.Context, file: Path) -> tuple[dict[str, Any], str]:
         raise ConfigInvalid(f"{file}: byte {error.start} is not UTF-8: expected a configuration file") from error
     assert isinstance(group, click.Group)
     known = {name: _options(found) for name in COMMANDS if (found := group.get_command(ctx, name))}
-    values: dict[str, tuple[str, Any]]  # by our key: how the file calls it, what it says
+    values: dict[str, tuple[str, Any]]  # our key -> (the file's name for it, its value)
     left: list[str] = []
     if file.suffix in {".conf", ".properties"}:
         values, left = options_of(file, text, command)
@@ -104,7 +104,7 @@ def read_config(ctx: click.Context, file: Path) -> tuple[dict[str, Any], str]:
 
 
 def _load(ctx: click.Context, _: click.Parameter, file: Path | None) -> None:
-    """Make what the file says the defaults of this command. Raises: ConfigInvalid."""
+    """Make the file's values the defaults of this command. Raises: ConfigInvalid."""
     if file is None:
         return
     values, note = read_config(ctx, file)

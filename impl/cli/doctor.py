@@ -1,4 +1,4 @@
-"""`rocketmq-ha doctor`: why does my slave not sync? Looked at from outside, one line a finding, with what to do."""
+"""`rocketmq-ha doctor`: why does my slave not sync? One line for each finding, with advice."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""How often the log is forced to the disk: RocketMQ's three settings of its asynchronous flush, for either end."""
+"""The options of the asynchronous flush, for a master or a slave: RocketMQ's three settings."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ import click
 from rocketmq_ha.impl.app.flushing import FlushIntervals
 from rocketmq_ha.impl.cli.option_group import option_group
 
-MAX_INT: Final = 2**31 - 1  # RocketMQ's settings are of Java's int; a wait of Python's has its bound not far beyond
+MAX_INT: Final = 2**31 - 1  # RocketMQ's settings are Java ints; Python's waits cannot be much longer either
 _DEFAULT: Final = FlushIntervals()
 
 

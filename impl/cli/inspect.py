@@ -1,4 +1,4 @@
-"""`rocketmq-ha inspect`: look at the messages of a store, beside a live writer, without touching it."""
+"""`rocketmq-ha inspect`: show the messages of a store. The store is only read, and may have a live writer."""
 
 from itertools import islice
 from pathlib import Path

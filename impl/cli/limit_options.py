@@ -1,4 +1,4 @@
-"""The options that say what an open port may cost, and the limits that they make."""
+"""The options that limit what the peers of an open port may cost."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -9,7 +9,7 @@ from rocketmq_ha.impl.cli.option_group import option_group
 from rocketmq_ha.impl.net.limits import HARDENED_LIMITS, Limits, limits_of, parse_networks
 from rocketmq_ha.spec.profile import PROFILES, Profile
 
-_LEAST_RATE: Final = 1024  # bytes a second; a heartbeat and a report's answer go through within the other end's patience
+_LEAST_RATE: Final = 1024  # bytes a second; a heartbeat and the answer to a report still arrive before the slave gives up
 _SECONDS: Final = click.FloatRange(min=0, min_open=True)
 
 
@@ -26,7 +26,7 @@ def limits_from(
     write_stall_deadline: float | None,
     max_transfer_rate: int | None,
 ) -> Limits:
-    """The profile's limits with what the options say. Raises: ConfigInvalid."""
+    """Return the profile's limits, changed by the options that are given. Raises: ConfigInvalid."""
     said: dict[str, Any] = {
         "allow": parse_networks(allow) or None,
         "max_connections": max_connections,

@@ -1,6 +1,6 @@
-"""`--log-level` and `--log-format`: before the command, after it, and in its configuration file.
+"""`--log-level` and `--log-format`, which may stand before the command, after it, and in its configuration file.
 
-What stands on the command line wins over the file; what stands behind the command over what stands before it.
+The command line wins over the file, and an option after the command wins over one before it.
 """
 
 from collections.abc import Callable
@@ -25,14 +25,14 @@ _LEVEL: Final[dict[str, Any]] = {
 
 
 def log_options(command: _Command) -> _Command:
-    """Add the options to the program itself, which takes them as arguments."""
+    """Add the options to the program itself, which receives their values."""
     for name, attributes in (("--log-level", _LEVEL), ("--log-format", _FORMAT)):
         command = click.option(name, show_default=True, **attributes)(command)
     return command
 
 
 def with_log_options(command: click.Command) -> click.Command:
-    """The command, and those below it, with options that take effect by themselves."""
+    """Add the options to a command and its subcommands. They take effect through callbacks; the command receives no values."""
     if not any("--log-level" in parameter.opts for parameter in command.params):
         command.params += [
             click.Option(["--log-format"], callback=_on_format, expose_value=False, **_FORMAT),
@@ -44,8 +44,8 @@ def with_log_options(command: click.Command) -> click.Command:
     return command
 
 
-def is_said(ctx: click.Context, name: str) -> bool:
-    """Whether the command line says an option, before the command or behind it."""
+def is_on_command_line(ctx: click.Context, name: str) -> bool:
+    """Return True if the command line sets an option, before the command or after it."""
     at: click.Context | None = ctx
     while at is not None:
         if at.get_parameter_source(name) is ParameterSource.COMMANDLINE:
@@ -55,19 +55,19 @@ def is_said(ctx: click.Context, name: str) -> bool:
 
 
 def _on_format(ctx: click.Context, parameter: click.Parameter, value: str) -> None:
-    if _decides(ctx, parameter):
+    if _takes_effect(ctx, parameter):
         set_format(value)
 
 
 def _on_level(ctx: click.Context, parameter: click.Parameter, value: str) -> None:
-    if _decides(ctx, parameter):
+    if _takes_effect(ctx, parameter):
         set_level(value)
 
 
-def _decides(ctx: click.Context, parameter: click.Parameter) -> bool:
-    """Whether this is where the option is said: on the command line, or in a file while no command line says it."""
+def _takes_effect(ctx: click.Context, parameter: click.Parameter) -> bool:
+    """Return True if this value counts: it is from the command line, or from the file and the command line does not set it."""
     assert parameter.name is not None
     source = ctx.get_parameter_source(parameter.name)
     if source is ParameterSource.COMMANDLINE:
         return not ctx.resilient_parsing
-    return source is ParameterSource.DEFAULT_MAP and not is_said(ctx, parameter.name)
+    return source is ParameterSource.DEFAULT_MAP and not is_on_command_line(ctx, parameter.name)

@@ -1,4 +1,4 @@
-"""`rocketmq-ha master`: the end of the replication that has slaves."""
+"""`rocketmq-ha master`: serve a commit log to slaves."""
 
 import click
 

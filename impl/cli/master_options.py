@@ -1,4 +1,4 @@
-"""What `slave`, `tail` and `doctor` are told of the master that they connect to."""
+"""The options that name the master to which `slave`, `tail` and `doctor` connect."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +24,7 @@ settle_option: Final = click.option(
 
 
 def master_options(text: str) -> Callable[[Command], Command]:
-    """--master, with this help, and the TLS options. The command gets them as `master`."""
+    """Return a decorator that adds --master, with this help, and the TLS options. The command receives them as `master`."""
     address = click.option("--master", "address", required=True, metavar="HOST:PORT", help=text)
     return option_group("master", _endpoint, address, *CLIENT_OPTIONS)
 

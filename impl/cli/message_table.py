@@ -1,4 +1,4 @@
-"""A message as people read it, in a table. What it shows is printable: a body must not drive the terminal."""
+"""Messages as a table for people. Only printable characters are shown, so that a body cannot control the terminal."""
 
 import codecs
 import zlib
@@ -10,7 +10,7 @@ from rocketmq_ha.impl.cli.table import Column, console_for, print_table
 from rocketmq_ha.impl.wire.message import COMPRESSION_TYPE_MASK, COMPRESSION_TYPES, Message
 from rocketmq_ha.spec.constants import SYS_FLAG_COMPRESSED
 
-_PREVIEW_SIZE: Final = 64  # bytes of the body, decompressed
+_PREVIEW_SIZE: Final = 64  # bytes of the decompressed body
 
 MESSAGE_COLUMNS: Final = (
     *(Column(name, is_number=True) for name in ("offset", "size", "queue", "queue offset")),
@@ -20,7 +20,7 @@ MESSAGE_COLUMNS: Final = (
 
 
 def print_messages(records: Iterator[tuple[int, int, Message]]) -> None:
-    """Print the messages as a table. If the walk ends in an error, those before it are printed, and the error is raised."""
+    """Print the messages as a table. If `records` raises an error, the messages before it are printed first."""
     rows: list[list[str]] = []
     try:
         for offset, size, message in records:
@@ -30,7 +30,7 @@ def print_messages(records: Iterator[tuple[int, int, Message]]) -> None:
 
 
 def message_row(offset: int, size: int, message: Message) -> list[str]:
-    """The cells of a row, as MESSAGE_COLUMNS names them."""
+    """Return the cells of a row, in the order of MESSAGE_COLUMNS."""
     properties = message.properties
     return [
         str(offset),
@@ -46,11 +46,11 @@ def message_row(offset: int, size: int, message: Message) -> list[str]:
 
 
 def preview(message: Message) -> str:
-    """The beginning of the body: as text where it is printable UTF-8, else as hexadecimal."""
+    """Return the beginning of the body: as text if it is printable UTF-8, else as hexadecimal."""
     body = _body_beginning(message)
     is_cut = len(body) > _PREVIEW_SIZE
     try:
-        # Not final: a cut may go through a character.
+        # Not final, because the cut may go through a character.
         text = codecs.getincrementaldecoder("utf-8")().decode(body[:_PREVIEW_SIZE], final=not is_cut)
         if all(character.isprintable() or character in "\t\r\n" for character in text):
             return _printable(text) + ("…" if is_cut else "")
@@ -66,7 +66,7 @@ def _body_beginning(message: Message) -> bytes:
         try:
             return zlib.decompressobj().decompress(message.body, _PREVIEW_SIZE + 1)
         except zlib.error:
-            pass  # then the bytes as they are
+            pass  # show the bytes as they are stored
     return message.body[: _PREVIEW_SIZE + 1]
 
 

@@ -1,6 +1,6 @@
-"""What `verify`, `recover` and `resync` have found: a line of key=value, or one JSON object with the same names.
+"""The outcome of `verify`, `recover` and `resync`: a line of key=value, or one JSON object with the same names.
 
-docs/outcomes.md lists the fields. The object has all of them, whatever the outcome is; null is what does not apply.
+docs/outcomes.md lists the fields. The object always has all of them; a field that does not apply is null.
 """
 
 import json
@@ -18,7 +18,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON obj
 
 
 def line_of(fields: Mapping[str, object]) -> str:
-    """The fields as key=value; a path as a shell takes it, None as none."""
+    """Format fields as key=value. A path is quoted for a shell, and None is written as none."""
     return " ".join(f"{name}={_word(value)}" for name, value in fields.items())
 
 
@@ -30,9 +30,9 @@ def _word(value: object) -> object:
 
 @contextmanager
 def outcome(names: Sequence[str], *, as_json: bool) -> Iterator[dict[str, Any]]:
-    """Give a place for fields, and print it as one JSON object at the end, if that is wanted.
+    """Yield a dict for the fields, and with as_json print it as one JSON object at the end.
 
-    An error that a user can cause is an outcome, too: it is printed with the verdict REFUSED, and goes on its way.
+    An error that a user can cause is an outcome, too: it is printed with the verdict REFUSED, and then raised.
     """
     fields: dict[str, Any] = dict.fromkeys((*names, "verdict", "error"))
     try:
@@ -46,10 +46,10 @@ def outcome(names: Sequence[str], *, as_json: bool) -> Iterator[dict[str, Any]]:
 
 
 def _error_fields(error: RocketmqHaError | OSError) -> dict[str, object]:
-    """What kind of error it is, its message, and its file; of damage also where it is, what was found and what expected."""
-    told: dict[str, object] = {"kind": type(error).__name__, "message": " ".join(str(error).split())}
+    """Return an error's kind, message and file; for damage also its offset, what was found and what was expected."""
+    fields: dict[str, object] = {"kind": type(error).__name__, "message": " ".join(str(error).split())}
     file = getattr(error, "filename", None)
-    told |= {"file": None if file is None else str(file), "offset": None, "found": None, "expected": None}
+    fields |= {"file": None if file is None else str(file), "offset": None, "found": None, "expected": None}
     if isinstance(error, StoreCorrupt):
-        told |= {"file": str(error.file), "offset": error.offset, "found": str(error.found), "expected": str(error.expected)}
-    return told
+        fields |= {"file": str(error.file), "offset": error.offset, "found": str(error.found), "expected": str(error.expected)}
+    return fields

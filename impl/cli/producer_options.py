@@ -1,4 +1,4 @@
-"""The options of a master that is its own producer: what `--put` puts, and which slaves it waits for."""
+"""The options of a master's own producer: the messages that `--put` puts, and the slaves that it waits for first."""
 
 import click
 

@@ -1,6 +1,6 @@
-"""Progress over bytes, on stderr: a bar with rate and time left on a terminal, a log line now and then elsewhere.
+"""Progress on stderr. On a terminal it is a bar with the rate and the time left; elsewhere, for bytes, a log line now and then.
 
-A run of less than a second shows nothing.
+Work on bytes that takes less than a second shows nothing.
 """
 
 import logging
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def byte_progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Give a function that is told how many bytes of the total are done."""
+    """Show progress over bytes. Yields: a function to call with the number of bytes that are done."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
@@ -58,7 +58,7 @@ def byte_progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def put_progress(total: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar for messages that are put, on a terminal alone. Give a function that is told how many were put."""
+    """Show a bar for messages that are put, on a terminal only. Yields: a function to call with the number that were put."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -1,4 +1,4 @@
-"""The settings of spec/profile.py as options, by RocketMQ's names."""
+"""The settings of spec/profile.py as options, under RocketMQ's names."""
 
 from collections.abc import Callable
 from typing import Final
@@ -11,7 +11,7 @@ from rocketmq_ha.spec.profile import Settings
 _DEFAULTS: Final = Settings()
 _MILLISECONDS, _BYTES, _COUNT = "MS", "BYTES", "N"
 
-# Field of Settings -> (option, what it is measured in, help).
+# Field of Settings -> (option, unit, help).
 _SHARED: Final = {
     "ha_send_heartbeat_interval_ms": (
         "--ha-send-heartbeat-interval",

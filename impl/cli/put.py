@@ -1,4 +1,4 @@
-"""`rocketmq-ha put`: messages into a running master, and how the put of each has ended."""
+"""`rocketmq-ha put`: put messages into a running master, and print the outcome of each."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.net.put_client import connect
 from rocketmq_ha.spec.constants import MAX_MESSAGE_SIZE
 
-_WIDE: Final = 110  # columns from which on a terminal is shown the message ids too
+_WIDE: Final = 110  # from this number of columns on, a terminal shows the message ids too
 
 
 def _fields(
@@ -59,7 +59,7 @@ _field_options = option_group(
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where the messages come from. body: of the one message; None: standard input has them, one a line."""
+    """The source of the messages. body: that of the only message; None: standard input holds one message a line."""
 
     body: bytes | None
     is_json: bool
@@ -160,13 +160,13 @@ def put(target: Path, fields: MessageFields, source: _Source, in_flight: int, as
             putter.run(Stop())
         finally:
             click.echo(putter.counts_line(time.monotonic() - started), err=True)
-    if putter.has_lost_master:
-        click.echo(f"rocketmq-ha put: {target}: {putter.has_lost_master}", err=True)
+    if putter.lost_master:
+        click.echo(f"rocketmq-ha put: {target}: {putter.lost_master}", err=True)
     sys.exit(0 if putter.is_ok else 1)
 
 
 def _row(as_json: bool) -> Callable[[int, dict[str, Any]], str]:
-    """What an answer looks like in the output."""
+    """Return a function that formats a line's number and the master's answer as a line of the output."""
     if as_json:
         return lambda number, answer: json.dumps({"line": number, **answer})
     shows_id = not sys.stdout.isatty() or shutil.get_terminal_size().columns >= _WIDE

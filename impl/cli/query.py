@@ -1,4 +1,4 @@
-"""`rocketmq-ha query`: find messages by key, beside a live writer, without touching the store."""
+"""`rocketmq-ha query`: find messages by key. The store is only read, and may have a live writer."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ _LIMIT: Final = 64
 
 
 class Time(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # newer click has it generic
-    """A time in ms since 1970, or as ISO 8601, in UTC where it names no zone."""
+    """A time in ms since 1970 or in ISO 8601; in UTC unless it names a zone."""
 
     name = "time"
 

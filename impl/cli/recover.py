@@ -1,4 +1,4 @@
-"""`rocketmq-ha recover`: what opening a store would do to it; with --write, open it."""
+"""`rocketmq-ha recover`: show what recovery would do to a store; with --write, recover it."""
 
 from pathlib import Path
 from typing import Any, Final

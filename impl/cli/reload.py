@@ -1,4 +1,4 @@
-"""The configuration of a running command, as SIGHUP reads it again: its file, under the options of the command line."""
+"""The configuration that SIGHUP reads again: the file of a running command, and the options of its command line, which win."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,13 +9,13 @@ from click.core import ParameterSource
 
 from rocketmq_ha.impl.app.reload import Configuration
 from rocketmq_ha.impl.cli.config_file import CONFIG_FILE, read_config
-from rocketmq_ha.impl.cli.log_options import is_said
+from rocketmq_ha.impl.cli.log_options import is_on_command_line
 from rocketmq_ha.impl.net.limits import Network, limits_of, parse_networks
 from rocketmq_ha.spec.profile import PROFILES
 
 
 class CommandConfiguration:
-    """The file that --config names, and the options that the command line sets. Made in the body of the command."""
+    """The file that --config names, and the options that the command line sets. Create it in the body of the command."""
 
     def __init__(self) -> None:
         self._ctx = click.get_current_context()
@@ -30,7 +30,7 @@ class CommandConfiguration:
         )
 
     def _log_option(self, values: Mapping[str, Any], name: str) -> str | None:
-        if is_said(self._ctx, name):
+        if is_on_command_line(self._ctx, name):
             return None
         default = self._parameter(name).get_default(self._ctx.find_root())
         return str(values.get(name) or default)

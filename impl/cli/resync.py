@@ -1,4 +1,4 @@
-"""`rocketmq-ha resync`: move a slave's store aside, so that it starts again from its master. Nothing is deleted."""
+"""`rocketmq-ha resync`: move a slave's store aside, so that the slave starts again from its master. Nothing is deleted."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Which files a master or a slave deletes, and how much of the disk it leaves free: RocketMQ's settings, and two more."""
+"""The options for deleting old files and for keeping disk space free: RocketMQ's settings, and a few of our own."""
 
 import click
 
@@ -12,7 +12,7 @@ from rocketmq_ha.impl.store.retention import DELETE_WHEN, DISK_MAX_USED_SPACE_RA
 
 def hours(text: str) -> str:
     """Convert an option: hours of the day as deleteWhen has them, 04, or 04;16. Raises: click.BadParameter."""
-    words = str(text).rstrip(";").split(";")  # a number in TOML; Java takes a ';' at the end for nothing
+    words = str(text).rstrip(";").split(";")  # TOML gives a number; Java ignores a ';' at the end
     if not all(word.isascii() and word.isdigit() and int(word) < 24 for word in words):
         raise click.BadParameter(f"{text!r}: expected hours of the day from 00 to 23, with ';' between them")
     return ";".join(words)

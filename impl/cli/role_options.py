@@ -1,4 +1,4 @@
-"""`--role` and `--flush`: what the puts of a master wait for."""
+"""`--role` and `--flush`, which decide what the puts of a master wait for."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""`rocketmq-ha slave`: the end of the replication that follows a master."""
+"""`rocketmq-ha slave`: replicate a master's commit log."""
 
 import click
 

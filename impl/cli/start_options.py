@@ -1,4 +1,4 @@
-"""`--from`: where a log is begun or read from, by a word or by an offset; and a slave's other options for a new log."""
+"""`--from`, the start of a log or of reading, as a word or an offset; and a slave's other options for a new log."""
 
 from collections.abc import Callable
 
@@ -10,10 +10,10 @@ from rocketmq_ha.impl.cli.option_group import option_group
 
 
 def start_at(*words: str) -> Callable[[str], str | int]:
-    """A type of option: one of the words, or a commit-log offset, which comes as an int."""
+    """Return an option type that takes one of the words, or a commit-log offset, which becomes an int."""
 
     def where(text: str) -> str | int:
-        text = str(text)  # a number in TOML
+        text = str(text)  # TOML gives a number
         if text in words:
             return text
         if not (text.isascii() and text.isdigit() and int(text) < 1 << 63):

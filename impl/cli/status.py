@@ -1,4 +1,4 @@
-"""`rocketmq-ha status`: how a running master or slave stands, from its own mouth."""
+"""`rocketmq-ha status`: show the status of a running master or slave, which it reports itself."""
 
 import json
 import math
@@ -51,32 +51,32 @@ def status(store: Path | None, address: str | None, watch: bool, every: float, a
     if (store is None) == (address is None):
         raise ConfigInvalid("status: expected either a store's DIR, or --from HOST:PORT")
     if address is not None:
-        from rocketmq_ha.impl.net.remote_status import ask_remote  # with what HTTP needs
+        from rocketmq_ha.impl.net.remote_status import ask_remote  # loads an HTTP client
 
-        look: Callable[[], dict[str, Any]] = partial(ask_remote, parse_address(address))
+        ask_status: Callable[[], dict[str, Any]] = partial(ask_remote, parse_address(address))
     else:
         assert store is not None
-        look = partial(ask, store)
-    _tell(look(), as_json)
+        ask_status = partial(ask, store)
+    _print(ask_status(), as_json)
     while watch:
         time.sleep(every)
         try:
-            snapshot = look()
+            snapshot = ask_status()
         except NotRunning as error:
             _clear(as_json)
             click.echo(str(error), err=as_json)
             continue
         _clear(as_json)
-        _tell(snapshot, as_json)
+        _print(snapshot, as_json)
 
 
 def _clear(as_json: bool) -> None:
-    """Begin a terminal's screen anew; elsewhere, an empty line stands between two looks."""
+    """Clear the screen of a terminal; elsewhere print an empty line between two snapshots. With JSON do nothing."""
     if not as_json:
         click.echo("\033[H\033[2J" if sys.stdout.isatty() else "", nl=not sys.stdout.isatty())
 
 
-def _tell(snapshot: dict[str, Any], as_json: bool) -> None:
+def _print(snapshot: dict[str, Any], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(snapshot))
     else:
@@ -87,7 +87,7 @@ def _tell(snapshot: dict[str, Any], as_json: bool) -> None:
 
 
 def show(snapshot: dict[str, Any], console: "Console") -> None:
-    """Print a snapshot for people."""
+    """Print a snapshot as tables for people."""
     from rocketmq_ha.impl.cli.table import Column, print_pairs, print_table
 
     print_pairs(console, _lines(snapshot))
@@ -163,7 +163,7 @@ def _number(value: int | None) -> str:
 
 
 def _size(value: float | None) -> str:
-    """Bytes as people say them: 0 B, 4.0 KiB, 1.5 GiB."""
+    """Format bytes for people: 0 B, 4.0 KiB, 1.5 GiB."""
     if value is None:
         return "-"
     if value < 1024:

@@ -1,4 +1,4 @@
-"""What the commands that look at a store or at messages share: the store's directory, and `--body`."""
+"""The parts that the commands for stores and messages share: the type of a store's directory, `--body`, and a line."""
 
 from pathlib import Path
 from typing import Final

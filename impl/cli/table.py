@@ -1,7 +1,7 @@
-"""Tables that fit the terminal without cutting a number: where the columns have no room, each row becomes some lines.
+"""Tables that fit the terminal and never shorten a number. If the columns do not fit, each row becomes some lines.
 
-Only a column of text that says so may be shortened, and only down to a width at which it still tells something. Where that is
-not enough, a row is `name value` pairs, as many on a line as there is room for. A pipe has no width: there a table is a table.
+A text column may be shortened only if it has a least width, and only down to it. If that is not enough, a row becomes
+`name value` pairs, and a line holds all that fit. A pipe has no width, so a table is printed in full.
 """
 
 import sys
@@ -15,13 +15,13 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-_GAP: Final = 2  # spaces between columns, and before the lines of a row but the first
-_UNLIMITED: Final = 10_000  # columns of a pipe
+_GAP: Final = 2  # spaces between columns, and before each line of a row except the first
+_UNLIMITED: Final = 10_000  # the width of a pipe
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """least: the width to which a column of text may be shortened; None: its values always stand whole."""
+    """A column. least: the width to which its text may be shortened; None: never shorten it."""
 
     name: str
     is_number: bool = False
@@ -29,7 +29,7 @@ class Column:
 
 
 def console_for(file: IO[str] | None = None) -> Console:
-    """A console as wide as the terminal. A pipe has no width, so nothing is shortened there."""
+    """Return a console as wide as the terminal; for a pipe, one that shortens nothing."""
     file = file or sys.stdout
     return Console(file=file, width=None if file.isatty() else _UNLIMITED, highlight=False, soft_wrap=True)
 
@@ -37,9 +37,9 @@ def console_for(file: IO[str] | None = None) -> Console:
 def print_table(
     console: Console, columns: Sequence[Column], rows: Iterable[Sequence[str]], styles: Iterable[str] | None = None
 ) -> None:
-    """Print rows of cells, as a table or, where that is too wide, as lines.
+    """Print rows of cells as a table, or as lines if a table is too wide.
 
-    Args:  styles: of the rows, one each.
+    Args:  styles: one for each row.
     """
     cells = [tuple(row) for row in rows]
     row_styles = list(styles) if styles is not None else [""] * len(cells)
@@ -55,7 +55,7 @@ def print_table(
 
 
 def print_pairs(console: Console, pairs: Iterable[tuple[str, str]]) -> None:
-    """Print names and their values, one below the other; a value that is too long goes on below itself, between words."""
+    """Print names and values, one pair a line. A value that is too long is wrapped between words, under its own beginning."""
     pairs = list(pairs)
     indent = max(cell_len(name) for name, _ in pairs) + _GAP
     for name, value in pairs:
@@ -66,7 +66,7 @@ def print_pairs(console: Console, pairs: Iterable[tuple[str, str]]) -> None:
 
 
 def _shared(widths: list[int], least: list[int], room: int) -> list[int]:
-    """Take what is missing from the columns that may be shortened, the widest first."""
+    """Return widths that fit into the room: shorten the columns that may be shortened, the widest first."""
     widths = list(widths)
     missing = sum(widths) - room
     while missing > 0:
@@ -90,7 +90,7 @@ def _as_table(
 
 
 def _as_lines(columns: Sequence[Column], row: Sequence[str], width: int) -> list[Text]:
-    """A row as pairs. The first value is what the row is about, and stands without its name."""
+    """Return a row as lines of pairs. The first value identifies the row, and stands without its name."""
     pairs = [(column.name, value, column.least is not None) for column, value in zip(columns, row, strict=True) if value]
     texts = []
     for number, (name, value, may_cut) in enumerate(pairs):
@@ -105,7 +105,7 @@ def _as_lines(columns: Sequence[Column], row: Sequence[str], width: int) -> list
 
 
 def _wrapped(parts: Iterable[str], width: int, gap: str) -> list[str]:
-    """Lines of whole parts; one that is wider than a line has a line of its own, which the terminal wraps."""
+    """Join parts to lines. A part that is wider than a line gets its own line, which the terminal wraps."""
     lines: list[str] = []
     for part in parts:
         if lines and cell_len(lines[-1]) + len(gap) + cell_len(part) <= width:

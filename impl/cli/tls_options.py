@@ -33,7 +33,7 @@ CLIENT_OPTIONS: Final = (
 
 
 def tls_identity(tls_cert: Path | None, tls_key: Path | None, tls_ca: Path | None, tls_name: str | None) -> TlsIdentity | None:
-    """What CLIENT_OPTIONS say; None where no option asks for TLS. Raises: ConfigInvalid."""
+    """Make a value from CLIENT_OPTIONS; None if no option asks for TLS. Raises: ConfigInvalid."""
     files = _files(tls_cert, tls_key, tls_ca, needed_by="--tls-name" if tls_name is not None else None)
     return None if files is None else TlsIdentity(files, tls_name)
 
@@ -74,10 +74,10 @@ listen_options = option_group(
 
 
 def _files(cert: Path | None, key: Path | None, ca: Path | None, needed_by: str | None) -> TlsFiles | None:
-    """All three files, or none.
+    """Return all three files, or None if none is given.
 
-    Args:  needed_by: an option that is given, and that needs the files.
-    Raises: ConfigInvalid.
+    Args:  needed_by: another option that is given and needs the files.
+    Raises: ConfigInvalid if some files are missing.
     """
     if cert is not None and key is not None and ca is not None:
         return TlsFiles(cert, key, ca)

@@ -1,4 +1,4 @@
-"""`rocketmq-ha verify`: check a store, or two against each other, beside live writers, without touching them."""
+"""`rocketmq-ha verify`: check a store, or two against each other. Stores are only read, and may have live writers."""
 
 from pathlib import Path
 from typing import Any, Final

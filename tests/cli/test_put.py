@@ -258,7 +258,7 @@ def test_lines_that_a_master_has_not_answered_at_its_end(last: bytes, status: st
     assert dict(putter.counts) == {"PUT_OK": 1, status: 2, "MESSAGE_ILLEGAL": 1}
     assert [(row["line"], row["status"]) for row in rows][-3:] == [(2, status), (3, "MESSAGE_ILLEGAL"), (4, status)]
     assert len(rows) == (3 if quiet else 4)
-    assert (rows[-1]["error"], putter.has_lost_master, putter.is_ok) == (error, error, False)
+    assert (rows[-1]["error"], putter.lost_master, putter.is_ok) == (error, error, False)
 
 
 def pid_of(node: Node) -> int:

@@ -1,1 +1,1 @@
-"""`rocketmq-ha doctor`: why a slave does not sync. `probe` looks at both ends, the checks judge what it saw."""
+"""`rocketmq-ha doctor` finds out why a slave does not sync. `probe` observes both ends; the checks judge what it saw."""

@@ -1,4 +1,4 @@
-"""Advice that several checks give."""
+"""Advice that several checks share."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The check of a broker's settings, as it tells them over its remoting port."""
+"""The check of a broker's version, role and settings, which its remoting port reports."""
 
 from rocketmq_ha.impl.app.doctor.findings import Findings
 from rocketmq_ha.impl.app.doctor.known_quirks import parse_version, quirks_of
@@ -7,25 +7,21 @@ from rocketmq_ha.spec.constants import HA_HOUSEKEEPING_INTERVAL_MS, HA_SEND_HEAR
 
 
 def check_broker(address: tuple[str, int], findings: Findings) -> BrokerInfo | None:
+    """Ask a broker for its settings, and check them. Returns: its answers; None if it did not answer."""
     try:
         info = ask_broker(address)
     except NotTold as error:
         findings.finding("broker", f"it does not tell: {error}", "the remoting port is its listenPort, 10911 by default")
         return None
-    config = info.config
     described = info.runtime.get("brokerVersionDesc", "a version that it does not tell")
-    role = config.get("brokerRole")
-    name = f", {config['brokerName']}" if config.get("brokerName") else ""
+    role = info.config.get("brokerRole")
+    name = f", {info.config['brokerName']}" if info.config.get("brokerName") else ""
     findings.ok("broker", f"{described}{name}{', ' + role if role else ''}")
     if role == "SLAVE":
         findings.finding(
             "role", "the broker is a slave itself", "give the slave its master's address; a slave's slave gets no acks"
         )
-    heartbeat_ms = _number(config.get("haSendHeartbeatInterval")) or HA_SEND_HEARTBEAT_INTERVAL_MS
-    housekeeping_ms = _number(config.get("haHousekeepingInterval")) or HA_HOUSEKEEPING_INTERVAL_MS
-    if heartbeat_ms + 1000 >= housekeeping_ms:
-        text = f"heartbeats every {heartbeat_ms:,} ms, and {housekeeping_ms:,} ms of silence end a link"
-        findings.finding("intervals", text, "set haSendHeartbeatInterval below haHousekeepingInterval by more than a second")
+    _check_intervals(info, findings)
     ends = info.runtime.get("commitLogMinOffset"), info.runtime.get("commitLogMaxOffset")
     if all(ends):
         findings.note("broker", f"its log holds {_number(ends[0]) or 0:,} to {_number(ends[1]) or 0:,}")
@@ -33,6 +29,14 @@ def check_broker(address: tuple[str, int], findings: Findings) -> BrokerInfo | N
     for text in quirks_of(version) if version else ():
         findings.note("known", text)
     return info
+
+
+def _check_intervals(info: BrokerInfo, findings: Findings) -> None:
+    heartbeat_ms = _number(info.config.get("haSendHeartbeatInterval")) or HA_SEND_HEARTBEAT_INTERVAL_MS
+    housekeeping_ms = _number(info.config.get("haHousekeepingInterval")) or HA_HOUSEKEEPING_INTERVAL_MS
+    if heartbeat_ms + 1000 >= housekeeping_ms:
+        text = f"heartbeats every {heartbeat_ms:,} ms, and {housekeeping_ms:,} ms of silence end a link"
+        findings.finding("intervals", text, "set haSendHeartbeatInterval below haHousekeepingInterval by more than a second")
 
 
 def _number(text: str | None) -> int | None:

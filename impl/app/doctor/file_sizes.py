@@ -1,4 +1,4 @@
-"""What `doctor` says of the file sizes of a master and of a slave's store. Spec: HA-S-96 to HA-S-98."""
+"""The comparison of the master's file size with that of the slave's store. Spec: HA-S-96 to HA-S-98."""
 
 from rocketmq_ha.impl.app.doctor.findings import Findings
 from rocketmq_ha.impl.app.doctor.known_quirks import parse_version
@@ -10,9 +10,10 @@ _CHECK = "file size"
 
 
 def told_file_size(info: BrokerInfo) -> int | None:
-    """The size of a broker's commit-log files, as it tells it: by the name that its release reads, where both names stand.
+    """Return the size of a broker's commit-log files, from the settings that it reports. None if they do not name it.
 
-    A broker tells every line of its broker.conf, those that mean nothing to it too.
+    A broker reports every line of its broker.conf, also those that it ignores. If both names of the setting are there, the one
+    counts that its release reads.
     """
     version = parse_version(info.runtime.get("brokerVersionDesc", ""))
     names = [FILE_SIZE_SETTING, FILE_SIZE_SETTING_UNTIL_4_5_1]
@@ -23,9 +24,9 @@ def told_file_size(info: BrokerInfo) -> int | None:
 
 
 def compare_file_sizes(master: MasterProbe | None, store: StoreProbe, info: BrokerInfo | None, findings: Findings) -> None:
-    """Say both sizes, and what to do where they are not the same; or why the master's is not known.
+    """Report both sizes, and what to do if they differ; or the reason why the master's is unknown.
 
-    Args:  master: None where it showed nothing; then its broker may still have told its size.
+    Args:  master: None if it could not be observed. Its broker may still have reported the size.
     """
     seen = master.file_size if master is not None else None
     told = told_file_size(info) if info is not None else None

@@ -1,4 +1,4 @@
-"""The findings of a doctor, passed on one by one as they are found."""
+"""The findings of a doctor. Each is passed on at once."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """level: ok, note or finding."""
+    """The result of one check. level: ok, note or finding."""
 
     level: str
     check: str
@@ -15,9 +15,9 @@ class Finding:
 
 
 class Findings:
-    """All findings so far.
+    """A list of findings.
 
-    Args:  on_finding: is called with each, at once.
+    Args:  on_finding: called with each finding as it is added.
     """
 
     def __init__(self, on_finding: Callable[[Finding], object] = lambda _: None) -> None:
@@ -35,7 +35,7 @@ class Findings:
 
     @property
     def count(self) -> int:
-        """The findings of the level finding: what is wrong."""
+        """The number of things that are wrong: the entries of the level finding."""
         return sum(found.level == "finding" for found in self.all)
 
     def _add(self, found: Finding) -> None:

@@ -1,4 +1,4 @@
-"""What is known of releases, and matters to whoever wonders why a slave does not sync.
+"""Known behaviour of RocketMQ releases that can explain why a slave does not sync.
 
 Source: spec/versions.toml (a test compares the releases), spec/violations.md.
 """
@@ -8,7 +8,7 @@ from typing import Final
 
 Version = tuple[int, int, int]
 
-# (from, before, what it does): None is open.
+# (first release, first release without it, what it does). None: no bound.
 _QUIRKS: Final[tuple[tuple[Version | None, Version | None, str], ...]] = (
     (None, None, "a slave without data gets the master's last file, not its history (quirk 8)"),
     (None, None, "a slave whose end the master has deleted, or that is ahead of it, is sent heartbeats for ever (quirks 7, 9)"),
@@ -25,13 +25,13 @@ _QUIRKS: Final[tuple[tuple[Version | None, Version | None, str], ...]] = (
 
 
 def parse_version(text: str) -> Version | None:
-    """(4, 9, 8) of "V4_9_8"; None of anything else."""
+    """Parse "V4_9_8" to (4, 9, 8). Returns: None for any other text."""
     found = re.fullmatch(r"V(\d+)_(\d+)_(\d+)(?:_\w+)?", text)
     return (int(found[1]), int(found[2]), int(found[3])) if found else None
 
 
 def quirks_of(version: Version) -> list[str]:
-    """The lines that hold for a release, the more particular ones first."""
+    """Return the lines that apply to a release, those of a range of releases first."""
     held = [
         (since is None and before is None, text)
         for since, before, text in _QUIRKS

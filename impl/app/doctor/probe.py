@@ -1,4 +1,4 @@
-"""The look at a store and at a master that precedes all judgement. It reads only, and reports what it may (net/feed.py)."""
+"""The observation of a store and of a master. It changes nothing: it reads, and reports only harmless offsets (net/feed.py)."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -23,25 +23,25 @@ _COMPARED_SIZE: Final = 1 << 20  # bytes of an old file, from the store's last m
 
 @dataclass(slots=True)
 class StoreProbe:
-    """What was seen of a slave's store. Offsets are of the commit log."""
+    """The observation of a slave's store. Offsets are of the commit log."""
 
     reader: LogReader
     has_files: bool
     file_size: int
     min_offset: int
     end: int = 0  # behind the last whole message
-    tail_size: int = 0  # of a message that is not whole
-    last_offset: int | None = None  # of the last whole message
+    tail_size: int = 0  # the size of a message behind it that is not whole
+    last_offset: int | None = None  # where the last whole message begins
     damage: StoreCorrupt | None = None
 
     @property
     def overlap(self) -> int:
-        """Where to begin, to see bytes that both ends have: the last whole message, or the end where there is none."""
+        """The offset from which on both ends may have the same bytes: the last whole message; the end if there is none."""
         return self.end if self.last_offset is None else self.last_offset
 
 
 def probe_store(reader: LogReader) -> StoreProbe:
-    """Where the log ends, by walking its last file alone, and the one before if that is empty."""
+    """Observe a store: read its last file with data, from the start of the file to the end of the log."""
     found = StoreProbe(reader, bool(reader.files), reader.file_size, reader.min_offset, reader.min_offset)
     with_data = [file for file in reader.files if file.has_data()]
     if not with_data:
@@ -57,24 +57,24 @@ def probe_store(reader: LogReader) -> StoreProbe:
 
 @dataclass(slots=True)
 class MasterProbe:
-    """What was seen of a master, in what it has sent."""
+    """The observation of a master, from what it has sent."""
 
     last_file: int  # where it starts for a report of 0
     end: int  # behind the last byte that was read
-    is_end: bool = False  # whether it said that there is no more
+    is_end: bool = False  # it has sent a heartbeat, so there is no more
     received: int = 0
-    seconds: float = 0.0  # of reading
-    heartbeat_s: float | None = None  # of rest before a heartbeat
+    seconds: float = 0.0  # the time that reading took
+    heartbeat_s: float | None = None  # the time from its last bytes to its heartbeat
     messages: int = 0
     newest_ms: int | None = None  # store timestamp of the last message
-    damage: str = ""  # what it sends is no log
-    compared: int = 0  # messages that the store has too
+    damage: str = ""  # why what it sends is not a log
+    compared: int = 0  # messages that were compared with those of the store
     difference: int | None = None  # commit-log offset of the first byte that differs
-    out_of_range: OutOfRange | None = None  # it does not have the store's last message
+    out_of_range: OutOfRange | None = None  # set if it does not have the store's last message
     lost: FeedEnded | None = None
-    file_size: int | None = None  # of its commit-log files, where that was asked for
-    file_size_unseen: str = ""  # why it is not known
-    is_longer: bool = False  # whether its last file, as far as it was read, is longer than a file of the store
+    file_size: int | None = None  # of its commit-log files; None: unknown
+    file_size_unseen: str = ""  # why it is unknown
+    is_longer: bool = False  # its last file, as far as it was read, is longer than a file of the store
     connections: int = 1
 
 
@@ -86,11 +86,11 @@ def probe_master(
     stopped: Callable[[], bool],
     tls: ClientTls | None = None,
 ) -> MasterProbe:
-    """Read what comes for a report of 0 to its end, or for some seconds, and hold it against the store.
+    """Observe a master: read what it sends for a report of 0, to its end or for patience_s, and compare it with the store.
 
-    Where the store ends before the master's last file, its last message is asked for by a connection of its own. How large the
-    master's files are is asked by some more.
-    Raises: FeedEnded, PeerViolation, Stopped before the first frame.
+    If the store ends before the master's last file, a second connection asks for the store's last message. Further connections
+    find out how large the master's files are.
+    Raises: FeedEnded, PeerViolation, Stopped; all before the first frame.
     """
     last_file, data = feed.first(stopped, patience_s)
     is_fresh = settle_before(data)
@@ -149,7 +149,7 @@ def _read(
                     for at, record in records.take(data):
                         _note(at, record, found, store)
                 else:
-                    # One that comes at once, with the first frame, was due before we began to look.
+                    # A heartbeat that comes at once, with the first frame, was due before we connected.
                     found.heartbeat_s = now - max(quiet_since, feed.connected_s)
                     found.is_end = True
     except (NotARecord, MessageMalformed) as error:
@@ -159,7 +159,7 @@ def _read(
 
 
 def _note_size(ended: End, found: MasterProbe, file_size: int) -> None:
-    """What the walk over the master's last file shows of its size, as it shows it to a slave. HA-S-90."""
+    """Note what the walk over the master's last file shows about its size, as a slave would learn it. HA-S-90."""
     if ended.shows is Shows.SAME:
         found.file_size = file_size
     elif ended.shows is Shows.OTHER and ended.size is None:
@@ -205,7 +205,7 @@ def _pieces(feed: MasterFeed, stopped: Callable[[], bool]) -> Iterator[tuple[int
 
 
 def _first_difference(offset: int, record: bytes, reader: LogReader) -> int | None:
-    """The commit-log offset of the first byte in which a record is not that of a store; None if it is the same."""
+    """Return the commit-log offset of the first byte in which a record differs from the store; None if none does."""
     ours = bytearray()
     while len(ours) < len(record):
         part = reader.data_at(offset + len(ours), len(record) - len(ours))

@@ -15,7 +15,11 @@ from rocketmq_ha.impl.store.log.reader import LogReader
 
 
 def check_store(store: Path, address: str, findings: Findings, stack: ExitStack) -> StoreProbe | None:
-    """Raises: ConfigInvalid where there is no store; OSError where it cannot be read."""
+    """Check the files of a store. Returns: its observation; None if the store cannot be opened.
+
+    Args:  address: of the master, as the store's slave should name it. stack: closes the store's reader.
+    Raises: ConfigInvalid if there is no store; OSError if it cannot be read.
+    """
     try:
         reader = stack.enter_context(LogReader(store))
     except StoreCorrupt as error:
@@ -25,55 +29,66 @@ def check_store(store: Path, address: str, findings: Findings, stack: ExitStack)
             "a broker refuses such a store; move that file aside if it is not the store's, else " + START_ANEW,
         )
         return None
-    looked = probe_store(reader)
-    if not looked.has_files:
+    found = probe_store(reader)
+    _check_log(store, found, findings)
+    if found.has_files:
+        _check_disk(store, found.file_size, findings)
+    check_process(store, address, findings)
+    return found
+
+
+def _check_log(store: Path, found: StoreProbe, findings: Findings) -> None:
+    if not found.has_files:
         findings.note("store", f"{store} is empty: its slave asks for 0, the start of the master's last file")
-    elif looked.damage is not None:
+    elif found.damage is not None:
         findings.finding(
-            "store", f"its log is damaged: {looked.damage}", f"see `rocketmq-ha recover --dry-run {store}`; " + START_ANEW
+            "store", f"its log is damaged: {found.damage}", f"see `rocketmq-ha recover --dry-run {store}`; " + START_ANEW
         )
     else:
-        files = f"{len(reader.files)} file{'s' if len(reader.files) > 1 else ''} of {looked.file_size:,} bytes"
-        findings.ok("store", f"its log holds {looked.min_offset:,} to {looked.end:,}, {files}")
-        if looked.tail_size:
+        count = len(found.reader.files)
+        files = f"{count} file{'s' if count > 1 else ''} of {found.file_size:,} bytes"
+        findings.ok("store", f"its log holds {found.min_offset:,} to {found.end:,}, {files}")
+        if found.tail_size:
             findings.note(
-                "store", f"{looked.tail_size:,} bytes of a message that is not whole follow; the next start cuts them off"
+                "store", f"{found.tail_size:,} bytes of a message that is not whole follow; the next start cuts them off"
             )
-    if looked.has_files:
-        there = os.statvfs(store)
-        free = there.f_bavail * there.f_frsize
-        if free < looked.file_size:
-            findings.finding(
-                "disk", f"{free:,} bytes are free, less than one file of the log", "make room: the next file cannot be made"
-            )
-    check_process(store, address, findings)
-    return looked
+
+
+def _check_disk(store: Path, file_size: int, findings: Findings) -> None:
+    file_system = os.statvfs(store)
+    free = file_system.f_bavail * file_system.f_frsize
+    if free < file_size:
+        findings.finding(
+            "disk", f"{free:,} bytes are free, less than one file of the log", "make room: the next file cannot be made"
+        )
 
 
 def check_process(store: Path, address: str, findings: Findings) -> None:
-    """What a slave of ours says of itself, if one serves the store."""
+    """Ask the slave of ours that serves the store, if there is one, for its status."""
     try:
-        told = ask(store, 2.0)
+        status = ask(store, 2.0)
     except (NotRunning, ConfigInvalid, OSError) as error:
         if "has not answered" in str(error):
             findings.finding("process", str(error), "look at it: is it stopped, or does its disk hang?")
         return
-    if told.get("role") != "slave":
+    if status.get("role") != "slave":
         findings.finding(
-            "process", f"the store is served by a {told.get('role')}, pid {told.get('pid')}", "no slave follows with it"
+            "process", f"the store is served by a {status.get('role')}, pid {status.get('pid')}", "no slave follows with it"
         )
-    elif told.get("master") != address:
-        text = f"the slave, pid {told.get('pid')}, follows {told.get('master')}, not {address}"
+    elif status.get("master") != address:
+        text = f"the slave, pid {status.get('pid')}, follows {status.get('master')}, not {address}"
         findings.finding("process", text, "start it with the address of this master, or ask about the other")
-    elif told.get("state") in (ASKING, WAITING):
-        findings.note("process", f"a slave, pid {told.get('pid')}, is {told.get('state')}")
-    elif told.get("state") != CONNECTED:
-        text = f"the slave, pid {told.get('pid')}, is not connected; {told.get('failed_connects')} tries have failed"
-        ended = told.get("last_close_reason")
+    elif status.get("state") in (ASKING, WAITING):
+        findings.note("process", f"a slave, pid {status.get('pid')}, is {status.get('state')}")
+    elif status.get("state") != CONNECTED:
+        text = f"the slave, pid {status.get('pid')}, is not connected; {status.get('failed_connects')} tries have failed"
+        ended = status.get("last_close_reason")
         advice = "see its log"
-        if told.get("disk_full"):
+        if status.get("disk_full"):
             advice = "make room: it goes on by itself"
-            text += f"; its disk is full: {told['disk_full']}"
+            text += f"; its disk is full: {status['disk_full']}"
         findings.finding("process", text + (f", its last connection ended: {ended}" if ended else ""), advice)
     else:
-        findings.ok("process", f"a slave, pid {told.get('pid')}, is connected and has reported {told.get('reported_offset'):,}")
+        findings.ok(
+            "process", f"a slave, pid {status.get('pid')}, is connected and has reported {status.get('reported_offset'):,}"
+        )
