@@ -1,4 +1,4 @@
-# Every target that needs the environment makes it first; a second call finds it made (.ci/setup.py).
+# Every target that needs the environment makes it first (.ci/setup.py); a second call changes nothing.
 # Plain rules for GNU make 3.81 and newer; relative paths only, so that the tree may lie under a path with spaces.
 
 PYTHON ?= python3
@@ -17,7 +17,7 @@ help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | \
 	  while IFS='|' read -r target text; do printf '  %-14s %s\n' "$$target" "$$text"; done
 
-setup: ## Make .venv from the lock and find a Java for Spark; done by itself before everything below
+setup: ## Make .venv from the lock and find a Java for Spark; every target below runs it first
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "setup: $(PYTHON) is\
  missing or older than 3.11: install Python 3.11 or newer, or run make PYTHON=/path/to/python3" >&2; exit 1; }
 	@"$(PYTHON)" .ci/setup.py
@@ -42,11 +42,11 @@ check: setup ## Format, lint, types, the import table, and that generated files 
 	$(BIN)/python docs/command_line.py --check
 	$(BIN)/python docs/pictures.py --check
 
-format: setup ## Format, and mend what the linter can mend
+format: setup ## Format, and let the linter fix what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: setup ## Benchmarks; its table as JSON in build/bench.json, beside RocketMQ's own where there is a JDK and Maven
+bench: setup ## Benchmarks, to build/bench.json; with a JDK and Maven, RocketMQ's own figures too
 	@mkdir -p build && $(BIN)/python -m pytest bench -o 'python_files=bench_*.py' --benchmark-only \
 	  --benchmark-json=build/bench.json $(ARGS)
 
@@ -63,7 +63,7 @@ report: LOGS ?= build/fuzz
 report: setup ## The coverage report of a campaign's logs: LOGS=build/fuzz (to build/report.html)
 	@$(ROCKETMQ_HA) report "$(LOGS)" --out build/report.html
 
-demo-bug: setup ## See it disagree: plant FAULT=name in a copy and find it; without FAULT, list them
+demo-bug: setup ## Plant FAULT=name in a copy of the implementation and find it; without FAULT, list the faults
 	@$(ROCKETMQ_HA) demo-bug $(FAULT)
 
 transitions: setup ## Generate files again (table, diagrams, clause indexes, snapshots, tours, traces, releases, docs); look at the diff
@@ -77,29 +77,29 @@ transitions: setup ## Generate files again (table, diagrams, clause indexes, sna
 	$(BIN)/python docs/command_line.py --write
 	$(BIN)/python docs/pictures.py --write
 
-clauses: setup ## Clause -> TLA+ -> model -> implementation -> tests, as a table
+clauses: setup ## Table of clauses: where TLA+, the model, the implementation and the tests quote each
 	@$(BIN)/python -m rocketmq_ha.spec.citations
 
-golden-claims: setup ## Which clause was held against how many pieces of RocketMQ's bytes (also to build/golden-claims.txt)
+golden-claims: setup ## Table of claims: how many pieces of RocketMQ's own bytes each was compared with (also build/golden-claims.txt)
 	@$(BIN)/python tests/golden_claims/table.py
 
 # Each step has a table of its own; the first that fails ends it.
-formal: setup ## TLC and its graphs against the model's, the refinement exhaustively, contracts, mutants (TLC needs Java and Maven)
+formal: setup ## TLC, equal state graphs of TLA+ and model, exhaustive refinement, contracts, mutants (TLC needs Java and Maven)
 	@$(BIN)/python -m formal.run_formal
 	@$(BIN)/python -m formal.tiny
 	@$(BIN)/python -m formal.contracts
 	@$(BIN)/python -m formal.mutants
 
-formal-breaks: setup ## One edit of each kind in a copy, and the name of the check that notices it
+formal-breaks: setup ## Break one thing of each kind in a copy, and name the check that notices it
 	@$(BIN)/python -m formal.breaks
 
-interop: setup ## Real RocketMQ brokers on either end; RELEASE=4.5.2: of that release; VIOLATIONS=1: the quirks they show (needs a JDK and Maven)
+interop: setup ## Real RocketMQ brokers on both ends (needs a JDK and Maven); RELEASE=4.5.2 chooses the release, VIOLATIONS=1 shows its quirks
 	@RELEASE="$(RELEASE)" VIOLATIONS="$(VIOLATIONS)" $(BIN)/python -m pytest tests/interop $(ARGS)
 
-hostile: setup ## Hostile peers over TCP against a live master and live slaves; the table to build/hostile.json; ARGS="flood noise"
+hostile: setup ## Hostile peers over TCP against a live master and live slaves (table in build/hostile.json); ARGS="flood noise" chooses
 	@PYTHONPATH=tests $(BIN)/python tests/hostile/run_hostile.py $(ARGS)
 
-golden: setup ## Make the golden store again with the real RocketMQ (needs a JDK and Maven)
+golden: setup ## Make the golden store again with RocketMQ itself (needs a JDK and Maven)
 	@$(BIN)/python tests/interop/golden/make_golden.py $(ARGS)
 
 lock: ## Make requirements.lock and requirements-java.lock again; UPGRADE=1 takes newer versions
@@ -115,7 +115,7 @@ clean: ## Remove .venv, build/ and the caches
 	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks *.egg-info
 
 soak: ROUNDS ?= 200
-soak: setup ## kill -9 with puts in flight, and deaths of the master's disk: ROUNDS=200 of each (ten minutes)
+soak: setup ## kill -9 with puts in flight, and losses of the master's disk: ROUNDS=200 of each (ten minutes)
 	@$(BIN)/python tests/crash/kill9.py --rounds $(ROUNDS)
 	@$(BIN)/python tests/crash/disk_death.py --rounds $(ROUNDS)
 	@$(BIN)/python tests/crash/disk_death.py --rounds $(ROUNDS) --power-cut

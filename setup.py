@@ -1,7 +1,7 @@
-"""The long description of the distribution: README.md, whose links lead into the tree, without them.
+"""Give the distribution its long description: README.md without links into the tree.
 
-A package index shows the text beside no tree, and there is no public address that the links could lead to. So each becomes its
-text, with the path behind it where that says more. Everything else stands in pyproject.toml.
+A package index shows the text without the tree, and the project has no public address for the links. So each link becomes its
+text, followed by the path if that differs. pyproject.toml has everything else.
 """
 
 import re
