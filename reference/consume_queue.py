@@ -21,7 +21,7 @@ from rocketmq_ha.spec.profile import Profile
 CQ_STORE_UNIT_SIZE = 20  # bytes of an entry
 MAPPED_FILE_SIZE_CONSUME_QUEUE = 300_000 * CQ_STORE_UNIT_SIZE
 RECOVERED_FILES = 3
-LARGEST_GAP = 10  # files that hardened fills with entries that stand for nothing
+LARGEST_GAP = 10  # files that hardened fills with fillers
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Entry:
 
 
 # HA-ST-33 "MUST be offset 0, size 2,147,483,647, tags code 0".
-PRE_BLANK = Entry(0, (1 << 31) - 1, 0)
+FILLER = Entry(0, (1 << 31) - 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Placed(Enum):
 
     APPENDED = "appended"
     REPEATED = "repeated"  # the queue has the entry already
-    FILLED = "filled"  # hardened: appended, and what was skipped stands for nothing
+    FILLED = "filled"  # hardened: appended, and fillers stand in the skipped places
     MISPLACED = "misplaced"  # classic: appended at a wrong place
     REFUSED = "refused"  # hardened: the gap is larger than LARGEST_GAP files
 
@@ -72,7 +72,7 @@ def empty(topic: str, queue_id: int, file_size: int = MAPPED_FILE_SIZE_CONSUME_Q
 def encode(entry: Entry) -> bytes:
     """The 20 bytes of an entry.
 
-    >>> encode(PRE_BLANK).hex(" ", -8)
+    >>> encode(FILLER).hex(" ", -8)
     '0000000000000000 7fffffff00000000 00000000'
     """
     return (
@@ -161,9 +161,9 @@ def put_message_position_info(
 
 
 def fill_pre_blank(files: MappedFileQueue, until: int) -> MappedFileQueue:
-    """Entries that stand for nothing, from the end of the files up to `until`: HA-ST-33 "an entry that names no message"."""
+    """fillers, from the end of the files up to `until`: HA-ST-33 "an entry that names no message"."""
     count = (until - mapped_file_queue.end(files)) // CQ_STORE_UNIT_SIZE
-    return mapped_file_queue.append(files, encode(PRE_BLANK) * count)
+    return mapped_file_queue.append(files, encode(FILLER) * count)
 
 
 # --- Expiry ----------------------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def correct_min_offset(queue: ConsumeQueue, phy_min_offset: int, profile: Profil
         return queue
     data = files.data if profile.clears_tail else files.data[: files.file_size]
     for index, entry in enumerate(entries(data)):
-        if entry.offset >= phy_min_offset and not (profile.clears_tail and entry == PRE_BLANK):
+        if entry.offset >= phy_min_offset and not (profile.clears_tail and entry == FILLER):
             return replace(queue, min_logic_offset=files.base + index * CQ_STORE_UNIT_SIZE)
     return replace(queue, min_logic_offset=mapped_file_queue.end(files)) if profile.clears_tail else queue
 
@@ -230,7 +230,7 @@ def recover(queue: ConsumeQueue, profile: Profile) -> ConsumeQueue:
         if not is_entry(entry):
             break
         position += CQ_STORE_UNIT_SIZE
-        if entry != PRE_BLANK or not profile.clears_tail:
+        if entry != FILLER or not profile.clears_tail:
             max_physic_offset = entry.offset + entry.size
     files = mapped_file_queue.truncate_dirty_files(files, files.base + position, profile)
     return replace(queue, mapped_file_queue=files, max_physic_offset=max_physic_offset)
@@ -278,11 +278,11 @@ def cut(queue: ConsumeQueue, log: Log, phy_offset: int, profile: Profile) -> Con
         return queue
     found = entries(files.data)
     of_a_file = files.file_size // CQ_STORE_UNIT_SIZE
-    begins = (first for first in range(0, len(found), of_a_file) if found[first] != PRE_BLANK)
+    begins = (first for first in range(0, len(found), of_a_file) if found[first] != FILLER)
     count = max((first for first in begins if _ends_by(found[first], phy_offset)), default=0)
     last = None  # message
     while count < len(found) and _ends_by(found[count], phy_offset) and _follows(found[count], last):
-        last = found[count] if found[count] != PRE_BLANK else last
+        last = found[count] if found[count] != FILLER else last
         count += 1
     first_index = files.base // CQ_STORE_UNIT_SIZE
     while count > 0 and not _is_last(queue, found[count - 1], first_index + count - 1, log, phy_offset):
@@ -298,7 +298,7 @@ def cut(queue: ConsumeQueue, log: Log, phy_offset: int, profile: Profile) -> Con
     )
 
 
-def blank_holes(queue: ConsumeQueue) -> ConsumeQueue:
+def fill_holes(queue: ConsumeQueue) -> ConsumeQueue:
     """Hardened, if all messages of a queue have expired: replace invalid entries by fillers.
 
     The entries are kept so that the next message gets the next queue offset; none of them is known to be right. An invalid
@@ -307,21 +307,21 @@ def blank_holes(queue: ConsumeQueue) -> ConsumeQueue:
     Spec: HA-ST-33 "an entry that names no message".
     """
     files = queue.mapped_file_queue
-    data = b"".join(encode(entry if is_entry(entry) else PRE_BLANK) for entry in entries(files.data))
+    data = b"".join(encode(entry if is_entry(entry) else FILLER) for entry in entries(files.data))
     return replace(queue, mapped_file_queue=replace(files, data=data))
 
 
 def _ends_by(entry: Entry, phy_offset: int) -> bool:
-    return entry == PRE_BLANK or (is_entry(entry) and entry.offset + entry.size <= phy_offset)
+    return entry == FILLER or (is_entry(entry) and entry.offset + entry.size <= phy_offset)
 
 
 def _follows(entry: Entry, last: Entry | None) -> bool:
-    return entry == PRE_BLANK or last is None or last.offset + last.size <= entry.offset
+    return entry == FILLER or last is None or last.offset + last.size <= entry.offset
 
 
 def _is_last(queue: ConsumeQueue, entry: Entry, cq_offset: int, log: Log, phy_offset: int) -> bool:
     """Return True if the entry may be the queue's last: the log has its message there, or the message has expired."""
-    if entry == PRE_BLANK or not _ends_by(entry, phy_offset):
+    if entry == FILLER or not _ends_by(entry, phy_offset):
         return False
     if entry.offset < store.min_offset(log):
         return True
@@ -386,17 +386,17 @@ def lower_offset_in_queue_by_time(queue: ConsumeQueue, log: Log, timestamp: int)
     """Hardened: the queue offset of the first message that was stored at `timestamp` or after; the max offset if none was.
 
     HA-ST-81 "MUST begin at the first message of the queue that is not older": a consumer that starts there misses no
-    message, and the modification times of files do not matter. 5.3.3 gives the same (its LOWER bound). An entry
-    that stands for nothing goes with the message before it.
+    message, and the modification times of files do not matter. 5.3.3 gives the same (its LOWER bound). A filler
+    goes with the message before it.
     """
     low, high = min_offset_in_queue(queue), max_offset_in_queue(queue)
     while low < high:
         middle = told_by = (low + high) // 2
-        while told_by > low and entry_at(queue, told_by) == PRE_BLANK:
+        while told_by > low and entry_at(queue, told_by) == FILLER:
             told_by -= 1
         entry = entry_at(queue, told_by)
         assert entry is not None
-        gone = entry == PRE_BLANK or entry.offset < store.min_offset(log)
+        gone = entry == FILLER or entry.offset < store.min_offset(log)
         if gone or dispatch_request.pickup_store_timestamp(log, entry.offset) < timestamp:
             low = middle + 1
         else:

@@ -320,7 +320,7 @@ def _agree(
     queues = {key: consume_queue.recover(queue, profile) if last_exit_ok else queue for key, queue in dispatched.queues.items()}
     queues = {key: consume_queue.cut(queue, log, known, profile) for key, queue in queues.items()}
     if not last_exit_ok and known <= min_offset(log):
-        queues = {key: consume_queue.blank_holes(queue) for key, queue in queues.items()}
+        queues = {key: consume_queue.fill_holes(queue) for key, queue in queues.items()}
     queues = {key: consume_queue.correct_min_offset(queue, min_offset(log), profile) for key, queue in queues.items()}
     vouched = index_service.count_vouched(dispatched.index, None if last_exit_ok else index_msg_timestamp, max_offset(log))
     index, in_order = index_service.cut(dispatched.index, log, known, vouched)

@@ -1,7 +1,6 @@
 """The producer of `rocketmq-ha master --put`: it puts generated messages, some in flight at a time, and counts how they end."""
 
 import random
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -10,9 +9,10 @@ from typing import Final
 
 from rocketmq_ha.impl.app.roles import without_wait
 from rocketmq_ha.impl.app.slave_wait import SlaveWait
+from rocketmq_ha.impl.clock import clock_ms, wall_clock_ms
 from rocketmq_ha.impl.errors import StoreFull
 from rocketmq_ha.impl.ha.puts import Puts, WaitingPut
-from rocketmq_ha.impl.net.server import Master, clock_ms
+from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.store.log.results import PutMessageStatus, status_of
 from rocketmq_ha.impl.store.pending_put import waits_for_store
 from rocketmq_ha.impl.wire.message import Message
@@ -47,7 +47,7 @@ def messages(count: int, size: int, seed: int, sync: float = 1.0) -> Iterator[Me
 
 
 def _message(body: bytes, queue_id: int, key: str, *, wait: bool) -> Message:
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = wall_clock_ms()
     message = Message(
         topic="rocketmq-ha",
         body=body,

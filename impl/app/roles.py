@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rocketmq_ha.impl.app.flushing import FlushIntervals, flushing
+from rocketmq_ha.impl.clock import clock_ms
 from rocketmq_ha.impl.ha.puts import Puts, WaitingPut
-from rocketmq_ha.impl.net.server import Master, clock_ms
+from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.net.waker import Waker
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.store.log.flush import GroupCommitService

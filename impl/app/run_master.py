@@ -18,12 +18,13 @@ from rocketmq_ha.impl.app.reload import ConfigurationSource, Reload
 from rocketmq_ha.impl.app.roles import RoleSettings, end_all, putting
 from rocketmq_ha.impl.app.status_publisher import publishing_status, serving_metrics
 from rocketmq_ha.impl.app.stop import Stop
+from rocketmq_ha.impl.clock import clock_ms
 from rocketmq_ha.impl.ha.puts import Puts
 from rocketmq_ha.impl.ha.settings import check_batch_size, check_replicas
 from rocketmq_ha.impl.net.address import format_address
 from rocketmq_ha.impl.net.figures import MasterFigures
 from rocketmq_ha.impl.net.limits import Limits
-from rocketmq_ha.impl.net.server import Master, clock_ms, listen
+from rocketmq_ha.impl.net.server import Master, listen
 from rocketmq_ha.impl.store.log.space import Space
 from rocketmq_ha.spec.profile import Profile, Settings
 

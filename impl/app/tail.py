@@ -3,7 +3,6 @@
 # ruff: noqa: N818  (the names say whose fault it is, as in errors.py)
 
 import logging
-import random
 import select
 import sys
 import time
@@ -18,10 +17,11 @@ from rocketmq_ha.impl.app.endpoints import MasterEndpoint
 from rocketmq_ha.impl.app.message_json import message_line
 from rocketmq_ha.impl.app.stdout_writer import StdoutWriter
 from rocketmq_ha.impl.app.stop import Stop
+from rocketmq_ha.impl.clock import wall_clock_ms
 from rocketmq_ha.impl.errors import ConfigInvalid, MessageMalformed, RocketmqHaError
 from rocketmq_ha.impl.ha.feed import NotARecord, Records
 from rocketmq_ha.impl.net.address import format_address
-from rocketmq_ha.impl.net.client import FIRST_BACK_OFF_S, LAST_BACK_OFF_S
+from rocketmq_ha.impl.net.back_off import BackOff
 from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, OutOfRange, Stopped, Unreachable, find_min, open_feed
 from rocketmq_ha.impl.net.tls import ClientTls
 from rocketmq_ha.impl.wire.message import decode
@@ -100,7 +100,7 @@ class Tail:
         self._lines = 0
         self._done = False
         self._is_skipping = position is None and options.start == "end"
-        self._back_off_s = FIRST_BACK_OFF_S
+        self._back_off = BackOff()
 
     def run(self, stopped: Callable[[], bool]) -> None:
         """Follow until the options or `stopped` end it. Raises: errors that a retry would not mend."""
@@ -173,7 +173,7 @@ class Tail:
             start=max(record_start, int(first_offset == 1)),
             records=self._records(record_start, first_offset),
             is_known=is_known,
-            connected_ms=time.time_ns() // 1_000_000,
+            connected_ms=wall_clock_ms(),
             quiet_since=time.monotonic(),
         )
 
@@ -213,7 +213,7 @@ class Tail:
         for offset, data in connection.feed.read():
             if data:
                 connection.heartbeat_at, connection.quiet_since = None, now
-                self._back_off_s = FIRST_BACK_OFF_S
+                self._back_off.reset()
                 self._take_data(connection, offset, data)
             elif connection.heartbeat_at is None:
                 connection.heartbeat_at = now
@@ -293,11 +293,8 @@ class Tail:
     # --- Between connections, and at the end -------------------------------------------------------------------------
 
     def _wait(self, stopped: Callable[[], bool]) -> None:
-        until = time.monotonic() + self._back_off_s * random.uniform(0.5, 1)
-        self._back_off_s = min(2 * self._back_off_s, LAST_BACK_OFF_S)
-        while (left_s := until - time.monotonic()) > 0 and not stopped():
-            self._writer.write(int(min(left_s, _TURN_MS / 1000) * 1000) + 1)
-            time.sleep(max(0.0, min(until - time.monotonic(), 0.02)))
+        """Back off, and write lines meanwhile."""
+        self._back_off.wait(stopped, lambda left_s: self._writer.write(int(min(left_s, _TURN_MS / 1000) * 1000) + 1))
 
     def _finish(self, stopped: Callable[[], bool]) -> None:
         """Write what is left. After we are told to stop, finish only a line that is half out, for a short time."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rocketmq_ha.impl.errors import MessageMalformed
+from rocketmq_ha.impl.first_difference import first_difference
 from rocketmq_ha.impl.wire.message import decode, read_header
 from rocketmq_ha.impl.wire.record_layout import MAGICS, SIZE_AND_MAGIC, SMALLEST_RECORD
 from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, END_FILE_MIN_BLANK_SIZE
@@ -96,7 +97,7 @@ def recovered_end(log: ReadableLog, overlap: Overlap) -> int:
     return max(overlap.record + size, overlap.padding.stop)
 
 
-def first_difference(log: ReadableLog, overlap: Overlap, body: memoryview) -> int | None:
+def first_difference_from_log(log: ReadableLog, overlap: Overlap, body: memoryview) -> int | None:
     """The commit-log offset of the first byte of `body`, which belongs at the overlap's position, that is not the log's.
 
     Spec: HA-S-62 "except the padding of a BLANK".
@@ -106,7 +107,8 @@ def first_difference(log: ReadableLog, overlap: Overlap, body: memoryview) -> in
     assert own is not None, "the overlap is within the log, and a frame within a file"
     size = min(len(own), len(body))
     for start, stop in ((offset, min(offset + size, padding.start)), (max(offset, padding.stop), offset + size)):
-        mine, theirs = own[start - offset : stop - offset], body[start - offset : stop - offset]
-        if start < stop and mine != theirs:
-            return start + next(index for index, pair in enumerate(zip(mine, theirs, strict=True)) if pair[0] != pair[1])
+        if start < stop:
+            index = first_difference(own[start - offset : stop - offset], body[start - offset : stop - offset])
+            if index is not None:
+                return start + index
     return None

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from rocketmq_ha.impl.errors import AppendFailed, AppendRefused, FileSizeDiffers, OutOfStep, PeerViolation
 from rocketmq_ha.impl.ha.file_size import Shows, Walk
-from rocketmq_ha.impl.ha.overlap import Overlap, ReadableLog, find_overlap, first_difference, recovered_end
+from rocketmq_ha.impl.ha.overlap import Overlap, ReadableLog, find_overlap, first_difference_from_log, recovered_end
 from rocketmq_ha.impl.store.log.layout import file_name
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.spec.profile import Profile, Settings
@@ -201,7 +201,7 @@ class SlaveClient:
             self.heartbeats = 0 if body_size else self.heartbeats + 1
             body = self._view[body_start : self._start]
             held = min(body_size, overlap.end - offset)
-            if held and (at := first_difference(self._log, overlap, body)) is not None:
+            if held and (at := first_difference_from_log(self._log, overlap, body)) is not None:
                 mine = self._log.data_at(at, 1)
                 assert mine is not None
                 raise OutOfStep(

@@ -1,28 +1,27 @@
 """The slave's process loop: connect to the master, replicate its log, reconnect with back-off."""
 
 import logging
-import random
 import select
 import socket
 import time
 from collections.abc import Callable
 from typing import Final
 
+from rocketmq_ha.impl.clock import clock_ms
 from rocketmq_ha.impl.errors import AppendFailed, OutOfStep, PeerViolation
 from rocketmq_ha.impl.ha.overlap import Overlap
 from rocketmq_ha.impl.ha.slave import SlaveClient
 from rocketmq_ha.impl.net.address import CONNECT_TIMEOUT_S, connect, format_address
+from rocketmq_ha.impl.net.back_off import LAST_BACK_OFF_S, BackOff
 from rocketmq_ha.impl.net.feed import WITHOUT_A_BYTE, FeedEnded, MasterFeed, Stopped, Unreachable
 from rocketmq_ha.impl.net.link import SlaveLink, Socket
 from rocketmq_ha.impl.net.pause import Pauses
 from rocketmq_ha.impl.net.peer_log import PeerLog
-from rocketmq_ha.impl.net.server import TICK_MS, clock_ms
+from rocketmq_ha.impl.net.server import TICK_MS
 from rocketmq_ha.impl.net.tls import ClientTls, TlsSocket
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.spec.profile import Profile, Settings
 
-FIRST_BACK_OFF_S: Final = 0.05
-LAST_BACK_OFF_S: Final = 5.0
 HEARTBEATS: Final = 2  # heartbeats in a row at an offset where the master should have data: HA-S-64
 REFUSALS: Final = 5  # connections in a row that the master ended without a byte, before it is asked for its last file
 _READS_BEHIND_ANSWER: Final = 64  # the bound ends the loop on a master that sends heartbeats without end
@@ -69,7 +68,7 @@ class Follower:
         self._frame_deadline_ms = frame_deadline_ms or (FRAME_DEADLINE_MS if profile.checks_frames else None)
         # HA-S-51 "MUST NOT write more than 30 log lines about its master", "it MUST log how many lines it left out".
         self._peers = PeerLog(log)
-        self._back_off_s = FIRST_BACK_OFF_S
+        self.back_off = BackOff()
         self.connects = self.failed_connects = 0
         self.connected_timestamp = 0  # clock_ms at the last connect
         self._link: SlaveLink | None = None  # of the last connection
@@ -111,8 +110,8 @@ class Follower:
                 if isinstance(error, socket.gaierror):  # a wrong host name needs a person, unlike a master that is down
                     what, level = "the host's name cannot be resolved", logging.WARNING
                 again = "%s: %s: %s; trying again in at most %.1f s"
-                self._say(level, again, self.client.peer, what, why, self._back_off_s, reason=why)
-                self._wait(stopped)
+                self._say(level, again, self.client.peer, what, why, self.back_off.next_s, reason=why)
+                self.back_off.wait(stopped)
                 continue
             with sock:
                 end = sock if self._tls is None else self._shake_hands(sock, self._tls, stopped)
@@ -136,7 +135,7 @@ class Follower:
                     reason=self.last_close_reason,
                     offset=self._log.max_offset,
                 )
-                self._wait(stopped)
+                self.back_off.wait(stopped)
 
     @property
     def last_close(self) -> str:
@@ -159,7 +158,7 @@ class Follower:
         except (FeedEnded, PeerViolation, Unreachable) as error:
             self.failed_connects += 1
             self._say(logging.WARNING, "%s; trying again", error, reason=str(error))
-            self._wait(stopped)
+            self.back_off.wait(stopped)
             return False
         return True
 
@@ -177,7 +176,7 @@ class Follower:
             end = tls.open(sock, self.client.peer, stopped)
         except PeerViolation as violation:
             self._say(logging.ERROR, "cannot connect: %s", violation, reason="tls")
-            self._back_off_s = LAST_BACK_OFF_S
+            self.back_off.use_longest()
         except OSError as error:
             why = error.strerror or str(error)
             self._say(logging.WARNING, "%s: cannot connect: %s", self.client.peer, why, reason=why)
@@ -187,7 +186,7 @@ class Follower:
                 self._say(logging.INFO, "%s: %s, certificate %s", self.client.peer, end.version, end.subject)
             return end
         self.failed_connects += 1
-        self._wait(stopped)
+        self.back_off.wait(stopped)
         return None
 
     def _follow(self, sock: socket.socket, end: Socket, stopped: Callable[[], bool]) -> None:
@@ -260,9 +259,9 @@ class Follower:
         else:
             self._refusals, self._last_file = 0, None
         if (violation and not self._learns_anew) or self.client.close_reason == "tls_port":
-            self._back_off_s = LAST_BACK_OFF_S
+            self.back_off.use_longest()
         elif self._log.max_offset > held_offset or time.monotonic() - since_s > LAST_BACK_OFF_S:
-            self._back_off_s = FIRST_BACK_OFF_S  # HA-S-25: only a connection that brought bytes resets the back-off
+            self.back_off.reset()  # HA-S-25: only a connection that brought bytes resets the back-off
         link.close("shutdown")
 
     def _count_refusal(self, compared: Overlap, stopped: Callable[[], bool]) -> None:
@@ -311,19 +310,8 @@ class Follower:
 
     def _wait_for_room(self, stopped: Callable[[], bool]) -> None:
         """Back off, then wait until the disk shows room. A quota does not show, so the next append may fail again."""
-        self._wait(stopped)
+        self.back_off.wait(stopped)
         while not (stopped() or self._has_room()):
-            self._back_off_s = FIRST_BACK_OFF_S
+            self.back_off.reset()
             time.sleep(TICK_MS / 1000)
         self.disk_full = None
-
-    def _wait(self, stopped: Callable[[], bool]) -> None:
-        """Back off: double the delay each time, with jitter, so that many slaves do not reconnect at once.
-
-        Spec: HA-S-25 "SHOULD wait before every further try, longer after each one that brought nothing, with jitter, and 5 s at
-        most".
-        """
-        until = time.monotonic() + self._back_off_s * random.uniform(0.5, 1)
-        self._back_off_s = min(2 * self._back_off_s, LAST_BACK_OFF_S)
-        while (left_s := until - time.monotonic()) > 0 and not stopped():
-            time.sleep(min(left_s, 0.02))

@@ -22,10 +22,12 @@ from itertools import count
 from types import TracebackType
 from typing import Final
 
+from rocketmq_ha.impl.clock import clock_ms, wall_clock_ms
 from rocketmq_ha.impl.errors import PeerViolation, RocketmqHaError
 from rocketmq_ha.impl.ha.feed import Piece, Pieces
 from rocketmq_ha.impl.net.address import connect, format_address
-from rocketmq_ha.impl.net.pause import Deadline, Pauses, now_ms
+from rocketmq_ha.impl.net.back_off import sleep_unless_stopped
+from rocketmq_ha.impl.net.pause import Deadline, Pauses
 from rocketmq_ha.impl.net.tls import ClientTls, TlsSocket
 from rocketmq_ha.impl.net.tls_record import is_tls
 from rocketmq_ha.impl.wire.frame import REPORT
@@ -112,7 +114,7 @@ class MasterFeed:
             if tls is not None:
                 self._end = self._shake_hands(tls)
             self.connected_s = time.monotonic()
-            self.last_read_ms = self._last_report_ms = now_ms()
+            self.last_read_ms = self._last_report_ms = clock_ms()
             self._pauses = Pauses()
             self.may_expire = True  # no pause of ours explains that nothing has come (pause.py); as of the last tick
             self._write_report()
@@ -160,7 +162,7 @@ class MasterFeed:
         if not nbytes:
             is_unheard = self.first_offset is None and not self._pieces.unparsed
             raise FeedEnded(f"{self.peer}: the master has closed the connection" + f", {WITHOUT_A_BYTE}" * is_unheard)
-        self.last_read_ms = now_ms()
+        self.last_read_ms = clock_ms()
         pieces = list(self._pieces.take(self._buffer[:nbytes]))
         if pieces and self.first_offset is None:
             self.first_offset = pieces[0][0]
@@ -169,7 +171,7 @@ class MasterFeed:
 
     def tick(self, *, is_reading: bool = True) -> None:
         """Repeat the report when it is due. Raises: FeedEnded for a master that is silent while we read."""
-        now = now_ms()
+        now = clock_ms()
         self.may_expire = self._pauses.may_expire(now)
         if not is_reading:
             self.last_read_ms = now
@@ -362,7 +364,7 @@ def settle_before(data: memoryview) -> bool:
     """Whether the last file, which begins with these bytes, may have been begun a moment ago."""
     if len(data) < STORE_TIMESTAMP.end + IPV6_EXTRA_SIZE:
         return True
-    return store_timestamp_at(data) > time.time_ns() // 1_000_000 - _FRESH_MS
+    return store_timestamp_at(data) > wall_clock_ms() - _FRESH_MS
 
 
 def settle(peer: str, last_file: int, settle_s: float, stopped: Callable[[], bool]) -> None:
@@ -374,8 +376,5 @@ def settle(peer: str, last_file: int, settle_s: float, stopped: Callable[[], boo
             last_file,
             settle_s,
         )
-    until = time.monotonic() + settle_s
-    while (left_s := until - time.monotonic()) > 0:
-        if stopped():
-            raise Stopped
-        time.sleep(min(left_s, _TURN_MS / 1000))
+    if not sleep_unless_stopped(settle_s, stopped):
+        raise Stopped

@@ -15,10 +15,11 @@ from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
+from rocketmq_ha.impl.clock import clock_ms
 from rocketmq_ha.impl.ha.master import MasterConnection
 from rocketmq_ha.impl.net.address import format_address
 from rocketmq_ha.impl.net.client import Follower
-from rocketmq_ha.impl.net.server import Master, clock_ms
+from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.store.log.results import PutMessageStatus
 from rocketmq_ha.impl.store.log.space import free_size

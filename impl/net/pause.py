@@ -7,8 +7,9 @@ the peer's bytes wait in the socket. Two rules prevent this mistake:
 2. In the second after a pause nothing expires. The peer may have waited for us, or was paused as well.
 """
 
-import time
 from typing import Final
+
+from rocketmq_ha.impl.clock import clock_ms
 
 PAUSE_MS: Final = 1_000  # a loop that runs reads the clock at least once a second (HA-M-25, HA-S-35)
 GRACE_MS: Final = 1_000
@@ -46,23 +47,18 @@ class Deadline:
     """
 
     def __init__(self, seconds: float) -> None:
-        self._until_ms = now_ms() + round(seconds * 1000)
+        self._until_ms = clock_ms() + round(seconds * 1000)
         self._pauses = Pauses()
-        self._pauses.may_expire(now_ms())
+        self._pauses.may_expire(clock_ms())
         self._is_over = False
 
     def has_passed(self) -> bool:
         """Return True if the time was over at the previous call, too."""
-        now = now_ms()
+        now = clock_ms()
         is_over = self._pauses.may_expire(now) and now > self._until_ms
         was_over, self._is_over = self._is_over, is_over
         return is_over and was_over
 
     @property
     def left_s(self) -> float:
-        return max(0.0, (self._until_ms - now_ms()) / 1000)
-
-
-def now_ms() -> int:
-    """Milliseconds of the monotonic clock, which never steps (HA-T-3)."""
-    return time.monotonic_ns() // 1_000_000
+        return max(0.0, (self._until_ms - clock_ms()) / 1000)

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from rocketmq_ha.impl.clock import wall_clock_ms
 from rocketmq_ha.impl.errors import ConfigInvalid, RocketmqHaError
 from rocketmq_ha.impl.ha.puts import Puts, WaitingPut
 from rocketmq_ha.impl.net.local_socket import listen_locally
@@ -199,7 +200,7 @@ class PutSocket:
 
     def _take(self, client: Client, line: bytes, clock_ms: int) -> None:
         """Put the message of a line. An error of the line or of the store becomes the answer to this line alone."""
-        self._last_ms = now_ms = max(self._last_ms, time.time_ns() // 1_000_000)
+        self._last_ms = now_ms = max(self._last_ms, wall_clock_ms())
         try:
             put = self._puts.put(parse_message_line(line, now_ms), clock_ms)
         except (RocketmqHaError, OSError) as error:

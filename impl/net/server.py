@@ -5,10 +5,10 @@ import errno
 import logging
 import selectors
 import socket
-import time
 from functools import partial
 from typing import Final
 
+from rocketmq_ha.impl.clock import clock_ms
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest
 from rocketmq_ha.impl.ha.master import MasterConnection
@@ -47,11 +47,6 @@ _WHY: Final = {
 _Ready = list[tuple[selectors.SelectorKey, int]]  # what a look at the sockets gives
 
 log = logging.getLogger(__name__)
-
-
-def clock_ms() -> int:
-    """HA-T-2 "in milliseconds of one clock on each machine"; HA-T-3 "MUST be measured by a clock that does not step"."""
-    return time.monotonic_ns() // 1_000_000
 
 
 def listen(host: str, port: int) -> socket.socket:

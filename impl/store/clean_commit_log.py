@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from rocketmq_ha.impl.clock import wall_clock_ms
 from rocketmq_ha.impl.store.derived.index_service import IndexService
 from rocketmq_ha.impl.store.derived.queue_entry import ENTRY, Entry
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
@@ -50,7 +51,7 @@ class CleanCommitLogService:
 
     def run(self) -> int:
         """One round. Returns: how many log files were deleted. Raises: OSError; the next round goes on."""
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = wall_clock_ms()
         return self.clean(self.retention, now_ms, time.localtime().tm_hour)
 
     def clean(self, retention: Retention, now_ms: int, hour: int) -> int:
@@ -119,7 +120,7 @@ def clean_closed(store_dir: Path, min_offset: int) -> None:
             with path.open("rb") as file:
                 file.seek(-ENTRY.size, os.SEEK_END)
                 last = Entry._make(ENTRY.unpack(file.read(ENTRY.size)))
-            if last.is_pre_blank or last.size <= 0 or last.offset < 0 or last.offset >= min_offset:
+            if last.is_filler or last.size <= 0 or last.offset < 0 or last.offset >= min_offset:
                 break
             path.unlink()
             logger.info("deleted %s: its messages have gone", path)

@@ -24,6 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from rocketmq_ha.impl.clock import wall_clock_ms
 from rocketmq_ha.impl.errors import MessageMalformed, RoleRefuses, StoreClosed, StoreFull
 from rocketmq_ha.impl.store.clean_commit_log import CleanCommitLogService
 from rocketmq_ha.impl.store.derived.consume_queue_table import ConsumeQueueTable
@@ -144,7 +145,7 @@ class MessageStore:
         if message.sys_flag & UNUSUAL_FLAGS or message.magic != USUAL_MAGIC or self._store_host is None:
             message = self._with_store_host(message)
         if self._ends_at_once:
-            append = self.log.append(message, time.time_ns() // 1_000_000, self._store_host)
+            append = self.log.append(message, wall_clock_ms(), self._store_host)
             if self.log.queue_count != self._topics.known:
                 self._topics.note()
             return _new_result(PutMessageResult, (_OK, append))
@@ -161,7 +162,7 @@ class MessageStore:
             messages = [self._with_store_host(one) for one in _each(messages)]
         with self._gate:
             self._check_role()
-            append = self.log.append_batch(messages, time.time_ns() // 1_000_000, self._store_host)
+            append = self.log.append_batch(messages, wall_clock_ms(), self._store_host)
             first = messages.properties_strings[0] if isinstance(messages, MessageBatch) else messages[0].properties_string
             if self.log.queue_count != self._topics.known:
                 self._topics.note()
@@ -174,7 +175,7 @@ class MessageStore:
             message = self._with_store_host(message)
         with self._gate:
             self._check_role()
-            append = self.log.append(message, time.time_ns() // 1_000_000, self._store_host)
+            append = self.log.append(message, wall_clock_ms(), self._store_host)
             if self.log.queue_count != self._topics.known:
                 self._topics.note()
             return self._wait(append, message.properties_string)

@@ -17,10 +17,11 @@ from click.testing import CliRunner
 from rocketmq_ha.impl.app.flushing import FlushIntervals
 from rocketmq_ha.impl.app.roles import end_all, putting, without_wait
 from rocketmq_ha.impl.cli import main
+from rocketmq_ha.impl.clock import clock_ms
 from rocketmq_ha.impl.errors import RoleRefuses
 from rocketmq_ha.impl.ha.puts import Puts
 from rocketmq_ha.impl.net import server as server_module
-from rocketmq_ha.impl.net.server import Master, clock_ms, listen
+from rocketmq_ha.impl.net.server import Master, listen
 from rocketmq_ha.impl.store.log import mapped_file
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.store.log.results import PutMessageStatus, status_of

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rocketmq_ha.impl.errors import OutOfStep, PeerViolation
-from rocketmq_ha.impl.ha.overlap import find_overlap, first_difference
+from rocketmq_ha.impl.ha.overlap import find_overlap, first_difference_from_log
 from rocketmq_ha.impl.ha.slave import SlaveClient
 from rocketmq_ha.impl.net.client import REFUSALS, Follower
 from rocketmq_ha.impl.net.server import Master, listen
@@ -97,7 +97,7 @@ def test_model_and_implementation_find_the_same_difference(
         size = min(sizes.draw(st.integers(1, 200)), rest_of_file, found.end - found.position)
         start = found.position - (found.end - len(master))  # what the master has begins where the overlap does
         body = bytes(master[start : start + size])
-        at_byte = first_difference(View(log), found, memoryview(body))
+        at_byte = first_difference_from_log(View(log), found, memoryview(body))
         assert (at_byte is not None) == overlap.differs(log, found.position, body)
         if at_byte is not None:
             assert found.position <= at_byte < found.position + size
@@ -119,7 +119,7 @@ def test_padding_may_differ_and_the_blank_before_it_may_not(at: int, behind: byt
     master[at] ^= 1
     is_padding = at >= 92 + 8
     assert overlap.differs(log, 128, bytes(master)) is not is_padding
-    assert first_difference(View(log), found, memoryview(master)) == (None if is_padding else 128 + at)
+    assert first_difference_from_log(View(log), found, memoryview(master)) == (None if is_padding else 128 + at)
 
 
 # --- Over sockets ------------------------------------------------------------------------------------------------------------

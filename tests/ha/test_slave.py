@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_ha.impl.errors import AppendFailed, PeerViolation
+from rocketmq_ha.impl.errors import AppendFailed, PeerViolation, StoreCorrupt
 from rocketmq_ha.impl.ha.slave import SlaveClient
 from rocketmq_ha.impl.net import client as client_module
 from rocketmq_ha.impl.net.client import Follower
@@ -285,6 +285,33 @@ def test_a_write_that_fails_is_acknowledged_in_classic_alone(
                 client.dispatch()
             monkeypatch.undo()
             assert (log.max_offset, client.report_slave_max_offset_plus()) == (0, None)
+
+
+@pytest.mark.parametrize("is_removed", [True, False], ids=["removed", "cut"])
+def test_classic_counts_no_failed_write_into_a_file_that_was_removed_or_cut(is_removed: bool, tmp_path: Path) -> None:
+    """HA-S-37 counts a write that the disk refuses. Where the file itself is gone or cut, classic stops with an error."""
+    with CommitLog.open(tmp_path / "store", file_size=FILE_SIZE) as log:
+        client = SlaveClient("master", log, Settings(FILE_SIZE), CLASSIC)
+        client.on_connect(0)
+        log.append_data(0, [bytes(30)])
+        [file] = log.queue.files
+        if is_removed:
+            file.path.unlink()
+        else:
+            os.truncate(file.path, 0)
+        for count in (
+            lambda: log.count_as_written(30, 20),
+            lambda: receive(client, HEADER.pack(30, 20) + bytes(20)),
+        ):
+            with pytest.raises((FileNotFoundError, AppendFailed) if is_removed else StoreCorrupt, match=str(file.path)):
+                count()
+            assert log.max_offset == 30
+
+
+def receive(client: SlaveClient, sent: bytes) -> None:
+    client.recv_buffer()[: len(sent)] = sent
+    client.on_frames(len(sent), 0)
+    client.dispatch()
 
 
 @PROFILES

@@ -12,6 +12,7 @@ import pytest
 
 from kit.limits import PATIENCE_S
 from rocketmq_ha.impl.ha.slave import SlaveClient
+from rocketmq_ha.impl.net.back_off import BackOff
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.link import SlaveLink
 from rocketmq_ha.impl.net.peer_log import LINES, WINDOW_MS
@@ -147,7 +148,7 @@ def test_a_master_that_only_greets_is_left_alone_for_longer_and_longer(net: Any,
     with CommitLog.open(tmp_path / "store", file_size=1000) as log:
         follower = Follower(log, *listener.getsockname(), Settings(1000), HARDENED)
         follower.run(lambda: follower.connects >= 6 and not follower.client.connected)
-        assert follower._back_off_s >= 0.05 * 2**5
+        assert follower.back_off.next_s >= 0.05 * 2**5
     thread.join(PATIENCE_S)
 
 
@@ -171,7 +172,7 @@ def test_a_slave_that_is_refused_comes_back_later_and_later_and_says_what_may_he
             log.append(Message("t", b"body"))
         follower = Follower(log, *listener.getsockname(), Settings(1000), HARDENED)
         follower.run(lambda: follower.connects >= rounds and not follower.client.connected)
-        assert follower._back_off_s >= 0.05 * 2 ** (rounds - 1)
+        assert follower.back_off.next_s >= 0.05 * 2 ** (rounds - 1)
     thread.join(PATIENCE_S)
     assert follower.last_close.startswith("end_of_stream, without a byte: see whether the master's --allow names this address")
     assert sum("closed: end_of_stream, without a byte: see" in line for line in caplog.messages) == rounds - 1
@@ -182,7 +183,7 @@ def test_a_slave_that_is_always_sent_away_does_not_fill_its_log(
 ) -> None:
     """HA-S-51 "MUST NOT write more than 30 log lines about its master in any window of 10 s"; here it does not wait."""
     listener, rounds = net.listener(), 100
-    monkeypatch.setattr(Follower, "_wait", lambda *_: None)
+    monkeypatch.setattr(BackOff, "wait", lambda *_: None)
 
     def refuse() -> None:
         for _ in range(rounds):

@@ -56,7 +56,7 @@ TABLE = {
 }
 
 # Within impl a layer imports itself and those before it.
-IMPL_LAYERS = ("errors", "wire", "store.log", "store.derived", "store", "ha", "net", "app", "cli")
+IMPL_LAYERS = ("errors", "clock", "first_difference", "wire", "store.log", "store.derived", "store", "ha", "net", "app", "cli")
 
 # Of the third-party packages, the layers before these two import none.
 IMPL_THIRD_PARTY = {

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rocketmq_ha.reference import consume_queue, dispatch, dispatch_request, mapped_file_queue, store
-from rocketmq_ha.reference.consume_queue import PRE_BLANK, ConsumeQueue, Entry, Placed
+from rocketmq_ha.reference.consume_queue import FILLER, ConsumeQueue, Entry, Placed
 from rocketmq_ha.reference.dispatch import Dispatched, DispatchSettings
 from rocketmq_ha.reference.message import Record
 from rocketmq_ha.reference.store import Log
@@ -201,7 +201,7 @@ def test_an_entry_that_skips_places_is_misplaced_by_classic_and_put_in_its_place
     assert (placed, consume_queue.entry_at(queue, 2), consume_queue.entry_at(queue, 4)) == (Placed.MISPLACED, entry, None)
     queue, placed = consume_queue.put_message_position_info(put_all(0, 2, HARDENED), entry, 4, HARDENED)
     assert (placed, consume_queue.entry_at(queue, 4), consume_queue.max_offset_in_queue(queue)) == (Placed.FILLED, entry, 5)
-    assert [consume_queue.entry_at(queue, index) for index in (2, 3)] == [PRE_BLANK, PRE_BLANK]
+    assert [consume_queue.entry_at(queue, index) for index in (2, 3)] == [FILLER, FILLER]
 
 
 def test_queue_offset_0_of_a_queue_that_has_entries_is_appended_by_classic_and_repeated_to_hardened() -> None:
@@ -325,7 +325,7 @@ def test_classic_takes_off_the_entries_beyond_an_offset(first: int, count: int, 
     queue = put_all(first, count, CLASSIC)
     after = consume_queue.truncate_dirty_logic_files(queue, end)
     kept = min(count, -(-end // 100))
-    named = [entry for entry in consume_queue.entries(after.mapped_file_queue.data) if entry != PRE_BLANK]
+    named = [entry for entry in consume_queue.entries(after.mapped_file_queue.data) if entry != FILLER]
     assert named == [Entry(number * 100, 100, number) for number in range(kept)]
     if kept:
         files_left = -(-(first % 3 + kept) // 3)
@@ -385,11 +385,11 @@ def test_a_hole_among_expired_messages_is_not_the_end_of_a_queue_after_the_next_
         assert placed is Placed.APPENDED
         return consume_queue.recover(loaded(queue), HARDENED)
 
-    found = after_a_clean_stop(consume_queue.blank_holes(kept))
+    found = after_a_clean_stop(consume_queue.fill_holes(kept))
     assert consume_queue.max_offset_in_queue(found) == 12
     assert consume_queue.entry_at(found, 11) == entry
     left = list(consume_queue.entries(found.mapped_file_queue.data))
-    assert [index for index, each in enumerate(left) if each == PRE_BLANK] == [1, 2, 5]
+    assert [index for index, each in enumerate(left) if each == FILLER] == [1, 2, 5]
     assert consume_queue.max_offset_in_queue(after_a_clean_stop(kept)) == 5, "a hole in the last three files is the end"
 
 
@@ -411,10 +411,10 @@ def test_what_is_no_entry_is_made_to_stand_for_nothing_and_nothing_else_is_chang
     torn = queue
     for index in sorted(holes):
         torn = with_holes(torn, (index,), consume_queue.encode(data.draw(no_entries)))
-    blanked = consume_queue.blank_holes(torn)
-    expected = [PRE_BLANK if index in holes else entry for index, entry in enumerate(before)]
+    blanked = consume_queue.fill_holes(torn)
+    expected = [FILLER if index in holes else entry for index, entry in enumerate(before)]
     assert list(consume_queue.entries(blanked.mapped_file_queue.data)) == expected
-    assert consume_queue.blank_holes(blanked) == blanked
+    assert consume_queue.fill_holes(blanked) == blanked
     assert replace(blanked, mapped_file_queue=queue.mapped_file_queue) == queue
     recovered = consume_queue.recover(loaded(blanked), HARDENED)
     assert consume_queue.max_offset_in_queue(recovered) == first + count

@@ -330,7 +330,7 @@ def test_after_a_crash_a_queue_keeps_what_was_vouched_for_whatever_is_behind(
         files = model_files.files(queue.mapped_file_queue)
         found = [entry for data in files.values() for entry in model_queue.entries(data)]
         kept = max((number for number, one in enumerate(found, 1) if 0 < one.offset + one.size <= known), default=0)
-        kept -= next((number for number, one in enumerate(reversed(found[:kept])) if one != model_queue.PRE_BLANK), kept)
+        kept -= next((number for number, one in enumerate(reversed(found[:kept])) if one != model_queue.FILLER), kept)
         torn = {}
         for number, (name, content) in enumerate(files.items()):
             behind = max(0, min(QUEUE_FILE_SIZE, kept * 20 - number * QUEUE_FILE_SIZE))
@@ -362,7 +362,7 @@ def test_after_a_crash_a_queue_keeps_what_was_vouched_for_whatever_is_behind(
 
 
 def test_a_file_with_a_message_stays_whatever_stands_at_its_end(tmp_path: Path) -> None:
-    """HA-ST-13: an entry that stands for nothing, behind the last message of a file, says nothing of that."""
+    """HA-ST-13: a filler behind the last message of a file says nothing of that."""
     world = World(tmp_path)
     for skipped in (0, 0, 1, 0, 0):
         world.put(Put(Message("a", bytes(600 - 92)), skipped))  # one in each file of the log

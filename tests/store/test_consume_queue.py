@@ -12,11 +12,11 @@ from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
 from rocketmq_ha.impl.store.derived.consume_queue import FILE_SIZE, ConsumeQueue
 from rocketmq_ha.impl.store.derived.consume_queue_table import ConsumeQueueTable, is_directory_name
 from rocketmq_ha.impl.store.derived.dispatch_request import DispatchRequest
-from rocketmq_ha.impl.store.derived.queue_entry import ENTRY_SIZE, PRE_BLANK_SIZE, Entry
+from rocketmq_ha.impl.store.derived.queue_entry import ENTRY_SIZE, FILLER_SIZE, Entry
 
 ENTRIES = 4  # a file
 SIZE = ENTRIES * ENTRY_SIZE
-PRE_BLANK = struct.pack(">qiq", 0, 2147483647, 0)
+FILLER = struct.pack(">qiq", 0, 2147483647, 0)
 
 
 def opened(directory: Path, *, writable: bool = True) -> ConsumeQueue:
@@ -57,12 +57,12 @@ def test_a_hole_among_expired_messages_is_not_the_end_of_a_queue_after_the_next_
             file.write(bytes(ENTRY_SIZE))
     queue = ConsumeQueue(tmp_path / "0", SIZE, writable=True)
     queue.keep_before(2000, lambda _, entry: entry.offset < 2000)  # the log begins at 2000, with message 10
-    queue.blank_holes()
+    queue.fill_holes()
     queue.put(2000, 100, 10, 10)
     queue.correct_min_offset(2000)
     before = state(queue)
     assert before[:3] == (10, 11, 2100)
-    assert [index for index, entry in queue.entries() if entry.is_pre_blank] == [1, 2, 5]
+    assert [index for index, entry in queue.entries() if entry.is_filler] == [1, 2, 5]
     queue.close()
     queue = opened(tmp_path / "0")
     queue.correct_min_offset(2000)
@@ -103,12 +103,10 @@ def test_a_new_queue_begins_with_entries_that_stand_for_nothing(tmp_path: Path) 
         10,
         11,
         1100,
-        [(8, Entry(0, PRE_BLANK_SIZE, 0)), (9, Entry(0, PRE_BLANK_SIZE, 0)), (10, Entry(1000, 100, 0))],
+        [(8, Entry(0, FILLER_SIZE, 0)), (9, Entry(0, FILLER_SIZE, 0)), (10, Entry(1000, 100, 0))],
     )
     queue.close()
-    assert contents(tmp_path / "0") == {
-        f"{2 * SIZE:020d}": 2 * PRE_BLANK + struct.pack(">qiq", 1000, 100, 0) + bytes(ENTRY_SIZE)
-    }
+    assert contents(tmp_path / "0") == {f"{2 * SIZE:020d}": 2 * FILLER + struct.pack(">qiq", 1000, 100, 0) + bytes(ENTRY_SIZE)}
     again = opened(tmp_path / "0")
     again.correct_min_offset(0)
     assert (again.min_offset, again.max_offset, again.max_physic_offset) == (10, 11, 1100)
@@ -136,7 +134,7 @@ def test_missing_messages_leave_entries_that_stand_for_nothing(tmp_path: Path, c
     queue = filled(tmp_path / "0", 2)
     queue.put(5000, 100, 9, 7)
     assert queue.entry(7) == (5000, 100, 9)
-    assert [entry.is_pre_blank for _, entry in queue.entries()] == [False] * 2 + [True] * 5 + [False]
+    assert [entry.is_filler for _, entry in queue.entries()] == [False] * 2 + [True] * 5 + [False]
     assert "messages 2 to 6 are missing" in caplog.text
     queue.close()
 

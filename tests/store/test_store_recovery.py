@@ -301,7 +301,7 @@ def test_a_log_of_which_the_first_files_have_expired_keeps_its_place(full: Path)
 
 
 def test_a_queue_begins_with_the_first_message_that_the_log_has(full: Path) -> None:
-    """HA-ST-33: entries that stand for nothing, put into a queue after a crash, are no messages."""
+    """HA-ST-33: fillers that are put into a queue after a crash are no messages."""
     for base in range(0, 5 * FILE_SIZE, FILE_SIZE):
         file_of(full, base).unlink()
     queue = full / "consumequeue" / "t" / "1"
@@ -315,7 +315,7 @@ def test_a_queue_begins_with_the_first_message_that_the_log_has(full: Path) -> N
         assert found is not None
         entry = found.entry(found.min_offset)
         assert entry is not None
-        assert not entry.is_pre_blank
+        assert not entry.is_filler
         assert found.min_offset > 30
         assert store.get("t", 1, found.min_offset).status is GetMessageStatus.FOUND
 

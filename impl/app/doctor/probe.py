@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketmq_ha.impl.errors import MessageMalformed, PeerViolation, StoreCorrupt
+from rocketmq_ha.impl.first_difference import first_difference
 from rocketmq_ha.impl.ha.feed import NotARecord, Records
 from rocketmq_ha.impl.ha.file_size import End, Shows, Walk
 from rocketmq_ha.impl.ha.size_search import CannotTell
@@ -214,4 +215,5 @@ def _first_difference(offset: int, record: bytes, reader: LogReader) -> int | No
         ours += part
     if ours == record:
         return None
-    return offset + next((index for index, pair in enumerate(zip(ours, record, strict=False)) if pair[0] != pair[1]), len(ours))
+    index = first_difference(ours, record)
+    return offset + (len(ours) if index is None else index)

@@ -2,8 +2,8 @@
 
     entry, 20 bytes = offset in the commit log i64, size i32, tags code i64        file: 300,000 entries, 6,000,000 bytes
 
-Entry n is at byte 20 * n of the queue, so a queue whose first message has another number than 0 begins with entries that
-stand for nothing, up to the start of a file. The dispatch puts entries, one thread at a time; any thread may read meanwhile.
+Entry n is at byte 20 * n of the queue, so a queue whose first message has another number than 0 begins with fillers, from
+the start of a file on (HA-ST-33). The dispatch puts entries, one thread at a time; any thread may read meanwhile.
 
 Spec: HA-ST-29 "MUST have a consume queue of its own, of 20-byte entries"; HA-ST-30 "MUST hold 300,000 entries, 6,000,000
 bytes".
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
-from rocketmq_ha.impl.store.derived.queue_entry import ENTRY, ENTRY_SIZE, PRE_BLANK_SIZE, TORN_PRE_BLANKS, Entry, valid_end
+from rocketmq_ha.impl.store.derived.queue_entry import ENTRY, ENTRY_SIZE, FILLER_SIZE, TORN_FILLERS, Entry, valid_end
 from rocketmq_ha.impl.store.log.mapped_file import MappedFile
 from rocketmq_ha.impl.store.log.mapped_file_queue import Creator, MappedFileQueue
 
@@ -75,7 +75,7 @@ class ConsumeQueue:
 
         A message that the queue knows, by its place in the log or by its number, is skipped: a dispatch may be repeated. If
         its entry was torn by a crash, it is mended on this occasion. Where the queue is new, or messages before this one are
-        missing, entries that stand for nothing fill the space: HA-ST-75 "MUST fill the places between".
+        missing, fillers take their places: HA-ST-75 "MUST fill the places between".
 
         Args:  fields: queue offset, commit-log offset, size and tags code, of one message after the other; they are used up.
         Raises: OSError where a file cannot be made, and StoreCorrupt for a queue offset that no queue of ours can have
@@ -112,7 +112,7 @@ class ConsumeQueue:
             logger.error("%s: messages %d to %d are missing in the log", self.directory, begin, queue_offset - 1)
         has_none = is_new or self.min_offset == begin  # no message of which the log has anything
         for _ in range(queue_offset - begin):
-            self._append([0, PRE_BLANK_SIZE, 0])
+            self._append([0, FILLER_SIZE, 0])
         if has_none:
             self.min_offset = queue_offset
         self._append([offset, size, tags_code])
@@ -141,18 +141,18 @@ class ConsumeQueue:
             file.append(_packer(len(part) // 3).pack(*part))
             done += len(part)
             self._end = file.end
-            if part[-2] != PRE_BLANK_SIZE:
+            if part[-2] != FILLER_SIZE:
                 self.max_physic_offset = part[-3] + part[-2]
 
     def truncate_dirty(self, offset: int) -> None:
         """Remove the entries of messages at or behind a commit-log offset. HA-ST-38 "MUST NOT name a message beyond the end".
 
-        A queue ends with a message: entries that stand for nothing go with those behind them. Where no other is left, the
-        queue is new again.
+        A queue ends with a message: the fillers before a removed entry go too. Where nothing but fillers is left, the queue is
+        new again.
         """
         with self._guard:
             count = self._first_at_or_behind(offset)
-            while count > self._first() and self._entry(count - 1).is_pre_blank:
+            while count > self._first() and self._entry(count - 1).is_filler:
                 count -= 1
             if count < self.max_offset:
                 # Without its last file empty: deletion spares the last one, which is then one with entries.
@@ -207,7 +207,7 @@ class ConsumeQueue:
             count = bisect_left(range(first, last), True, key=lambda index: not self._entry(index).ends_by(offset)) + first
             while count > first:
                 found = self._entry(count - 1)
-                if not found.is_pre_blank and found.ends_by(offset) and is_true(count - 1, found):
+                if not found.is_filler and found.ends_by(offset) and is_true(count - 1, found):
                     break
                 count -= 1
             self._queue.sweep()
@@ -215,8 +215,8 @@ class ConsumeQueue:
             self._end = self._queue.max_offset
             self._after_cut()
 
-    def blank_holes(self) -> None:
-        """After `keep_before`, where all that was kept is of messages that have expired: make what is none stand for nothing.
+    def fill_holes(self) -> None:
+        """After `keep_before`, where all kept entries are of messages that have expired: replace what is no entry by fillers.
 
         They are kept for their number alone: the next message has the next one. Nobody vouches for each of them, and the next
         `recover` would take the first hole for the end of the queue, and all behind it for nothing.
@@ -227,8 +227,8 @@ class ConsumeQueue:
                 for position in range(valid_end(file), end, ENTRY_SIZE):
                     data = file.mapping[position : position + ENTRY_SIZE]
                     offset, size, _ = ENTRY.unpack(data)
-                    if offset < 0 or size <= 0 or data in TORN_PRE_BLANKS:
-                        ENTRY.pack_into(file.mapping, position, 0, PRE_BLANK_SIZE, 0)
+                    if offset < 0 or size <= 0 or data in TORN_FILLERS:
+                        ENTRY.pack_into(file.mapping, position, 0, FILLER_SIZE, 0)
 
     def recover(self) -> None:
         """Find the last entry: before the first one, of the last three files, with a negative offset or a size not above 0.
@@ -250,7 +250,7 @@ class ConsumeQueue:
 
     def _after_cut(self) -> None:
         last = self._entry(self.max_offset - 1) if self.max_offset > self._first() else None
-        self.max_physic_offset = last.offset + last.size if last is not None and not last.is_pre_blank else 0
+        self.max_physic_offset = last.offset + last.size if last is not None and not last.is_filler else 0
         self.min_offset = min(max(self.min_offset, self._first()), self.max_offset)
 
     # --- Reading -----------------------------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ class ConsumeQueue:
         return file.view(start, min(start + limit * ENTRY_SIZE, file.size, self._end - file.base))
 
     def entries(self, start: int | None = None, stop: int | None = None) -> Iterator[tuple[int, Entry]]:
-        """(queue offset, entry) of every message from a queue offset on, before another; those that stand for nothing too."""
+        """(queue offset, entry) of every message from a queue offset on, before another; and every filler there."""
         index = self._first() if start is None else max(start, self._first())
         stop = self.max_offset if stop is None else min(stop, self.max_offset)
         while index < stop:
@@ -380,13 +380,13 @@ class ConsumeQueue:
             return None
 
     def _message_at_or_before(self, index: int) -> Entry | None:
-        """The entry at an index or, where that stands for nothing, the last before it that does not; None where there is none.
+        """The entry at an index or, where that is a filler, the last one before it that is no filler; None if there is none.
 
-        So entries that stand for nothing do not break the order in which all others are.
+        So fillers do not break the order in which all other entries are.
         """
         while index >= self._first():
             found = self._entry_or_none(index)
-            if found is None or not found.is_pre_blank:
+            if found is None or not found.is_filler:
                 return found
             index -= 1
         return None

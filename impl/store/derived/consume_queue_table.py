@@ -99,7 +99,7 @@ class ConsumeQueueTable:
         for key, queue in self._queues.items():
             queue.keep_before(offset, partial(is_true, key))
             if offset <= min_offset:
-                queue.blank_holes()
+                queue.fill_holes()
             queue.correct_min_offset(min_offset)
 
     def truncate_dirty(self, offset: int) -> None:

@@ -20,6 +20,7 @@ from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Final
 
+from rocketmq_ha.impl.clock import wall_clock_ms
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.store.derived.dispatch_request import DispatchRequest
 from rocketmq_ha.impl.store.derived.index_file import Geometry, IndexFile
@@ -155,7 +156,7 @@ class IndexService:
 
         Spec: HA-ST-88 "MUST be above that of the last one".
         """
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = wall_clock_ms()
         name = time.strftime("%Y%m%d%H%M%S", time.localtime(now_ms // 1000)) + f"{now_ms % 1000:03d}"
         if self.files and name <= (last := self.files[-1].path.name):
             name = f"{int(last) + 1:017d}"

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from rocketmq_ha.impl.store.log.mapped_file import MappedFile
 
 ENTRY_SIZE: Final = 20
-PRE_BLANK_SIZE: Final = 2**31 - 1
+FILLER_SIZE: Final = 2**31 - 1
 ENTRY: Final = struct.Struct(">qiq")
 
 
@@ -25,17 +25,17 @@ class Entry(NamedTuple):
     tags_code: int
 
     @property
-    def is_pre_blank(self) -> bool:
+    def is_filler(self) -> bool:
         """HA-ST-33 "MUST be offset 0, size 2,147,483,647, tags code 0"."""
-        return self == (0, PRE_BLANK_SIZE, 0)
+        return self == (0, FILLER_SIZE, 0)
 
     def ends_by(self, offset: int) -> bool:
-        """Whether it can be that of a message before a commit-log offset, or stands for nothing."""
-        return self.is_pre_blank or (self.offset >= 0 < self.size and self.offset + self.size <= offset)
+        """Whether it is a filler, or can be the entry of a message that ends at or before a commit-log offset."""
+        return self.is_filler or (self.offset >= 0 < self.size and self.offset + self.size <= offset)
 
 
-# What a crash can leave of an entry that stands for nothing. It would pass for a message of 2 GiB at offset 0.
-TORN_PRE_BLANKS: Final = frozenset(ENTRY.pack(0, PRE_BLANK_SIZE >> missing << missing, 0) for missing in (8, 16, 24))
+# What a crash can leave of a filler. It would pass for a message of 2 GiB at offset 0.
+TORN_FILLERS: Final = frozenset(ENTRY.pack(0, FILLER_SIZE >> missing << missing, 0) for missing in (8, 16, 24))
 
 
 def valid_end(file: MappedFile) -> int:
@@ -60,7 +60,7 @@ def valid_end(file: MappedFile) -> int:
             valid = next(index for index, pair in enumerate(pairs) if max(pair) > 127)
         at = columns[8].find(0x7F, 0, valid)
         while at >= 0:
-            if chunk[at * ENTRY_SIZE : (at + 1) * ENTRY_SIZE] in TORN_PRE_BLANKS:
+            if chunk[at * ENTRY_SIZE : (at + 1) * ENTRY_SIZE] in TORN_FILLERS:
                 valid = at
             at = columns[8].find(0x7F, at + 1, valid)
         end += valid * ENTRY_SIZE

@@ -10,11 +10,11 @@ Source: 4.9.8 TopicConfigManager, TopicConfigSerializeWrapper and MixAll.string2
 import contextlib
 import json
 import os
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from rocketmq_ha.impl.clock import wall_clock_ms
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.store.log.layout import sync_directory
 
@@ -54,7 +54,7 @@ def write_topics(store_dir: Path, queue_nums: Mapping[str, int], now_ms: int | N
         return False
     version = content.setdefault("dataVersion", {})
     version["counter"] = int(version.get("counter", 0)) + 1
-    version["timestamp"] = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    version["timestamp"] = wall_clock_ms() if now_ms is None else now_ms
     text = json.dumps(content, ensure_ascii=False, indent="\t", separators=(",", ":"))
     _replace(path, text.encode("utf-8"))
     return True

@@ -123,7 +123,7 @@ class _QueueCheck:
             for queue_offset, entry in queue.entries(first):
                 if entry.offset >= max_offset:
                     break  # dispatched since the walk ended
-                if not entry.is_pre_blank:
+                if not entry.is_filler:
                     found = f"entry {queue_offset} names offset {entry.offset}"
                     raise StoreCorrupt(_file_of(queue, queue_offset), entry.offset, found, "a message of this queue")
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from rocketmq_ha.impl.first_difference import first_difference
 from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.spec.constants import END_FILE_MIN_BLANK_SIZE
 
@@ -87,7 +88,8 @@ def compare(a: LogReader, b: LogReader, progress: Progress | None = None) -> Com
         limit = min(_COMPARED_AT_ONCE, room, stop - offset)
         data_a, data_b = a.data_at(offset, limit), b.data_at(offset, limit)
         if data_a != data_b:
-            index = _first_difference(data_a, data_b)
+            index = first_difference(data_a, data_b)
+            assert index is not None, "both have all bytes to the same offset"
             at = offset + index
             padding_end = next((end for begin, end in paddings if begin <= at < end), None)
             if padding_end is None:
@@ -104,15 +106,3 @@ def compare(a: LogReader, b: LogReader, progress: Progress | None = None) -> Com
 
 def _shared_paddings(a: LogReader, b: LogReader) -> list[tuple[int, int]]:
     return [(blank + END_FILE_MIN_BLANK_SIZE, end) for blank, end in sorted(set(a.blanks) & set(b.blanks))]
-
-
-def _first_difference(a: bytes, b: bytes) -> int:
-    """The index of the first byte in which two unequal strings of one length differ, by halving."""
-    low, high = 0, len(a)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
