@@ -87,9 +87,9 @@ def joined(events: dict[str, Outcomes]) -> list[tuple[str, list[Line]]]:
     return lines
 
 
-def render(machine: Machine, profile: Profile) -> str:
-    """The text of one file."""
-    table = {state: joined(events) for state, events in collect(machine.happenings(profile)).items()}
+def render(machine: Machine, profile: Profile, happenings: Iterable[Happening]) -> str:
+    """The text of one file, from the happenings of the machine in the profile."""
+    table = {state: joined(events) for state, events in collect(happenings).items()}
     every = [(name, *line) for lines in table.values() for name, told_lines in lines for line in told_lines]
     widths = [max(map(len, column)) for column in zip(*every, strict=True)]
     text = [LEGEND.format(title=machine.title, profile=profile.name)]
@@ -106,7 +106,7 @@ def render(machine: Machine, profile: Profile) -> str:
 def texts() -> dict[str, str]:
     """Map file name -> text, for every machine and profile."""
     return {
-        f"{name}.{profile.name}.txt": render(machine, profile)
+        f"{name}.{profile.name}.txt": render(machine, profile, machine.happenings(profile))
         for name, machine in machines.MACHINES.items()
         for profile in PROFILES.values()
     }

@@ -22,6 +22,7 @@ from rocketmq_ha.impl.app.fresh_store import FreshStore
 from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.errors import PeerViolation, RocketmqHaError
 from rocketmq_ha.impl.ha.size_search import MOST_QUESTIONS, CannotTell, Contradiction, OnlyLastFile, factors, find_file_size
+from rocketmq_ha.impl.net import feed
 from rocketmq_ha.impl.net import file_size as file_size_module
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.feed import FeedEnded
@@ -40,6 +41,12 @@ from rocketmq_ha.spec.profile import PROFILES, Settings
 LONG_AGO_MS = 1_700_000_000_000  # no put waits any more
 GIB = MAPPED_FILE_SIZE_COMMIT_LOG
 SIZES = (512, 1000, 4096, 3 * 4096, 4099, 65_521)  # primes, and no power of two, among them
+
+
+@pytest.fixture(autouse=True)
+def no_data_is_seen_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A classic master does not answer where it has deleted the data. With a heartbeat every 100 ms 0.7 s are enough."""
+    monkeypatch.setattr(feed, "_DATA_AFTER_HEARTBEAT_S", 0.7)
 
 
 @pytest.fixture(autouse=True)
