@@ -56,6 +56,7 @@ REFINEMENT_SEEDS: Final = range(1, 41)
 SECONDS_PER_CHECK: Final = 20  # a check that takes longer is taken to hang; it usually takes 20 ms on a quiet machine
 # These checks take up to ten seconds. The protocol level has no loop that a mutant could make endless.
 SECONDS: Final = {"table": 120, "snapshot": 120, "trace": 120, "graph": 300}
+PATIENCE: Final = 40  # so many times longer a check may take by the clock, on a busy machine
 MEMORY_BYTES: Final = 3 << 30
 NO_MUTANT: Final = 3  # exit status of a process that could not make its mutant
 
@@ -317,15 +318,18 @@ def bounded(check: Callable[[], str], seconds: int) -> str:
     def ring(_signal: int, _frame: FrameType | None) -> None:
         raise TimeoutError
 
+    signal.signal(signal.SIGPROF, ring)
     signal.signal(signal.SIGALRM, ring)
-    signal.alarm(seconds)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.alarm(PATIENCE * seconds)
     try:
         return check()
     except TimeoutError:
-        return f"hangs for {seconds} s"
+        return f"hangs for {seconds} s of processor time"
     except (Exception, RecursionError) as error:
         return f"raises {type(error).__name__}"
     finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.alarm(0)
 
 
