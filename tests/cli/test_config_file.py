@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import shutil
 import subprocess
 import tomllib
@@ -13,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from rocketmq_ha.fuzz.processes import Node
-from rocketmq_ha.impl.cli import config_file, main
+from rocketmq_ha.impl.cli import broker_conf, config_file, main
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -254,6 +255,13 @@ def test_a_broker_counts_itself_among_those_in_sync(tmp_path: Path, lines: str, 
 def test_what_a_broker_conf_cannot_mean_is_one_line(tmp_path: Path, lines: str, says: str) -> None:
     file = written(tmp_path, lines + "\n", "broker.conf")
     assert f"{file}: {says}" in refusal("master", file)
+
+
+def test_the_page_names_every_setting_of_broker_conf_that_is_read() -> None:
+    page = (EXAMPLES.parent / "docs" / "configuration.md").read_text("utf-8")
+    table = page.partition("| broker.conf | option |\n|---|---|\n")[2].partition("\n\n")[0]
+    named = {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    assert named == broker_conf._LOOKED_AT | {"flushDiskType"}
 
 
 # --- Examples ----------------------------------------------------------------------------------------------------------------
