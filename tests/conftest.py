@@ -1,5 +1,6 @@
 """Fixtures of tests in more than one folder."""
 
+import signal
 import tarfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from kit.certificates import Certificates
+from kit.command_line import Process, Start
 from kit.golden import RELEASES, VECTORS
 from kit.processes import pytest_collection_modifyitems, pytest_xdist_make_scheduler  # noqa: F401  (hooks)
 from kit.sockets import Net
@@ -44,3 +47,22 @@ def golden(vectors: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def net(tmp_path: Path) -> Iterator[Net]:
     with ExitStack() as resources:
         yield Net(tmp_path, resources)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts commands as processes; those that still run at the end of the test are killed."""
+    running: list[Process] = []
+
+    def run(*arguments: object) -> Process:
+        running.append(Process(tmp_path / f"{len(running)}.log", *arguments))
+        return running[-1]
+
+    yield run
+    for process in running:
+        process.end(signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def certs(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))

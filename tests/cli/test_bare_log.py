@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from kit.nodes import follow, serve, wait_for
+from kit.files import contents
+from kit.nodes import follow, serve
+from kit.waiting import wait_for
 from rocketmq_ha.impl.app.bare_log import bare_log
 from rocketmq_ha.impl.errors import StoreCorrupt
 from rocketmq_ha.impl.store.derived.index_file import Geometry
@@ -53,10 +55,6 @@ def end_of(store: Path) -> int:
     with LogReader(store) as reader:
         reader.walk()
         return reader.max_offset
-
-
-def files_of(store: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(store)): path.read_bytes() for path in store.rglob("*") if path.is_file()}
 
 
 def served_from(store: MessageStore, queue_id: int, index: int) -> list[Message]:
@@ -163,11 +161,11 @@ def test_a_store_to_which_nothing_was_appended_stays_as_it_was(tmp_path: Path) -
         put(store, range(40))
     write_more(tmp_path)
     for _ in range(2):
-        before = files_of(tmp_path)
+        before = contents(tmp_path)
         with bare_log(tmp_path, file_size=None, clear_tail=True, replicated=True) as log:
             assert (tmp_path / "abort").exists()
             assert log.max_offset > 0
-        assert files_of(tmp_path) == before
+        assert contents(tmp_path) == before
         (tmp_path / "abort").touch()  # for the second time
     with bare_log(tmp_path / "new", file_size=FILE_SIZE, clear_tail=True, replicated=True) as log:
         log.begin_at(FILE_SIZE)

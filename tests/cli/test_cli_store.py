@@ -15,11 +15,12 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner, Result
 
+from kit.command_line import invoke
+from kit.files import log_file, patch, snapshot
 from rocketmq_ha.impl.app import logs
 from rocketmq_ha.impl.app.bare_log import bare_log
-from rocketmq_ha.impl.cli import commands, main
+from rocketmq_ha.impl.cli import commands
 from rocketmq_ha.impl.cli.message_table import preview
 from rocketmq_ha.impl.store.derived.index_file import Geometry
 from rocketmq_ha.impl.store.log import opening
@@ -59,17 +60,6 @@ def store(tmp_path: Path) -> Path:
     return path
 
 
-def snapshot(path: Path) -> dict[str, tuple[int, bytes]]:
-    return {
-        str(entry): (entry.lstat().st_mtime_ns, entry.read_bytes() if entry.is_file() else b"")
-        for entry in sorted(path.rglob("*"))
-    }
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
-
-
 def process(*arguments: object, **options: object) -> subprocess.Popen[str]:
     script = f"import sys; sys.path[:0] = {sys.path!r}; from rocketmq_ha.impl.cli import main; main()"
     command = [sys.executable, "-c", script, *map(str, arguments)]
@@ -77,21 +67,11 @@ def process(*arguments: object, **options: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, **streams)  # type: ignore[call-overload, no-any-return]
 
 
-def file_of(store: Path, base: int) -> Path:
-    return store / "commitlog" / f"{base:020d}"
-
-
-def patch(path: Path, position: int, data: bytes) -> None:
-    with path.open("r+b") as file:
-        file.seek(position)
-        file.write(data)
-
-
 # --- inspect ---------------------------------------------------------------------------------------------------------
 
 
 def test_inspect_shows_messages_as_a_table(store: Path) -> None:
-    result = run("inspect", store)
+    result = invoke("inspect", store)
     lines = result.stdout.splitlines()
     assert result.exit_code == 0
     assert " ".join(lines[0].split()) == "offset size queue queue offset topic stored (UTC) tags keys body"
@@ -102,7 +82,7 @@ def test_inspect_shows_messages_as_a_table(store: Path) -> None:
 
 
 def test_inspect_gives_all_fields_as_json_lines(store: Path) -> None:
-    lines = [json.loads(line) for line in run("inspect", store, "--json").stdout.splitlines()]
+    lines = [json.loads(line) for line in invoke("inspect", store, "--json").stdout.splitlines()]
     assert len(lines) == 10
     assert lines[3] == {
         "commit_log_offset": 555,
@@ -132,17 +112,17 @@ def test_inspect_gives_all_fields_as_json_lines(store: Path) -> None:
 
 
 def test_inspect_begins_and_ends_where_it_is_told(store: Path) -> None:
-    result = run("inspect", store, "--json", "--from", 556, "--limit", 2)
+    result = invoke("inspect", store, "--json", "--from", 556, "--limit", 2)
     assert [json.loads(line)["commit_log_offset"] for line in result.stdout.splitlines()] == [740, 1024]
     assert "--from 1209" in result.stderr
-    assert run("inspect", store, "--json", "--from", 99_999).stdout == ""
-    assert run("inspect", store, "--json", "--limit", 10).stderr == ""
+    assert invoke("inspect", store, "--json", "--from", 99_999).stdout == ""
+    assert invoke("inspect", store, "--json", "--limit", 10).stderr == ""
 
 
 def test_inspect_shows_what_stands_before_the_damage(store: Path) -> None:
-    patch(file_of(store, 1024), 300, b"\xff")
+    patch(log_file(store, 1024), 300, b"\xff")
     for option, count in (("--json", 6), ("--limit=99", 7)):
-        result = run("inspect", store, option)
+        result = invoke("inspect", store, option)
         assert len(result.stdout.splitlines()) == count
         assert result.exit_code == 2
         assert len(result.stderr.splitlines()) == 1
@@ -173,7 +153,7 @@ def test_a_preview_is_printable(body: bytes, sys_flag: int, expected: str) -> No
 def test_a_terminal_is_not_driven_by_what_a_producer_wrote(tmp_path: Path) -> None:
     with CommitLog.open(tmp_path / "s", file_size=FILE_SIZE) as log:
         log.append(Message("t\x1b[2J", b"[bold]x[/bold]", properties_string="KEYS\x01\x1b]0;k\x07", store_timestamp=1 << 62))
-    result = run("inspect", tmp_path / "s")
+    result = invoke("inspect", tmp_path / "s")
     assert "\x1b" not in result.stdout
     assert "\x07" not in result.stdout
     assert "[bold]x[/bold]" in result.stdout
@@ -183,7 +163,7 @@ def test_a_terminal_is_not_driven_by_what_a_producer_wrote(tmp_path: Path) -> No
 
 
 def test_verify_ends_with_a_summary(store: Path) -> None:
-    result = run("verify", store)
+    result = invoke("verify", store)
     assert result.exit_code == 0
     assert result.stdout.splitlines()[-1] == (
         f"store={store} files=2 messages=10 bytes=1949 blanks=1 min_offset=0 max_offset=1949 tail=0 verdict=OK"
@@ -193,12 +173,12 @@ def test_verify_ends_with_a_summary(store: Path) -> None:
 def test_verify_reports_a_tail_and_calls_it_no_error(store: Path) -> None:
     with CommitLog.open(store) as log:
         log.append_data(1949, [encode(Message("t", b"", queue_id=1), physical_offset=1949)[:30]])
-    result = run("verify", store)
+    result = invoke("verify", store)
     assert result.exit_code == 0
     tail, last = result.stdout.splitlines()
     assert tail == f"{store}: tail of 16 bytes at offset 1949, an incomplete record; no error"
     assert last.endswith("messages=10 bytes=1949 blanks=1 min_offset=0 max_offset=1949 tail=16 verdict=OK")
-    assert "tail of 16 bytes" in run("inspect", store).stderr
+    assert "tail of 16 bytes" in invoke("inspect", store).stderr
 
 
 def test_two_equal_stores(store: Path, tmp_path: Path) -> None:
@@ -206,7 +186,7 @@ def test_two_equal_stores(store: Path, tmp_path: Path) -> None:
     shutil.copytree(store, other)
     with CommitLog.open(other) as log:
         log.append(Message("more", b"x"))
-    result = run("verify", store, other)
+    result = invoke("verify", store, other)
     assert result.exit_code == 0
     *_, first, second, last = result.stdout.splitlines()
     assert first.startswith(f"store={store} ")
@@ -220,23 +200,23 @@ def test_two_equal_stores(store: Path, tmp_path: Path) -> None:
 def test_two_stores_that_differ_end_with_status_1(store: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(store, other)
-    patch(file_of(other, 1024), 41, b"\x08")
-    result = run("verify", store, other)
+    patch(log_file(other, 1024), 41, b"\x08")
+    result = invoke("verify", store, other)
     assert result.exit_code == 1
     *_, line, last = result.stdout.splitlines()
-    assert line == f"the logs differ at offset 1065: {file_of(store, 1024)} has 0x00, {file_of(other, 1024)} has 0x08"
+    assert line == f"the logs differ at offset 1065: {log_file(store, 1024)} has 0x00, {log_file(other, 1024)} has 0x08"
     assert last.endswith("verdict=DIFFERENT")
 
 
 def test_stores_that_share_no_offset_are_not_called_equal(store: Path, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     CommitLog.open(empty).close()
-    result = run("verify", store, empty)
+    result = invoke("verify", store, empty)
     assert result.exit_code == 1
     assert result.stdout.splitlines()[-1].endswith(
         f"compared_bytes=0 padding_differences=0 ahead={store} ahead_by=1949 verdict=NO_OVERLAP"
     )
-    assert run("verify", empty, empty).stdout.splitlines()[-1].endswith("verdict=EQUAL")
+    assert invoke("verify", empty, empty).stdout.splitlines()[-1].endswith("verdict=EQUAL")
 
 
 # --- Queues, index, recovery -----------------------------------------------------------------------------------------
@@ -260,14 +240,14 @@ def broker(tmp_path: Path) -> Path:
 
 
 def test_verify_checks_queues_and_index(broker: Path) -> None:
-    result = run("verify", broker)
+    result = invoke("verify", broker)
     assert result.exit_code == 0
     assert result.stdout.splitlines()[-1].endswith(
         " tail=0 queues=2 entries=12 entries_missing=0 index_files=1 keys=36 keys_missing=0 keys_as=4.3.0-5.3.4 verdict=OK"
     )
     path = broker / "consumequeue" / "orders" / "1" / f"{0:020d}"
     patch(path, 20 * 3 + 11, b"\x01")
-    result = run("verify", broker)
+    result = invoke("verify", broker)
     assert (result.exit_code, result.stdout, len(result.stderr.splitlines())) == (2, "", 1)
     assert f"{path.parent}, byte 60 of the queue: at commit-log offset" in result.stderr
     assert "entry 3 is" in result.stderr
@@ -276,12 +256,12 @@ def test_verify_checks_queues_and_index(broker: Path) -> None:
 def test_verify_counts_what_was_not_dispatched(broker: Path) -> None:
     shutil.rmtree(broker / "consumequeue" / "orders" / "1")
     shutil.rmtree(broker / "index")
-    line = run("verify", broker).stdout.splitlines()[-1]
+    line = invoke("verify", broker).stdout.splitlines()[-1]
     assert line.endswith(" queues=1 entries=6 entries_missing=6 index_files=0 keys=0 keys_missing=0 keys_as=none verdict=OK")
 
 
 def found_offsets(*arguments: object) -> list[int]:
-    result = run("query", *arguments, "--json")
+    result = invoke("query", *arguments, "--json")
     assert result.exit_code == (0 if result.stdout else 1)
     return [json.loads(line)["queue_offset"] for line in result.stdout.splitlines()]
 
@@ -292,7 +272,7 @@ def test_query_finds_messages_by_key(broker: Path) -> None:
     assert found_offsets(broker, "--topic", "orders", "--key", "even1", "--limit", 2) == [4, 5]
     assert found_offsets(broker, "--topic", "orders", "--key", f"{7:032X}") == [3]
     assert found_offsets(broker, "--topic", "other", "--key", "even1") == []
-    result = run("query", broker, "--topic", "orders", "--key", "key-3")
+    result = invoke("query", broker, "--topic", "orders", "--key", "key-3")
     assert "body 3" in result.stdout.splitlines()[1]
     assert snapshot(broker) == before
 
@@ -308,14 +288,14 @@ def test_query_needs_no_index(broker: Path, damage: str) -> None:
             log.append(Message("orders", b"late", queue_offset=9, properties_string="KEYS\x01even0"))
     else:
         patch(min((broker / "index").iterdir()), 40, bytes(4 * GEOMETRY.hash_slot_num))
-        assert run("query", *arguments).exit_code == 2
+        assert invoke("query", *arguments).exit_code == 2
         arguments.append("--scan")
     assert found_offsets(*arguments)[:6] == [0, 1, 2, 3, 4, 5]
     assert len(found_offsets(*arguments)) == (7 if damage == "not covered" else 6)
 
 
 def test_query_takes_times(broker: Path) -> None:
-    messages = [json.loads(line) for line in run("inspect", broker, "--json").stdout.splitlines()]
+    messages = [json.loads(line) for line in invoke("inspect", broker, "--json").stdout.splitlines()]
     times = [message["store_timestamp"] for message in messages if message["queue_id"] == 1]
     first, last = times[0], times[-1]
     asked = (broker, "--topic", "orders", "--key", "even1")
@@ -323,28 +303,28 @@ def test_query_takes_times(broker: Path) -> None:
     assert found_offsets(*asked, "--from", last + 1) == []
     assert found_offsets(*asked, "--to", first - 1) == []
     assert found_offsets(*asked, "--from", "1970-01-01", "--to", "2100-01-01T00:00:00+01:00") == [0, 1, 2, 3, 4, 5]
-    result = run("query", broker, "--topic", "orders", "--key", "k", "--from", "yesterday")
+    result = invoke("query", broker, "--topic", "orders", "--key", "k", "--from", "yesterday")
     assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
     assert "'yesterday': expected ms since 1970" in result.stderr
 
 
 def test_recover_tells_what_it_would_do_and_does_it_only_if_told(broker: Path) -> None:
-    whole = run("recover", broker, "--dry-run").stdout
+    whole = invoke("recover", broker, "--dry-run").stdout
     assert whole.endswith(
         " max_offset=2036 cut=0 entries_cut=0 keys_cut=0 dispatch_from=2036 files_removed=0 verdict=NOTHING_TO_DO\n"
     )
-    patch(file_of(broker, 1024), 2036 - 1024 - 3, b"\0\0\0")  # the end of the last record's properties
+    patch(log_file(broker, 1024), 2036 - 1024 - 3, b"\0\0\0")  # the end of the last record's properties
     (broker / "abort").touch()
     before = snapshot(broker)
-    result = run("recover", broker)
+    result = invoke("recover", broker)
     assert result.exit_code == 0
     assert " stop=unclean " in result.stdout
     assert " max_offset=1866 cut=167 entries_cut=1 keys_cut=3 " in result.stdout
     assert result.stdout.endswith("verdict=WOULD_CHANGE\n")
     assert snapshot(broker) == before
-    assert run("recover", broker, "--write").stdout.endswith("verdict=RECOVERED\n")
-    assert run("recover", broker).stdout.endswith("verdict=NOTHING_TO_DO\n")
-    assert " verdict=OK" in run("verify", broker).stdout
+    assert invoke("recover", broker, "--write").stdout.endswith("verdict=RECOVERED\n")
+    assert invoke("recover", broker).stdout.endswith("verdict=NOTHING_TO_DO\n")
+    assert " verdict=OK" in invoke("verify", broker).stdout
 
 
 @pytest.mark.parametrize("has_queues", [False, True])
@@ -354,7 +334,7 @@ def test_recover_and_a_master_say_and_do_the_same_to_a_log_without_a_record(
     """HA-ST-7 "keeps its place while there are consume queues": else its files go, and its offsets begin at 0 again."""
     first, store = 71303168, tmp_path / "store"
     (store / "commitlog").mkdir(parents=True)
-    file_of(store, first).write_bytes(bytes(1024))
+    log_file(store, first).write_bytes(bytes(1024))
     monkeypatch.setattr(opening.logger, "handlers", [caplog.handler])
     queue = store / "consumequeue/t/0/00000000000000000000"
 
@@ -364,14 +344,14 @@ def test_recover_and_a_master_say_and_do_the_same_to_a_log_without_a_record(
 
     if has_queues:
         add_queue()
-    end, removed, files = (first, 0, [file_of(store, first)]) if has_queues else (0, 1, [])
+    end, removed, files = (first, 0, [log_file(store, first)]) if has_queues else (0, 1, [])
     told = f" min_offset={end} looked_from={first} messages=0 max_offset={end} cut=0 "
     for option, verdict in (("--dry-run", "NOTHING_TO_DO" if has_queues else "WOULD_CHANGE"), ("--write", "RECOVERED")):
-        result = run("recover", store, option)
+        result = invoke("recover", store, option)
         assert told in result.stdout, result.output
         assert result.stdout.endswith(f" files_removed={removed} verdict={verdict}\n")
     assert list((store / "commitlog").iterdir()) == files
-    file_of(store, first).write_bytes(bytes(1024))
+    log_file(store, first).write_bytes(bytes(1024))
     if has_queues:
         add_queue()  # one without an entry has gone
     caplog.clear()
@@ -379,12 +359,12 @@ def test_recover_and_a_master_say_and_do_the_same_to_a_log_without_a_record(
         assert log.max_offset == end
         assert [file.path for file in log.queue.files] == files
     warned = [line for line in caplog.messages if "offsets begin at 0 again" in line]
-    assert [line.partition(": removed, ")[0] for line in warned] == ([] if has_queues else [str(file_of(store, first))])
+    assert [line.partition(": removed, ")[0] for line in warned] == ([] if has_queues else [str(log_file(store, first))])
 
 
 def test_recover_and_query_refuse_what_is_no_store(tmp_path: Path) -> None:
     for arguments in (("recover", tmp_path), ("query", tmp_path, "--topic", "t", "--key", "k"), ("recover", tmp_path / "none")):
-        result = run(*arguments)
+        result = invoke(*arguments)
         assert (result.exit_code, result.stdout, len(result.stderr.splitlines())) == (2, "", 1)
         assert "expected the root of a RocketMQ store" in result.stderr
     assert list(tmp_path.iterdir()) == []
@@ -397,9 +377,9 @@ def test_the_commands_work_beside_a_live_writer(tmp_path: Path) -> None:
             opened.put(Message("orders", b"x", properties_string=f"KEYS\x01k{index} all"))
         assert opened.wait_for_dispatch()
         assert found_offsets(path, "--topic", "orders", "--key", "all") == [0, 1, 2, 3, 4]
-        line = run("verify", path).stdout.rstrip()
+        line = invoke("verify", path).stdout.rstrip()
         assert line.endswith(" entries=5 entries_missing=0 index_files=1 keys=10 keys_missing=0 keys_as=any verdict=OK")
-        assert run("recover", path).exit_code == 0
+        assert invoke("recover", path).exit_code == 0
         opened.put(Message("orders", b"x", properties_string="KEYS\x01all"))
     assert found_offsets(path, "--topic", "orders", "--key", "all") == [0, 1, 2, 3, 4, 5]
 
@@ -426,29 +406,29 @@ def _commitlog_is_a_file(store: Path) -> Path:
 
 
 def _wrong_length(store: Path) -> Path:
-    os.truncate(file_of(store, 1024), 1000)
+    os.truncate(log_file(store, 1024), 1000)
     return store
 
 
 def _wrong_name(store: Path) -> Path:
-    file_of(store, 1024).rename(store / "commitlog" / "1024")
+    log_file(store, 1024).rename(store / "commitlog" / "1024")
     return store
 
 
 def _gap(store: Path) -> Path:
-    file_of(store, 4096).write_bytes(bytes(FILE_SIZE))
+    log_file(store, 4096).write_bytes(bytes(FILE_SIZE))
     return store
 
 
 def _corrupt(store: Path) -> Path:
-    patch(file_of(store, 1024), 300, b"\xff")
+    patch(log_file(store, 1024), 300, b"\xff")
     return store
 
 
 def _too_short(store: Path) -> Path:
     for file in (store / "commitlog").iterdir():
         file.unlink()
-    file_of(store, 0).write_bytes(b"abc")
+    log_file(store, 0).write_bytes(b"abc")
     return store
 
 
@@ -473,7 +453,7 @@ def test_a_bad_store_gets_one_line_and_status_2(store: Path, tmp_path: Path, dam
     shutil.copytree(store, good)
     path = damage(store)
     before = snapshot(tmp_path)
-    result = run(*(["verify", good, path] if command == "verify two" else [command, path]))
+    result = invoke(*(["verify", good, path] if command == "verify two" else [command, path]))
     assert result.exit_code == 2
     assert len(result.stderr.splitlines()) == 1
     assert result.stderr.startswith("rocketmq-ha: ")
@@ -483,8 +463,8 @@ def test_a_bad_store_gets_one_line_and_status_2(store: Path, tmp_path: Path, dam
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_store_that_may_not_be_read_gets_one_line(store: Path) -> None:
-    file_of(store, 0).chmod(0)
-    result = run("verify", store)
+    log_file(store, 0).chmod(0)
+    result = invoke("verify", store)
     assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
     assert "Permission denied" in result.stderr
 
@@ -492,8 +472,8 @@ def test_a_store_that_may_not_be_read_gets_one_line(store: Path) -> None:
 def test_readers_work_beside_a_writer_that_holds_the_lock(store: Path) -> None:
     with CommitLog.open(store) as log:
         log.append(Message("t", b"x"))
-        assert run("verify", store).exit_code == 0
-        assert "messages=11" in run("verify", store).stdout
+        assert invoke("verify", store).exit_code == 0
+        assert "messages=11" in invoke("verify", store).stdout
 
 
 @pytest.mark.parametrize("command", ["master", "slave"])
@@ -512,7 +492,7 @@ def test_a_refused_start_changes_nothing(store: Path, command: str, options: lis
     where = ["--listen", "127.0.0.1:0"] if command == "master" else ["--master", "127.0.0.1:9"]
     owner = CommitLog.open(store) if not options else None
     before = snapshot(store)
-    result = run(command, "--store", store, *where, *options)
+    result = invoke(command, "--store", store, *where, *options)
     if owner is not None:
         owner.close()
     assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
@@ -527,7 +507,7 @@ def test_a_store_of_one_file_says_how_it_gets_another_size(tmp_path: Path, comma
     with CommitLog.open(tmp_path / "s", file_size=4096) as log:
         log.append(Message("t", b"x"))
     where = ["--listen", "127.0.0.1:0"] if command == "master" else ["--master", "127.0.0.1:9"]
-    result = run(command, "--store", tmp_path / "s", *where, "--file-size", "1024")
+    result = invoke(command, "--store", tmp_path / "s", *where, "--file-size", "1024")
     (line,) = result.stderr.splitlines()
     assert result.exit_code == 2
     assert "found files of 4096 bytes, expected 1024; leave --file-size away: a slave whose one file is not full takes" in line
@@ -546,7 +526,7 @@ def test_a_store_of_one_file_says_how_it_gets_another_size(tmp_path: Path, comma
     ],
 )
 def test_a_usage_error_is_one_line(arguments: list[str], text: str) -> None:
-    result = run(*arguments)
+    result = invoke(*arguments)
     assert (result.exit_code, len(result.stderr.splitlines()), result.stdout) == (2, 1, "")
     assert result.stderr.startswith(text)
     assert "--help)" in result.stderr
@@ -570,11 +550,11 @@ def test_help_lists_all_commands_and_imports_none() -> None:
 
 
 def test_a_bare_call_is_a_call_for_help() -> None:
-    result = run()
+    result = invoke()
     assert result.exit_code == 0
-    assert result.stdout == run("--help").stdout
+    assert result.stdout == invoke("--help").stdout
     assert "Check every record of a store" in result.stdout
-    assert run("--version").stdout.startswith("rocketmq-ha ")
+    assert invoke("--version").stdout.startswith("rocketmq-ha ")
 
 
 def test_commands_join_through_entry_points_and_a_broken_one_hurts_nobody(
@@ -592,15 +572,15 @@ def test_commands_join_through_entry_points_and_a_broken_one_hurts_nobody(
         EntryPoint("verify", "joined_command:joined", commands.ENTRY_POINT_GROUP),
     ]
     monkeypatch.setattr(commands, "entry_points", lambda **_: points)
-    text = run("--help").stdout
+    text = invoke("--help").stdout
     assert "joined   Say hello." in text
     assert "broken   Is not to be had." in text
     assert "gone     (not to be found" in text
     assert text.count("\n  verify") == 1
-    assert run("joined").stdout == "hello\n"
-    assert run("verify").exit_code == 2
+    assert invoke("joined").stdout == "hello\n"
+    assert invoke("verify").exit_code == 2
     for name in ("broken", "gone"):
-        result = run(name)
+        result = invoke(name)
         assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
         assert f"the command {name} cannot be loaded" in result.stderr
 
@@ -628,7 +608,7 @@ def test_what_a_machine_does_to_a_user_is_one_line(
     monkeypatch.setitem(sys.modules, "made_up_command", _command_that(fail))
     point = EntryPoint("made-up", "made_up_command:made_up", commands.ENTRY_POINT_GROUP)
     monkeypatch.setattr(commands, "entry_points", lambda **_: [point])
-    result = run("made-up")
+    result = invoke("made-up")
     assert (result.exit_code, result.stderr) == (status, line + "\n")
 
 
@@ -639,7 +619,7 @@ def test_a_bug_shows_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "made_up_command", _command_that(fail))
     point = EntryPoint("made-up", "made_up_command:made_up", commands.ENTRY_POINT_GROUP)
     monkeypatch.setattr(commands, "entry_points", lambda **_: [point])
-    assert isinstance(run("made-up").exception, OSError)
+    assert isinstance(invoke("made-up").exception, OSError)
 
 
 def test_a_reader_that_has_enough_ends_it_quietly(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner
 
+from kit.command_line import invoke
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.cli import broker_conf, config_file, main
 
@@ -36,7 +36,7 @@ def written(folder: Path, text: str, name: str = "ha.toml") -> Path:
 
 def refusal(command: str, file: Path) -> str:
     """The one line that a command ends with."""
-    result = CliRunner().invoke(main, [command, "--config", str(file)])
+    result = invoke(command, "--config", str(file))
     assert (result.exit_code, result.stdout) == (2, "")
     (line,) = result.stderr.splitlines()
     return line

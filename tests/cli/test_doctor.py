@@ -14,11 +14,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 import kit.nodes
+from kit.command_line import invoke
+from kit.files import snapshot
 from kit.golden import RELEASES, VECTORS
-from kit.nodes import PATIENCE_S
+from kit.waiting import PATIENCE_S
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.app import logs
 from rocketmq_ha.impl.app.doctor import store_check
@@ -26,7 +27,6 @@ from rocketmq_ha.impl.app.doctor.findings import Findings
 from rocketmq_ha.impl.app.doctor.known_quirks import parse_version, quirks_of
 from rocketmq_ha.impl.app.doctor.master_check import check_end
 from rocketmq_ha.impl.app.doctor.probe import MasterProbe
-from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.net.broker_info import NotTold, ask_broker
 from rocketmq_ha.impl.net.feed import WITHOUT_A_BYTE
 from rocketmq_ha.impl.net.status_socket import SOCKET_NAME
@@ -86,7 +86,7 @@ def scripted_peer(answer: Callable[[bytes], bytes], hold_s: float = 0, ask_size:
 def doctor(master: str, *more: object, status: int | None = None) -> dict[str, Any]:
     """What it found, by check; the texts of one check one after the other. `found` are the checks of findings."""
     arguments = ("doctor", "--json", "--patience", 2, "--settle", 0, "--master", master, *more)
-    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    result = invoke(*arguments)
     assert result.stdout, result.stderr
     told = json.loads(result.stdout)
     found = [row for row in told["findings"] if row["level"] == "finding"]
@@ -99,21 +99,17 @@ def doctor(master: str, *more: object, status: int | None = None) -> dict[str, A
     return texts
 
 
-def files_of(store: Path) -> dict[str, tuple[int, bytes]]:
-    return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in sorted(store.rglob("*")) if path.is_file()}
-
-
 # --- Healthy ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("slave_end", [100, 90, 30, 1, 0])
 def test_a_slave_that_is_behind_is_healthy_and_nothing_is_changed_or_acknowledged(slave_end: int, tmp_path: Path) -> None:
     a, b = fill(tmp_path / "a", 0, 100), fill(tmp_path / "b", 0, slave_end)
-    before, reports = files_of(b), set()
+    before, reports = snapshot(b), set()
     with serving(a, on_report=reports.add) as address:
         told = doctor(address, "--store", b)
     assert told["found"] == []
-    assert files_of(b) == before
+    assert snapshot(b) == before
     with CommitLog.open(a) as log:
         last_file = log.max_offset - log.max_offset % FILE_SIZE
         assert f"it starts at {last_file:,}" in told["protocol"]
@@ -133,14 +129,14 @@ def test_a_slave_that_is_behind_is_healthy_and_nothing_is_changed_or_acknowledge
 
 def test_lines_are_one_for_each_finding(tmp_path: Path) -> None:
     with serving(fill(tmp_path / "a", 0, 10)) as address:
-        result = CliRunner().invoke(main, ["doctor", "--patience", "2", "--master", address])
+        result = invoke("doctor", "--patience", "2", "--master", address)
     lines = result.stdout.splitlines()
     assert result.exit_code == 0
     assert lines[-1] == "nothing wrong was found"
     assert all(line.split()[0] in ("ok", "note") for line in lines[:-1])
     with socket.create_server(("127.0.0.1", 0)) as listener:
         gone = f"127.0.0.1:{listener.getsockname()[1]}"
-    result = CliRunner().invoke(main, ["doctor", "--master", gone])
+    result = invoke("doctor", "--master", gone)
     assert result.exit_code == 1
     assert [line.split()[0] for line in result.stdout.splitlines()] == ["FINDING", "1"]
     assert " -> is the master up" in result.stdout
@@ -255,7 +251,7 @@ def test_files_of_another_size_are_a_finding(size: int, tmp_path: Path) -> None:
     a, b, reports = fill(tmp_path / "a", 0, 30), fill(tmp_path / "b", 0, 3, file_size=size), set[int]()
     with serving(a, on_report=reports.add) as address:
         told = doctor(address, "--store", b)
-        lines = CliRunner().invoke(main, ["doctor", "--patience", "2", "--settle", "0", "--master", address, "--store", str(b)])
+        lines = invoke("doctor", "--patience", "2", "--settle", "0", "--master", address, "--store", str(b))
     assert told["found"] == ["file size"]
     assert told["file size"] == f"the master has files of 4,096 bytes, the store has files of {size:,}"
     (line,) = [line for line in lines.stdout.splitlines() if "file size" in line]
@@ -278,7 +274,7 @@ def test_a_first_file_that_is_longer_than_the_stores_is_a_finding(own: int, put:
     assert len(list((a / "commitlog").iterdir())) == 1
     with serving(a) as address:
         found = doctor(address, "--store", b)
-        lines = CliRunner().invoke(main, ["doctor", "--patience", "2", "--settle", "0", "--master", address, "--store", str(b)])
+        lines = invoke("doctor", "--patience", "2", "--settle", "0", "--master", address, "--store", str(b))
     assert found["found"] == (["file size"] if told else [])
     if told:
         assert found["file size"] == told
@@ -394,7 +390,7 @@ def test_where_it_cannot_look_the_status_is_2(tmp_path: Path) -> None:
         ("--master", "nonsense"),
         ("--master", "127.0.0.1:0"),
     ):
-        assert CliRunner().invoke(main, ["doctor", *arguments]).exit_code == 2
+        assert invoke("doctor", *arguments).exit_code == 2
 
 
 # --- The process -----------------------------------------------------------------------------------------------------

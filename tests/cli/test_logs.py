@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from pythonjsonlogger.json import JsonFormatter
 
-from kit.nodes import serving, wait_for
+from kit.command_line import invoke
+from kit.nodes import serving
+from kit.waiting import wait_for
 from rocketmq_ha.impl.app import logs
-from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.wire.frame import REPORT
@@ -80,7 +80,7 @@ def test_the_level_may_stand_before_the_command_behind_it_and_in_its_file(
 ) -> None:
     config = tmp_path / "c.toml"
     config.write_text(f'{file}\nstore = "{tmp_path}/s"\n[slave]\nmaster = "nowhere"\n')
-    result = CliRunner().invoke(main, [*before, "slave", "--config", str(config), *behind])
+    result = invoke(*before, "slave", "--config", str(config), *behind)
     assert (result.exit_code, "address 'nowhere'" in result.stderr) == (2, True)
     assert logger.level == expected
 
@@ -90,7 +90,7 @@ def test_the_format_may_stand_there_too(logger: logging.Logger, tmp_path: Path) 
     config.write_text(f'store = "{tmp_path}/s"\nlog_format = "json"\n[slave]\nmaster = "nowhere"\n')
 
     def is_json(*arguments: str) -> bool:
-        CliRunner().invoke(main, list(arguments))
+        invoke(*arguments)
         return isinstance(logger.handlers[0].formatter, JsonFormatter)
 
     command = ("slave", "--config", str(config))
@@ -107,14 +107,14 @@ def test_the_format_may_stand_there_too(logger: logging.Logger, tmp_path: Path) 
 def test_fuzz_leaves_the_log_level_as_it_was(arguments: tuple[str, ...]) -> None:
     implementation = logging.getLogger("rocketmq_ha.impl")
     implementation.setLevel(logging.NOTSET)
-    CliRunner().invoke(main, ["fuzz", "replay", *arguments])
+    invoke("fuzz", "replay", *arguments)
     assert implementation.level == logging.NOTSET
 
 
 def test_a_wrong_level_in_a_file_is_one_line(logger: logging.Logger, tmp_path: Path) -> None:
     config = tmp_path / "c.toml"
     config.write_text('log_level = "loud"\n')
-    result = CliRunner().invoke(main, ["slave", "--config", str(config)])
+    result = invoke("slave", "--config", str(config))
     assert result.exit_code == 2
     assert re.fullmatch(r"rocketmq-ha: .*c.toml: log_level = 'loud': 'loud' is not one of .*\n", result.stderr)
     assert logger.level == logging.INFO

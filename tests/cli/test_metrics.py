@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kit.nodes import PATIENCE_S, follow, serve, wait_for
+from kit.nodes import follow, serve
+from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.impl.app import metrics as metrics_module
 from rocketmq_ha.impl.app.metrics import ALIVE_S, HEARD_S, Metrics
 from rocketmq_ha.impl.net.client import Follower

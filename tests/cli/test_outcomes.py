@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
+from kit.command_line import invoke
+from kit.files import log_file, patch
 from rocketmq_ha.impl.app import logs
-from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.store.derived.index_file import Geometry
 from rocketmq_ha.impl.store.log import reader as reader_module
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
@@ -52,20 +52,6 @@ def store(tmp_path: Path) -> Path:
         for index in range(12):
             opened.put(Message("orders", b"body %d" % index, properties_string=f"KEYS\x01k{index}\x02TAGS\x01a"))
     return path
-
-
-def patch(path: Path, position: int, data: bytes) -> None:
-    with path.open("r+b") as file:
-        file.seek(position)
-        file.write(data)
-
-
-def log_file(store: Path) -> Path:
-    return store / "commitlog" / f"{0:020d}"
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 # --- What is done to the store before, by the finding ------------------------------------------------------------------
@@ -173,7 +159,7 @@ def test_each_finding_is_one_object_with_the_documented_fields(
     )
     lock = StoreLock(store, create=False) if "held" in words else None
     try:
-        result = run(*arguments, "--json")
+        result = invoke(*arguments, "--json")
     finally:
         if lock is not None:
             lock.release()
@@ -199,7 +185,7 @@ def test_each_finding_is_one_object_with_the_documented_fields(
         assert told["moved"] == str(store)
         assert Path(told["aside"]).is_dir()
     if lock is None:  # without --json the same is told, of the same state, with the same status
-        in_words = run(*(str(each).replace(str(store.parent), str(text_store.parent)) for each in arguments))
+        in_words = invoke(*(str(each).replace(str(store.parent), str(text_store.parent)) for each in arguments))
         assert in_words.exit_code == status
         if kind is not None:
             assert in_words.stderr == result.stderr.replace(str(store.parent), str(text_store.parent))
@@ -236,7 +222,7 @@ def check_recover(told: Told, before: Callable[[Path], None]) -> None:
 def test_a_line_and_an_object_tell_the_same(store: Path) -> None:
     """But for a path, which the line has as a shell takes it, and null, which is none or left out there."""
     for name in ("verify", "recover"):
-        told = json.loads(run(name, store, "--json").stdout)
+        told = json.loads(invoke(name, store, "--json").stdout)
         fields = told["stores"][0] | {"verdict": told["verdict"]} if name == "verify" else told
-        line = dict(word.split("=", 1) for word in run(name, store).stdout.split())
+        line = dict(word.split("=", 1) for word in invoke(name, store).stdout.split())
         assert line == {key: "none" if value is None else str(value) for key, value in fields.items() if key != "error"}

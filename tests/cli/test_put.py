@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -15,7 +14,9 @@ from pathlib import Path
 import pytest
 
 import kit.nodes
-from kit.nodes import PATIENCE_S, follow, wait_for
+from kit.command_line import COMMAND
+from kit.nodes import follow
+from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.fuzz import golden
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.app.put_lines import LineSource, MessageFields, json_maker, text_maker
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.xdist_group("put")  # one master for all of these
 
 FILE_SIZE = 1 << 22
 LONG = b"x" * (MAX_LINE_SIZE + 100_000)
-PUT = (sys.executable, "-m", "rocketmq_ha.impl.cli", "put")
+PUT = (*COMMAND, "put")
 
 
 def put(store: Path, *options: object, lines: bytes = b"") -> tuple[int, list[str], str]:
@@ -124,7 +125,7 @@ def test_tail_and_put_copy_a_store_that_rocketmq_wrote(nodes: ExitStack, master:
     _, address = kit.nodes.serve(nodes, tmp_path / "golden", file_size=1 << 20)
     originals = messages(tmp_path / "golden")
     before = len(messages(master))
-    tail = [sys.executable, "-m", "rocketmq_ha.impl.cli", "tail", "--master", address, "--from", "min", "--settle", "0"]
+    tail = [*COMMAND, "tail", "--master", address, "--from", "min", "--settle", "0"]
     with subprocess.Popen(
         [*tail, "--limit", str(len(originals))], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as tailing:

@@ -9,7 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from kit.certificates import Certificates, options
-from kit.nodes import follow, serve, wait_for
+from kit.nodes import follow, serve
+from kit.waiting import wait_for
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.net.status_socket import ask
 

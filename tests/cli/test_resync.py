@@ -3,15 +3,15 @@
 import os
 import re
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
+from kit.command_line import COMMAND, invoke
+from kit.files import contents
 from rocketmq_ha.impl.app.resync import move_aside
-from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreLocked
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.wire.message import Message
@@ -28,12 +28,8 @@ def store(tmp_path: Path) -> Path:
     return path
 
 
-def contents(path: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
-
-
 def resync(*arguments: object) -> Result:
-    return CliRunner().invoke(main, ["resync", *map(str, arguments)])
+    return invoke("resync", *arguments)
 
 
 def test_the_store_is_moved_whole_and_can_be_made_anew(store: Path) -> None:
@@ -55,7 +51,7 @@ def test_a_store_that_is_open_is_refused(store: Path) -> None:
     with CommitLog.open(store), pytest.raises(StoreLocked):
         move_aside(store)
     with CommitLog.open(store):
-        command = [sys.executable, "-m", "rocketmq_ha.impl.cli", "resync", str(store)]
+        command = [*COMMAND, "resync", str(store)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"rocketmq-ha: {store}: locked by another process, expected a store that nobody has open\n"

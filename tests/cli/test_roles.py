@@ -4,19 +4,18 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
+from kit.command_line import COMMAND, Start, invoke
+from kit.waiting import wait_for
 from rocketmq_ha.impl.app.flushing import FlushIntervals
 from rocketmq_ha.impl.app.roles import end_all, putting, without_wait
-from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.clock import clock_ms
 from rocketmq_ha.impl.errors import RoleRefuses
 from rocketmq_ha.impl.ha.puts import Puts
@@ -36,13 +35,6 @@ FILE_SIZE = 1 << 20
 MESSAGE = Message("t", b"body")
 NO_WAIT = Message("t", b"body", properties_string="WAIT\x01false")
 OK, NO_SLAVE = PutMessageStatus.PUT_OK, PutMessageStatus.SLAVE_NOT_AVAILABLE
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.01)
 
 
 # --- A store by itself -----------------------------------------------------------------------------------------------
@@ -141,41 +133,6 @@ def test_a_flush_that_is_done_ends_the_wait_of_the_loop(tmp_path: Path, monkeypa
 # --- The program -----------------------------------------------------------------------------------------------------
 
 
-class Process:
-    """`rocketmq-ha ARGUMENTS`, whose lines can still be read when it was told to end."""
-
-    def __init__(self, *arguments: object) -> None:
-        command = [sys.executable, "-m", "rocketmq_ha.impl.cli", *map(str, arguments)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-
-    def line(self, key: str) -> dict[str, str]:
-        """The words `a=b` of the next line, which begins with a key."""
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line.startswith(f"{key}="), line
-        return dict(word.split("=", 1) for word in line.split())
-
-    def end(self) -> int:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        status = self.process.wait(PATIENCE_S)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-        return status
-
-
-@pytest.fixture
-def start() -> Iterator[Callable[..., Process]]:
-    with ExitStack() as stack:
-
-        def run(*arguments: object) -> Process:
-            process = Process(*arguments)
-            stack.callback(process.end)
-            return process
-
-        yield run
-
-
 def serving(store: Path, *more: object) -> tuple[object, ...]:
     return ("master", "--store", store, "--listen", "127.0.0.1:0", "--file-size", FILE_SIZE, "--size", 10, *more)
 
@@ -192,12 +149,12 @@ def serving(store: Path, *more: object) -> tuple[object, ...]:
     ids=("SYNC_MASTER", "some say WAIT=false", "ASYNC_MASTER", "ASYNC_MASTER, flush", "SYNC_MASTER, flush"),
 )
 def test_the_role_says_whether_puts_wait_for_a_slave(
-    start: Callable[..., Process], tmp_path: Path, more: tuple[object, ...], told: dict[str, str]
+    start: Start, tmp_path: Path, more: tuple[object, ...], told: dict[str, str]
 ) -> None:
     """HA-G-8 "if the broker is a SYNC_MASTER and the message does not carry the property WAIT with the value false"."""
     master = start(*serving(tmp_path / "m", "--put", 100, *more))
     master.line("listening")
-    found = master.line("put")
+    found = master.words("put")
     assert {status: count for status, count in found.items() if status.isupper()} == told
     assert found["put"] == "100"
     assert master.end() == 0
@@ -208,27 +165,25 @@ def test_the_role_says_whether_puts_wait_for_a_slave(
 
 
 @pytest.mark.parametrize("profile", (CLASSIC, HARDENED), ids=lambda profile: profile.name)
-def test_puts_wait_for_disk_and_slave_together(start: Callable[..., Process], tmp_path: Path, profile: Profile) -> None:
+def test_puts_wait_for_disk_and_slave_together(start: Start, tmp_path: Path, profile: Profile) -> None:
     """HA-G-42, HA-G-43: all end with PUT_OK where both are well; more are in flight than a turn of the loop puts."""
     waiting = ("--put", 3000, "--in-flight", 1000, "--flush", "sync", "--await-slaves", 1, "--profile", profile.name)
     master = start(*serving(tmp_path / "m", *waiting))
-    address = master.line("listening")["listening"]
+    address = master.line("listening")
     start("slave", "--store", tmp_path / "s", "--master", address, "--file-size", FILE_SIZE, "--profile", profile.name)
-    found = master.line("put")
+    found = master.words("put")
     assert (found["put"], sum(int(count) for status, count in found.items() if status.isupper())) == ("3000", 3000)
     if profile is HARDENED:  # in classic five reports can end a put (HA-G-15)
         assert found["PUT_OK"] == "3000"
 
 
 @pytest.mark.parametrize("flush", ("async", "sync"))
-def test_thousands_of_waiting_puts_end_when_a_master_is_stopped(
-    start: Callable[..., Process], tmp_path: Path, flush: str
-) -> None:
+def test_thousands_of_waiting_puts_end_when_a_master_is_stopped(start: Start, tmp_path: Path, flush: str) -> None:
     """HA-G-6 "Every waiting put MUST end exactly once": the slave acknowledges the first message and falls silent."""
     waiting = ("--put", 10**6, "--in-flight", 4000, "--await-slaves", 1, "--flush", flush)
     patient = ("--sync-flush-timeout", 10**6, "--ha-housekeeping-interval", 10**6, "--write-stall-deadline", 1000)
     master = start(*serving(tmp_path / "m", *waiting, *patient))
-    host, _, port = master.line("listening")["listening"].rpartition(":")
+    host, _, port = master.line("listening").rpartition(":")
     with socket.create_connection((host, int(port)), PATIENCE_S) as slave:
         slave.sendall(REPORT.pack(0))
         size = HEADER.unpack(received(slave, HEADER.size))[1]
@@ -236,7 +191,7 @@ def test_thousands_of_waiting_puts_end_when_a_master_is_stopped(
         slave.sendall(REPORT.pack(size))
         wait_for(lambda: waiting_puts(tmp_path / "m") == 4000)
         master.process.send_signal(signal.SIGTERM)
-        found = master.line("put")
+        found = master.words("put")
     assert int(found["FLUSH_SLAVE_TIMEOUT"]) == 4000
     assert found["put"] == str(sum(int(count) for status, count in found.items() if status.isupper())) == "4000"
     assert found["unwaited"] == "1"
@@ -254,13 +209,13 @@ def received(sock: socket.socket, nbytes: int) -> bytes:
 
 
 def waiting_puts(store: Path) -> int:
-    found = CliRunner().invoke(main, ["status", str(store), "--json"])
+    found = invoke("status", str(store), "--json")
     return int(json.loads(found.stdout)["waiting_puts"]) if found.exit_code == 0 else -1
 
 
 def test_a_slaves_role_is_no_masters(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "rocketmq_ha.impl.cli", "master", "--store", str(tmp_path / "m"), "--role", "SLAVE"],
+        [*COMMAND, "master", "--store", str(tmp_path / "m"), "--role", "SLAVE"],
         capture_output=True,
         text=True,
         check=False,

@@ -7,7 +7,6 @@ import os
 import re
 import struct
 import subprocess
-import sys
 import termios
 from itertools import groupby
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from kit.command_line import COMMAND
 from rocketmq_ha.fuzz import faults, replay, schedule
 from rocketmq_ha.impl.cli.message_table import MESSAGE_COLUMNS, message_row
 from rocketmq_ha.impl.cli.status import show
@@ -207,7 +207,7 @@ def test_inspect_on_a_terminal_is_as_wide_as_that(width: int, tmp_path: Path) ->
         log.begin_at(base)
         for _ in range(3):
             log.append(Message("topic-of-250000000", b"x" * 40, queue_id=3, store_timestamp=1_700_000_000_123))
-    shown = terminal(width, sys.executable, "-m", "rocketmq_ha.impl.cli", "inspect", tmp_path)
+    shown = terminal(width, *COMMAND, "inspect", tmp_path)
     assert_whole(shown, f"{base} 2023 14 13 20.123 250000000 3")
     assert_fits(shown, width)
 

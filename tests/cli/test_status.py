@@ -1,13 +1,11 @@
 """`rocketmq-ha status` and `--metrics`: a running end tells how it stands, and nothing it tells can stop it."""
 
-import json
 import os
 import shutil
 import signal
 import socket
 import stat
 import subprocess
-import sys
 import threading
 import time
 import urllib.request
@@ -17,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from prometheus_client.parser import text_string_to_metric_families
 
 import kit.nodes
-from kit.nodes import PATIENCE_S, follow, wait_for
+from kit.command_line import COMMAND, invoke, status_of
+from kit.nodes import follow
+from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.fuzz.processes import Node
-from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.cli.status import _duration, _size
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.figures import Growth, MasterFigures, Rate, SlaveFigures
@@ -42,14 +41,7 @@ def serve(nodes: ExitStack, store: Path, *more: str) -> tuple[Node, str]:
 
 
 def status(*arguments: object) -> Result:
-    return CliRunner().invoke(main, ["status", *map(str, arguments)])
-
-
-def snapshot(store: Path) -> dict[str, Any]:
-    result = status(store, "--json")
-    assert result.exit_code == 0, result.stderr
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
+    return invoke("status", *arguments)
 
 
 # --- Figures ---------------------------------------------------------------------------------------------------------
@@ -193,8 +185,8 @@ def test_master_and_slave_tell_how_they_stand(tmp_path: Path, nodes: ExitStack) 
     follow(nodes, b, address, "--file-size", str(FILE_SIZE))
     assert "PUT_OK=1000" in node.line("put")
     with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2]))):
-        wait_for(lambda: len(snapshot(a)["connections"]) == 2)
-        master, slave = snapshot(a), snapshot(b)
+        wait_for(lambda: len(status_of(a)["connections"]) == 2)
+        master, slave = status_of(a), status_of(b)
         table = status(a)
     end = master["max_offset"]
     assert end > 500_000
@@ -218,13 +210,13 @@ def test_a_slave_that_is_stopped_falls_behind_in_bytes_and_in_time(tmp_path: Pat
     a, b = tmp_path / "a", tmp_path / "b"
     _, address = serve(nodes, a, "--put", "3000", "--size", "500", "--await-slaves", "1", "--sync", "0")
     node = follow(nodes, b, address, "--file-size", str(FILE_SIZE))
-    wait_for(lambda: snapshot(a)["connections"])
-    os.kill(snapshot(b)["pid"], signal.SIGSTOP)
+    wait_for(lambda: status_of(a)["connections"])
+    os.kill(status_of(b)["pid"], signal.SIGSTOP)
     try:
-        wait_for(lambda: snapshot(a)["max_offset"] > 1_500_000)
-        first = snapshot(a)["connections"][0]
+        wait_for(lambda: status_of(a)["max_offset"] > 1_500_000)
+        first = status_of(a)["connections"][0]
         time.sleep(1)
-        second = snapshot(a)["connections"][0]
+        second = status_of(a)["connections"][0]
         assert second["silent_ms"] >= first["silent_ms"] + 900
         if second["lag_bytes"]:  # it was stopped in time
             assert second["lag_ms"] >= 900
@@ -232,8 +224,8 @@ def test_a_slave_that_is_stopped_falls_behind_in_bytes_and_in_time(tmp_path: Pat
             ask(b, timeout_s=0.3)
     finally:
         os.kill(node_pid := node._process.pid, signal.SIGCONT)
-    wait_for(lambda: snapshot(a)["connections"][0]["lag_bytes"] == 0)
-    assert snapshot(b)["pid"] == node_pid
+    wait_for(lambda: status_of(a)["connections"][0]["lag_bytes"] == 0)
+    assert status_of(b)["pid"] == node_pid
 
 
 def test_the_socket_is_private_gone_at_the_end_and_replaced_after_a_kill(tmp_path: Path, nodes: ExitStack) -> None:
@@ -241,20 +233,20 @@ def test_the_socket_is_private_gone_at_the_end_and_replaced_after_a_kill(tmp_pat
     node, _ = serve(nodes, store)
     path = store / SOCKET_NAME
     assert stat.S_IMODE(path.lstat().st_mode) == 0o600
-    pid = snapshot(store)["pid"]
+    pid = status_of(store)["pid"]
     node.kill()
     assert path.exists()
     result = status(store)
     assert (result.exit_code, "what a killed one has left" in result.stderr) == (2, True)
     node, _ = serve(nodes, store)
-    assert snapshot(store)["pid"] != pid
+    assert status_of(store)["pid"] != pid
     node.stop()
     assert not path.exists()
     assert "there is no rocketmq-ha.sock in it" in status(store).stderr
 
 
 def test_an_error_is_one_line_with_status_2(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "rocketmq_ha.impl.cli", "status", str(tmp_path / "none")]
+    command = [*COMMAND, "status", str(tmp_path / "none")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"rocketmq-ha: {tmp_path / 'none'}: no such directory, expected the root of a store\n"
@@ -280,7 +272,7 @@ def test_a_store_with_a_path_longer_than_an_address_has_its_status(tmp_path: Pat
     deep = tmp_path / ("d" * 120) / ("e" * 120)
     deep.mkdir(parents=True)
     serve(nodes, deep / "a")
-    assert snapshot(deep / "a")["role"] == "master"
+    assert status_of(deep / "a")["role"] == "master"
     assert (deep / "a" / SOCKET_NAME).is_socket()
 
 
@@ -358,7 +350,7 @@ def test_metrics_are_the_figures_of_the_status(tmp_path: Path, nodes: ExitStack)
     nodes.callback(slave.stop)
     slave_at = slave.line("metrics")
     node.line("put")
-    end = snapshot(a)["max_offset"]
+    end = status_of(a)["max_offset"]
     wait_for(lambda: scrape(at).get(("rocketmq_ha_push2_slave_max_offset_bytes", "")) == end)
     wait_for(lambda: scrape(slave_at).get(("rocketmq_ha_reported_offset_bytes", "")) == end)
     found, peer = scrape(at), "127.0.0.1"
@@ -383,7 +375,7 @@ def test_metrics_are_the_figures_of_the_status(tmp_path: Path, nodes: ExitStack)
 def test_a_port_that_is_taken_is_told_before_the_store_is_touched(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        command = [shutil.which("env") or "env", sys.executable, "-m", "rocketmq_ha.impl.cli", "master"]
+        command = [shutil.which("env") or "env", *COMMAND, "master"]
         command += ["--store", str(tmp_path / "a"), "--listen", "127.0.0.1:0", "--metrics", address]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert done.returncode == 2
@@ -394,6 +386,6 @@ def test_a_port_that_is_taken_is_told_before_the_store_is_touched(tmp_path: Path
 def test_an_ha_port_that_is_taken_is_named_once(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        result = CliRunner().invoke(main, ["master", "--store", str(tmp_path / "a"), "--listen", address])
+        result = invoke("master", "--store", str(tmp_path / "a"), "--listen", address)
     assert (result.exit_code, result.stderr) == (2, f"rocketmq-ha: cannot listen on {address}: Address already in use\n")
     assert not (tmp_path / "a").exists()

@@ -4,28 +4,27 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 import kit.nodes
-from kit.nodes import PATIENCE_S
-from rocketmq_ha.impl.cli import main
+from kit.command_line import COMMAND, invoke
+from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.impl.net.status_socket import ask
 
 FILE_SIZE = 1 << 20
 
 
 def status(*arguments: object) -> Result:
-    return CliRunner().invoke(main, ["status", *map(str, arguments)])
+    return invoke("status", *arguments)
 
 
 def watching(*arguments: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "rocketmq_ha.impl.cli", "status", "--watch", "--every", "0.1", *map(str, arguments)]
+    command = [*COMMAND, "status", "--watch", "--every", "0.1", *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -61,7 +60,7 @@ def test_the_status_of_another_machine_is_asked_for_at_its_metrics(role: str, tm
     else:
         node = kit.nodes.follow(nodes, store, "127.0.0.1:1", "--metrics", "127.0.0.1:0", "--file-size", str(FILE_SIZE))
     address = node.line("metrics")
-    kit.nodes.wait_for(lambda: status("--from", address).exit_code == 0)
+    wait_for(lambda: status("--from", address).exit_code == 0)
     told = json.loads(status("--from", address, "--json").stdout)
     here = ask(store)
     assert set(told) == set(here)

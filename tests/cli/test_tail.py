@@ -7,7 +7,6 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 import zlib
@@ -21,7 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kit.nodes
-from kit.nodes import PATIENCE_S, wait_for
+from kit.command_line import COMMAND
+from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.fuzz.proxy import CuttingProxy, PlannedCut
 from rocketmq_ha.impl.app.cursor import Position, read_cursor, write_cursor
@@ -47,7 +47,7 @@ class Tail:
     """A `tail` process whose standard output goes to a file, or to us."""
 
     def __init__(self, *arguments: object, out: Path | None = None) -> None:
-        command = [sys.executable, "-m", "rocketmq_ha.impl.cli", "tail", *map(str, arguments)]
+        command = [*COMMAND, "tail", *map(str, arguments)]
         with out.open("ab") if out else ExitStack() as file:
             stdout: Any = file if out else subprocess.PIPE
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE)
@@ -292,7 +292,7 @@ def test_inspect_query_and_tail_print_the_same_line(body: str, tmp_path: Path, n
     )
     found = [
         subprocess.run(
-            [sys.executable, "-m", "rocketmq_ha.impl.cli", *map(str, command), "--body", body],
+            [*COMMAND, *map(str, command), "--body", body],
             stdout=subprocess.PIPE,
             check=True,
         ).stdout

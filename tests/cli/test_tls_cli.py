@@ -1,24 +1,22 @@
 """The options of TLS: what they refuse, in one line; and the commands that connect to a master, as processes, over TLS."""
 
-import json
 import logging
 import shutil
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from cryptography.hazmat.primitives import serialization
 
 from kit.certificates import Certificates, options
+from kit.command_line import invoke, run, status_of
+from kit.waiting import wait_for
 from rocketmq_ha.fuzz.processes import Node
-from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.errors import PeerViolation
 from rocketmq_ha.impl.net import tls_files
 from rocketmq_ha.impl.net.tls import ClientTls, ServerTls
@@ -32,18 +30,6 @@ PATIENCE_S = 30
 FILE_SIZE = str(1 << 20)
 
 
-@pytest.fixture(scope="module")
-def certs(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return Certificates(tmp_path_factory.mktemp("certificates"))
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.02)
-
-
 def refusal(store: Path, *arguments: object, command: str = "master") -> str:
     """The one line that a command ends with, before it has made a store."""
     listening = {
@@ -51,7 +37,7 @@ def refusal(store: Path, *arguments: object, command: str = "master") -> str:
         "slave": ("--store", store, "--master", "127.0.0.1:9"),
     }
     first = listening.get(command, ("--master", "127.0.0.1:9"))
-    result = CliRunner().invoke(main, [command, *map(str, first), *map(str, arguments)])
+    result = invoke(command, *first, *arguments)
     assert (result.exit_code, result.stdout) == (2, ""), result.output
     (line,) = result.stderr.splitlines()
     assert not store.exists()
@@ -160,26 +146,10 @@ def test_whom_a_certificate_names(certificate: dict[str, Any], subject: str) -> 
 # --- Processes --------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def nodes() -> Iterator[ExitStack]:
-    with ExitStack() as running:
-        yield running
-
-
 def start(running: ExitStack, log: Path, *arguments: object) -> Node:
     node = Node(log, *map(str, arguments))
     running.callback(node.stop)
     return node
-
-
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "rocketmq_ha.impl.cli", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-
-
-def status(store: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(run("status", store, "--json").stdout)
-    return found
 
 
 def test_the_commands_replicate_tail_and_look_over_tls_alone(certs: Certificates, tmp_path: Path, nodes: ExitStack) -> None:
@@ -192,14 +162,14 @@ def test_the_commands_replicate_tail_and_look_over_tls_alone(certs: Certificates
     follow = ("--store", theirs, "--master", address, "--file-size", FILE_SIZE)
     slave = start(nodes, tmp_path / "slave.log", "slave", *follow, *options(certs.slave))
     assert master.line("put").split()[:2] == ["500", "unwaited=1"]  # that one came first, to be acknowledged
-    told = status(ours)
+    told = status_of(ours)
     assert (told["listen"], told["tls_listen"]) == (None, address)
     assert [conn["certificate"] for conn in told["connections"]] == ["CN=slave-1,OU=HA,O=tests"]
     table = run("status", ours).stdout
     assert f" {address} (TLS)" in table
     assert "CN=slave-1,OU=HA,O=tests" in table
-    wait_for(lambda: status(theirs)["max_offset"] == told["max_offset"])
-    assert status(theirs)["certificate"] == "CN=master,OU=HA,O=tests"
+    wait_for(lambda: status_of(theirs)["max_offset"] == told["max_offset"])
+    assert status_of(theirs)["certificate"] == "CN=master,OU=HA,O=tests"
     assert "certificate CN=slave-1,OU=HA,O=tests" in (tmp_path / "master.log").read_text("utf-8")
 
     tailed = run("tail", "--master", address, "--limit", 501, "--body", "none", *options(certs.slave))
@@ -219,14 +189,14 @@ def test_a_new_slave_begins_where_it_is_told_over_tls_alone(certs: Certificates,
     master = start(nodes, tmp_path / "master.log", "master", "--store", ours, *listening, *put)
     address = master.line("tls_listening")
     assert master.line("put")
-    end = status(ours)["max_offset"]
+    end = status_of(ours)["max_offset"]
     assert end > 2 * int(FILE_SIZE)
     follow = ("--store", theirs, "--master", address, "--file-size", FILE_SIZE, "--from", "min", "--settle", 0)
     for _ in range(2):
         slave = Node(tmp_path / "slave.log", "slave", *map(str, follow), *options(certs.slave))
         try:
             wait_for((theirs / "rocketmq-ha.sock").exists)
-            wait_for(lambda: status(theirs)["max_offset"] == end and status(theirs)["state"] == "connected")
+            wait_for(lambda: status_of(theirs)["max_offset"] == end and status_of(theirs)["state"] == "connected")
         finally:
             ended = slave.stop()
         assert ended == 0
@@ -279,7 +249,7 @@ def test_who_is_refused_is_told_why_in_one_line(certs: Certificates, tmp_path: P
         assert refused.returncode != 0
         assert "Traceback" not in refused.stderr
     assert run("status", tmp_path / "m", "--json").returncode == 0
-    assert status(tmp_path / "m")["refused_connections"] >= 2
+    assert status_of(tmp_path / "m")["refused_connections"] >= 2
     assert b"Traceback" not in (tmp_path / "master.log").read_bytes()
 
 

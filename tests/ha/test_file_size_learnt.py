@@ -12,14 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kit.nodes import PATIENCE_S, serving, wait_for
+from kit.command_line import invoke
+from kit.files import delete_log_files
+from kit.nodes import serving
+from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.impl.app import logs
 from rocketmq_ha.impl.app.fresh_store import FreshStore
-from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.errors import PeerViolation, RocketmqHaError
 from rocketmq_ha.impl.ha.size_search import MOST_QUESTIONS, CannotTell, Contradiction, OnlyLastFile, factors, find_file_size
 from rocketmq_ha.impl.net import feed
@@ -192,12 +193,6 @@ def fill(store: Path, file_size: int, files: int, *, stored_ms: int = LONG_AGO_M
     return store
 
 
-def delete_files(store: Path, before: int) -> None:
-    for path in (store / "commitlog").iterdir():
-        if int(path.name) < before:
-            path.unlink()
-
-
 def address_of(master: Master) -> str:
     return f"127.0.0.1:{master.address[1]}"
 
@@ -302,7 +297,7 @@ def assert_same_logs(ours: Path, theirs: Path, start: int) -> None:
 def test_a_slave_without_a_size_takes_the_masters(tmp_path: Path, file_size: int, start: str | int | None, base: int) -> None:
     """HA-S-96 "MUST learn the size of its master's files before it asks for data that it keeps". start: also in files."""
     store, slave = fill(tmp_path / "a", file_size, 5), tmp_path / "b"
-    delete_files(store, 2 * file_size)
+    delete_log_files(store, 2 * file_size)
     begin = start * file_size + 7 if isinstance(start, int) else start
     with serving(store, file_size) as master, following(slave, master.address, start=begin) as log:
         wait_for(lambda: log.max_offset == master.service.log.max_offset)
@@ -317,7 +312,7 @@ def test_a_slave_without_a_size_takes_the_masters(tmp_path: Path, file_size: int
 def slave(store: Path, master: str, *more: object) -> str:
     """What `slave` says last, when it ends with status 2; then nothing has been made."""
     arguments = ("slave", "--store", store, "--master", master, "--settle", 0, *more)
-    done = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    done = invoke(*arguments)
     assert (done.exit_code, done.stdout) == (2, ""), done.output
     assert not store.exists()
     return done.stderr.splitlines()[-1]
@@ -338,7 +333,7 @@ def test_a_slave_that_was_told_another_size_stops_before_it_takes_a_byte(
 def test_a_master_that_has_its_last_file_alone_cannot_tell(tmp_path: Path) -> None:
     """HA-S-97 "the slave MUST stop in one error that asks for the size"."""
     store = fill(tmp_path / "a", 1000, 4)
-    delete_files(store, 4000)
+    delete_log_files(store, 4000)
     why = "it has nothing before its last file, which begins at 4000"
     with serving(store, 1000) as master:
         address = address_of(master)
@@ -401,7 +396,7 @@ def test_a_log_that_goes_on_is_compared_by_one_question(tmp_path: Path, told: in
         end = log.max_offset
     with serving(store, 1000) as master:
         arguments = ["slave", "--store", str(slave_store), "--master", address_of(master), "--settle", "0"]
-        done = CliRunner().invoke(main, [*arguments, "--file-size", str(told)])
+        done = invoke(*arguments, "--file-size", str(told))
     assert done.exit_code == 2
     line = done.stderr.splitlines()[-1]
     assert f"found 1000 bytes each, expected {told}, as this store's are" in line
@@ -412,7 +407,7 @@ def test_a_log_that_goes_on_is_compared_by_one_question(tmp_path: Path, told: in
 
 def test_each_question_comes_from_the_address_that_bind_says(tmp_path: Path) -> None:
     store = fill(tmp_path / "a", 1000, 4)
-    delete_files(store, 1000)
+    delete_log_files(store, 1000)
     peers: set[str] = set()
     with serving(store, 1000) as master:
         search = FreshStart(master.address, None, until_patience_ends(), 0, source_address=("127.0.0.2", 0))

@@ -1,7 +1,5 @@
 """A slave whose files are not as long as its master's takes their size, or stops, before it holds what no recovery takes."""
 
-import subprocess
-import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +9,10 @@ from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from kit.nodes import PATIENCE_S, follow, serve, serving, wait_for
+from kit.command_line import run
+from kit.files import log_files
+from kit.nodes import follow, serve, serving
+from kit.waiting import wait_for
 from rocketmq_ha.impl.errors import FileSizeDiffers, PeerViolation
 from rocketmq_ha.impl.ha.file_size import Shows, Walk
 from rocketmq_ha.impl.ha.slave import SlaveClient
@@ -286,15 +287,6 @@ def test_what_a_slave_acknowledges_can_be_opened_again(checks: bool, slave_file_
 # --- The program -----------------------------------------------------------------------------------------------------
 
 
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, "-m", "rocketmq_ha.impl.cli", *arguments]
-    return subprocess.run(program, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-
-
-def files_of(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in (directory / "commitlog").iterdir()}
-
-
 def test_a_slave_without_a_file_size_takes_its_masters_and_can_be_used_afterwards(tmp_path: Path) -> None:
     """600 acknowledged messages of 300 bytes, files of 64 KiB: the copy is opened, verified, and becomes a master's store."""
     with ExitStack() as nodes:
@@ -308,10 +300,10 @@ def test_a_slave_without_a_file_size_takes_its_masters_and_can_be_used_afterward
         master.stop()
     assert f"{tmp_path / 'master'}: commit-log files of 65536 bytes" in (tmp_path / "master.log").read_text()
     assert "its commit-log files are of 65536 bytes; so are ours" in (tmp_path / "slave.log").read_text()
-    assert files_of(tmp_path / "slave").keys() == files_of(tmp_path / "master").keys()
-    verified = command("verify", str(tmp_path / "master"), str(tmp_path / "slave"))
+    assert log_files(tmp_path / "slave").keys() == log_files(tmp_path / "master").keys()
+    verified = run("verify", str(tmp_path / "master"), str(tmp_path / "slave"))
     assert verified.returncode == 0, verified.stdout + verified.stderr
-    assert command("recover", str(tmp_path / "slave")).returncode == 0
+    assert run("recover", str(tmp_path / "slave")).returncode == 0
     with ExitStack() as nodes:
         serve(nodes, tmp_path / "slave", file_size=65536)[0].stop()
 
@@ -345,14 +337,14 @@ def test_a_slave_of_another_file_size_stops_and_its_store_is_as_good_as_before(
         assert told in said.splitlines()[-1]
         assert "Traceback" not in said
         assert "connection closed" not in said
-        again = command("slave", "--store", str(tmp_path / "slave"), "--master", f"{host}:{port}", "--file-size", str(own))
+        again = run("slave", "--store", str(tmp_path / "slave"), "--master", f"{host}:{port}", "--file-size", str(own))
         assert again.returncode == 2, again.stderr
         assert str(own) in again.stderr.splitlines()[-1]
         with LogReader(tmp_path / "slave") as reader:
             reader.walk()
             messages, end = reader.messages, reader.max_offset
         assert messages > 50
-    verified = command("verify", str(tmp_path / "slave"))
+    verified = run("verify", str(tmp_path / "slave"))
     assert verified.returncode == 0, verified.stderr
     with CommitLog.open(tmp_path / "slave") as log:
         assert (log.file_size, log.max_offset) == (own, end)

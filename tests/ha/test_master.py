@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kit.waiting import wait_for
 from rocketmq_ha.impl.cli.master import master as master_command
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.ha.master import MasterConnection
@@ -121,7 +122,7 @@ def test_an_accept_that_fails_leaves_the_others_and_the_service_as_they_are(net:
         for descriptor in taken:
             os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    net.wait_for(lambda: len(serving.service.connections) == 2, lambda: serving.poll(5))
+    wait_for(lambda: len(serving.service.connections) == 2, lambda: serving.poll(5))
     late.close()
 
 
@@ -239,7 +240,7 @@ def test_what_is_put_is_sent_in_the_next_turn(net: Any) -> None:
     serving = net.serve(HARDENED)
     sock = net.connect(serving)
     sock.sendall(REPORT.pack(0))
-    net.wait_for(lambda: serving.service.count_connected() == 1, lambda: serving.poll(5))
+    wait_for(lambda: serving.service.count_connected() == 1, lambda: serving.poll(5))
     for index in range(3):
         serving.put(message(), wait=False)
         serving.poll(0)
@@ -289,9 +290,9 @@ def test_one_end_that_ends_ends_the_other_and_nothing_is_kept(net: Any) -> None:
     for _ in range(2000):
         serving.put(message(800), wait=False)
     sock.sendall(REPORT.pack(1))
-    net.wait_for(lambda: not conn.last_write_over, lambda: serving.poll(5))  # the peer reads nothing: a frame is stuck
+    wait_for(lambda: not conn.last_write_over, lambda: serving.poll(5))  # the peer reads nothing: a frame is stuck
     sock.shutdown(socket.SHUT_WR)  # it ends its reports, and could still be written to
-    net.wait_for(lambda: not serving.service.connections, lambda: serving.poll(5))
+    wait_for(lambda: not serving.service.connections, lambda: serving.poll(5))
     assert conn.last_write_over
     assert accepted.fileno() == -1
     assert serving._links == {}
@@ -322,7 +323,7 @@ def test_a_connection_is_in_the_list_for_as_long_as_it_lasts(net: Any) -> None:
             linger = struct.pack("ii", end == "reset", 0)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             sock.close()
-        net.wait_for(lambda: not serving.service.connections, lambda: serving.poll(5))
+        wait_for(lambda: not serving.service.connections, lambda: serving.poll(5))
 
 
 def test_a_report_is_handed_on_before_the_next_read(worlds: Any) -> None:

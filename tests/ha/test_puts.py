@@ -15,6 +15,7 @@ from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from kit.waiting import wait_for
 from rocketmq_ha.impl.ha.master import MasterConnection
 from rocketmq_ha.impl.ha.puts import FlushedPut, Puts, WaitingPut
 from rocketmq_ha.impl.ha.service import HAService
@@ -140,7 +141,8 @@ class Both:
             self.disk.begun.get(timeout=PATIENCE_S)
             self.disk.ends.put(False)
         ending = [self.puts[request.request_id] for request in (*gathered, *(self.model.queued if succeeds else ()))]
-        wait_until(lambda: all(put.flush.status is not None for put in ending if isinstance(put, FlushedPut)))
+        ended = [put for put in ending if isinstance(put, FlushedPut)]
+        wait_for(lambda: all(put.flush.status is not None for put in ended), lambda: time.sleep(0.0005))
         self._take(reference.on_flush(self.model, self.master, self.log.flushed_offset, self.slaves, self.now_ms))
         if self.model.gathered:
             self.disk.begun.get(timeout=PATIENCE_S)
@@ -191,13 +193,6 @@ class Both:
         self.disk.ends.put(flushes)  # where one is under way
         self.impl.shutdown(self.now_ms)
         self.service.shutdown()
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.0005)
 
 
 @pytest.fixture

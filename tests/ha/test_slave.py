@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from kit.waiting import wait_for
 from rocketmq_ha.impl.errors import AppendFailed, PeerViolation, StoreCorrupt
 from rocketmq_ha.impl.ha.slave import SlaveClient
 from rocketmq_ha.impl.net import client as client_module
@@ -51,7 +52,7 @@ def test_the_slaves_socket_does_not_block_nor_delay_nor_linger(net: Any, monkeyp
     listener = net.listener()
     net.follow(listener.getsockname()[1], HARDENED)
     listener.accept()[0].close()
-    net.wait_for(lambda: seen)
+    wait_for(lambda: seen)
     assert seen[0][0] is False
     assert seen[0][1] != 0
     assert seen[0][2] == 0

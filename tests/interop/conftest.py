@@ -11,7 +11,6 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -146,13 +145,6 @@ def rocketmq(servers: Servers, tmp_path: Path) -> Iterator[Rocketmq]:
         yield started
     finally:
         started.close()
-
-
-@pytest.fixture
-def nodes() -> Iterator[ExitStack]:
-    """Our processes of a test; stopped at its end, the last first."""
-    with ExitStack() as stack:
-        yield stack
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from pathlib import Path
 from rocketmq import FILE_SIZE
 from servers import wait
 
+from kit.files import end_of
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.fuzz.proxy import CuttingProxy, PlannedCut
 from rocketmq_ha.fuzz.trace import Checked, check_transcript
@@ -69,15 +70,6 @@ def puts_of(master: Node) -> tuple[dict[str, int], int]:
     """What `--put` tells in the end, and how many messages it put besides, for which nobody waited."""
     words = dict(pair.split("=") for pair in master.line("put").split()[1:])
     return {name: int(count) for name, count in words.items() if name.isupper()}, int(words.get("unwaited", 0))
-
-
-def end_of(store: Path) -> int:
-    """The max offset of a store beside its writer; 0 where there is none yet."""
-    if not (store / "commitlog").is_dir() or not any((store / "commitlog").iterdir()):
-        return 0
-    with LogReader(store) as reader:
-        reader.walk()
-        return reader.max_offset
 
 
 def await_same_end(a: Path, b: Path) -> None:

@@ -128,13 +128,6 @@ def check_whole(store_dir: Path) -> DerivedSummary:
     return found
 
 
-def end_of(store_dir: Path) -> int:
-    """The max offset of a store, beside its writer."""
-    with LogReader(store_dir) as reader:
-        reader.walk()
-        return reader.max_offset
-
-
 def queues_and_index(store_dir: Path, release: str) -> dict[str, bytes]:
     """What a release and we make alike: consume queues by name, index files by their order, as the time is in their names.
 

@@ -6,10 +6,11 @@ HA-S-90 to HA-S-93, HA-S-96 to HA-S-99.
 from contextlib import ExitStack
 from pathlib import Path
 
-from links import assert_same_logs, await_same_end, end_of
+from links import assert_same_logs, await_same_end
 from results import Results
 from rocketmq import FILE_SIZE, Rocketmq, wait
 
+from kit.files import end_of
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.store.log.verify import compare, verify

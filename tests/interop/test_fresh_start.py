@@ -5,14 +5,15 @@ does not have by heartbeats.
 """
 
 import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-from links import assert_same_logs, await_same_end, end_of, start_slave
+from links import assert_same_logs, await_same_end, start_slave
 from results import Results
 from rocketmq import FILE_SIZE, Rocketmq
 
+from kit.command_line import COMMAND
+from kit.files import end_of
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.store.log.verify import compare
@@ -32,7 +33,7 @@ def min_of(store: Path) -> int:
 
 def refusal(store: Path, master: str, *more: str) -> str:
     """What `slave` says last, when it ends with status 2."""
-    command = [sys.executable, "-m", "rocketmq_ha.impl.cli", "slave", "--store", str(store), "--master", master, *more]
+    command = [*COMMAND, "slave", "--store", str(store), "--master", master, *more]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 2, done.stderr
     assert not store.exists()

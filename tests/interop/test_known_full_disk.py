@@ -11,12 +11,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from links import end_of
 from results import Among, Results, text_of
 from rocketmq import Rocketmq, wait
 from small_disk import SmallDisk
 from test_known_violations import compare
 
+from kit.files import end_of
 from rocketmq_ha.fuzz.processes import Node
 
 DISK_SIZE: Final = 1 << 20

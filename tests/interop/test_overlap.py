@@ -4,10 +4,12 @@ import shutil
 from contextlib import ExitStack
 from pathlib import Path
 
-from links import assert_same_logs, await_same_end, end_of, start_slave
+from links import assert_same_logs, await_same_end, start_slave
 from results import Results
 from rocketmq import Rocketmq
 from servers import wait
+
+from kit.files import end_of
 
 STOPPED = 2  # the exit status of every error that a user can mend
 

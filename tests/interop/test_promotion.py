@@ -11,12 +11,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from links import await_same_end, end_of, start_master, start_slave
+from links import await_same_end, start_master, start_slave
 from our_store import Row, row_of
 from releases import PROMOTED
 from results import Results
 from rocketmq import FILE_SIZE, Rocketmq, wait
 
+from kit.files import end_of
 from rocketmq_ha.impl.store.derived.topic_config import read_topics
 from rocketmq_ha.impl.store.log.reader import LogReader
 

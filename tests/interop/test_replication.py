@@ -13,7 +13,6 @@ from links import (
     RecordedLink,
     assert_same_logs,
     await_same_end,
-    end_of,
     log_of,
     puts_of,
     start_master,
@@ -23,6 +22,7 @@ from links import (
 from results import Among, Results
 from rocketmq import FILE_SIZE, Rocketmq, wait
 
+from kit.files import end_of
 from rocketmq_ha.fuzz.proxy import PlannedCut
 from rocketmq_ha.fuzz.trace import TraceRefusedError, check_transcript
 from rocketmq_ha.fuzz.transcript import Piece, Transcript

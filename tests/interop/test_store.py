@@ -19,7 +19,6 @@ from our_store import (
     SCHEDULE_TOPIC,
     TOPICS,
     check_whole,
-    end_of,
     hashes,
     killed_store,
     knows_ipv6,
@@ -31,6 +30,7 @@ from our_store import (
 from results import Results
 from rocketmq import Rocketmq, wait
 
+from kit.files import end_of
 from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.store.log.verify import verify
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions

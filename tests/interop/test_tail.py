@@ -4,7 +4,6 @@ import base64
 import json
 import signal
 import subprocess
-import sys
 import zlib
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from releases import run_on
 from rocketmq import FILE_SIZE, Rocketmq, wait
 
+from kit.command_line import COMMAND
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.store.log.reader import LogReader
 
@@ -22,7 +22,7 @@ LARGEST = 6000  # bytes of a body: compressed beyond 4 KiB, and files of 1 MiB r
 
 
 def tail(nodes: ExitStack, out: Path, address: str, *more: object) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "rocketmq_ha.impl.cli", "tail", "--master", address, *map(str, more)]
+    command = [*COMMAND, "tail", "--master", address, *map(str, more)]
     with out.open("ab") as file, out.with_suffix(".log").open("ab") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=log)
     nodes.callback(process.kill)
@@ -46,7 +46,7 @@ def told(out: Path) -> list[tuple[int, str, int]]:
 
 
 def doctor(*arguments: object) -> tuple[int, dict[str, str]]:
-    command = [sys.executable, "-m", "rocketmq_ha.impl.cli", "doctor", "--json", *map(str, arguments)]
+    command = [*COMMAND, "doctor", "--json", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.stdout, done.stderr
     return done.returncode, {row["check"]: row["text"] for row in json.loads(done.stdout)["findings"]}

@@ -1,25 +1,16 @@
 """Masters and slaves for the tests of this folder: as processes, and as a thread of this one."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.net.server import Master, listen
 from rocketmq_ha.impl.net.status_socket import SOCKET_NAME
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.spec.profile import PROFILES, Settings
-
-PATIENCE_S = 30
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.02)
 
 
 def serve(nodes: ExitStack, store: Path, *more: str, file_size: int, port: str = "0") -> tuple[Node, str]:

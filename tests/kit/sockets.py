@@ -3,17 +3,16 @@
 import socket
 import threading
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.server import Master, listen
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.spec.profile import Profile, Settings
 
 FILE_SIZE = 1000
-PATIENCE_S = 20
 
 
 class Net:
@@ -73,12 +72,3 @@ class Net:
             except BlockingIOError:
                 continue
         return data
-
-    wait_for = staticmethod(lambda condition, turn=lambda: time.sleep(0.01): wait_for(condition, turn))
-
-
-def wait_for(condition: Callable[[], object], turn: Callable[[], object]) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < until, "waited in vain"
-        turn()

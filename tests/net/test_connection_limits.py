@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
+from kit.command_line import invoke
 from kit.limits import Serve, connect, is_closed, polled
-from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.cli.limit_options import limits_from
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.net import server as server_module
@@ -68,7 +67,7 @@ def test_who_listens_for_strangers_and_lets_none_in_is_warned(
 def test_a_network_that_is_none_is_refused_in_one_line(text: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigInvalid, match="expected one as"):
         parse_networks([text])
-    found = CliRunner().invoke(main, ["master", "--store", str(tmp_path / "new"), "--listen", "127.0.0.1:0", "--allow", text])
+    found = invoke("master", "--store", str(tmp_path / "new"), "--listen", "127.0.0.1:0", "--allow", text)
     assert (found.exit_code, len(found.stderr.splitlines())) == (2, 1)
     assert repr(text) in found.stderr
     assert not (tmp_path / "new").exists()

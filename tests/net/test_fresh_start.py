@@ -13,11 +13,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from kit.nodes import PATIENCE_S, follow, serving, wait_for
+from kit.command_line import COMMAND, invoke
+from kit.files import delete_log_files, end_of
+from kit.nodes import follow, serving
+from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.fuzz.processes import Node
-from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.errors import PeerViolation
 from rocketmq_ha.impl.net import feed
 from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, OutOfRange, Stopped, Unreachable, open_old
@@ -50,22 +51,8 @@ def fill(store: Path, count: int = 60, *, stored_ms: int = LONG_AGO_MS) -> Path:
     return store
 
 
-def delete_files(store: Path, before: int) -> None:
-    for path in (store / "commitlog").iterdir():
-        if int(path.name) < before:
-            path.unlink()
-
-
 def last_file_of(store: Path) -> int:
     return max(int(path.name) for path in (store / "commitlog").iterdir())
-
-
-def end_of(store: Path) -> int:
-    if not (store / "commitlog").is_dir() or not any((store / "commitlog").iterdir()):
-        return 0
-    with LogReader(store) as reader:
-        reader.walk()
-        return reader.max_offset
 
 
 def find(master: Master | tuple[str, int], start: str | int, file_size: int = FILE_SIZE, settle_s: float = 0) -> int:
@@ -129,7 +116,7 @@ def test_the_first_file_is_found(tmp_path: Path, profile: str) -> None:
     assert last_file >= 4 * FILE_SIZE
     # A file that is gone takes a classic master's reader 0.7 s.
     for first in (0, 2 * FILE_SIZE) if profile == "classic" else range(0, last_file + 1, FILE_SIZE):
-        delete_files(store, first)
+        delete_log_files(store, first)
         with serving(store, FILE_SIZE, profile) as master:
             assert find(master, "min") == first
 
@@ -150,7 +137,7 @@ def test_an_offset_means_the_start_of_its_file(tmp_path: Path, profile: str) -> 
 def test_what_the_master_does_not_have_is_one_error(tmp_path: Path, profile: str) -> None:
     """HA-S-83 "beyond the master's end, or that the master has deleted, or that is no start of one of its files"."""
     store, end = fill(tmp_path / "a"), end_of(tmp_path / "a")
-    delete_files(store, 2 * FILE_SIZE)
+    delete_log_files(store, 2 * FILE_SIZE)
     with serving(store, FILE_SIZE, profile) as master:
         for offset, told in (
             (end + 1, f"offset {end + 1} is beyond the master's end, {end}"),
@@ -172,7 +159,7 @@ def test_files_of_another_size_are_found_out(tmp_path: Path, profile: str, gone:
     while not (store / "commitlog").is_dir() or last_file_of(store) < 12 * FILE_SIZE:
         fill(store, count)
         count = 4
-    delete_files(store, gone * FILE_SIZE)
+    delete_log_files(store, gone * FILE_SIZE)
     last_file = last_file_of(store)
     assert last_file == 12 * FILE_SIZE
     with serving(store, FILE_SIZE, profile) as master:
@@ -187,7 +174,7 @@ def test_files_of_another_size_are_found_out(tmp_path: Path, profile: str, gone:
 def test_files_of_another_size_are_found_out_where_only_two_are_left(tmp_path: Path) -> None:
     store = fill(tmp_path / "a")
     last_file = last_file_of(store)
-    delete_files(store, last_file - FILE_SIZE)
+    delete_log_files(store, last_file - FILE_SIZE)
     with serving(store, FILE_SIZE) as master:
         assert find(master, "min") == last_file - FILE_SIZE
         for size in (FILE_SIZE // 2, last_file):
@@ -434,7 +421,7 @@ def test_an_error_leaves_the_store_as_it_was(tmp_path: Path, made: tuple[str, ..
         (tmp_path / name).touch() if name == "b/lock" else (tmp_path / name).mkdir()
     with serving(store, FILE_SIZE) as master:
         address, before = address_of(master), contents(tmp_path)
-        command = [sys.executable, "-m", "rocketmq_ha.impl.cli", "slave", "--store", str(tmp_path / "b")]
+        command = [*COMMAND, "slave", "--store", str(tmp_path / "b")]
         command += ["--master", address, *SIZED, "--from", str(1 << 40)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
         after = contents(tmp_path)
@@ -450,7 +437,7 @@ def test_a_slave_waits_for_its_master_and_tells_how_it_stands_meanwhile(tmp_path
         address = f"127.0.0.1:{listener.getsockname()[1]}"
     node = follow(nodes, slave, address, "--from", "min", *SIZED)
     wait_for(lambda: "cannot connect: Connection refused; trying again" in (tmp_path / "b.log").read_text("utf-8"))
-    told = CliRunner().invoke(main, ["status", str(slave)])
+    told = invoke("status", str(slave))
     assert (told.exit_code, "state    disconnected" in told.stdout) == (0, True), told.output
     serving_node = Node(tmp_path / "a.log", "master", "--store", str(store), "--listen", address)
     nodes.callback(serving_node.stop)
@@ -465,7 +452,7 @@ def test_a_slave_that_waits_can_be_stopped(tmp_path: Path, nodes: ExitStack) -> 
         wait_for(lambda: "waiting for its first message" in (tmp_path / "b.log").read_text("utf-8"))
         at, waiting = node.line("metrics"), "waiting for the master's first message"
         wait_for(lambda: ask(tmp_path / "b")["state"] == waiting)
-        assert f"state    {waiting}\n" in CliRunner().invoke(main, ["status", str(tmp_path / "b")]).stdout
+        assert f"state    {waiting}\n" in invoke("status", str(tmp_path / "b")).stdout
         wait_for(lambda: b"\nrocketmq_ha_connected 1.0\n" in urllib.request.urlopen(f"http://{at}/metrics", timeout=5).read())
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(f"http://{at}/readyz", timeout=5)
@@ -476,11 +463,11 @@ def test_a_slave_that_waits_can_be_stopped(tmp_path: Path, nodes: ExitStack) -> 
 
 def test_a_word_that_is_none_is_told(tmp_path: Path) -> None:
     for word in ("first", "-1", "end", str(1 << 63), ""):
-        done = CliRunner().invoke(main, ["slave", "--store", str(tmp_path / "b"), "--master", "h:1", "--from", word])
+        done = invoke("slave", "--store", str(tmp_path / "b"), "--master", "h:1", "--from", word)
         assert done.exit_code == 2
         assert "--from" in done.stderr
         assert "expected last, min or a commit-log offset" in done.stderr
     config = tmp_path / "ha.toml"
     config.write_text(f'store = "{tmp_path}/b"\n[slave]\nmaster = "h:1"\nfrom = "first"\n')
-    done = CliRunner().invoke(main, ["slave", "--config", str(config)])
+    done = invoke("slave", "--config", str(config))
     assert f"{config}: from = 'first': 'first': expected last, min or a commit-log offset" in done.stderr

@@ -6,7 +6,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from kit.command_line import COMMAND, Start
+from kit.files import log_files, snapshot
+from kit.waiting import wait_for
 from rocketmq_ha.impl.ha.service import HAService
 from rocketmq_ha.impl.ha.slave import SlaveClient
 from rocketmq_ha.impl.net.client import Follower
@@ -35,20 +37,8 @@ SETTINGS = Settings(FILE_SIZE, ha_send_heartbeat_interval_ms=50, master_read_buf
 PATIENCE_S = 20
 
 
-def wait_for(condition: Callable[[], object], turn: Callable[[], object] = lambda: time.sleep(0.01)) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < until, "waited in vain"
-        turn()
-
-
 def message(index: int) -> Message:
     return Message("topic", b"%d" % index * (index % 60), queue_id=index % 3, properties_string=f"KEYS\x01{index}")
-
-
-def log_bytes(store: Path) -> dict[str, bytes]:
-    """The commit-log files by name."""
-    return {file.name: file.read_bytes() for file in (store / "commitlog").iterdir()}
 
 
 def verified(store: Path) -> Summary:
@@ -111,8 +101,8 @@ def test_a_slave_replicates_every_file_byte_for_byte(profile: Profile, tmp_path:
             assert {request.status for request in requests} == {PutMessageStatus.PUT_OK}
             wait_for(lambda: replica.max_offset == service.log.max_offset, lambda: master.poll(10))
             wait_for(lambda: service.push2_slave_max_offset == service.log.max_offset, lambda: master.poll(10))
-    assert log_bytes(tmp_path / "m") == log_bytes(tmp_path / "s")
-    assert len(log_bytes(tmp_path / "m")) > 10
+    assert log_files(tmp_path / "m") == log_files(tmp_path / "s")
+    assert len(log_files(tmp_path / "m")) > 10
     assert verified(tmp_path / "m") == verified(tmp_path / "s")
     assert verified(tmp_path / "s").messages == 400
 
@@ -154,7 +144,7 @@ def test_a_master_that_comes_back_is_followed_on(tmp_path: Path) -> None:
         first.close()
         with serving(tmp_path / "m", HARDENED, port) as again:
             put_a_hundred(again, replica, 100)
-    assert log_bytes(tmp_path / "m") == log_bytes(tmp_path / "s")
+    assert log_files(tmp_path / "m") == log_files(tmp_path / "s")
     assert verified(tmp_path / "s").messages == 200
 
 
@@ -237,8 +227,8 @@ def test_probes_and_half_reports_do_no_harm(tmp_path: Path) -> None:
         wait_for(lambda: replica.max_offset == end, lambda: master.poll(10))
         wait_for(lambda: master.service.count_slaves() == 1, lambda: master.poll(10))
         if descriptors:
-            assert len(os.listdir("/proc/self/fd")) <= descriptors + 2 * len(log_bytes(tmp_path / "m"))  # noqa: PTH208
-    assert log_bytes(tmp_path / "m") == log_bytes(tmp_path / "s")
+            assert len(os.listdir("/proc/self/fd")) <= descriptors + 2 * len(log_files(tmp_path / "m"))  # noqa: PTH208
+    assert log_files(tmp_path / "m") == log_files(tmp_path / "s")
 
 
 def test_a_frame_goes_out_as_the_documents_say(tmp_path: Path) -> None:
@@ -277,45 +267,7 @@ def test_a_frame_goes_out_as_the_documents_say(tmp_path: Path) -> None:
 # --- Two processes ----------------------------------------------------------------------------------------------------
 
 
-class Node:
-    """`rocketmq-ha ARGUMENTS` as a process. Its standard error goes to a file."""
-
-    def __init__(self, log: Path, *arguments: object) -> None:
-        self.log = log
-        with log.open("ab") as errors:
-            command = [sys.executable, "-m", "rocketmq_ha.impl.cli", *map(str, arguments)]
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
-
-    def line(self, key: str) -> str:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line.startswith(f"{key}="), (line, self.log.read_text())
-        return line.strip().removeprefix(f"{key}=")
-
-    def end(self, number: signal.Signals) -> int:
-        self.process.send_signal(number)
-        return self.process.wait(PATIENCE_S)
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Node]]:
-    """Starts nodes, and ends those that are left."""
-    nodes: list[Node] = []
-
-    def run(*arguments: object) -> Node:
-        nodes.append(Node(tmp_path / f"{len(nodes)}.log", *arguments))
-        return nodes[-1]
-
-    yield run
-    for node in nodes:
-        if node.process.poll() is None:
-            node.process.kill()
-        node.process.wait(PATIENCE_S)
-        if node.process.stdout:
-            node.process.stdout.close()
-
-
-def test_a_slave_killed_in_the_middle_goes_on_where_its_log_ends(start: Callable[..., Node], tmp_path: Path) -> None:
+def test_a_slave_killed_in_the_middle_goes_on_where_its_log_ends(start: Start, tmp_path: Path) -> None:
     """HA-ST-5, HA-S-1: kill -9 while puts wait for it; half of 4000 wait, and at the end both logs are one."""
     m, s = tmp_path / "m", tmp_path / "s"
     options = ("--file-size", 65536, "--put", 4000, "--size", 200, "--sync", 0.5, "--await-slaves", 1)
@@ -325,22 +277,20 @@ def test_a_slave_killed_in_the_middle_goes_on_where_its_log_ends(start: Callable
     wait_for(lambda: len(list((s / "commitlog").glob("0*"))) >= 3 if s.exists() else False, lambda: time.sleep(0.001))
     slave.process.kill()
     slave.process.wait(PATIENCE_S)
-    assert len(log_bytes(s)) < 4000 * 312 // 65536
+    assert len(log_files(s)) < 4000 * 312 // 65536
     slave = start("slave", "--store", s, "--master", address)
     told = dict(word.split("=") for word in f"put={master.line('put')}".split())
     assert told["put"] == "4000"
     assert int(told["PUT_OK"]) + int(told.get("FLUSH_SLAVE_TIMEOUT", 0)) + int(told.get("SLAVE_NOT_AVAILABLE", 0)) == 4000
     assert int(told["PUT_OK"]) > 3000
-    wait_for(lambda: log_bytes(s) == log_bytes(m))
+    wait_for(lambda: log_files(s) == log_files(m))
     assert (master.end(signal.SIGTERM), slave.end(signal.SIGTERM)) == (0, 0)
     assert verified(m) == verified(s)
     assert verified(s).messages == 4000 + int(told.get("unwaited", 0))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-def test_a_signal_ends_both_cleanly_in_the_middle_of_puts(
-    start: Callable[..., Node], tmp_path: Path, number: signal.Signals
-) -> None:
+def test_a_signal_ends_both_cleanly_in_the_middle_of_puts(start: Start, tmp_path: Path, number: signal.Signals) -> None:
     """HA-G-6: the put that waits ends too; status 0, and both stores verify and are unlocked (HA-ST-9)."""
     m, s = tmp_path / "m", tmp_path / "s"
     master = start("master", "--store", m, "--listen", "127.0.0.1:0", "--file-size", 65536, "--put", 10**7, "--await-slaves", 1)
@@ -365,13 +315,6 @@ def test_a_signal_ends_both_cleanly_in_the_middle_of_puts(
 # --- Refused starts ---------------------------------------------------------------------------------------------------
 
 
-def snapshot(directory: Path) -> dict[str, tuple[int, bytes]]:
-    return {
-        str(entry): (entry.lstat().st_mtime_ns, entry.read_bytes() if entry.is_file() else b"")
-        for entry in sorted(directory.rglob("*"))
-    }
-
-
 @pytest.fixture(scope="module")
 def taken() -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -385,14 +328,14 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with CommitLog.open(store, file_size=FILE_SIZE) as log:
         for index in range(100):
             log.append(message(index))
-        assert len(log_bytes(store)) == 4
+        assert len(log_files(store)) == 4
     return store
 
 
 def refused(directory: Path, *arguments: object) -> str:
     """The one line with which a start was refused, having changed nothing in `directory`."""
     before = snapshot(directory)
-    command = [sys.executable, "-m", "rocketmq_ha.impl.cli", *map(str, arguments)]
+    command = [*COMMAND, *map(str, arguments)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert ended.returncode == 2, ended
     assert ended.stdout == ""
@@ -477,7 +420,7 @@ def test_what_is_not_a_directory_is_refused(tmp_path: Path, name: str) -> None:
         assert "directory" in line
 
 
-def test_a_store_that_another_process_has_open_is_refused(tmp_path: Path, template: Path, start: Callable[..., Node]) -> None:
+def test_a_store_that_another_process_has_open_is_refused(tmp_path: Path, template: Path, start: Start) -> None:
     """HA-ST-9."""
     shutil.copytree(template, tmp_path / "stores" / "m")
     owner = start("master", "--store", tmp_path / "stores" / "m", "--listen", "127.0.0.1:0")
@@ -611,4 +554,4 @@ def test_a_socket_that_gave_little_is_not_asked_again(tmp_path: Path) -> None:
             assert (masters.reads, slaves.reads) == (1, 1)
         master.close("done")
         slave.close("done")
-    assert log_bytes(tmp_path / "m") == log_bytes(tmp_path / "s")
+    assert log_files(tmp_path / "m") == log_files(tmp_path / "s")

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from kit.limits import MIB, Clock, Serve, connect, is_closed, passing, polled, until_blocked
+from kit.waiting import wait_for
 from rocketmq_ha.impl.app import tail as tail_module
 from rocketmq_ha.impl.app.doctor import probe as probe_module
 from rocketmq_ha.impl.ha.puts import FlushedPut, Puts
@@ -68,13 +69,6 @@ def step(clock: Clock, master: Master, ms: int) -> None:
         master.poll(50)
 
 
-def until(condition: Callable[[], object]) -> None:
-    give_up = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < give_up, "waited in vain"
-        time.sleep(0.001)
-
-
 # --- The rules themselves --------------------------------------------------------------------------------------------
 
 
@@ -123,7 +117,7 @@ def test_a_master_reads_what_has_come_before_it_calls_a_slave_silent(serve: Serv
         interrupt(master)
         for _ in range(5):
             slave.sendall(REPORT.pack(0))
-            until(lambda: master._selector.select(0))
+            wait_for(lambda: master._selector.select(0))
             step(clock, master, 5_000)
         assert (is_closed(slave), is_closed(silent)) == (False, True)
 
@@ -145,7 +139,7 @@ def test_a_put_whose_acknowledgement_waits_in_the_socket_ends_with_put_ok(serve:
             passing(clock, master.service.settings.sync_flush_timeout_ms, master)
             interrupt(master)
             slave.sendall(REPORT.pack(put.next_offset))
-            until(lambda master=master: master._selector.select(0))
+            wait_for(lambda master=master: master._selector.select(0))
             clock.ms += ms
             master.poll(50)
             assert put.status is PutMessageStatus.PUT_OK
@@ -181,7 +175,7 @@ def test_a_report_that_waits_in_the_socket_is_in_time(serve: Serve, clock: Clock
         polled(master)
         interrupt(master)
         slave.sendall(REPORT.pack(0))
-        until(lambda: master._selector.select(0))
+        wait_for(lambda: master._selector.select(0))
         step(clock, master, 12_000)
         assert (is_closed(slave), is_closed(silent)) == (False, True)
 
@@ -309,10 +303,10 @@ def test_a_frame_in_parts_has_a_second_after_a_pause(net: Any, monkeypatch: pyte
         peer, _ = listener.accept()
         with peer:
             peer.sendall(HEADER.pack(0, 100) + bytes(50))
-            until(lambda: len(waits) > 22)
+            wait_for(lambda: len(waits) > 22)
             peer.sendall(bytes(50))
             peer.recv(100)
-            until(lambda: follower.last_close_reason or log.max_offset)
+            wait_for(lambda: follower.last_close_reason or log.max_offset)
 
     with net.open_log("slave") as log:
         follower = client.Follower(log, *listener.getsockname(), Settings(1000), HARDENED)
@@ -377,7 +371,7 @@ def test_a_reader_that_was_paused_does_not_call_its_master_silent(net: Any, told
         reader.tick()
         told.ms += GRACE_MS
         peer.sendall(HEADER.pack(0, 0))
-        until(lambda: feed.wait_readable(reader, 0))
+        wait_for(lambda: feed.wait_readable(reader, 0))
         reader.tick()
         assert reader.read()
         for _ in range(20):

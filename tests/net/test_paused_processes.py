@@ -4,15 +4,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import pytest
-
-from kit.nodes import PATIENCE_S, follow, serve, wait_for
+from kit.command_line import COMMAND
+from kit.nodes import follow, serve
+from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.impl.net.status_socket import ask
 
 FILE_SIZE = 1 << 20
@@ -20,12 +18,6 @@ PAUSE_S = 1.4  # longer than SHORT, and than the second that a loop may take
 SHORT = ("--ha-housekeeping-interval", "1000")
 BEATS = ("--ha-send-heartbeat-interval", "100")
 ROUNDS = 3
-
-
-@pytest.fixture
-def nodes() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
 
 
 def test_a_master_a_slave_and_a_tail_that_are_stopped_keep_their_connections(tmp_path: Path, nodes: ExitStack) -> None:
@@ -38,7 +30,7 @@ def test_a_master_a_slave_and_a_tail_that_are_stopped_keep_their_connections(tmp
     _, second = serve(nodes, tmp_path / "c", "--put", "50", "--sync", "0", *BEATS, file_size=FILE_SIZE)
     stopped_slave = follow(nodes, tmp_path / "d", second, "--file-size", str(FILE_SIZE), *SHORT, *BEATS)
     tail = subprocess.Popen(
-        [sys.executable, "-m", "rocketmq_ha.impl.cli", "tail", "--master", second, "--heartbeat", "100", "--body", "none"],
+        [*COMMAND, "tail", "--master", second, "--heartbeat", "100", "--body", "none"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

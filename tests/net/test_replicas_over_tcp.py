@@ -1,18 +1,14 @@
 """`master --replicas N`, over TCP: distinct addresses are distinct replicas, and connections of one are one (HA-G-31)."""
 
-import json
 import socket
-import time
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
+from kit.command_line import invoke, status_of
+from kit.waiting import wait_for
 from rocketmq_ha.fuzz.processes import Node
-from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.net.status_socket import SOCKET_NAME
 from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.store.log.verify import Comparison, compare, verify
@@ -35,19 +31,6 @@ def has_second_loopback() -> bool:
 pytestmark = pytest.mark.skipif(not has_second_loopback(), reason="this machine has no 127.0.0.2")
 
 
-def wait_for(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.02)
-
-
-@pytest.fixture
-def nodes() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
-
-
 def serve(nodes: ExitStack, store: Path, *more: str) -> tuple[Node, str]:
     serving = ("master", "--store", str(store), "--listen", "127.0.0.1:0", "--file-size", str(FILE_SIZE))
     node = Node(store.parent / f"{store.name}.log", *serving, *more)
@@ -62,13 +45,6 @@ def follow(nodes: ExitStack, store: Path, master: str, address: str) -> Node:
     nodes.callback(node.stop)
     wait_for((store / SOCKET_NAME).exists)
     return node
-
-
-def snapshot(store: Path) -> dict[str, Any]:
-    result = CliRunner().invoke(main, ["status", str(store), "--json"])
-    assert result.exit_code == 0, result.stderr
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
 
 
 def counts(line: str) -> dict[str, int]:
@@ -88,15 +64,15 @@ def test_two_slaves_at_two_addresses_are_two_replicas(tmp_path: Path, nodes: Exi
     told = "put=" + master.line("put")
     unwaited = int(told.split()[1].removeprefix("unwaited="))  # one more where one slave has everything when the other comes
     assert (counts(told), unwaited in (1, 2)) == ({"PUT_OK": PUTS}, True)
-    found = snapshot(a)
+    found = status_of(a)
     assert (found["replicas_needed"], found["replicas_counted"], found["slaves"]) == (2, 2, 2)
     assert sorted(conn["replica"] for conn in found["connections"]) == ["127.0.0.2", "127.0.0.3"]
-    assert found["push2_slave_max_offset"] == found["max_offset"] == snapshot(b)["max_offset"] == snapshot(c)["max_offset"]
-    shown = CliRunner().invoke(main, ["status", str(a)]).stdout
+    assert found["push2_slave_max_offset"] == found["max_offset"] == status_of(b)["max_offset"] == status_of(c)["max_offset"]
+    shown = invoke("status", str(a)).stdout
     assert "2 count, a put that waits needs 2" in shown
     slaves[1].stop()
-    wait_for(lambda: snapshot(a)["replicas_counted"] == 1)
-    assert snapshot(a)["push2_slave_max_offset"] == 0
+    wait_for(lambda: status_of(a)["replicas_counted"] == 1)
+    assert status_of(a)["push2_slave_max_offset"] == 0
     for node in (slaves[0], master):
         node.stop()
     for store in (b, c):
@@ -111,8 +87,8 @@ def test_puts_wait_for_so_many_distinct_replicas(tmp_path: Path, nodes: ExitStac
     master, address = serve(nodes, a, "--put", str(PUTS), "--replicas", "2", "--await-replicas", "2")
     for store in (b, c):
         follow(nodes, store, address, "127.0.0.2")
-    wait_for(lambda: snapshot(a)["slaves"] == 2)
-    assert snapshot(a)["replicas_counted"] == 1
+    wait_for(lambda: status_of(a)["slaves"] == 2)
+    assert status_of(a)["replicas_counted"] == 1
     with LogReader(a) as reader:
         assert 1 <= verify(reader).messages <= 3  # one for each company that had everything, and none of --put's
     follow(nodes, d, address, "127.0.0.3")
@@ -146,10 +122,10 @@ def test_two_slaves_at_one_address_are_one_replica(tmp_path: Path, nodes: ExitSt
         follow(nodes, store, address, "127.0.0.2")
     # None of them is the message that is there to be acknowledged, for which nobody waits.
     assert counts("put=" + master.line("put")) == {"SLAVE_NOT_AVAILABLE": PUTS}
-    found = snapshot(a)
+    found = status_of(a)
     assert (found["replicas_needed"], found["replicas_counted"], found["slaves"]) == (2, 1, 2)
     assert found["push2_slave_max_offset"] == 0
     follow(nodes, d, address, "127.0.0.4")
-    wait_for(lambda: snapshot(d)["max_offset"] == snapshot(a)["max_offset"])
-    wait_for(lambda: snapshot(a)["push2_slave_max_offset"] == snapshot(a)["max_offset"])
-    assert snapshot(a)["replicas_counted"] == 2
+    wait_for(lambda: status_of(d)["max_offset"] == status_of(a)["max_offset"])
+    wait_for(lambda: status_of(a)["push2_slave_max_offset"] == status_of(a)["max_offset"])
+    assert status_of(a)["replicas_counted"] == 2

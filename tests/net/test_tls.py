@@ -9,7 +9,6 @@ import shutil
 import socket
 import ssl
 import subprocess
-import sys
 import threading
 import time
 import tracemalloc
@@ -21,6 +20,10 @@ from typing import Any
 import pytest
 
 from kit.certificates import Certificates
+from kit.command_line import COMMAND
+from kit.files import log_files
+from kit.limits import Clock
+from kit.waiting import wait_for
 from rocketmq_ha.impl.app.run_master import MASTER_READ_BUFFER_SIZE
 from rocketmq_ha.impl.errors import PeerViolation
 from rocketmq_ha.impl.net import server as server_module
@@ -40,18 +43,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 MIB = 1024 * 1024
 PATIENCE_S = 30
-
-
-@pytest.fixture(scope="module")
-def certs(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return Certificates(tmp_path_factory.mktemp("certificates"))
-
-
-def wait_for(condition: Callable[[], object], turn: Callable[[], object] = lambda: time.sleep(0.01)) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < until, "waited in vain"
-        turn()
 
 
 class Ends:
@@ -180,10 +171,6 @@ def is_closed(sock: socket.socket) -> bool:
     return True
 
 
-def log_bytes(directory: Path) -> bytes:
-    return b"".join(file.read_bytes() for file in sorted((directory / "commitlog").iterdir()))
-
-
 # --- The same wire inside ---------------------------------------------------------------------------------------------
 
 
@@ -243,7 +230,7 @@ def test_replication_is_byte_identical_however_the_stream_is_cut(
     wait_for(lambda: replica.max_offset == master.service.log.max_offset and not splitter.cuts_left, lambda: grow(master))
     wait_for(lambda: replica.max_offset == master.service.log.max_offset, lambda: master.poll(10))
     assert follower.connects + follower.failed_connects >= 6  # those that were cut in the handshake have failed
-    assert log_bytes(tmp_path / "m") == log_bytes(tmp_path / "s")
+    assert log_files(tmp_path / "m") == log_files(tmp_path / "s")
 
 
 def grow(master: Master) -> None:
@@ -292,7 +279,7 @@ def test_a_large_log_is_caught_up_with_on_both_ports_at_once(ends: Make, certs: 
     (secret, _), (plain, _) = both.follow(tls_port(master), certs.slave, "s"), both.follow(master.address[1], None, "p")
     end = master.service.log.max_offset
     wait_for(lambda: secret.max_offset == plain.max_offset == end, lambda: master.poll(10))
-    assert log_bytes(tmp_path / "m") == log_bytes(tmp_path / "s") == log_bytes(tmp_path / "p")
+    assert log_files(tmp_path / "m") == log_files(tmp_path / "s") == log_files(tmp_path / "p")
 
 
 def test_reports_of_more_than_a_turn_in_few_records_are_all_read(ends: Make, certs: Certificates) -> None:
@@ -514,7 +501,7 @@ def test_a_handshake_that_ends_like_a_report_acknowledges_nothing(ends: Make) ->
 @pytest.mark.parametrize("command", ["doctor", "tail"])
 def test_a_reader_without_tls_on_the_tls_port_is_told_what_to_give(command: str, ends: Make) -> None:
     master = ends().serve(size=1000)
-    arguments = [sys.executable, "-m", "rocketmq_ha.impl.cli", command, "--master", f"127.0.0.1:{tls_port(master)}"]
+    arguments = [*COMMAND, command, "--master", f"127.0.0.1:{tls_port(master)}"]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         wait_for(lambda: process.poll() is not None, lambda: master.poll(5))
         assert process.stdout is not None
@@ -591,14 +578,6 @@ def test_a_hello_on_the_plain_port_closes_the_connection(ends: Make, certs: Cert
 
 
 # --- Time, turns and memory -------------------------------------------------------------------------------------------
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.ms = 1_000_000
-
-    def __call__(self) -> int:
-        return self.ms
 
 
 def test_a_handshake_that_stalls_is_closed_in_time_and_holds_nobody_up(

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
+from kit.command_line import invoke
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.app import logs
-from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.errors import StoreCorrupt, StoreLocked
 from rocketmq_ha.impl.store import recovery_plan
 from rocketmq_ha.impl.store.derived.index_file import Geometry
@@ -39,10 +39,6 @@ STRESS_S = 1.5  # of each kind of writer
 def restored() -> Iterator[None]:
     yield
     logs.logging.getLogger("rocketmq_ha").handlers.clear()
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 def told(result: Result) -> dict[str, str]:
@@ -174,7 +170,7 @@ def test_the_holder_of_a_lock_is_named_and_the_lock_left_alone(held: tuple[Path,
 def test_recover_says_who_has_the_store_open_and_what_it_saw(held: tuple[Path, int]) -> None:
     path, pid = held
     (path / "abort").touch()
-    found = told(run("recover", path))
+    found = told(invoke("recover", path))
     assert (found["stop"], found["held_by"], found["verdict"]) == ("running", str(pid), "HELD")
     assert (found["cut"], found["entries_cut"], found["keys_cut"]) == ("0", "0", "0")
 
@@ -183,7 +179,7 @@ def test_recover_writes_nothing_and_looks_at_nothing_where_a_process_has_the_sto
     held: tuple[Path, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recovery_plan, "recover", lambda *_, **__: pytest.fail("the log was looked at before the lock"))
-    result = run("recover", held[0], "--write")
+    result = invoke("recover", held[0], "--write")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == f"rocketmq-ha: {held[0]}: locked by another process, expected a store that nobody has open\n"
 
@@ -194,7 +190,7 @@ def test_recover_keeps_the_lock_from_its_look_to_its_end(tmp_path: Path, monkeyp
         store.put(Message("t", b"x"))
     owners: list[int | None] = []
     once_after(monkeypatch, "scan", lambda: owners.append(lock_holder(tmp_path / "s")))
-    assert told(run("recover", tmp_path / "s", "--write"))["verdict"] == "RECOVERED"
+    assert told(invoke("recover", tmp_path / "s", "--write"))["verdict"] == "RECOVERED"
     assert owners == [os.getpid()]
     assert lock_holder(tmp_path / "s") is None
 
@@ -223,7 +219,7 @@ def test_how_far_a_store_is_dispatched_is_told_while_it_is_open(tmp_path: Path) 
         plan = plan_recovery(tmp_path / "s")
         assert (plan.stop, plan.is_clean, plan.end) == ("running", False, store.log.max_offset)
         assert plan.start < plan.dispatch_from == plan.end
-        assert told(run("recover", tmp_path / "s"))["dispatch_from"] == str(plan.end)
+        assert told(invoke("recover", tmp_path / "s"))["dispatch_from"] == str(plan.end)
     plan = plan_recovery(tmp_path / "crashed")
     assert (plan.stop, plan.dispatch_from) == ("unclean", plan.start)
     assert plan.start < plan.end
@@ -236,7 +232,7 @@ def test_damage_beside_a_writer_is_damage_still(held: tuple[Path, int]) -> None:
     data = bytearray(file.read_bytes())
     data[500] ^= 1
     file.write_bytes(data)
-    result = run("recover", held[0])
+    result = invoke("recover", held[0])
     assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
     assert "a whole record follows" in result.stderr
 
@@ -249,11 +245,11 @@ def test_a_killed_writer_leaves_an_unclean_stop(tmp_path: Path) -> None:
         try:
             node.line("listening")
             node.line("put")
-            found = told(run("recover", store))
+            found = told(invoke("recover", store))
             assert (found["stop"], found["verdict"]) == ("running", "HELD")
         finally:
             stops(node)
-        found = told(run("recover", store))
+        found = told(invoke("recover", store))
         assert (found["stop"], found["held_by"]) == ("unclean", "none")
 
 
@@ -295,7 +291,7 @@ def read_all(store: Path) -> None:
     deadline, rounds = time.monotonic() + STRESS_S, 0
     while time.monotonic() < deadline or rounds < 2:
         rounds += 1
-        found = {"recover": told(run("recover", store)), "verify": told(run("verify", store))}
+        found = {"recover": told(invoke("recover", store)), "verify": told(invoke("verify", store))}
         assert {name: each.get("verdict") for name, each in found.items()} == {"recover": "HELD", "verify": "OK"}
         for name, each in found.items():
             assert int(each["max_offset"]) >= ends.get(name, 0)
@@ -306,7 +302,7 @@ def read_all(store: Path) -> None:
             ("inspect", store, "--json", "--from", start),
             ("query", store, "--topic", "t1", "--key", "all", "--json"),
         ):
-            result = run(*arguments)
+            result = invoke(*arguments)
             if result.exit_code == 1 and arguments[0] == "query":
                 continue  # there is no such key in the log of `master`
             assert (result.exit_code, result.stderr) == (0, "")
@@ -326,7 +322,7 @@ def test_the_readers_beside_a_message_store_under_load(tmp_path: Path) -> None:
     finally:
         writer.kill()
         writer.communicate()
-    assert told(run("recover", store))["stop"] == "unclean"
+    assert told(invoke("recover", store))["stop"] == "unclean"
 
 
 def test_the_readers_beside_a_master_and_its_slave_under_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kit.files import log_file, patch, snapshot
 from rocketmq_ha.impl.errors import AppendRefused, ConfigInvalid, MessageIllegal, StoreCorrupt, StoreLocked
 from rocketmq_ha.impl.store.log import mapped_file
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
@@ -29,28 +30,6 @@ SMALLEST = 92  # bytes of a record with a topic of one letter
 def message_of(size: int, fill: int = 1, **fields: int) -> Message:
     """A message whose record has a given size."""
     return Message("t", bytes([fill]) * (size - SMALLEST), **fields)
-
-
-def snapshot(path: Path) -> dict[str, tuple[int, int, bytes]]:
-    """Everything below a directory: kind, time of change, contents."""
-    return {
-        str(entry.relative_to(path)): (
-            entry.lstat().st_mode,
-            entry.lstat().st_mtime_ns,
-            entry.read_bytes() if entry.is_file() else b"",
-        )
-        for entry in sorted(path.rglob("*"))
-    }
-
-
-def file_of(store: Path, base: int) -> Path:
-    return store / "commitlog" / f"{base:020d}"
-
-
-def patch(path: Path, position: int, data: bytes) -> None:
-    with path.open("r+b") as file:
-        file.seek(position)
-        file.write(data)
 
 
 def contents(log: CommitLog) -> bytes:
@@ -160,11 +139,11 @@ def test_a_blank_takes_the_rest_whatever_remains(store: Path, remaining: int) ->
 def test_the_padding_of_a_blank_is_zero_bytes_whatever_was_there(store: Path) -> None:
     with CommitLog.open(store, file_size=FILE_SIZE) as log:
         log.append(message_of(900))
-    patch(file_of(store, 0), 1000, b"stale")
+    patch(log_file(store, 0), 1000, b"stale")
     with CommitLog.open(store, clear_tail=False) as log:
         log.append(message_of(SMALLEST))
         log.append(message_of(SMALLEST))
-    assert file_of(store, 0).read_bytes()[1000:] == bytes(24)
+    assert log_file(store, 0).read_bytes()[1000:] == bytes(24)
 
 
 def test_a_record_that_fits_no_file_is_refused_and_nothing_is_written(store: Path) -> None:
@@ -278,12 +257,12 @@ def test_no_bytes_on_an_empty_log_make_a_phantom_file(store: Path) -> None:
     with CommitLog.open(store, file_size=FILE_SIZE) as log:
         log.append_data(0, [])
         assert (log.min_offset, log.max_offset) == (0, 0)
-        assert file_of(store, 0).stat().st_size == FILE_SIZE
+        assert log_file(store, 0).stat().st_size == FILE_SIZE
     with CommitLog.open(store, clear_tail=False) as log:
         log.append_data(4096, [b"abc"])
         assert (log.min_offset, log.max_offset) == (0, 3)
     with CommitLog.open(store) as log:
-        assert not file_of(store, 0).exists()
+        assert not log_file(store, 0).exists()
         assert (log.file_size, log.max_offset) == (FILE_SIZE, 0)
         log.append_data(4096, [b"abc"])
         assert (log.min_offset, log.max_offset) == (4096, 4099)
@@ -303,7 +282,7 @@ def test_bytes_that_cross_the_end_of_a_file_are_refused(store: Path) -> None:
         log.append_data(1000, [bytes(24)])
         with pytest.raises(AppendRefused):
             log.append_data(1024, [bytes(FILE_SIZE + 1)])
-        assert not file_of(store, 1024).exists()
+        assert not log_file(store, 1024).exists()
         log.append_data(1024, [bytes(FILE_SIZE)])
         assert log.max_offset == 2 * FILE_SIZE
 
@@ -320,7 +299,7 @@ def test_a_full_disk_is_an_error_and_changes_nothing(store: Path, monkeypatch: p
         monkeypatch.setattr(mapped_file.os, "posix_fallocate", no_space)
         with pytest.raises(OSError, match="No space") as refused:
             log.append(message_of(SMALLEST))
-        assert refused.value.filename == str(file_of(store, FILE_SIZE))
+        assert refused.value.filename == str(log_file(store, FILE_SIZE))
         assert log.max_offset == 950
         assert {name: entry[2] for name, entry in snapshot(store).items()} == {name: entry[2] for name, entry in before.items()}
         monkeypatch.undo()
@@ -342,7 +321,7 @@ def test_a_file_that_was_never_finished_is_swept_away(full_store: Path) -> None:
 @pytest.mark.parametrize("present", [*range(1, 12), 36, 40, 87, 88, 100, 246])
 def test_a_partial_record_at_the_tail_is_cut_off(full_store: Path, present: int, clear_tail: bool) -> None:
     record = encode(message_of(250, 77), physical_offset=2548)
-    patch(file_of(full_store, 2048), 500, record[:present])
+    patch(log_file(full_store, 2048), 500, record[:present])
     with CommitLog.open(full_store, clear_tail=clear_tail) as log:
         assert log.max_offset == 2548
         log.append_data(2548, [record])
@@ -361,7 +340,7 @@ def test_a_record_without_the_end_of_its_topic_or_properties_is_not_whole(store:
     end = len(record) - 2 if not properties else len(record)
     looks_whole = []
     for present in range(1, end):
-        patch(file_of(store, 0), first.size, record[:present] + bytes(len(record) - present))
+        patch(log_file(store, 0), first.size, record[:present] + bytes(len(record) - present))
         with CommitLog.open(store, clear_tail=False) as log:  # as RocketMQ
             looks_whole.append(log.max_offset > first.size)
         with CommitLog.open(store) as log:
@@ -405,29 +384,29 @@ def test_a_message_that_recovery_could_take_for_one_with_a_lost_sector_is_refuse
 
 def test_missing_bytes_that_would_be_zero_count_as_there(full_store: Path) -> None:
     """HA-ST-5: a file is born as zeros, so a record without properties is whole when its topic is."""
-    patch(file_of(full_store, 2048), 500, encode(message_of(250, 77), physical_offset=2548)[:-2])
+    patch(log_file(full_store, 2048), 500, encode(message_of(250, 77), physical_offset=2548)[:-2])
     with CommitLog.open(full_store) as log:
         assert (log.max_offset, log.recovery.cut_size) == (2798, 0)
 
 
 def test_what_is_cut_off_becomes_zero_or_stays(full_store: Path) -> None:
     """HA-ST-7 "What recovery cuts off MUST be set to zero"; left alone, stale bytes stay (quirk 35)."""
-    file_of(full_store, 3072).write_bytes(bytes(FILE_SIZE))
-    patch(file_of(full_store, 2048), 500, b"stale")
-    patch(file_of(full_store, 2048), 900, b"bytes")
+    log_file(full_store, 3072).write_bytes(bytes(FILE_SIZE))
+    patch(log_file(full_store, 2048), 500, b"stale")
+    patch(log_file(full_store, 2048), 900, b"bytes")
     with CommitLog.open(full_store, clear_tail=False) as log:
         assert log.max_offset == 2548
-    assert file_of(full_store, 2048).read_bytes()[900:905] == b"bytes"
-    assert not file_of(full_store, 3072).exists()  # it begins beyond the end
+    assert log_file(full_store, 2048).read_bytes()[900:905] == b"bytes"
+    assert not log_file(full_store, 3072).exists()  # it begins beyond the end
     with CommitLog.open(full_store) as log:
         assert (log.max_offset, log.recovery.cut_size, log.recovery.messages) == (2548, 405, 10)
-    assert file_of(full_store, 2048).read_bytes()[500:] == bytes(524)
+    assert log_file(full_store, 2048).read_bytes()[500:] == bytes(524)
 
 
 @pytest.mark.parametrize("clear_tail", [True, False])
 def test_a_file_prepared_ahead_is_used_or_removed(full_store: Path, clear_tail: bool) -> None:
     """RocketMQ allocates the next file before it needs it."""
-    file_of(full_store, 3072).write_bytes(bytes(FILE_SIZE))
+    log_file(full_store, 3072).write_bytes(bytes(FILE_SIZE))
     with CommitLog.open(full_store, clear_tail=clear_tail) as log:
         assert log.max_offset == 2548
         for _ in range(4):
@@ -440,10 +419,10 @@ def test_a_file_prepared_ahead_is_used_or_removed(full_store: Path, clear_tail: 
 
 def test_a_blank_counts_to_the_end_of_its_file(full_store: Path) -> None:
     """HA-ST-5, with the next file and without it."""
-    file_of(full_store, 2048).write_bytes(bytes(FILE_SIZE))
+    log_file(full_store, 2048).write_bytes(bytes(FILE_SIZE))
     with CommitLog.open(full_store, clear_tail=False) as log:
         assert log.max_offset == 2048
-    file_of(full_store, 2048).unlink()
+    log_file(full_store, 2048).unlink()
     with CommitLog.open(full_store) as log:
         assert log.max_offset == 2048
         assert log.append(message_of(250)).offset == 2048
@@ -481,20 +460,20 @@ def test_one_flipped_bit_names_file_and_offset_and_costs_no_byte(index: int, dat
         base = offsets[index] - offsets[index] % FILE_SIZE
         checked = [*range(12), *range(28, 36), *range(84, 247)]
         position = offsets[index] - base + data.draw(st.sampled_from(checked))
-        byte = file_of(store, base).read_bytes()[position]
-        patch(file_of(store, base), position, bytes([byte ^ 1 << data.draw(st.integers(0, 7))]))
+        byte = log_file(store, base).read_bytes()[position]
+        patch(log_file(store, base), position, bytes([byte ^ 1 << data.draw(st.integers(0, 7))]))
         before = snapshot(store)
         with pytest.raises(StoreCorrupt) as refused:
             CommitLog.open(store)
         assert refused.value.offset == offsets[index]
-        assert refused.value.file == file_of(store, base)
+        assert refused.value.file == log_file(store, base)
         assert snapshot(store) == before
         with CommitLog.open(store, clear_tail=False) as log:
             assert log.max_offset == offsets[index]
 
 
 def test_a_lost_page_before_a_whole_record_is_damage_too(full_store: Path) -> None:
-    patch(file_of(full_store, 1024), 0, bytes(1024))
+    patch(log_file(full_store, 1024), 0, bytes(1024))
     with pytest.raises(StoreCorrupt, match="found zero bytes") as refused:
         CommitLog.open(full_store)
     assert refused.value.offset == 1024
@@ -504,12 +483,12 @@ def test_a_log_of_records_of_another_place_is_refused_unless_the_tail_is_left_al
     """Quirks 17 and 18. RocketMQ takes such a log for empty; wiping it would be worse."""
     with CommitLog.open(store, file_size=FILE_SIZE) as log:
         log.append_data(0, [encode(message_of(200), physical_offset=4096)])
-    before = file_of(store, 0).read_bytes()
+    before = log_file(store, 0).read_bytes()
     with pytest.raises(StoreCorrupt, match="physical offset 4096, expected 0"):
         CommitLog.open(store)
     with CommitLog.open(store, clear_tail=False) as log:
         assert log.max_offset == 0
-    assert file_of(store, 0).read_bytes() == before
+    assert log_file(store, 0).read_bytes() == before
 
 
 @given(
@@ -527,7 +506,7 @@ def test_whatever_stands_in_the_files_an_open_heals_or_refuses(sizes: list[int],
         bases = sorted(int(path.name) for path in (store / "commitlog").iterdir())
         for position, data in noise:
             base = bases[min(position // FILE_SIZE, len(bases) - 1)]
-            patch(file_of(store, base), position % FILE_SIZE, data[: FILE_SIZE - position % FILE_SIZE])
+            patch(log_file(store, base), position % FILE_SIZE, data[: FILE_SIZE - position % FILE_SIZE])
         before = snapshot(store)
         try:
             with CommitLog.open(store) as log:
@@ -546,17 +525,17 @@ def test_whatever_stands_in_the_files_an_open_heals_or_refuses(sizes: list[int],
 
 
 def _wrong_length(store: Path) -> None:
-    with file_of(store, 1024).open("r+b") as file:
+    with log_file(store, 1024).open("r+b") as file:
         file.truncate(1000)
 
 
 def _longer(store: Path) -> None:
-    with file_of(store, 2048).open("ab") as file:
+    with log_file(store, 2048).open("ab") as file:
         file.write(b"x")
 
 
 def _gap(store: Path) -> None:
-    file_of(store, 1024).unlink()
+    log_file(store, 1024).unlink()
 
 
 def _wrong_name(store: Path) -> None:
@@ -564,19 +543,19 @@ def _wrong_name(store: Path) -> None:
 
 
 def _name_off_by_one(store: Path) -> None:
-    file_of(store, 2048).rename(file_of(store, 2047))
+    log_file(store, 2048).rename(log_file(store, 2047))
 
 
 def _directory_for_a_file(store: Path) -> None:
-    file_of(store, 3072).mkdir()
+    log_file(store, 3072).mkdir()
 
 
 def _empty_file(store: Path) -> None:
-    file_of(store, 3072).touch()
+    log_file(store, 3072).touch()
 
 
 def _corrupt(store: Path) -> None:
-    patch(file_of(store, 0), 100, b"\xff")
+    patch(log_file(store, 0), 100, b"\xff")
 
 
 REFUSALS = {
@@ -678,11 +657,11 @@ def test_a_store_is_opened_once_in_a_process(full_store: Path, tmp_path: Path) -
 
 
 def test_a_refused_open_leaves_no_lock_behind(full_store: Path) -> None:
-    patch(file_of(full_store, 0), 100, b"\xff")
+    patch(log_file(full_store, 0), 100, b"\xff")
     for _ in range(2):
         with pytest.raises(StoreCorrupt):
             CommitLog.open(full_store)
-    patch(file_of(full_store, 0), 100, b"\x01")
+    patch(log_file(full_store, 0), 100, b"\x01")
     CommitLog.open(full_store).close()
 
 
@@ -692,8 +671,8 @@ def test_a_refused_open_leaves_no_lock_behind(full_store: Path) -> None:
 def test_an_empty_gigabyte_is_neither_read_nor_kept(store: Path) -> None:
     """Looking for stale bytes in space that was never written must cost nothing, or each open reads a whole file."""
     (store / "commitlog").mkdir(parents=True)
-    with file_of(store, 0).open("wb") as file:
+    with log_file(store, 0).open("wb") as file:
         file.truncate(1 << 30)
-    ahead = MappedFile(file_of(store, 0), 0, 1 << 30, writable=False)
+    ahead = MappedFile(log_file(store, 0), 0, 1 << 30, writable=False)
     assert sum(len(chunk) for _, chunk in ahead.chunks(0)) < 1 << 24
     ahead.close()

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kit.files import contents
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
 from rocketmq_ha.impl.store.derived.consume_queue import FILE_SIZE, ConsumeQueue
 from rocketmq_ha.impl.store.derived.consume_queue_table import ConsumeQueueTable, is_directory_name
@@ -35,10 +36,6 @@ def filled(directory: Path, count: int, first: int = 0, at: int = 1000) -> Consu
 
 def state(queue: ConsumeQueue) -> tuple[int, int, int, list[tuple[int, Entry]]]:
     return queue.min_offset, queue.max_offset, queue.max_physic_offset, list(queue.entries())
-
-
-def contents(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
 
 
 def request(topic: bytes, queue_id: int, offset: int, queue_offset: int, sys_flag: int = 0) -> DispatchRequest:

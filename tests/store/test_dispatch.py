@@ -5,7 +5,7 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.golden import has_keys_of_tags
+from kit.waiting import wait_for
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
 from rocketmq_ha.impl.store.derived import dispatch as dispatch_module
 from rocketmq_ha.impl.store.derived import topic_config
@@ -81,13 +82,6 @@ class Told:
 
 def offsets(log: FakeLog) -> list[int]:
     return [handed.commit_log_offset for handed in log.records]
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 # --- Requests --------------------------------------------------------------------------------------------------------
@@ -365,9 +359,9 @@ def test_a_lone_record_is_dispatched_without_being_asked_for() -> None:
     service.start()
     time.sleep(0.02)
     service.offer(log.put())
-    wait_until(lambda: len(told.requests) == 1)
+    wait_for(lambda: len(told.requests) == 1)
     log.put()  # as replicated bytes come, without even a wake-up
-    wait_until(lambda: len(told.requests) == 2)
+    wait_for(lambda: len(told.requests) == 2)
     assert service.shutdown()
 
 

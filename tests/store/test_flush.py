@@ -12,10 +12,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from kit.nodes import follow, serve, serving, wait_for
-from rocketmq_ha.impl.cli import main
+from kit.command_line import invoke
+from kit.nodes import follow, serve, serving
+from kit.waiting import wait_for
 from rocketmq_ha.impl.net.address import format_address
 from rocketmq_ha.impl.net.status_socket import ask
 from rocketmq_ha.impl.store.log import mapped_file
@@ -422,7 +422,7 @@ def test_a_slave_whose_flush_fails_stops_with_one_line(tmp_path: Path, monkeypat
         monkeypatch.setattr(mapped_file, "_sync_data", fail)
         often = ("--flush-interval-commit-log", "20", "--flush-commit-log-least-pages", "0")
         arguments = ("slave", "--store", tmp_path / "s", "--master", format_address(*master.address), *often)
-        result = CliRunner().invoke(main, [*map(str, arguments), "--file-size", str(1 << 16)])
+        result = invoke(*arguments, "--file-size", str(1 << 16))
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-1] == f"rocketmq-ha: {tmp_path}/s/commitlog/{0:020d}: Input/output error"
     assert "Traceback" not in result.stderr

@@ -13,12 +13,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from kit.nodes import PATIENCE_S, follow, serving, wait_for
+from kit.command_line import invoke
+from kit.nodes import follow, serving
+from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.app.producer import put_all
-from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.errors import AppendFailed, StoreFull
 from rocketmq_ha.impl.ha.puts import Puts
 from rocketmq_ha.impl.net.client import Follower
@@ -232,7 +232,7 @@ def test_a_slave_on_a_full_file_system_goes_on_when_retention_makes_room(tmp_pat
     wait_for(lambda: ask(store)["disk_full"])
     assert ask(store)["state"] == "disk full"
     assert ask(store)["max_offset"] == 3 * MIB
-    text = CliRunner().invoke(main, ["status", str(store)]).stdout
+    text = invoke("status", str(store)).stdout
     assert "No space left on device: found" in text
     end = ask(tmp_path / "m")["max_offset"]
     while ask(store)["max_offset"] < end:

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit.nodes import PATIENCE_S, follow, serve, wait_for
+from kit.command_line import invoke
+from kit.nodes import follow, serve
+from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.app.cleaning import RetentionSettings, cleaning
-from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.errors import RocketmqHaError
 from rocketmq_ha.impl.ha.service import HAService
 from rocketmq_ha.impl.net.status_socket import ask
@@ -171,7 +171,7 @@ def test_a_store_keeps_all_unless_told(tmp_path: Path, nodes: ExitStack) -> None
     wait_for(lambda: ask(tmp_path / "m")["deleted_files"] == 5)
     assert bases(tmp_path / "m") == [5]
     assert (ask(tmp_path / "m")["min_offset"], ask(tmp_path / "m")["deleted_bytes"]) == (5 * FILE_SIZE, 5 * FILE_SIZE)
-    text = CliRunner().invoke(main, ["status", str(tmp_path / "m")]).stdout
+    text = invoke("status", str(tmp_path / "m")).stdout
     assert "5 files, 20.0 KiB" in text
     log = node.log.read_text()
     assert "files of the log are deleted: 72 h after their last write (hours 00;01;" in log
@@ -277,7 +277,7 @@ def test_a_deletion_that_fails_is_told_once_and_tried_again(
 def test_times_that_no_thread_can_wait_for_are_refused(tmp_path: Path) -> None:
     for option in ("--clean-resource-interval", "--file-reserved-time", "--flush-interval-commit-log"):
         for value in (str(10**30), "nan", "-1"):
-            result = CliRunner().invoke(main, ["master", "--store", str(tmp_path / "m"), option, value])
+            result = invoke("master", "--store", str(tmp_path / "m"), option, value)
             assert result.exit_code == 2
             (line,) = result.stderr.splitlines()
             assert option in line
@@ -464,7 +464,7 @@ def test_a_slave_without_its_first_files_goes_on(tmp_path: Path, nodes: ExitStac
     assert (bases(master), bases(replica)) == ([0, 1, 2, 3, 4, 5], [3, 4, 5])
     assert slave.stop() == 0
     for command in (["verify", replica], ["recover", replica, "--dry-run"], ["inspect", replica, "--limit", "1"]):
-        result = CliRunner().invoke(main, [str(word) for word in command])
+        result = invoke(*command)
         assert result.exit_code == 0, result.output
     assert node.stop() == 0
     node = Node(tmp_path / "m.log", *arguments, "--put", "20", "--size", "300")
@@ -475,7 +475,7 @@ def test_a_slave_without_its_first_files_goes_on(tmp_path: Path, nodes: ExitStac
     end = ask(master)["max_offset"]
     wait_for(lambda: ask(replica)["max_offset"] == end and ask(replica)["min_offset"] >= 5 * FILE_SIZE)
     slave.stop()
-    moved = CliRunner().invoke(main, ["resync", str(replica)])
+    moved = invoke("resync", str(replica))
     assert moved.exit_code == 0, moved.output
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kit.files import log_file, patch
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
 from rocketmq_ha.impl.store.log import reader as reader_module
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
@@ -31,16 +32,6 @@ def message_of(size: int, fill: int = 1) -> Message:
 def make(store: Path, sizes: list[int]) -> list[int]:
     with CommitLog.open(store, file_size=FILE_SIZE) as log:
         return [log.append(message_of(size, index + 1)).offset for index, size in enumerate(sizes)]
-
-
-def file_of(store: Path, base: int) -> Path:
-    return store / "commitlog" / f"{base:020d}"
-
-
-def patch(path: Path, position: int, data: bytes) -> None:
-    with path.open("r+b") as file:
-        file.seek(position)
-        file.write(data)
 
 
 def check(store: Path) -> Summary:
@@ -86,7 +77,7 @@ def test_a_reader_takes_no_lock_and_makes_nothing(store: Path) -> None:
 def test_an_empty_store_and_a_phantom_file_are_no_error(store: Path) -> None:
     make(store, [])
     assert check(store) == Summary(store, 0, 0, 0, 0, 0, 0)
-    file_of(store, 4096).write_bytes(bytes(FILE_SIZE))
+    log_file(store, 4096).write_bytes(bytes(FILE_SIZE))
     assert check(store) == Summary(store, 1, 0, 0, 4096, 4096, 0)
 
 
@@ -106,7 +97,7 @@ def test_records_begin_at_or_behind_an_offset(store: Path, start: int) -> None:
 
 def test_records_before_the_damage_are_given(store: Path) -> None:
     offsets = make(store, [250] * 10)
-    patch(file_of(store, 1024), 350, b"\xff")
+    patch(log_file(store, 1024), 350, b"\xff")
     with LogReader(store) as reader:
         found: list[int] = []
         with pytest.raises(StoreCorrupt) as refused:
@@ -164,7 +155,7 @@ def test_a_flipped_bit_in_the_last_record_is_damage_not_a_tail(data: st.DataObje
 def test_a_part_of_a_record_is_reported_as_a_tail(store: Path, present: int) -> None:
     make(store, [250] * 10)
     record = encode(message_of(250, 9), physical_offset=2548)
-    patch(file_of(store, 2048), 500, record[:present])
+    patch(log_file(store, 2048), 500, record[:present])
     summary = check(store)
     tail_size = len(record[:present].rstrip(b"\0"))
     assert (summary.messages, summary.max_offset, summary.tail_size) == (10, 2548, tail_size)
@@ -189,17 +180,17 @@ def test_a_part_of_a_record_is_reported_as_a_tail(store: Path, present: int) -> 
 def test_damage_is_named_by_file_and_offset(store: Path, damage: tuple[int, int, bytes], offset: int, found: str) -> None:
     base, position, data = damage
     make(store, [250] * 10)
-    patch(file_of(store, base), position, data)
+    patch(log_file(store, base), position, data)
     with pytest.raises(StoreCorrupt, match=found) as refused:
         check(store)
-    assert (refused.value.file, refused.value.offset) == (file_of(store, base), offset)
+    assert (refused.value.file, refused.value.offset) == (log_file(store, base), offset)
 
 
 def test_data_in_a_later_file_is_damage(store: Path) -> None:
     make(store, [250] * 10)
-    file_of(store, 3072).write_bytes(bytes(FILE_SIZE))
+    log_file(store, 3072).write_bytes(bytes(FILE_SIZE))
     assert check(store).max_offset == 2548
-    patch(file_of(store, 3072), 1000, b"x")
+    patch(log_file(store, 3072), 1000, b"x")
     with pytest.raises(StoreCorrupt, match="up to 4073"):
         check(store)
 
@@ -260,8 +251,8 @@ def test_a_write_that_is_completed_in_time_is_no_damage(store: Path, monkeypatch
     monkeypatch.setattr(reader_module, "LOOK_AGAIN_S", 0.02)
     make(store, [250] * 10)
     record = encode(message_of(250, 9), physical_offset=2548)
-    patch(file_of(store, 2048), 600, record[100:])
-    finish = threading.Timer(0.1, lambda: patch(file_of(store, 2048), 500, record))
+    patch(log_file(store, 2048), 600, record[100:])
+    finish = threading.Timer(0.1, lambda: patch(log_file(store, 2048), 500, record))
     finish.start()
     summary = check(store)
     finish.join()
@@ -274,9 +265,9 @@ def test_a_write_that_is_completed_in_time_is_no_damage(store: Path, monkeypatch
 def test_equal_logs_are_equal_and_the_longer_one_is_ahead(store: Path, tmp_path: Path) -> None:
     make(store, [250] * 10)
     shutil.copytree(store, tmp_path / "slave")
-    patch(file_of(tmp_path / "slave", 2048), 400, bytes(200))
+    patch(log_file(tmp_path / "slave", 2048), 400, bytes(200))
     assert compared(store, tmp_path / "slave") == Comparison(0, 2400 + 48, None, 0)
-    file_of(store, 0).unlink()
+    log_file(store, 0).unlink()
     assert compared(store, tmp_path / "slave") == Comparison(1024, 2448, None, 0)
 
 
@@ -300,11 +291,11 @@ def test_the_first_difference_is_named(index: int, data: st.DataObject) -> None:
         shutil.copytree(a, b)
         position = data.draw(st.sampled_from([*range(12, 28), *range(40, 84), 245, 249]))
         base = offset - offset % FILE_SIZE
-        byte = file_of(b, base).read_bytes()[offset - base + position]
-        patch(file_of(b, base), offset - base + position, bytes([byte ^ 0x08]))
+        byte = log_file(b, base).read_bytes()[offset - base + position]
+        patch(log_file(b, base), offset - base + position, bytes([byte ^ 0x08]))
         found = compared(a, b).difference
         assert found is not None
-        assert (found.offset, found.file_a, found.file_b) == (offset + position, file_of(a, base), file_of(b, base))
+        assert (found.offset, found.file_a, found.file_b) == (offset + position, log_file(a, base), log_file(b, base))
         assert (found.byte_a, found.byte_b) == (byte, byte ^ 0x08)
 
 
@@ -314,10 +305,10 @@ def test_padding_may_differ_and_is_counted(store: Path, tmp_path: Path) -> None:
     make(store, [200] * 13)
     other = tmp_path / "slave"
     shutil.copytree(store, other)
-    patch(file_of(other, 0), 1020, b"old")
-    patch(file_of(other, 1024), 1008, b"old bytes")
+    patch(log_file(other, 0), 1020, b"old")
+    patch(log_file(other, 1024), 1008, b"old bytes")
     assert compared(store, other) == Comparison(0, 2648, None, 2)
-    patch(file_of(other, 1024), 50, b"\x08")
+    patch(log_file(other, 1024), 50, b"\x08")
     difference = compared(store, other).difference
     assert difference is not None
     assert difference.offset == 1024 + 50
@@ -329,10 +320,10 @@ def test_a_tail_is_compared_too(store: Path, tmp_path: Path) -> None:
     shutil.copytree(store, other)
     with CommitLog.open(store) as log:
         log.append(message_of(250, 9))
-    record = file_of(store, 2048).read_bytes()[500:620]
-    patch(file_of(other, 2048), 500, record)
+    record = log_file(store, 2048).read_bytes()[500:620]
+    patch(log_file(other, 2048), 500, record)
     assert compared(store, other) == Comparison(0, 2548 + 120, None, 0)
-    patch(file_of(other, 2048), 513, b"\x07")
+    patch(log_file(other, 2048), 513, b"\x07")
     difference = compared(store, other).difference
     assert difference is not None
     assert difference.offset == 2548 + 13

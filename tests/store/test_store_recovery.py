@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from kit.files import log_file, patch
 from rocketmq_ha.impl.errors import StoreCorrupt
 from rocketmq_ha.impl.store.derived.consume_queue import ConsumeQueue
 from rocketmq_ha.impl.store.derived.index_file import Geometry
@@ -29,16 +30,6 @@ from rocketmq_ha.spec.constants import MESSAGE_MAGIC_CODE
 FILE_SIZE = 16_384
 OPTIONS = StoreOptions(file_size=FILE_SIZE, queue_file_size=2000, floor_size=0)
 SECTOR = 512
-
-
-def file_of(store: Path, base: int) -> Path:
-    return store / "commitlog" / f"{base:020d}"
-
-
-def patch(path: Path, position: int, data: bytes) -> None:
-    with path.open("r+b") as file:
-        file.seek(position)
-        file.write(data)
 
 
 def fill(store: MessageStore, count: int, size: int = 1000) -> None:
@@ -75,17 +66,17 @@ def abort(store: Path, physic: int, logics: int | None = None) -> None:
 
 
 def first_stored_ms(store: Path, base: int) -> int:
-    return decode(file_of(store, base).read_bytes()).store_timestamp
+    return decode(log_file(store, base).read_bytes()).store_timestamp
 
 
 def set_times(store: Path) -> None:
     """Give the messages of file k the store time (k + 1) * 100 s, as if they had come that far apart."""
     for base in range(0, 8 * FILE_SIZE, FILE_SIZE):
-        data, position = bytearray(file_of(store, base).read_bytes()), 0
+        data, position = bytearray(log_file(store, base).read_bytes()), 0
         while struct.unpack_from(">I", data, position + 4)[0] == MESSAGE_MAGIC_CODE:
             data[position + 56 : position + 64] = ((base // FILE_SIZE + 1) * 100_000).to_bytes(8, "big")
             position += struct.unpack_from(">i", data, position)[0]
-        file_of(store, base).write_bytes(data)
+        log_file(store, base).write_bytes(data)
 
 
 # --- Where it begins: its cost is that of the tail -------------------------------------------------------------------
@@ -130,7 +121,7 @@ def test_a_file_whose_first_message_is_not_whole_is_none_to_begin_at(full: Path,
     A process was stopped amid the copy of that message, and then the machine; what is missing before it must be looked at.
     """
     set_times(full)
-    last = file_of(full, 7 * FILE_SIZE)
+    last = log_file(full, 7 * FILE_SIZE)
     patch(last, 0, last.read_bytes()[:present].ljust(FILE_SIZE, b"\0"))
     abort(full, 793_000)  # not for 800,000 ms, as it was; but for 786,432, what 62 bytes leave of it
     with MessageStore.open(full, OPTIONS) as store:
@@ -151,7 +142,7 @@ def test_queues_and_index_that_are_gone_are_made_again(full: Path, looked_at: li
 
 def test_damage_before_the_place_where_recovery_begins_shows_when_it_is_read(full: Path) -> None:
     """What recovery does not look at it takes as it is: the open succeeds, the read does not."""
-    patch(file_of(full, 0), 200, b"\xff")
+    patch(log_file(full, 0), 200, b"\xff")
     with MessageStore.open(full, OPTIONS) as store:
         with pytest.raises(Exception, match="body CRC"):
             list(store.get("t", 0, 0, 1).messages())
@@ -167,7 +158,7 @@ def test_a_hole_among_what_was_not_flushed_is_a_tear_and_what_is_behind_it_goes(
     """A machine that loses its power loses pages in any order: whole records behind a lost one are nobody's promise."""
     set_times(full)
     hole = 7 * FILE_SIZE + 2 * 1100
-    patch(file_of(full, 7 * FILE_SIZE), 2 * 1100, bytes(SECTOR))
+    patch(log_file(full, 7 * FILE_SIZE), 2 * 1100, bytes(SECTOR))
     with pytest.raises(StoreCorrupt, match="a whole record follows"):
         MessageStore.open(full, OPTIONS)  # after a clean stop all was on the disk: damage
     abort(full, 802_999)  # what was stored at 800 s, less than 3 s before, may have come behind the flush
@@ -190,12 +181,12 @@ def test_a_hole_among_what_was_not_flushed_is_a_tear_and_what_is_behind_it_goes(
 def test_a_hole_among_what_was_flushed_is_damage(full: Path) -> None:
     """HA-ST-20 "MUST be refused, unchanged, with an error that names the file and the offset"."""
     set_times(full)
-    patch(file_of(full, 7 * FILE_SIZE), 2 * 1100, bytes(SECTOR))
+    patch(log_file(full, 7 * FILE_SIZE), 2 * 1100, bytes(SECTOR))
     abort(full, 803_000)  # what was stored at 800 s was on the disk
-    before = file_of(full, 7 * FILE_SIZE).read_bytes()
+    before = log_file(full, 7 * FILE_SIZE).read_bytes()
     with pytest.raises(StoreCorrupt, match=f"{7 * FILE_SIZE:020d}.*a whole record follows"):
         MessageStore.open(full, OPTIONS)
-    assert file_of(full, 7 * FILE_SIZE).read_bytes() == before
+    assert log_file(full, 7 * FILE_SIZE).read_bytes() == before
     assert was_aborted(full)
 
 
@@ -209,7 +200,7 @@ def test_a_sector_of_properties_that_was_lost_makes_a_record_torn(tmp_path: Path
         first = store.put(Message("t", bytes(at - 2 * 92))).append
         store.put(Message("t", b"torn", properties_string="KEYS\x01" + "k" * 1200))
         store.put(Message("t", b"behind"))
-    patch(file_of(path, 0), 1024, bytes(SECTOR))
+    patch(log_file(path, 0), 1024, bytes(SECTOR))
     with MessageStore.open(path, OPTIONS) as store:
         assert len(list(store.log.records())) == 3
     abort(path, 0)
@@ -281,8 +272,8 @@ def test_any_subset_of_unflushed_sectors_leaves_a_store_that_opens(tmp_path: Pat
 def test_a_log_of_which_the_first_files_have_expired_keeps_its_place(full: Path) -> None:
     """HA-ST-7 "keeps its place while there are consume queues": else offsets would be given a second time."""
     for base in range(0, 7 * FILE_SIZE, FILE_SIZE):
-        file_of(full, base).unlink()
-    file_of(full, 7 * FILE_SIZE).write_bytes(bytes(FILE_SIZE))  # never flushed
+        log_file(full, base).unlink()
+    log_file(full, 7 * FILE_SIZE).write_bytes(bytes(FILE_SIZE))  # never flushed
     abort(full, 0)
     begin = 7 * FILE_SIZE
     with MessageStore.open(full, OPTIONS) as store:
@@ -295,7 +286,7 @@ def test_a_log_of_which_the_first_files_have_expired_keeps_its_place(full: Path)
         append = store.put(Message("t", b"", queue_id=1)).append
         assert (append.offset, append.queue_offset) == (begin, next_offset)
     shutil.rmtree(full / "consumequeue")
-    file_of(full, begin).write_bytes(bytes(FILE_SIZE))
+    log_file(full, begin).write_bytes(bytes(FILE_SIZE))
     with MessageStore.open(full, OPTIONS) as store:
         assert store.log.queue.files == ()
 
@@ -303,7 +294,7 @@ def test_a_log_of_which_the_first_files_have_expired_keeps_its_place(full: Path)
 def test_a_queue_begins_with_the_first_message_that_the_log_has(full: Path) -> None:
     """HA-ST-33: fillers that are put into a queue after a crash are no messages."""
     for base in range(0, 5 * FILE_SIZE, FILE_SIZE):
-        file_of(full, base).unlink()
+        log_file(full, base).unlink()
     queue = full / "consumequeue" / "t" / "1"
     names = sorted(path.name for path in queue.iterdir())
     data = bytearray((queue / names[0]).read_bytes())
@@ -356,8 +347,8 @@ def test_the_checkpoint_does_not_vouch_for_an_index_file_that_is_cut(tmp_path: P
     assert third > 0
     sizes = [len(record.read_bytes()) for record in (path / "index").iterdir()]
     assert len(set(sizes)) == 1
-    file_of(path, 2 * FILE_SIZE).unlink()  # the log has lost what two of the files speak of
-    file = file_of(path, FILE_SIZE)
+    log_file(path, 2 * FILE_SIZE).unlink()  # the log has lost what two of the files speak of
+    file = log_file(path, FILE_SIZE)
     file.write_bytes(bytes(FILE_SIZE))
     abort(path, 0)
     with (path / "checkpoint").open("r+b") as checkpoint:
