@@ -33,6 +33,12 @@ class Offsets:
     def append_data(self, offset: int, buffers: Sequence[memoryview]) -> None:
         raise AssertionError(offset, buffers)
 
+    def count_as_written(self, offset: int, size: int) -> None:
+        raise AssertionError(offset, size)
+
+    def adopt_file_size(self, file_size: int) -> None:
+        raise AssertionError(file_size)
+
 
 # --- Where the transfer starts: HA-M-4, HA-M-5 -------------------------------------------------------------------------------
 

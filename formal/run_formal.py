@@ -204,7 +204,8 @@ def main(arguments: Sequence[str]) -> int:
     else:
         tlc.alone()
         tlc.fetch()
-        more: list[Job] = [job for job in (*catalogue.violations, *catalogue.unfair) if catalogue.scopes[job.scope] in chosen]
+        shown: tuple[Violation | Unfair, ...] = (*catalogue.violations, *catalogue.unfair)
+        more = [job for job in shown if catalogue.scopes[job.scope] in chosen]
         claiming = [scope for scope in chosen if scopes.claimed(scope, catalogue.properties)]
         jobs = [*excuses(catalogue, chosen)] if options.excuses else [*claiming, *more]
     outcomes = run(jobs, catalogue, options.workers, python_only=bool(lacking))

@@ -26,7 +26,7 @@ offset+size, `>n` bytes in flight to the slave and `<n` bytes in flight to the m
 from contextlib import ExitStack
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rocketmq_ha.fuzz import lockstep
 from rocketmq_ha.fuzz.lockstep import Lockstep
@@ -35,18 +35,19 @@ from rocketmq_ha.reference import events, master, slave, store
 from rocketmq_ha.reference.cluster import Cluster, Link, Transition
 from rocketmq_ha.reference.slave import Slave
 from rocketmq_ha.spec.event_log import VERDICT_OK
-from rocketmq_ha.spec.profile import PROFILES, Settings
+from rocketmq_ha.spec.profile import PROFILES, Profile, Settings
 
 DIRECTORY: Final = Path(__file__).resolve().parents[1] / "tests" / "stateful" / "scenarios"
 SCENARIOS: Final = sorted(DIRECTORY.glob("*.txt"))
 INDENT: Final = "    "
 
 
-def parse_cluster(words: list[str], directory: Path) -> Lockstep:
-    profile, numbers = PROFILES[words[0]], {name: int(value) for name, value in (word.split("=") for word in words[1:])}
+def parse_cluster(words: list[str]) -> tuple[Profile, int, Settings]:
+    """Parse the words behind `cluster`: the profile, the number of slaves, the settings."""
+    numbers: dict[str, Any] = {name: int(value) for name, value in (word.split("=") for word in words[1:])}
     slaves = numbers.pop("slaves", 1)
     assert numbers.keys() <= {field.name for field in fields(Settings)}, words
-    return Lockstep(slaves, replace(Settings(mapped_file_size=1000), **numbers), profile, directory)
+    return PROFILES[words[0]], slaves, replace(Settings(mapped_file_size=1000), **numbers)
 
 
 def parse_event(words: list[str]) -> events.Event:
@@ -161,7 +162,8 @@ def play(text: str) -> str:
             if not words or line.startswith("#"):
                 continue
             if words[0] == "cluster":
-                worlds = parse_cluster(words[1:], resources.enter_context(lockstep.scratch_directory()))
+                profile, slaves, settings = parse_cluster(words[1:])
+                worlds = Lockstep(slaves, settings, profile, resources.enter_context(lockstep.scratch_directory()))
                 resources.callback(worlds.close)
                 seen = describe(worlds.reference.cluster)
                 continue

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 from unittest.mock import patch
 
 from formal import graph
@@ -171,7 +171,8 @@ def puts(tiny: Tiny, node: Node) -> Iterator[tuple[Event, Cluster, Cluster]]:
     unit = bytes((len(before.log.data) + 1,))
     appended = replace(before, log=replace(before.log, base=0, data=before.log.data + unit))
     for wait in (False, True) if tiny.sync_puts else (False,):
-        done, group = (), before.group
+        done: tuple[Done, ...] = ()
+        group = before.group
         if wait:
             links = [link for link in before.links if refinement_map.is_open(link)]
             if tiny.profile.forgets_lost_slaves:
@@ -183,7 +184,7 @@ def puts(tiny: Tiny, node: Node) -> Iterator[tuple[Event, Cluster, Cluster]]:
         yield Put("", unit, "", 0, wait), before, replace(after, done=(*done, *after.done))
 
 
-def aged_link(before: Cluster, number: int, **stamps: int) -> Cluster:
+def aged_link(before: Cluster, number: int, **stamps: Any) -> Cluster:
     links = list(before.links)
     links[number] = replace(links[number], conn=replace(links[number].conn, **stamps))
     return replace(before, links=tuple(links))
@@ -203,8 +204,8 @@ def dues(tiny: Tiny, before: Cluster) -> Iterator[Cluster]:
         if link.conn.slave_request_offset != -1 and link.conn.last_write_over and len(in_flight) < tiny.frame_window:
             yield aged_link(before, number, last_write_timestamp=NOW_MS - 2_000)
     for index, slave in enumerate(before.slaves):
-        link = attached(before, index)
-        if link and len(refinement_map.reports_of(refinement_map.to_master(link))) < tiny.report_window:
+        current = attached(before, index)
+        if current and len(refinement_map.reports_of(refinement_map.to_master(current))) < tiny.report_window:
             aged = replace(slave, last_write_timestamp=NOW_MS - 2_000)
             yield replace(before, slaves=(*before.slaves[:index], aged, *before.slaves[index + 1 :]))
     service = before.group.service
@@ -371,8 +372,8 @@ def of_one_epoch(state: State) -> State:
 # --- The program -------------------------------------------------------------------------------------------------------------
 
 # The master reads one or both of two reports.
-_BREAK: Final = {"max_puts": 1, "ack_pieces": (8, ALL), "master_read_buffer_size": 16}
-_STEADY: Final = {**_BREAK, "max_drops": 0}
+_BREAK: Final[dict[str, Any]] = {"max_puts": 1, "ack_pieces": (8, ALL), "master_read_buffer_size": 16}
+_STEADY: Final[dict[str, Any]] = {**_BREAK, "max_drops": 0}
 
 SCOPES: Final = (
     *(

@@ -23,7 +23,7 @@ from rocketmq_ha.reference.protocol_properties import CATALOGUE
 from rocketmq_ha.reference.protocol_state import of_profile
 from rocketmq_ha.reference.slave import Slave
 from rocketmq_ha.reference.store import Log
-from rocketmq_ha.spec.profile import CLASSIC, PROFILES, Profile, Settings
+from rocketmq_ha.spec.profile import CLASSIC, Profile, Settings
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DOCUMENT: Final = ROOT / "spec" / "violations.md"
@@ -122,9 +122,8 @@ def halves(name: str) -> tuple[Half, Half]:
     found: list[Half] = []
     for line in (scenarios.DIRECTORY / f"{name}.txt").read_text(encoding="utf-8").splitlines():
         if line.startswith("cluster "):
-            _, profile, *options = line.split()
-            numbers = {key: int(value) for key, value in (option.split("=") for option in options)}
-            found.append(Half(PROFILES[profile], replace(Settings(mapped_file_size=1000), **numbers), ()))
+            profile, _, settings = scenarios.parse_cluster(line.split()[1:])
+            found.append(Half(profile, settings, ()))
         elif line and not line.startswith(("#", " ")):
             found[-1] = replace(found[-1], steps=(*found[-1].steps, line))
     classic, hardened = found
