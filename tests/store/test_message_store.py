@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketmq_ha.impl.errors import ConfigInvalid, MessageIllegal, StoreClosed, StoreFull, StoreLocked
+from rocketmq_ha.impl.store.derived.index_file import Geometry
 from rocketmq_ha.impl.store.derived.topic_config import read_topics
 from rocketmq_ha.impl.store.get_result import GetMessageStatus
 from rocketmq_ha.impl.store.log import mapped_file, space
@@ -26,7 +27,7 @@ from rocketmq_ha.impl.wire.message import Message, decode, encode
 from rocketmq_ha.impl.wire.properties import format_properties
 from rocketmq_ha.spec.constants import MESSAGE_MAGIC_CODE_V2
 
-OPTIONS = StoreOptions(file_size=1 << 16, queue_file_size=2000, floor_size=0)
+OPTIONS = StoreOptions(file_size=1 << 16, queue_file_size=2000, index_geometry=Geometry(500, 5000), floor_size=0)
 I32 = st.integers(-(1 << 31), (1 << 31) - 1)
 I64 = st.integers(-(1 << 63), (1 << 63) - 1)
 V4 = st.tuples(st.sampled_from(["127.0.0.1", "255.255.255.255", "0.0.0.0"]), I32)

@@ -28,7 +28,7 @@ from rocketmq_ha.impl.wire.message import Message, decode, encode
 from rocketmq_ha.spec.constants import MESSAGE_MAGIC_CODE
 
 FILE_SIZE = 16_384
-OPTIONS = StoreOptions(file_size=FILE_SIZE, queue_file_size=2000, floor_size=0)
+OPTIONS = StoreOptions(file_size=FILE_SIZE, queue_file_size=2000, index_geometry=Geometry(500, 5000), floor_size=0)
 SECTOR = 512
 
 
@@ -235,7 +235,7 @@ def test_any_subset_of_unflushed_sectors_leaves_a_store_that_opens(tmp_path: Pat
         end = store.max_offset
         live = {file.relative_to(path): file.read_bytes() for file in path.rglob("*") if file.is_file()}
     seen = set()
-    for number in range(60):
+    for number in range(120):
         crashed = tmp_path / f"crash{number}"
         share = rng.choice((0.02, 0.1, 0.5, 0.9))
         for name, data in live.items():
