@@ -41,7 +41,8 @@ def run(runs: int, seed: int, out: Path, master: str) -> None:
     from rocketmq_ha.fuzz import campaign
 
     click.echo(STARTING_SPARK, err=True)
-    spark = spark_session("rocketmq-ha fuzz", master=master)
+    # The work is done by Python: the JVM's optimising compiler costs more time than it saves.
+    spark = spark_session("rocketmq-ha fuzz", master=master, fast_start=True)
     with run_progress("schedules", runs) as progress:
         result = campaign.run(spark, runs, seed, out, progress)
     for row in result.failed[:5]:
