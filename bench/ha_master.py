@@ -23,7 +23,8 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest
-from rocketmq_ha.impl.net.server import Master, listen
+from rocketmq_ha.impl.net.listeners import listen
+from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.store.log.results import PutMessageStatus
 from rocketmq_ha.impl.wire.message import Message

@@ -175,7 +175,7 @@ def delete_expired_file(queue: ConsumeQueue, phy_min_offset: int, profile: Profi
     Spec: HA-ST-71 "MUST be deleted when all its messages have been deleted", "MUST move to the first message that the log
     still has".
 
-    Classic judges a file by its last entry alone. Where messages are missing in a queue that may stand for nothing, and then
+    Classic judges a file by its last entry alone. Where messages are missing in a queue, that entry may be a filler, and then
     the messages before it are lost with the file.
     """
     if profile.clears_tail:

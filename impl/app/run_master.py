@@ -24,7 +24,8 @@ from rocketmq_ha.impl.ha.settings import check_batch_size, check_replicas
 from rocketmq_ha.impl.net.address import format_address
 from rocketmq_ha.impl.net.figures import MasterFigures
 from rocketmq_ha.impl.net.limits import Limits
-from rocketmq_ha.impl.net.server import Master, listen
+from rocketmq_ha.impl.net.listeners import listen
+from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.store.log.space import Space
 from rocketmq_ha.spec.profile import Profile, Settings
 

@@ -71,7 +71,7 @@ class TopicWatch:
             return False
         handed: list[HandedFields] = []
         self._offset, _ = read_handed(data, offset, room, offset + room, _BATCH, handed)
-        self._found.update((fields[0], fields[1]) for fields in handed)
+        self._found.update((topic, queue_id) for topic, queue_id, *_ in handed)
         return self._offset > offset
 
     def _note(self) -> None:

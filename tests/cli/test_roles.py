@@ -20,7 +20,8 @@ from rocketmq_ha.impl.clock import clock_ms
 from rocketmq_ha.impl.errors import RoleRefuses
 from rocketmq_ha.impl.ha.puts import Puts
 from rocketmq_ha.impl.net import server as server_module
-from rocketmq_ha.impl.net.server import Master, listen
+from rocketmq_ha.impl.net.listeners import listen
+from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.store.log import mapped_file
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.store.log.results import PutMessageStatus, status_of

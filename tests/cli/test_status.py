@@ -26,7 +26,8 @@ from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.cli.status import _duration, _size
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.figures import Growth, MasterFigures, Rate, SlaveFigures
-from rocketmq_ha.impl.net.server import Master, listen
+from rocketmq_ha.impl.net.listeners import listen
+from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.net.status_socket import SOCKET_NAME, NotRunning, StatusSocket, ask
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.wire.frame import REPORT

@@ -31,7 +31,8 @@ from rocketmq_ha.impl.errors import ConfigInvalid, PeerViolation
 from rocketmq_ha.impl.ha.feed import LARGEST_BODY, NotARecord, Pieces, Records
 from rocketmq_ha.impl.net.address import parse_address
 from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed
-from rocketmq_ha.impl.net.server import Master, listen
+from rocketmq_ha.impl.net.listeners import listen
+from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT

@@ -15,6 +15,7 @@ from kit.waiting import wait_for
 from rocketmq_ha.impl.cli.master import master as master_command
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.ha.master import MasterConnection
+from rocketmq_ha.impl.net.link import MAX_REPORTS_TURN
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.store.log.mapped_file import MappedFile
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
@@ -335,3 +336,13 @@ def test_a_report_is_handed_on_before_the_next_read(worlds: Any) -> None:
     both.happens(events.ForgeReport(0, 10_000), events.DeliverReports(0, 16))
     assert [(done.next_offset, done.status) for done in both.cluster.done] == [(200, "PUT_OK")]
     assert both.link() is None
+
+
+def test_reports_of_more_than_a_turn_are_all_read(worlds: Any) -> None:
+    """HA-M-54: what a turn leaves comes in the next: both worlds end with the last of 3,000 reports (classic: one a byte)."""
+    both = worlds(CLASSIC, mapped_file_size=8192, ha_transfer_batch_size=1, master_read_buffer_size=4096)
+    both.happens(events.Put("T", bytes(3000), "", 0, False), events.Connect(0, ALL, ALL), events.Tick(5001))
+    both.happens(events.DeliverReports(0, ALL), events.DeliverFrames(0, ALL))
+    assert len(both.link().to_master) > MAX_REPORTS_TURN
+    cluster = both.happens(events.DeliverReports(0, ALL))
+    assert cluster.push2_slave_max_offset == both.link().conn.slave_ack_offset > 3000

@@ -17,7 +17,8 @@ from rocketmq_ha.impl.errors import OutOfStep, PeerViolation
 from rocketmq_ha.impl.ha.overlap import find_overlap, first_difference_from_log
 from rocketmq_ha.impl.ha.slave import SlaveClient
 from rocketmq_ha.impl.net.client import REFUSALS, Follower
-from rocketmq_ha.impl.net.server import Master, listen
+from rocketmq_ha.impl.net.listeners import listen
+from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.wire.message import Message, encode
 from rocketmq_ha.reference import overlap, slave, store, wire

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.fuzz.processes import Node
-from rocketmq_ha.impl.net.server import Master, listen
+from rocketmq_ha.impl.net.listeners import listen
+from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.net.status_socket import SOCKET_NAME
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.spec.profile import PROFILES, Settings

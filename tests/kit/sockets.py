@@ -8,7 +8,8 @@ from pathlib import Path
 
 from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.impl.net.client import Follower
-from rocketmq_ha.impl.net.server import Master, listen
+from rocketmq_ha.impl.net.listeners import listen
+from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.spec.profile import Profile, Settings
 

@@ -10,7 +10,8 @@ from kit.limits import MIB, Clock, Serve
 from rocketmq_ha.impl.app.run_master import MASTER_READ_BUFFER_SIZE
 from rocketmq_ha.impl.net import server as server_module
 from rocketmq_ha.impl.net.limits import Limits
-from rocketmq_ha.impl.net.server import Master, listen
+from rocketmq_ha.impl.net.listeners import listen
+from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.spec.profile import HARDENED, Settings
 

@@ -11,7 +11,8 @@ import pytest
 from kit.limits import MIB, PATIENCE_S, Serve, connect
 from rocketmq_ha.impl.net.limits import Limits
 from rocketmq_ha.impl.net.link import MasterLink
-from rocketmq_ha.impl.net.server import BACKLOG, Master, listen
+from rocketmq_ha.impl.net.listeners import BACKLOG, listen
+from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.wire.frame import REPORT
 from rocketmq_ha.impl.wire.message import Message
@@ -50,7 +51,7 @@ def join(master: Master, offset: int, takes: Callable[[int], None]) -> tuple[soc
     link = master._links[at_master]
     link.sock = hungry = Hungry(at_master, takes)
     sock.sendall(REPORT.pack(offset))
-    while at_master not in master._reported:
+    while at_master not in master._turns.reported:
         assert time.monotonic() < until
         master.poll(5)
     return sock, link, hungry

@@ -18,9 +18,10 @@ from rocketmq_ha.impl.app.roles import end_all, putting
 from rocketmq_ha.impl.clock import clock_ms
 from rocketmq_ha.impl.errors import StoreFull
 from rocketmq_ha.impl.net import put_socket as module
+from rocketmq_ha.impl.net.listeners import listen
 from rocketmq_ha.impl.net.local_socket import local_address
 from rocketmq_ha.impl.net.put_socket import SOCKET_NAME, PutSocket
-from rocketmq_ha.impl.net.server import Master, listen
+from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.wire.frame import REPORT
 from rocketmq_ha.spec.profile import HARDENED, Settings

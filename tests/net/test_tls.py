@@ -30,7 +30,8 @@ from rocketmq_ha.impl.net import server as server_module
 from rocketmq_ha.impl.net import tls as tls_module
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.limits import Limits
-from rocketmq_ha.impl.net.server import HANDSHAKES_TURN, Master, listen
+from rocketmq_ha.impl.net.listeners import listen
+from rocketmq_ha.impl.net.server import HANDSHAKES_TURN, Master
 from rocketmq_ha.impl.net.tls import PIECE, ClientTls, ServerTls, TlsSocket
 from rocketmq_ha.impl.net.tls_files import TlsFiles, server_context
 from rocketmq_ha.impl.store.log.commit_log import CommitLog

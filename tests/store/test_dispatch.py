@@ -18,12 +18,13 @@ from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
 from rocketmq_ha.impl.store.derived import dispatch as dispatch_module
 from rocketmq_ha.impl.store.derived import topic_config
 from rocketmq_ha.impl.store.derived.delay import DelayLevels
-from rocketmq_ha.impl.store.derived.dispatch import DispatchRequest, Handed, ReputMessageService
+from rocketmq_ha.impl.store.derived.dispatch import DispatchRequest, ReputMessageService
 from rocketmq_ha.impl.store.derived.dispatch_request import Read, RequestMaker, read_requests
 from rocketmq_ha.impl.store.derived.java_hash import java_hash
 from rocketmq_ha.impl.store.derived.topic_config import read_topics, write_topics
 from rocketmq_ha.impl.store.derived.verify import verify_derived
 from rocketmq_ha.impl.store.log.reader import LogReader
+from rocketmq_ha.impl.wire.batch import Handed
 from rocketmq_ha.impl.wire.message import Message, encode
 from rocketmq_ha.impl.wire.properties import parse_properties
 from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2
@@ -253,7 +254,9 @@ def test_it_waits_at_a_record_that_is_not_whole() -> None:
     for length in range(0, len(whole.data) + 7, 7):
         log.data = whole.data[:length]
         service.dispatch_all()
-        assert told.offsets == [handed[2] for handed in whole.records if handed[2] + handed[3] <= length]
+        assert told.offsets == [
+            each.commit_log_offset for each in whole.records if each.commit_log_offset + each.size <= length
+        ]
     assert service.dispatch_all() == len(whole.data)
 
 

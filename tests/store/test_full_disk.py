@@ -22,7 +22,8 @@ from rocketmq_ha.impl.app.producer import put_all
 from rocketmq_ha.impl.errors import AppendFailed, StoreFull
 from rocketmq_ha.impl.ha.puts import Puts
 from rocketmq_ha.impl.net.client import Follower
-from rocketmq_ha.impl.net.server import Master, listen
+from rocketmq_ha.impl.net.listeners import listen
+from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.net.status_socket import ask
 from rocketmq_ha.impl.store.log import mapped_file, space
 from rocketmq_ha.impl.store.log.commit_log import CommitLog

@@ -22,7 +22,7 @@ from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.store.log.results import PutMessageStatus, status_of
 from rocketmq_ha.impl.store.log.verify import verify
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
-from rocketmq_ha.impl.wire.batch import MessageBatch
+from rocketmq_ha.impl.wire.batch import HandedBatch, MessageBatch
 from rocketmq_ha.impl.wire.message import Message, decode, encode
 from rocketmq_ha.impl.wire.properties import format_properties
 from rocketmq_ha.spec.constants import MESSAGE_MAGIC_CODE_V2
@@ -75,7 +75,7 @@ def test_what_is_put_is_the_record_that_encode_makes(puts: list[Message | list[M
         stored_ms = None if keeps_times else 1_700_000_000_000
         store_host = None if keeps_times else bytes([10, 0, 0, 7, 0, 0, 0, 9])
         handed: list[tuple[object, ...]] = []
-        log.dispatch_to(handed.append, handed.extend)
+        log.dispatch_to(handed.append, lambda batch: handed.extend(batch.each() if isinstance(batch, HandedBatch) else batch))
         expected_handed = []
         for put in puts:
             messages = (

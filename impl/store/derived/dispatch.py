@@ -12,17 +12,17 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
 
 from rocketmq_ha.impl.errors import RocketmqHaError, StoreCorrupt
 from rocketmq_ha.impl.store.derived.delay import DelayLevels
-from rocketmq_ha.impl.store.derived.dispatch_request import DispatchRequest, Handed, Read, RequestMaker, read_handed
+from rocketmq_ha.impl.store.derived.dispatch_request import DispatchRequest, Read, RequestMaker, read_handed
 from rocketmq_ha.impl.store.derived.dispatch_round import DispatchRound
 from rocketmq_ha.impl.store.log.layout import file_name
-from rocketmq_ha.impl.wire.batch import SINGLE_FIELDS, HandedBatch, HandedFields
+from rocketmq_ha.impl.wire.batch import COMMIT_LOG_OFFSET, SIZE, AllHanded, HandedBatch, HandedFields
 
-__all__ = ["DispatchRequest", "Dispatcher", "Handed", "LogSource", "ReputMessageService"]
+__all__ = ["DispatchRequest", "Dispatcher", "LogSource", "ReputMessageService"]
 
 logger = logging.getLogger(__name__)
 logger.addHandler(logging.NullHandler())
@@ -68,8 +68,8 @@ class ReputMessageService:
         self.error: RocketmqHaError | None = None  # what has ended the dispatch for good
         self._log, self._dispatchers = log, tuple(dispatchers)
         self._make = RequestMaker(delay_levels or DelayLevels.parse())
-        self._handed: deque[Any] = deque(maxlen=_HANDED_LIMIT)  # fields of a single message or of a batch; wire/batch.py
-        self._held: Any = None  # taken from the deque, and begins behind a gap
+        self._handed: deque[HandedFields | HandedBatch] = deque(maxlen=_HANDED_LIMIT)
+        self._held: HandedFields | HandedBatch | None = None  # taken from the deque, and begins behind a gap
         self._seen_end = -1  # the log's end when the last round found nothing to do
         self._thread: threading.Thread | None = None
         self._is_idle = self._is_stopped = False
@@ -81,16 +81,16 @@ class ReputMessageService:
         self._thread = threading.Thread(target=self._run, name="ReputMessageService", daemon=True)
         self._thread.start()
 
-    def offer(self, handed: Handed) -> None:
+    def offer(self, handed: HandedFields) -> None:
         """Hand over a record that is in the log. The caller holds the put lock, so that calls come in the log's order."""
         self._handed.append(handed)
         if self._is_idle:
             self.wakeup()
 
-    def offer_all(self, handed: Iterable[Handed]) -> None:
+    def offer_all(self, handed: AllHanded) -> None:
         """`offer` of a batch."""
         if isinstance(handed, HandedBatch):
-            self._handed.append(handed.fields)
+            self._handed.append(handed)
         else:
             self._handed.extend(handed)
         if self._is_idle:
@@ -209,24 +209,25 @@ class ReputMessageService:
     def _gather(self, offset: int, found: DispatchRound) -> tuple[int, int]:
         """Collect the messages that follow an offset. Returns: the offset behind them, and how many they are."""
         waiting = self._handed
-        in_row: list[Any] = []  # what was handed over, without a gap
+        in_row: list[HandedFields | HandedBatch] = []  # what was handed over, without a gap
         count = 0
         handed, self._held = self._held, None
         while count < _BATCH:
             if handed is None and waiting:  # puts only add to it, or replace the oldest
                 handed = waiting.popleft()
             if handed is not None:
-                begin = handed[2]
+                begin = handed[COMMIT_LOG_OFFSET]
                 if begin == offset:
                     in_row.append(handed)
-                    offset += handed[3]
-                    count += 1 if len(handed) == SINGLE_FIELDS else handed[SINGLE_FIELDS]
+                    offset += handed[SIZE]
+                    count += handed.messages if isinstance(handed, HandedBatch) else 1
                 if begin <= offset:
                     handed = None
                     continue
             read: list[HandedFields] = []
             start, self._held = offset, handed
-            offset = self._read(start, self._log.max_offset if handed is None else handed[2], read, is_first=not count)
+            bound = self._log.max_offset if handed is None else handed[COMMIT_LOG_OFFSET]
+            offset = self._read(start, bound, read, is_first=not count)
             in_row += read
             count += len(read)
             if offset == start:

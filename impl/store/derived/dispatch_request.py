@@ -54,20 +54,6 @@ class DispatchRequest(NamedTuple):
     prepared_transaction_offset: int
 
 
-class Handed(NamedTuple):
-    """What a put hands over: properties as their bytes, to be looked into by the dispatcher and not by the put."""
-
-    topic: bytes
-    queue_id: int
-    commit_log_offset: int
-    size: int
-    properties: bytes
-    store_timestamp: int
-    queue_offset: int
-    sys_flag: int
-    prepared_transaction_offset: int
-
-
 class RequestMaker:
     """Makes requests from fields and properties. One thread's own: it remembers the codes of the tags that it has met."""
 

@@ -5,16 +5,20 @@ others, so that their tags code is known. Such a one becomes four numbers of its
 Whoever wants the requests themselves has them: a round is a sequence of them, made when it is first asked for one.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, overload
+from typing import Any, TypeAlias, overload
 
 from rocketmq_ha.impl.store.derived.dispatch_request import DispatchRequest, RequestMaker
-from rocketmq_ha.impl.wire.batch import SINGLE_FIELDS, each_handed
+from rocketmq_ha.impl.wire.batch import Handed, HandedBatch, HandedFields
 from rocketmq_ha.impl.wire.message import TRANSACTION_MASK, UNQUEUED_TYPES
 
 QueueKey = tuple[bytes, int]  # topic, queue id
 Entries = dict[QueueKey, list[int]]  # queue offset, commit-log offset, size and tags code, of one message after the other
+
+
+# One message that a put has handed over or that was read from the log, or a batch of them.
+AnyHanded: TypeAlias = HandedFields | HandedBatch
 
 
 class DispatchRound(Sequence[DispatchRequest]):
@@ -29,20 +33,20 @@ class DispatchRound(Sequence[DispatchRequest]):
         self.keyed: list[DispatchRequest] = []
         self.last_store_timestamp = 0
         self._make = make
-        self._parts: list[list[Any]] = []  # what was handed over, or read from the log
+        self._parts: list[list[AnyHanded]] = []  # what was handed over, or read from the log
         self._requests: list[DispatchRequest] | None = None
 
-    def add_handed(self, handed: list[Any]) -> None:
+    def add_handed(self, handed: list[AnyHanded]) -> None:
         """Take what puts have handed over or the log was read for: of single messages, and of batches; see wire/batch.py."""
         if handed:
             self._parts.append(handed)
-            for length, group in groupby(handed, len):
-                if length == SINGLE_FIELDS:
-                    self._add_singles(list(group))
-                else:
+            for is_batch, group in groupby(handed, _is_batch):
+                if is_batch:
                     for batch in group:
                         self._add_batch(*batch)
-            self.last_store_timestamp = handed[-1][5]
+                else:
+                    self._add_singles(list(group))
+            self.last_store_timestamp = Handed._make(handed[-1][: len(Handed._fields)]).store_timestamp
 
     def _add_singles(self, handed: list[Any]) -> None:
         topics, queue_ids, offsets, sizes, properties, _, queue_offsets, flags, _ = zip(*handed, strict=True)
@@ -108,8 +112,16 @@ class DispatchRound(Sequence[DispatchRequest]):
         if self._requests is None:
             self._requests = []
             for part in self._parts:
-                self._requests += [self._make(*each) for handed in part for each in each_handed(handed)]
+                self._requests += [self._make(*each) for handed in part for each in _each(handed)]
         return self._requests
+
+
+def _is_batch(handed: AnyHanded) -> bool:
+    return isinstance(handed, HandedBatch)
+
+
+def _each(handed: AnyHanded) -> Iterable[HandedFields]:
+    return handed.each() if isinstance(handed, HandedBatch) else (handed,)
 
 
 def add_entries(entries: Entries, requests: Sequence[DispatchRequest]) -> None:

@@ -20,7 +20,7 @@ from rocketmq_ha.impl.store.derived.index_service import IndexService
 from rocketmq_ha.impl.store.derived.queue_entry import ENTRY_SIZE
 from rocketmq_ha.impl.store.derived.verify_index import IndexCheck
 from rocketmq_ha.impl.store.log.reader import LogReader
-from rocketmq_ha.impl.wire.batch import HandedFields
+from rocketmq_ha.impl.wire.batch import Handed, HandedFields
 from rocketmq_ha.impl.wire.message import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 
 _BATCH: Final = 1024
@@ -77,7 +77,7 @@ def log_requests(reader: LogReader) -> Iterator[tuple[list[DispatchRequest], lis
         view = file.view(position, file.size)
         reached, why = read_handed(view, offset, file.size - position, reader.max_offset, _BATCH, handed)
         if handed:
-            yield [make(*each) for each in handed], [each[4] for each in handed]
+            yield [make(*each) for each in handed], [Handed._make(each).properties for each in handed]
         if reached == offset:
             raise StoreCorrupt(file.path, offset, f"bytes that are {why.value}", "a record, as a moment ago")
         offset = reached
