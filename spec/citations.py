@@ -155,7 +155,7 @@ class Coverage:
     errors: list[str]
 
 
-def judge(root: Path) -> Coverage:
+def check_tree(root: Path) -> Coverage:
     """Read the tree at `root` and find all errors. Raises: ValueError if a chapter or exceptions.toml cannot be read."""
     known = clauses.read(root / "spec")
     entries = tomllib.loads((root / "spec" / "exceptions.toml").read_text(encoding="utf-8")).get("exception", [])
@@ -274,7 +274,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not (options.root / "spec" / "exceptions.toml").is_file() or not (options.root / "tests").is_dir():
         parser.error(f"{options.root}: no spec/exceptions.toml or no tests/: expected the root of a checkout")
     try:
-        coverage = judge(options.root)
+        coverage = check_tree(options.root)
     except ValueError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -109,10 +109,10 @@ def value_of(name: str, release: str) -> str:
     raise KeyError(f"versions.toml: there is no behaviour {name}")
 
 
-def together(ranges: Iterable[Range]) -> list[tuple[str, str, str]]:
+def merge_ranges(ranges: Iterable[Range]) -> list[tuple[str, str, str]]:
     """Merge adjacent ranges of the same value. Returns: (first release, last release, value) of each.
 
-    >>> together([Range("4.3.0", "4.9.8", "closes"), Range("5.0.0", "5.4.0", "closes")])
+    >>> merge_ranges([Range("4.3.0", "4.9.8", "closes"), Range("5.0.0", "5.4.0", "closes")])
     [('4.3.0', '5.4.0', 'closes')]
     """
     merged: list[tuple[str, str, str]] = []
@@ -136,7 +136,7 @@ def releases_with(quirk: int) -> list[tuple[str, str]]:
         found for behaviour in load() if quirk in behaviour.quirks for found in behaviour.of() if quirk not in found.without
     ]
     spans: list[tuple[str, str]] = []
-    for found in sorted(shown, key=lambda one: (number(one.first), number(one.last))):
+    for found in sorted(shown, key=lambda span: (number(span.first), number(span.last))):
         # Two ranges are adjacent if no range of any behaviour begins between them.
         if spans and not any(number(spans[-1][1]) < start < number(found.first) for start in starts):
             spans[-1] = (spans[-1][0], max(spans[-1][1], found.last, key=number))

@@ -60,7 +60,7 @@ def joined(words: Sequence[str]) -> str:
 def spans(behaviour: Behaviour, implementation: str = ROCKETMQ) -> list[tuple[str, str]]:
     """Return each span of releases and what they do."""
     prefix = "" if implementation == ROCKETMQ else f"{implementation} "
-    merged = release_table.together(behaviour.of(implementation))
+    merged = release_table.merge_ranges(behaviour.of(implementation))
     return [(prefix + span(first, last), value) for first, last, value in merged]
 
 
@@ -112,7 +112,7 @@ def _changes() -> str:
     """Return the changes of each release compared with the one before it."""
     changes: dict[str, list[str]] = {}
     for behaviour in release_table.load():
-        merged = release_table.together(behaviour.of())
+        merged = release_table.merge_ranges(behaviour.of())
         for (_, _, before), (first, _, value) in itertools.pairwise(merged):
             changes.setdefault(first, []).append(f"- {behaviour.name}: {value}. Before: {before}.\n")
     return "\n".join(f"### {release}\n\n{''.join(changes[release])}" for release in sorted(changes, key=number))
@@ -169,7 +169,7 @@ def releases_line(clause_id: str) -> str:
     rows = [
         sentence(behaviour)
         for behaviour in release_table.load()
-        if behaviour.clauses[:1] == (clause_id,) and len(release_table.together(behaviour.of())) > 1
+        if behaviour.clauses[:1] == (clause_id,) and len(release_table.merge_ranges(behaviour.of())) > 1
     ]
     return "\n" + "\n".join(_wrapped(f"Releases: {' '.join(rows)}")) if rows else ""
 

@@ -214,7 +214,7 @@ def test_inspect_on_a_terminal_is_as_wide_as_that(width: int, tmp_path: Path) ->
 
 @pytest.fixture(scope="module")
 def coverage() -> citations.Coverage:
-    return citations.judge(Path(citations.__file__).resolve().parents[1])
+    return citations.check_tree(Path(citations.__file__).resolve().parents[1])
 
 
 def test_the_table_of_clauses_shows_every_number_whole(width: int, coverage: citations.Coverage) -> None:

@@ -29,7 +29,7 @@ def wrong_borders(
         for clause_id in row.clauses:
             found.setdefault(clause_id, []).append(row)
     for clause_id, its_rows in found.items():
-        ranges = [(first, last) for row in its_rows for first, last, _ in release_table.together(row.of())]
+        ranges = [(first, last) for row in its_rows for first, last, _ in release_table.merge_ranges(row.of())]
         firsts, lasts = ({each[at] for each in ranges} for at in (0, 1))
         its_excuses = dict(excused.get(clause_id, {}))
         for part in ("Why", "Source"):

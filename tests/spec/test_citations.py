@@ -50,7 +50,7 @@ def errors_of(tmp_path: Path) -> Tree:
             path = tmp_path / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        return citations.judge(tmp_path).errors
+        return citations.check_tree(tmp_path).errors
 
     return errors
 
@@ -64,12 +64,12 @@ def exception(clause: str, columns: str = "", kind: str = "exception", reason: s
 
 
 def test_every_clause_of_this_tree_is_cited_or_excused() -> None:
-    assert citations.judge(ROOT).errors == []
+    assert citations.check_tree(ROOT).errors == []
 
 
 def test_the_clauses_of_the_built_chapters_are_cited_in_all_columns_or_say_why_not() -> None:
     """What the checker counts is not nothing."""
-    coverage = citations.judge(ROOT)
+    coverage = citations.check_tree(ROOT)
     assert coverage.clauses.keys() == clauses.load().keys()
     for column in citations.COLUMNS:
         assert sum((clause_id, column) in coverage.cited for clause_id in coverage.clauses) > 100, column
