@@ -17,6 +17,7 @@ import pytest
 from kit.waiting import wait_for
 from rocketmq_ha.impl.errors import AppendFailed, PeerViolation, StoreCorrupt
 from rocketmq_ha.impl.ha.slave import SlaveClient
+from rocketmq_ha.impl.net import back_off as back_off_module
 from rocketmq_ha.impl.net import client as client_module
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
@@ -92,7 +93,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tries: int, seed: in
         timeouts.add(timeout)
         raise ConnectionRefusedError
 
-    monkeypatch.setattr(client_module, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    monkeypatch.setattr(back_off_module, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
     monkeypatch.setattr(socket, "create_connection", create_connection)
     random.seed(seed)
     with CommitLog.open(tmp_path / f"{seed}", file_size=FILE_SIZE) as log:

@@ -40,7 +40,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock of whoever waits for one thing."""
     clock = Clock()
     for module in (pause, feed):
-        monkeypatch.setattr(module, "now_ms", clock)
+        monkeypatch.setattr(module, "clock_ms", clock)
     return clock
 
 

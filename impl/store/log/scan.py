@@ -16,7 +16,7 @@ from typing import Final
 
 from rocketmq_ha.impl.errors import MessageMalformed, StoreCorrupt
 from rocketmq_ha.impl.store.log.mapped_file import MappedFile
-from rocketmq_ha.impl.store.log.uniform_run import AFTER, BEFORE, RECORDS, Run, run_like
+from rocketmq_ha.impl.store.log.uniform_run import AFTER, BEFORE, Run, run_like
 from rocketmq_ha.impl.wire.message import TRANSACTION_MASK, UNQUEUED_TYPES, decode
 from rocketmq_ha.impl.wire.record_layout import (
     BODY_CRC,
@@ -114,21 +114,13 @@ def scan(
         while position <= last:
             if position >= run_from:
                 run = run_like(view, previous, topic_from, topic_to)
-                while run is not None and position + run.size - run.record_size <= last and position + run.size <= size:
-                    offsets = _run_at(run, buffer, position, base)
-                    if offsets is None:
-                        break
-                    if suspect_from_ms is not None:
-                        places = range(position + hole_from, position + run.size, run.record_size)
-                        starts = [at - hole_from for at in places if -at % SECTOR_SIZE < hole_size]
-                        if any(_has_hole(view, at, hole_from, hole_size, suspect_from_ms) for at in starts):
-                            break
-                    if is_queued:
-                        counts.update(offsets)
-                    position += run.size
-                    previous = position - run.record_size
-                    messages += RECORDS
-                run_from = position + AFTER * shape_size if run is not None else size
+                run_from = size
+                if run is not None:
+                    hole = (hole_from, hole_size, suspect_from_ms)
+                    end = _take_runs(run, buffer, view, base, position, last, hole, counts if is_queued else {})
+                    messages += (end - position) // shape_size
+                    previous, position = previous + end - position, end
+                    run_from = position + AFTER * shape_size
                 if position > last:
                     break
             total_size, magic, body_crc, queue_id, queue_offset, physical_offset, sys_flag, body_length = unpack_head(
@@ -172,14 +164,48 @@ def scan(
             previous, position = position, end
             messages += 1
         if queue_offsets is not None:
-            for topic, counts in found.items():
-                for queue_id, queue_offset in counts.items():
-                    queue_offsets[queue_id, topic] = queue_offset + 1
+            queue_offsets.update(
+                ((queue_id, topic), queue_offset + 1)
+                for topic, ends in found.items()
+                for queue_id, queue_offset in ends.items()
+            )
         last_position = previous if messages else None
         stop, blank_position = _why(view, position, bound)
         return Scan(len(view) if blank_position is not None else position, stop, messages, last_position, blank_position)
     finally:
         view.release()
+
+
+def _take_runs(
+    run: Run,
+    buffer: Buffer,
+    view: memoryview,
+    base: int,
+    position: int,
+    last: int,
+    hole: tuple[int, int, int | None],
+    counts: dict[int, int],
+) -> int:
+    """Walk whole runs from a position on, and stop before the first run with a record that is not in order.
+
+    Args:  view: of the buffer; slices of the buffer itself are compared faster. last: the last place where a record may begin.
+           hole: hole_from, hole_size and suspect_from_ms of `_has_hole`.
+           counts: queue id -> queue offset of its last message; brought up to date.
+    Returns: the position behind the last run.
+    """
+    hole_from, hole_size, suspect_from_ms = hole
+    while position + run.size - run.record_size <= last and position + run.size <= len(view):
+        offsets = _run_at(run, buffer, position, base)
+        if offsets is None:
+            break
+        if suspect_from_ms is not None:
+            places = range(position + hole_from, position + run.size, run.record_size)
+            starts = [at - hole_from for at in places if -at % SECTOR_SIZE < hole_size]
+            if any(_has_hole(view, at, hole_from, hole_size, suspect_from_ms) for at in starts):
+                break
+        counts.update(offsets)
+        position += run.size
+    return position
 
 
 def _run_at(run: Run, buffer: Buffer, position: int, base: int) -> Iterator[tuple[int, int]] | None:
