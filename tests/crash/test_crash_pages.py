@@ -18,6 +18,8 @@ from workload import PHASES
 
 from rocketmq_ha.fuzz.faults import Fault
 
+pytestmark = pytest.mark.xdist_group("crash-pages")  # it takes long: it begins first
+
 TRIES = 60
 
 

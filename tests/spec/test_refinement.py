@@ -15,6 +15,8 @@ from rocketmq_ha.reference.cluster import Cluster
 from rocketmq_ha.reference.message import Record
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, PROFILES, Profile, Settings
 
+pytestmark = pytest.mark.xdist_group("refinement")  # it takes long: it begins first
+
 SEEDS = 150
 ALL = 1 << 18  # bytes
 SIZE = len(message.encode(Record(b"T", b"")))  # of the least message that is put here; it ends in two zeros

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 
+import pytest
 from hypothesis import HealthCheck, example, given, note
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -20,6 +21,8 @@ from rocketmq_ha.reference.cluster import Cluster, Link
 from rocketmq_ha.spec.constants import REPORT_SIZE, TRANSFER_HEADER_SIZE
 from rocketmq_ha.spec.event_log import VERDICT_OK
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
+
+pytestmark = pytest.mark.xdist_group("lock-step")  # it takes long: it begins first
 
 MAX_SLAVES = 3
 # In classic any offset is taken from anyone. Hardened refuses these in every state; others it cannot tell from honest ones.

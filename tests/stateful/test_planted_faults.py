@@ -13,6 +13,8 @@ from rocketmq_ha.fuzz import faults
 from rocketmq_ha.fuzz.cli import fuzz
 from rocketmq_ha.fuzz.faults import FAULTS, Fault
 
+pytestmark = pytest.mark.xdist_group("planted-faults")  # it takes long: it begins first
+
 IMPL = Path(rocketmq_ha.impl.__file__).parent
 
 
