@@ -47,23 +47,23 @@ except KeyboardInterrupt:
 def main(log_format: str, log_level: str) -> None:
     """Apache RocketMQ's master-slave replication (HA), compatible on the wire and on the disk.
 
-    A master streams its commit log to its slaves; a slave reports how far its own log reaches, and each report
-    acknowledges all before it. Both keep their logs as RocketMQ does, so a store that a broker wrote can be served,
-    inspected and verified here.
+    A master streams its commit log to its slaves. A slave reports the end of its own log, and each report acknowledges
+    everything before it. Both write their logs as RocketMQ does, so this program can serve, inspect and verify the store
+    of a broker.
 
     \b
-    A store is a directory with commitlog/ in it. To see one, and to check it:
+    A store is a directory with commitlog/ in it. To look at one, and to check it:
         rocketmq-ha inspect STORE --limit 10
         rocketmq-ha verify STORE
         rocketmq-ha query STORE --topic orders --key 4711
         rocketmq-ha recover STORE --dry-run
-    A master and a slave on this machine, and then whether their logs are the same:
+    To run a master and a slave on this machine, and to compare their logs:
         rocketmq-ha master --store /tmp/a --listen 127.0.0.1:10912 --put 1000 --size 1024
         rocketmq-ha slave --store /tmp/b --master 127.0.0.1:10912
         rocketmq-ha verify /tmp/a /tmp/b
-    Messages of your own into that master:
+    To put a message of your own into that master:
         rocketmq-ha put --to /tmp/a --topic orders --body 'three of them'
-    How a running one stands, the messages of a live broker as JSON lines, and why a slave does not sync:
+    To see the status of a running one, the messages of a live broker as JSON lines, and why a slave does not sync:
         rocketmq-ha status /tmp/a
         rocketmq-ha tail --master 127.0.0.1:10912 --from end
         rocketmq-ha doctor --master 127.0.0.1:10912 --store /tmp/b

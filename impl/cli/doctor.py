@@ -22,18 +22,16 @@ from rocketmq_ha.impl.net.feed import Stopped
     "--broker",
     "broker",
     metavar="HOST:PORT",
-    help="The master's remoting address, 10911 by default there: its version and settings.",
+    help="The master's remoting address, whose default port is 10911; it gives the version and settings.",
 )
-@click.option(
-    "--store", type=click.Path(path_type=Path), metavar="DIR", help="The slave's store, to be held against the master."
-)
+@click.option("--store", type=click.Path(path_type=Path), metavar="DIR", help="The slave's store, to compare with the master.")
 @click.option(
     "--patience",
     type=click.FloatRange(min=0.1),
     default=8.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to read from the master; longer than its heartbeat interval, 5 s by default.",
+    help="How long to read from the master. Use more than its heartbeat interval, which is 5 s by default.",
 )
 @settle_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object at the end, instead of lines.")
@@ -47,17 +45,17 @@ def doctor(
     settle: float,
     as_json: bool,
 ) -> None:
-    """Answer why a slave does not sync, by looking from outside.
+    """Find out why a slave does not sync, from outside.
 
     Is the master reachable, and does it talk HA? Where does it start, where does it end, does it send heartbeats? With --store:
-    is the slave's log whole, in the master's range, of files of the master's size, and the same log? With --broker: its
-    version, its role and settings, and what is known of that release.
+    is the slave's log whole, within the master's range, in files of the master's size, and the same log? With --broker: its
+    version, role and settings, and the known faults of that release.
 
-    Nothing is changed on either side. The doctor connects to the master once, and with --store some times more, for some
-    seconds. It reports 0, or an older offset for which no put can still wait, and acknowledges nothing that it is sent; a
-    master that counts sockets counts a slave for so long.
+    The doctor changes nothing on either side. It connects to the master once, and with --store some times more, for some
+    seconds. It reports 0, or an older offset for which no put can still wait, and so acknowledges nothing that it is sent. A
+    master that counts sockets has one slave more in that time.
 
-    Exit status: 0 nothing is wrong; 1 there are findings, an unreachable master among them; 2 it could not look.
+    Exit status: 0 if nothing is wrong; 1 if there are findings, for example an unreachable master; 2 if it could not look.
     """
     options = DoctorOptions(master, parse_address(broker) if broker else None, store, patience, settle)
     findings = Findings() if as_json else Findings(_print)

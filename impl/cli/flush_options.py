@@ -28,7 +28,7 @@ flush_options = option_group(
         default=round(_DEFAULT.interval_s * 1000),
         show_default=True,
         metavar="MS",
-        help="Force the log to the disk at this interval. No put waits for it, and no acknowledgement.",
+        help="Force the log to the disk at this interval. No put and no acknowledgement waits for it.",
     ),
     click.option(
         "--flush-commit-log-least-pages",
@@ -36,7 +36,7 @@ flush_options = option_group(
         default=_DEFAULT.least_pages,
         show_default=True,
         metavar="N",
-        help="Leave out a turn in which fewer pages of 4 KiB have something new.",
+        help="Skip a flush for which fewer pages of 4 KiB have new data.",
     ),
     click.option(
         "--flush-commit-log-thorough-interval",
@@ -44,6 +44,6 @@ flush_options = option_group(
         default=round(_DEFAULT.thorough_interval_s * 1000),
         show_default=True,
         metavar="MS",
-        help="Force all that is new to the disk at this interval, however few pages that is.",
+        help="Force all new data to the disk at this interval, however few pages have some.",
     ),
 )

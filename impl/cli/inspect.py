@@ -17,14 +17,21 @@ _TABLE_LIMIT: Final = 100
 @click.command()
 @click.argument("store", metavar="DIR", type=STORE)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line (docs/messages.md).")
-@click.option("--from", "start", type=click.IntRange(min=0), default=0, metavar="OFFSET", help="Begin here or behind.")
+@click.option(
+    "--from",
+    "start",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="OFFSET",
+    help="Begin with the first message at this offset or after it.",
+)
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"At most N. [{_TABLE_LIMIT}; with --json, all]")
 @body_option
 def inspect(store: Path, as_json: bool, start: int, limit: int | None, body: str) -> None:
     """Show the messages of a store as a table, or as JSON lines.
 
-    DIR is the root of a RocketMQ store, with commitlog/ in it. Bodies are shown by their beginning, decompressed where
-    the client compressed them. A store that a broker is writing can be inspected too; the list stops at its end.
+    DIR is the root of a RocketMQ store, with commitlog/ in it. The table shows the beginning of each body, decompressed if the
+    client compressed it. A broker may be writing the store; the list stops at the end of its log.
     """
     if limit is None and not as_json:
         limit = _TABLE_LIMIT

@@ -62,38 +62,38 @@ limit_options = option_group(
         "--allow",
         multiple=True,
         metavar="NETWORK",
-        help="A network whose addresses may connect, as 10.1.0.0/16; may be repeated. [default: loopback; classic: all]",
+        help="A network whose addresses may connect, such as 10.1.0.0/16; may be repeated. [default: loopback; classic: all]",
     ),
     click.option(
         "--max-connections",
         type=click.IntRange(min=1),
         metavar="N",
-        help=f"Connections at a time. {_default(HARDENED_LIMITS.max_connections)}",
+        help=f"The most connections at a time. {_default(HARDENED_LIMITS.max_connections)}",
     ),
     click.option(
         "--max-connections-per-address",
         type=click.IntRange(min=1),
         metavar="N",
-        help=f"Connections of one address at a time. {_default(HARDENED_LIMITS.max_connections_per_address)}",
+        help=f"The most connections of one address at a time. {_default(HARDENED_LIMITS.max_connections_per_address)}",
     ),
     click.option(
         "--report-deadline",
         type=_SECONDS,
         metavar="SECONDS",
-        help="Close a connection that has not reported by then. RocketMQ's slaves may take 6 s. "
+        help="Close a connection that has not reported within this time. RocketMQ's slaves may take 6 s. "
         f"{_default((HARDENED_LIMITS.report_deadline_ms or 0) // 1000)}",
     ),
     click.option(
         "--write-stall-deadline",
         type=_SECONDS,
         metavar="SECONDS",
-        help="Close a connection that takes nothing of what it is sent for so long. "
+        help="Close a connection that takes no byte of what it is sent for this time. "
         f"{_default((HARDENED_LIMITS.write_stall_deadline_ms or 0) // 1000)}",
     ),
     click.option(
         "--max-transfer-rate",
         type=click.IntRange(min=_LEAST_RATE),
         metavar="BYTES",
-        help="Bytes a second to each slave, headers and bodies counted. [default: no limit]",
+        help="The most bytes a second to each slave, headers and bodies together. [default: no limit]",
     ),
 )

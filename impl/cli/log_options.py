@@ -15,7 +15,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _FORMAT: Final[dict[str, Any]] = {
     "type": click.Choice(FORMATS),
     "default": "text",
-    "help": "How log lines look on stderr: for people, or one JSON object a line.",
+    "help": "The format of log lines on stderr: text for people, or one JSON object a line.",
 }
 _LEVEL: Final[dict[str, Any]] = {
     "type": click.Choice(LEVELS, case_sensitive=False),

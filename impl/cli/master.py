@@ -24,14 +24,14 @@ from rocketmq_ha.impl.cli.tls_options import listen_options
     "--file-size",
     type=click.IntRange(min=1),
     metavar="BYTES",
-    help="Size of a commit-log file. Taken from the files of an existing store; 1 GiB for a new one.",
+    help="Size of a commit-log file. The default is that of an existing store's files; 1 GiB for a new store.",
 )
 @profile_option
 @producer_options
 @role_options
 @flush_options
 @retention_options
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the bodies that --put makes.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The seed of the bodies that --put makes.")
 @limit_options
 @metrics_option
 @master_settings
@@ -40,8 +40,8 @@ from rocketmq_ha.impl.cli.tls_options import listen_options
 def master(options: MasterOptions) -> None:
     """Serve a commit log to slaves.
 
-    The first line of standard output says where it listens (port 0 takes a free one). With --put it becomes its own producer,
-    and ends that with a line of status counts:
+    The first lines of standard output name the addresses on which it listens (port 0 takes a free port). With --put it is its
+    own producer, and then prints a line that counts the statuses:
 
     \b
         listening=127.0.0.1:10912

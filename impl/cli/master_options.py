@@ -19,7 +19,8 @@ settle_option: Final = click.option(
     default=SETTLE_S,
     show_default=True,
     metavar="SECONDS",
-    help="How long no put may still wait for a slave (syncFlushTimeout, slaveTimeout), before an older offset is reported.",
+    help="How long to wait before an older offset is reported, so that no put still waits for a slave then: the master's "
+    "syncFlushTimeout or slaveTimeout.",
 )
 
 

@@ -24,12 +24,12 @@ profile_option: Final = option_group(
         type=click.Choice(sorted(PROFILES)),
         default="hardened",
         show_default=True,
-        help="classic behaves as RocketMQ 4.5.2 does; hardened puts the same bytes on the wire and mends its quirks.",
+        help="classic behaves as RocketMQ 4.5.2 does; hardened sends the same bytes, and mends its quirks.",
     ),
 )
 metrics_option: Final = click.option(
     "--metrics",
     "metrics_address",
     metavar="HOST:PORT",
-    help="Serve Prometheus metrics there, under /metrics; and /healthz, /readyz, /status (JSON).",
+    help="Serve Prometheus metrics at this address, under /metrics; and /healthz, /readyz, /status (JSON).",
 )

@@ -16,7 +16,7 @@ producer_options = option_group(
         default=64,
         show_default=True,
         metavar="K",
-        help="Puts that may wait at a time.",
+        help="How many puts may wait at the same time.",
     ),
     click.option(
         "--sync",
@@ -24,7 +24,7 @@ producer_options = option_group(
         default=1.0,
         show_default=True,
         metavar="SHARE",
-        help="The share of the messages that --put lets wait; the others say WAIT=false, and wait for no slave and no disk.",
+        help="The share of --put's messages that wait. The others have WAIT=false, and wait for no slave and no disk.",
     ),
     click.option(
         "--await-slaves",
@@ -32,9 +32,9 @@ producer_options = option_group(
         default=0,
         show_default=True,
         metavar="N",
-        help="Put only while N slaves are connected, as a producer would that tries again later. A slave that has everything "
-        "counts once it has acknowledged something: for such a one a further message goes first, which is not one of --put's, "
-        "and for which nobody waits; the line of counts tells how many, as unwaited=1.",
+        help="Put only while N slaves are connected, like a producer that tries again later. A connection counts as a slave "
+        "after its first acknowledgement. For a slave that has everything already, a further message is put first, which waits "
+        "for nobody and is not one of --put's. The line of counts shows the number of these, as unwaited=1.",
     ),
     click.option(
         "--await-replicas",
@@ -43,6 +43,6 @@ producer_options = option_group(
         show_default=True,
         metavar="N",
         help="Put only while N distinct replicas count: N addresses, or under TLS N certificates, that have acknowledged "
-        "something. It waits for them without end.",
+        "something. Without them --put waits for ever.",
     ),
 )

@@ -16,12 +16,12 @@ _SHARED: Final = {
     "ha_send_heartbeat_interval_ms": (
         "--ha-send-heartbeat-interval",
         _MILLISECONDS,
-        "Say something at least so often: a master by an empty frame, a slave by a report.",
+        "The longest silence before a master sends an empty frame, or a slave a report.",
     ),
     "ha_housekeeping_interval_ms": (
         "--ha-housekeeping-interval",
         _MILLISECONDS,
-        "Close a connection whose other end has said nothing for so long.",
+        "Close a connection on which nothing has come for this time.",
     ),
 }
 _MASTER: Final = _SHARED | {
@@ -29,17 +29,17 @@ _MASTER: Final = _SHARED | {
     "ha_slave_fallbehind_max": (
         "--ha-slave-fallbehind-max",
         _BYTES,
-        "A put does not wait while all slaves are further behind: SLAVE_NOT_AVAILABLE.",
+        "While all slaves are further behind than this, puts do not wait, and end with SLAVE_NOT_AVAILABLE.",
     ),
     "sync_flush_timeout_ms": (
         "--sync-flush-timeout",
         _MILLISECONDS,
-        "A put waits for a slave, or for the disk, no longer than so.",
+        "The longest time for which a put waits for a slave, or for the disk.",
     ),
     "replicas": (
         "--replicas",
         _COUNT,
-        "So many distinct slaves must have acknowledged a put that waits. All connections from one address are one slave.",
+        "The number of distinct slaves that must acknowledge a put that waits. All connections from one address are one slave.",
     ),
 }
 

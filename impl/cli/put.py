@@ -46,14 +46,14 @@ def _pair(text: str) -> tuple[str, str]:
 _field_options = option_group(
     "fields",
     _fields,
-    click.option("--topic", metavar="TOPIC", help="Needed where the messages do not say theirs."),
+    click.option("--topic", metavar="TOPIC", help="The topic; needed unless the messages name theirs."),
     click.option("--tags", metavar="TAGS", help="The property TAGS, by which consumers choose."),
     click.option(
         "--keys", metavar="KEYS", help="The property KEYS, by which `query` finds them; several, with blanks between."
     ),
-    click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="Another property; may be given again."),
+    click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="Another property; may be repeated."),
     click.option("--queue-id", type=click.IntRange(0, (1 << 31) - 1), metavar="N", help="The queue in the topic. [default: 0]"),
-    click.option("--no-wait", is_flag=True, help="With the property WAIT=false: the put waits for no slave and no disk."),
+    click.option("--no-wait", is_flag=True, help="Set the property WAIT=false: the put waits for no slave and no disk."),
 )
 
 
@@ -92,15 +92,15 @@ _source_options = option_group(
         "body_file",
         type=click.Path(path_type=Path, exists=True, dir_okay=False),
         metavar="FILE",
-        help="Put one message with the bytes of this file for a body.",
+        help="Put one message whose body is the bytes of this file.",
     ),
     click.option(
         "--lines",
         type=click.Choice(["text", "json"]),
         default="text",
         show_default=True,
-        help="What standard input holds, where there is neither --body nor --file: a body a line; or a message a line, in"
-        " JSON, as `tail` prints them.",
+        help="The lines of standard input, which is read without --body and --file. text: each is a body; json: each is a"
+        " message, as `tail` prints them.",
     ),
 )
 
@@ -122,21 +122,21 @@ _source_options = option_group(
     default=1024,
     show_default=True,
     metavar="K",
-    help="Messages that are sent and not answered; 1: each after the answer to the one before.",
+    help="How many messages may be sent and not yet answered. 1: each message waits for the answer to the one before.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print an answer as one JSON object a line.")
-@click.option("--quiet", is_flag=True, help="Print the answers alone that are not PUT_OK.")
+@click.option("--json", "as_json", is_flag=True, help="Print each answer as one JSON object a line.")
+@click.option("--quiet", is_flag=True, help="Print only the answers that are not PUT_OK.")
 def put(target: Path, fields: MessageFields, source: _Source, in_flight: int, as_json: bool, quiet: bool) -> None:
     """Put messages into a running master of this machine.
 
-    It connects to a socket in the master's store, which only the master's user may open. Each message is one line of the
-    output, in order: its number, how its put has ended, and where it stands. The counts come last, on standard error.
+    It connects to a socket in the master's store, which only the master's user may open. For each message, in order, it prints
+    a line: the message's number, the status of its put, and its position in the log. The counts come last, on standard error.
 
     With --lines json a message has topic and body (or body_json, body_base64, body_hex), and may have queue_id, tags, keys,
-    properties, flag, born_timestamp, born_host, reconsume_times. What an option says takes the place of what the line says.
+    properties, flag, born_timestamp, born_host, reconsume_times. An option replaces the value in the line.
 
-    Exit status 0 if every put ended with PUT_OK, 1 if any did not, 2 if no master takes puts there. A line that is no
-    message ends with MESSAGE_ILLEGAL, and those behind it are put all the same.
+    Exit status 0 if every put ended with PUT_OK, 1 if any did not, 2 if no master takes puts there. A line that is not a
+    message ends with MESSAGE_ILLEGAL, and the lines after it are put all the same.
 
     \b
         rocketmq-ha put --to STORE --topic orders --keys 4711 --body 'three of them'

@@ -39,27 +39,29 @@ _query_options = option_group(
     KeyQuery,
     click.option("--topic", required=True, help="The topic as it is stored."),
     click.option("--key", required=True, help="A unique key (UNIQ_KEY), or one of the words of the property KEYS."),
-    click.option("--from", "begin", type=Time(), metavar="TIME", default=0, help="Stored then or later."),
-    click.option("--to", "end", type=Time(), metavar="TIME", default=FOREVER, help="Stored then or earlier."),
-    click.option("--limit", type=click.IntRange(min=1), default=_LIMIT, show_default=True, metavar="N", help="The newest N."),
+    click.option("--from", "begin", type=Time(), metavar="TIME", default=0, help="Only messages stored then or later."),
+    click.option("--to", "end", type=Time(), metavar="TIME", default=FOREVER, help="Only messages stored then or earlier."),
+    click.option(
+        "--limit", type=click.IntRange(min=1), default=_LIMIT, show_default=True, metavar="N", help="Only the newest N."
+    ),
 )
 
 
 @click.command(name="query")
 @click.argument("store", metavar="DIR", type=STORE)
 @_query_options
-@click.option("--scan", is_flag=True, help="Look through the whole log, and ask no index.")
+@click.option("--scan", is_flag=True, help="Read the whole log, and do not use the index.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line (docs/messages.md).")
 @body_option
 @click.pass_context
 def query_command(ctx: click.Context, store: Path, wanted: KeyQuery, scan: bool, as_json: bool, body: str) -> None:
     """Find the messages of a topic that have a key.
 
-    DIR is the root of a RocketMQ store. The index says where the messages are, and the log behind the index's last message is
-    looked through; so a store without an index is looked through from its start. Times are ms since 1970, or like
-    2024-01-31T12:00:00 (UTC). Messages come in the order in which they were stored.
+    DIR is the root of a RocketMQ store. The index says where the messages are. The log after the index's last message is read
+    through; without an index, the whole log is. Times are ms since 1970, or like 2024-01-31T12:00:00 (UTC). Messages come in
+    the order in which they were stored.
 
-    Exit status 1 if there is none.
+    Exit status 1 if no message is found.
     """
     found = find_messages(store, wanted, byte_progress, scan=scan)
     if as_json:

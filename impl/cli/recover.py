@@ -19,30 +19,29 @@ _NAMES: Final = (
 
 @click.command()
 @click.argument("store", metavar="DIR", type=STORE)
-@click.option("--dry-run/--write", default=True, show_default=True, help="Only look, or recover the store.")
+@click.option("--dry-run/--write", default=True, show_default=True, help="Only report, or recover the store.")
 @json_option
 def recover(store: Path, dry_run: bool, as_json: bool) -> None:
     """Tell what recovery would do to a store: where its log ends, and what is beyond.
 
-    DIR is the root of a RocketMQ store. Nothing is changed unless --write is given: then the log is cut behind its last whole
-    record, consume queues and index are made to match it, what they lack is dispatched, and all of it is flushed. A log with
-    damage in its middle is refused in either case, and --write of a store that a process has open. Of such a store a dry run
-    tells how far it has come; nothing of it would be cut.
+    DIR is the root of a RocketMQ store. Without --write nothing is changed. With --write the log is cut after its last whole
+    record, consume queues and index are made to match it, missing entries are dispatched, and everything is flushed. A log
+    with damage in its middle is always refused; --write is also refused for a store that a process has open. A dry run of
+    such a store reports how far it has come, and that nothing would be cut.
 
     \b
     The last line on stdout has key=value:
-        stop            running while a process has the store open; else clean, or unclean where there is a file `abort`: the
-                        last stop was not clean, or the log was appended to without its queues and index, as `master` and
-                        `slave` do
+        stop            running while a process has the store open; unclean if there is a file `abort`: the last stop was not
+                        clean, or `master` or `slave` have appended to the log without queues and index; else clean
         held_by         the id of that process, or none
         looked_from     the offset from which records were looked at
         max_offset      where the log ends
-        cut             bytes beyond that
-        entries_cut     of consume queues, and keys_cut of the index, that name what is beyond
-        dispatch_from   from where messages would be dispatched again; of a store that is open, how far they are dispatched
-        files_removed   all files of a log that holds no whole record; then its offsets begin at 0 again, and min_offset and
-                        max_offset say so
-        verdict         NOTHING_TO_DO, WOULD_CHANGE, RECOVERED, or HELD where a process has the store open
+        cut             bytes after that
+        entries_cut     entries of consume queues that point beyond that; keys_cut: keys of the index that do
+        dispatch_from   the offset from which messages would be dispatched again; for an open store, how far they are dispatched
+        files_removed   the number of files, if the log holds no whole record: all are removed, its offsets begin at 0 again,
+                        and min_offset and max_offset say so
+        verdict         NOTHING_TO_DO, WOULD_CHANGE, RECOVERED, or HELD if a process has the store open
     """
     with outcome(_NAMES, as_json=as_json) as fields:
         fields["store"] = store

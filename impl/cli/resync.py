@@ -15,10 +15,11 @@ from rocketmq_ha.impl.cli.store_options import STORE
 def resync(store: Path, as_json: bool) -> None:
     """Move a slave's store aside: DIR becomes DIR.aside-YYYYmmdd-HHMMSS, and the slave can start again.
 
-    For a slave that cannot go on from its master: its log is not the master's, is ahead of it, or ends at what the master has
-    deleted. DIR is the root of its store. It is renamed as a whole, on the same file system, and nothing in it is changed or
-    deleted; remove it when you need it no more. It is refused while a process has the store open. Started again, the slave
-    makes a new store, which begins at the start of its master's last file, as in RocketMQ, or where its --from says.
+    Use it for a slave that cannot go on: its log differs from the master's, is ahead of it, or ends in a part that the master
+    has deleted. DIR is the root of the slave's store. It is renamed as a whole, on the same file system, and nothing in it is
+    changed or deleted; remove it when you no longer need it. While a process has the store open, resync is refused. At its
+    next start the slave makes a new store. This begins at the start of its master's last file, as in RocketMQ, or where --from
+    says.
 
     \b
     The last line on stdout has key=value:

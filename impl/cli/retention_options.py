@@ -47,7 +47,7 @@ retention_options = option_group(
         "--file-reserved-time",
         type=click.IntRange(0, MAX_INT),
         metavar="HOURS",
-        help="Delete the log's files so long after their last write. RocketMQ's is 72. [default: they are kept]",
+        help="Delete a file of the log this time after its last write; RocketMQ's default is 72. [default: files are kept]",
     ),
     click.option(
         "--delete-when",
@@ -55,7 +55,7 @@ retention_options = option_group(
         default=";".join(f"{hour:02d}" for hour in sorted(DELETE_WHEN)),
         show_default=True,
         metavar="HH[;HH]",
-        help="The hours of the day in which files are deleted for their age.",
+        help="The hours of the day in which old files are deleted.",
     ),
     click.option(
         "--disk-max-used-space-ratio",
@@ -63,19 +63,19 @@ retention_options = option_group(
         default=DISK_MAX_USED_SPACE_RATIO,
         show_default=True,
         metavar="PERCENT",
-        help="While the disk is fuller, files are deleted for their age at any hour.",
+        help="While the disk is fuller than this, old files are deleted at any hour.",
     ),
     click.option(
         "--clean-file-forcibly/--no-clean-file-forcibly",
         default=None,
-        help="Whether files of any age are deleted while the disk is more than 85 % full. [default: if --file-reserved-time is "
-        "given, as in RocketMQ]",
+        help="Delete files of any age while the disk is more than 85 % full. [default: if --file-reserved-time is given, as in "
+        "RocketMQ]",
     ),
     click.option(
         "--max-log-size",
         type=click.IntRange(min=1),
         metavar="BYTES",
-        help="Delete files while all together take more. [default: no limit]",
+        help="Delete the oldest files while the log is larger than this. [default: no limit]",
     ),
     click.option(
         "--clean-resource-interval",
@@ -84,12 +84,12 @@ retention_options = option_group(
         show_default=True,
         metavar="MS",
         # HA-ST-62 "MUST begin every `clean_resource_interval`, 10 s by default"
-        help="Look for files to delete at this interval; ten go at most.",
+        help="Look for files to delete at this interval, and delete at most ten.",
     ),
     click.option(
         "--delete-unacknowledged",
         is_flag=True,
-        help="Delete files even if a slave that is connected has not acknowledged them. It is then out of range.",
+        help="Delete files even if a connected slave has not acknowledged them. That slave is then out of range.",
     ),
     click.option(
         "--min-free-space",
@@ -97,6 +97,6 @@ retention_options = option_group(
         default=FLOOR_SIZE,
         show_default=True,
         metavar="BYTES",
-        help="Make no file that would leave less of the disk free.",
+        help="Create no file that would leave less than this of the disk free.",
     ),
 )

@@ -25,13 +25,13 @@ role_options = option_group(
         type=click.Choice([role.value for role in BrokerRole]),
         default=BrokerRole.SYNC_MASTER.value,
         show_default=True,
-        help="With SYNC_MASTER puts wait for a slave, with ASYNC_MASTER they do not. A SLAVE is `rocketmq-ha slave`.",
+        help="With SYNC_MASTER puts wait for a slave, with ASYNC_MASTER they do not. For a SLAVE run `rocketmq-ha slave`.",
     ),
     click.option(
         "--flush",
         type=click.Choice(["sync", "async"]),
         default="async",
         show_default=True,
-        help="With sync puts wait for the master's disk too; with async it is flushed at intervals.",
+        help="With sync, puts also wait for the master's disk. With async, the log is flushed at intervals.",
     ),
 )

@@ -28,21 +28,20 @@ _follow_options = option_group(
         type=click.Choice(["appended", "flushed"]),
         default="appended",
         show_default=True,
-        help="Acknowledge what is in the log, as RocketMQ does, or only what is on the disk: that outlives a power cut.",
+        help="Acknowledge what is in the log, as RocketMQ does; or only what is on the disk, which survives a power cut.",
     ),
     click.option(
         "--bind",
         "source_address",
         default="",
         metavar="ADDRESS",
-        help="Connect from this IP address of the machine: to the master it is who this slave is. "
-        "[default: the system's choice]",
+        help="Connect from this IP address of the machine; the master knows the slave by it. [default: the system's choice]",
     ),
     click.option(
         "--frame-deadline",
         type=click.FloatRange(min=0, min_open=True),
         metavar="SECONDS",
-        help=f"Close a connection on which a frame takes longer. [default: {FRAME_DEADLINE_MS // 1000}; classic: none]",
+        help=f"Close a connection on which one frame takes longer. [default: {FRAME_DEADLINE_MS // 1000}; classic: none]",
     ),
 )
 
@@ -63,7 +62,7 @@ def slave(options: SlaveOptions) -> None:
     """Replicate a master's commit log, and go on until stopped.
 
     A new store begins at the start of the master's last file, as in RocketMQ, or where --from says, and its files get the size
-    of the master's. Both options may stay: a store that has a log goes on where it ends. The connection is opened again, with
-    growing pauses, whenever it ends.
+    of the master's. You may keep --from for the next start: a store that has a log goes on where its log ends. If the
+    connection ends, the slave connects again, with growing pauses.
     """
     run_slave(options, CommandConfiguration(), click.echo)

@@ -35,15 +35,15 @@ start_options = option_group(
         "start",
         type=start_at("last", "min"),
         metavar="last|min|OFFSET",
-        help="Where a store without a log begins: at the start of the master's last file, as in RocketMQ (last), of its first"
-        " file (min), or of the file that holds an offset. A store that has a log goes on where it ends. [default: last]",
+        help="Where a store without a log begins: at the start of the master's last file, as in RocketMQ (last); of its first"
+        " file (min); or of the file that holds an offset. A store that has a log goes on where its log ends. [default: last]",
     ),
     settle_option,
     click.option(
         "--file-size",
         type=click.IntRange(min=1),
         metavar="BYTES",
-        help="Size of the master's commit-log files (mappedFileSizeCommitLog), to hold it to that. Without it the slave learns"
-        " the size from the master, and a store that has a log keeps its own.",
+        help="The size of the master's commit-log files (mappedFileSizeCommitLog), for the slave to check. Without this option"
+        " the slave learns the size from the master, and a store that has a log keeps its own.",
     ),
 )

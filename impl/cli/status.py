@@ -21,32 +21,34 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("store", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
-@click.option("--from", "address", metavar="HOST:PORT", help="Instead of DIR: where the process serves --metrics; any machine.")
-@click.option("--watch", is_flag=True, help="Show it again and again, until interrupted.")
+@click.option(
+    "--from", "address", metavar="HOST:PORT", help="Instead of DIR: the --metrics address of a process on any machine."
+)
+@click.option("--watch", is_flag=True, help="Show it repeatedly, until interrupted.")
 @click.option(
     "--every",
     type=click.FloatRange(min=0.1),
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="How often, with --watch.",
+    help="The time between two snapshots, with --watch.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line: bytes, milliseconds, bytes a second.")
 def status(store: Path | None, address: str | None, watch: bool, every: float, as_json: bool) -> None:
-    """Show how the running master or slave of a store stands.
+    """Show the status of the running master or slave of a store.
 
-    DIR is the store that the process serves. It answers over a socket there, which only its user may open: role, offsets, and
-    of a master each connection. A slave is one that has acknowledged something that it was sent. A reader, as tail or a health
-    probe, has been heard since and acknowledges nothing of it. A new one may be either: a slave, say, that has come back to a
-    log which has not grown.
+    DIR is the store that the process serves. The process answers over a socket in it, which only its user may open. A status
+    has the role, the offsets, and every connection of a master. The kind of a connection is "slave" after it has acknowledged
+    bytes that it was sent. It is "reader" (tail or a health probe) if it has reported since without acknowledging any. It is
+    "new" while neither is known, for example for a slave that has come back while the log has not grown.
 
-    A slave has a lag, in bytes and in time: how long there have been bytes that it has not acknowledged, to a tenth of a
-    second. It is not told where its master's log ends, so its lag is in the status of the master.
+    A slave has a lag, in bytes and in time: for how long there have been bytes that it has not acknowledged, to a tenth of a
+    second. A slave does not know where its master's log ends, so its lag is in the status of the master.
 
-    Of a process on another machine, --from asks the HTTP port of its --metrics, which answers whoever can connect.
+    --from asks a process on another machine, at the HTTP port of its --metrics. That port answers everybody who can connect.
 
-    Exit status 2, with one line, if no process serves the store. With --watch only the first look ends so: a process that goes
-    away later may come back.
+    Exit status 2, with one line, if no process serves the store. With --watch this holds only for the first snapshot, because a
+    process that goes away later may come back.
     """
     if (store is None) == (address is None):
         raise ConfigInvalid("status: expected either a store's DIR, or --from HOST:PORT")

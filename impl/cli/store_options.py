@@ -13,8 +13,8 @@ body_option: Final = click.option(
     type=click.Choice(BODIES),
     default="text",
     show_default=True,
-    help="How a JSON line has the body. text: as UTF-8, else base64; json: as a JSON value where it is one, else as text; "
-    "base64: always; raw: base64 of the stored bytes, not decompressed; none: its size and CRC alone.",
+    help="The body in a JSON line. text: as UTF-8, else base64; json: as a JSON value if it is one, else as text; "
+    "base64: always; raw: base64 of the stored bytes, not decompressed; none: only its size and CRC.",
 )
 
 

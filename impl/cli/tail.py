@@ -13,7 +13,7 @@ from rocketmq_ha.spec.constants import HA_SEND_HEARTBEAT_INTERVAL_MS, MAPPED_FIL
 
 
 @click.command()
-@master_options("The master's HA address, 10912 by default there.")
+@master_options("The master's HA address; its default port is 10912.")
 @click.option(
     "--from",
     "start",
@@ -21,20 +21,20 @@ from rocketmq_ha.spec.constants import HA_SEND_HEARTBEAT_INTERVAL_MS, MAPPED_FIL
     show_default=True,
     type=start_at("last", "min", "end"),
     metavar="WHERE",
-    help="Where to begin if the cursor does not say: the start of the master's last file (last), its first byte (min), what "
-    "comes from now on (end), or the offset at which a message starts.",
+    help="Where to begin without a cursor: at the start of the master's last file (last), at its first byte (min), with what "
+    "comes from now on (end), or at the offset of a message.",
 )
 @click.option(
     "--cursor",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Go on from where this file says, and keep it up to date.",
+    help="Save the position in this file, and go on from it at the next start.",
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="End after N messages.")
 @click.option(
-    "--stop-at-end", is_flag=True, help="End when the master has no more (its heartbeat tells, after 5 s by default)."
+    "--stop-at-end", is_flag=True, help="End when the master has no more, which its heartbeat shows (after 5 s by default)."
 )
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Messages of this topic only; may be given again.")
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only messages of this topic; may be repeated.")
 @body_option
 @settle_option
 @click.option(
@@ -43,7 +43,7 @@ from rocketmq_ha.spec.constants import HA_SEND_HEARTBEAT_INTERVAL_MS, MAPPED_FIL
     default=HA_SEND_HEARTBEAT_INTERVAL_MS,
     show_default=True,
     metavar="MS",
-    help="Between two reports; less than the master's haHousekeepingInterval.",
+    help="The time between two reports; it must be less than the master's haHousekeepingInterval.",
 )
 @click.option(
     "--file-size",
@@ -51,7 +51,7 @@ from rocketmq_ha.spec.constants import HA_SEND_HEARTBEAT_INTERVAL_MS, MAPPED_FIL
     default=MAPPED_FILE_SIZE_COMMIT_LOG,
     show_default=True,
     metavar="BYTES",
-    help="Of the master's commit-log files; needed for --from min alone, where its first file is gone.",
+    help="The size of the master's commit-log files; needed only for --from min, if the master has deleted its first file.",
 )
 @option_group("options", TailOptions)
 def tail(options: TailOptions) -> None:
@@ -59,19 +59,18 @@ def tail(options: TailOptions) -> None:
 
     It speaks the replication protocol to the HA port of a RocketMQ broker, or of `rocketmq-ha master`. Each line has offset,
     topic, queue, tags, keys, properties, times in UTC, and the body, decompressed, as in inspect and query (docs/messages.md).
-    The messages are those of the log:
-    transactional halves, delayed ones and internal topics are among them.
+    It prints all messages of the log, transactional halves, delayed messages and internal topics included.
 
-    With --cursor a later run goes on behind the last line, without a gap: the file is replaced every second, after lines are
-    written to standard output. A kill -9, or a crash of the machine, can repeat the lines of the last second, and no others.
-    Lines in a pipe whose reader has died count as written; a reader that must not lose one keeps the `next_offset` of the last
-    line that it has dealt with, and comes back with --from.
+    With --cursor a later run goes on after the last line, without a gap: the file is replaced every second, after lines are
+    written to standard output. After a kill -9 or a crash of the machine, only the lines of the last second can be repeated.
+    Lines in a pipe count as written, even if the reader has died. A reader that must not lose a line saves the `next_offset` of
+    the last line that it has processed, and starts again with --from.
 
-    It is no replica: it reports 0, or an offset in an old file of the master, and repeats that for ever. So it reads the last
-    file from its start, and skips what it need not print. A master that counts sockets (RocketMQ 4.x) counts it as a slave: if
-    there is no other, sync puts end in FLUSH_SLAVE_TIMEOUT, not in SLAVE_NOT_AVAILABLE.
+    tail is not a replica: it always reports 0, or an offset in an old file of the master. So it reads the last file from its
+    start, and skips what it need not print. A master that counts sockets (RocketMQ 4.x) counts it as a slave: if there is no
+    other slave, sync puts end in FLUSH_SLAVE_TIMEOUT, not in SLAVE_NOT_AVAILABLE.
 
-    Ends by SIGINT or SIGTERM, or where the reader of its lines goes away. A connection that ends is opened again.
+    SIGINT and SIGTERM end it, and so does the end of its reader. If the connection ends, it connects again.
 
     \b
         rocketmq-ha tail --master broker-a:10912 --from end

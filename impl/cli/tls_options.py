@@ -16,7 +16,7 @@ FILE_OPTIONS: Final = (
         "--tls-cert",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Our certificate, and those between it and the CA; PEM.",
+        help="Our certificate, followed by those between it and the CA; PEM.",
     ),
     click.option("--tls-key", type=click.Path(path_type=Path), metavar="FILE", help="Its private key; PEM."),
     click.option(
@@ -61,13 +61,13 @@ listen_options = option_group(
         default="127.0.0.1:10912",
         show_default=True,
         metavar="HOST:PORT",
-        help="Where slaves connect; none: with TLS alone.",
+        help="The address where slaves connect; none: only --tls-listen.",
     ),
     click.option(
         "--tls-listen",
         metavar="HOST:PORT",
-        help="Where slaves connect with TLS, with a certificate that --tls-ca has signed; beside --listen, or instead of it"
-        " with --listen none.",
+        help="The address where slaves connect with TLS, and with a certificate that --tls-ca has signed; beside --listen, or"
+        " instead of it with --listen none.",
     ),
     *FILE_OPTIONS,
 )

@@ -25,14 +25,14 @@ _DERIVED: Final = ("queues", "entries", "entries_missing", "index_files", "keys"
 def verify(ctx: click.Context, store: Path, other: Path | None, as_json: bool) -> None:
     """Check every record of a store, its queues and index; with a second store, that both have the same log.
 
-    Each record must have a right size, magic, body CRC and physical offset, and nothing may follow the last. An
-    incomplete record at the end, which a slave can hold, is reported as a tail and is no error. Each entry of a consume
-    queue and each key of the index must be that of its message; those that are missing are counted, and are no error,
-    for a broker makes them again from the log; of the index only those behind the first message that it has. Two logs are
-    compared byte by byte over the offsets that both have.
+    Each record must have the right size, magic, body CRC and physical offset, and nothing may follow the last record. An
+    incomplete record at the end, which a slave can hold, is reported as a tail and is not an error. Each entry of a consume
+    queue and each key of the index must match its message. Missing entries and keys are counted, and are not an error, because
+    a broker makes them again from the log; keys are counted only after the first message that the index has. Two logs are
+    compared byte by byte, over the offsets that both have.
 
-    Releases put different keys into the index: keys_as names those that put these, "," between one and its successor and "/"
-    between those that do the same with these messages, or any, or none.
+    Releases put different keys into the index. keys_as names the releases that put these: "," stands between a release and its
+    successor, "/" between releases that do the same with these messages; or it is any, or none.
 
     The last line on stdout is a summary of key=value. Exit status 1 if the logs differ, or have no offset in common; 2,
     and one line that names file and offset, if a record, an entry or a key is wrong.
