@@ -113,7 +113,7 @@ PICKED: Final = (
     ),
     Mutant("slave.py", 0, "byte_buffer_read=byte_buffer_backup, dispatch_position=0", "byte_buffer_read=byte_buffer_backup"),
     Mutant("store.py", 0, "base = offset - offset % log.file_size if offset >= 0", "base = offset if offset >= 0"),
-    Mutant("cluster.py", 0, "self.group, self.push2_slave_max_offset = NO_REQUESTS, 0", "self.group = NO_REQUESTS"),
+    Mutant("cluster.py", 0, "self.paused, self.push2_slave_max_offset = (), 0", "self.paused = ()"),
 )
 
 
@@ -466,7 +466,7 @@ def refinement_differs(seed: int) -> str:
     from rocketmq_ha.reference import cluster, refinement
 
     drawn = schedule.draw(seed)
-    before = cluster.new_cluster(drawn.slaves, drawn.settings, schedule.START_MS)
+    before = cluster.new_cluster(drawn.slaves, drawn.settings, drawn.profile, schedule.START_MS)
     for index, event in enumerate(drawn.events):
         after, _ = cluster.step(before, event, drawn.settings, drawn.profile)
         if told := refinement.refines(before, event, after, drawn.settings, drawn.profile):

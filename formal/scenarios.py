@@ -31,7 +31,7 @@ from typing import Any, Final
 from rocketmq_ha.fuzz import lockstep
 from rocketmq_ha.fuzz.lockstep import Lockstep
 from rocketmq_ha.fuzz.schedule import UNBOUNDED_ROOM
-from rocketmq_ha.reference import events, master, slave, store
+from rocketmq_ha.reference import events, five_waits, master, slave, store
 from rocketmq_ha.reference.cluster import Cluster, Link, Transition
 from rocketmq_ha.reference.slave import Slave
 from rocketmq_ha.spec.event_log import VERDICT_OK
@@ -106,7 +106,7 @@ def describe(cluster: Cluster) -> dict[str, str]:
     puts = [f"put to {next_offset} pauses" for _, next_offset in cluster.paused]
     puts += [f"put to {request.next_offset} waits" for request in cluster.group.requests]
     puts += [f"put to {done.next_offset} ends {done.status}" for done in cluster.done]
-    service = cluster.group.service
+    service = five_waits.service_of(cluster.group)
     queue = [request.next_offset for request in (*service.requests_read, *service.requests_write)]
     if service.requests_read:
         behind = f", then {', '.join(map(str, queue[1:]))}" if queue[1:] else ""

@@ -87,7 +87,7 @@ def of_link(profile: Profile) -> list[Happening]:
         return Step(replace(after, done=()), after.done, unique(clause for row in rows for clause in row.clauses))
 
     for life in LIVES:
-        now = cluster.new_cluster(1, settings, 1_000_000)
+        now = cluster.new_cluster(1, settings, profile, 1_000_000)
         for of_life in (*life, events.Tick(1)):
             for named, event in EVENTS:
                 name, _, variant = named.partition(":")

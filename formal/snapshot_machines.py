@@ -15,7 +15,7 @@ from formal.snapshot_ends import of_master, of_slave
 from formal.snapshot_link import Ends, of_link
 from formal.snapshot_recorder import Happening, Machine, Recorder
 from rocketmq_ha.reference import five_waits, group_transfer, store
-from rocketmq_ha.reference.five_waits import FiveWaitsState
+from rocketmq_ha.reference.five_waits import FiveWaits, FiveWaitsState
 from rocketmq_ha.reference.group_transfer import GroupTransfer, GroupTransferState
 from rocketmq_ha.reference.master import MasterConnectionState
 from rocketmq_ha.reference.message import Record
@@ -34,7 +34,7 @@ def of_five_waits() -> list[Happening]:
     recorder = Recorder(five_waits.classify)
     settings = replace(SETTINGS, sync_flush_timeout_ms=700, ha_slave_fallbehind_max=100)
 
-    def successors(node: tuple[GroupTransfer, int]) -> Iterator[tuple[GroupTransfer, int]]:
+    def successors(node: tuple[FiveWaits, int]) -> Iterator[tuple[FiveWaits, int]]:
         group, push2 = node
         service = group.service
         do = partial(recorder.do, group, possible=not service.stopped)
@@ -62,7 +62,7 @@ def of_five_waits() -> list[Happening]:
         if after := do("shutdown", "", partial(five_waits.on_shutdown, group)):
             yield after, push2
 
-    explore([(GroupTransfer(), 0)], successors)
+    explore([(FiveWaits(), 0)], successors)
     return recorder.sorted(("put", "ack", "tick", "shutdown"))
 
 

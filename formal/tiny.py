@@ -27,8 +27,7 @@ from unittest.mock import patch
 from formal import graph
 from rocketmq_ha.reference import (
     cluster,
-    five_waits,
-    group_transfer,
+    group_transfer_service,
     master,
     overlap,
     protocol,
@@ -38,7 +37,8 @@ from rocketmq_ha.reference import (
 )
 from rocketmq_ha.reference.cluster import Cluster, Link
 from rocketmq_ha.reference.events import Connect, Cut, DeliverFrames, DeliverReports, Event, Grant, Put, Tick
-from rocketmq_ha.reference.group_transfer import GroupCommitRequest, GroupTransfer
+from rocketmq_ha.reference.five_waits import FiveWaits
+from rocketmq_ha.reference.group_transfer import GroupCommitRequest
 from rocketmq_ha.reference.master import MasterConnection
 from rocketmq_ha.reference.protocol_state import Scope, State, of_profile
 from rocketmq_ha.reference.step import Done
@@ -152,14 +152,15 @@ def rested(now: Cluster) -> Cluster:
     def patient(requests: tuple[GroupCommitRequest, ...]) -> tuple[GroupCommitRequest, ...]:
         return tuple(replace(request, deadline_ms=NOW_MS + 1, request_id=0) for request in requests)
 
-    service = now.group.service
-    service = replace(
-        service,
-        requests_write=patient(service.requests_write),
-        requests_read=patient(service.requests_read),
-        waiting_since_ms=NOW_MS if service.requests_read else 0,
-    )
-    group = GroupTransfer(patient(now.group.requests), service)
+    group = replace(now.group, requests=patient(now.group.requests))
+    if isinstance(group, FiveWaits):
+        service = replace(
+            group.service,
+            requests_write=patient(group.service.requests_write),
+            requests_read=patient(group.service.requests_read),
+            waiting_since_ms=NOW_MS if group.service.requests_read else 0,
+        )
+        group = replace(group, service=service)
     return replace(now, now_ms=NOW_MS, links=links, slaves=slaves, group=group, next_link_id=len(links), puts=0, done=())
 
 
@@ -177,8 +178,8 @@ def puts(tiny: Tiny, node: Node) -> Iterator[tuple[Event, Cluster, Cluster]]:
             links = [link for link in before.links if refinement_map.is_open(link)]
             if tiny.profile.forgets_lost_slaves:
                 links = [link for link in links if master.acked_offset(link.conn, tiny.profile)]
-            on_put = group_transfer.on_put if tiny.profile.serves_by_deadline else five_waits.on_put
-            step = on_put(group, 0, len(appended.log.data), len(links), before.push2_slave_max_offset, NOW_MS, tiny.settings)
+            offset, push2 = len(appended.log.data), before.push2_slave_max_offset
+            step = group_transfer_service.on_put(group, 0, offset, len(links), push2, NOW_MS, tiny.settings)
             group, done = step.state, tuple(out for out in step.outputs if isinstance(out, Done))
         after, _ = cluster.step(replace(appended, group=group), Tick(0), tiny.settings, tiny.profile)
         yield Put("", unit, "", 0, wait), before, replace(after, done=(*done, *after.done))
@@ -208,9 +209,8 @@ def dues(tiny: Tiny, before: Cluster) -> Iterator[Cluster]:
         if current and len(refinement_map.reports_of(refinement_map.to_master(current))) < tiny.report_window:
             aged = replace(slave, last_write_timestamp=NOW_MS - 2_000)
             yield replace(before, slaves=(*before.slaves[:index], aged, *before.slaves[index + 1 :]))
-    service = before.group.service
-    if service.requests_read:
-        waited = replace(service, waiting_since_ms=NOW_MS - GROUP_TRANSFER_WAIT_MS)
+    if isinstance(before.group, FiveWaits) and before.group.service.requests_read:
+        waited = replace(before.group.service, waiting_since_ms=NOW_MS - GROUP_TRANSFER_WAIT_MS)
         yield replace(before, group=replace(before.group, service=waited))
     for request in before.group.requests:
         requests = tuple(
@@ -264,7 +264,7 @@ def last_byte(log: Log) -> int:
 def explore(tiny: Tiny, limit: int | None = None, progress: Callable[[int, int], None] | None = None) -> Found:
     """Explore all states and edges of a scope, and check each edge."""
     found, began = Found(tiny), time.perf_counter()
-    start = Node(rested(cluster.new_cluster(1, tiny.settings, NOW_MS)))
+    start = Node(rested(cluster.new_cluster(1, tiny.settings, tiny.profile, NOW_MS)))
     seen, queue = {start}, [start]
     for number, node in enumerate(queue):  # the list grows during the loop: it is the queue
         for event, before, after, drops in steps(tiny, node):

@@ -225,7 +225,7 @@ def triples_of(before: Cluster, action: str, after: Cluster, scope: Scope) -> tu
 
 
 def explore(scope: Scope, profile: Profile) -> Graph:
-    start = cluster.new_cluster(scope.slaves, SETTINGS, START_MS)
+    start = cluster.new_cluster(scope.slaves, SETTINGS, profile, START_MS)
     graph = Graph(scope, profile, [start], [(0, "")], [], {})
     index_of, kept = {alike(start): 0}, {classes(start, scope): 1}
     for index, now in enumerate(graph.states):  # the list grows while it is walked

@@ -132,7 +132,7 @@ def halves(name: str) -> tuple[Half, Half]:
 
 def steps_of(half: Half) -> Iterator[tuple[Cluster, Cluster]]:
     """The clusters before and after each step."""
-    now = cluster.new_cluster(1, half.settings, START_MS)
+    now = cluster.new_cluster(1, half.settings, half.profile, START_MS)
     for line in half.steps:
         before, now = now, cluster.step(now, scenarios.parse_event(line.split()), half.settings, half.profile)[0]
         yield before, now
@@ -148,7 +148,7 @@ def fewest(half: Half, shows: Shows) -> int | None:
     supply = Counter(half.steps)
     lines = tuple(supply)
     events = [scenarios.parse_event(line.split()) for line in lines]
-    start = (cluster.new_cluster(1, half.settings, START_MS), tuple(supply.values()))
+    start = (cluster.new_cluster(1, half.settings, half.profile, START_MS), tuple(supply.values()))
     frontier, seen, length = [start], {start}, 0
     while frontier:
         length += 1

@@ -22,7 +22,7 @@ from rocketmq_ha.impl.net.link import MasterLink, SlaveLink
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.impl.wire.message import Message
-from rocketmq_ha.reference import cluster, events, master, slave, store
+from rocketmq_ha.reference import cluster, events, five_waits, master, slave, store
 from rocketmq_ha.reference.cluster import Cluster, Transition
 from rocketmq_ha.spec.constants import COMMIT_LOG_DIR
 from rocketmq_ha.spec.profile import Profile, Settings
@@ -33,14 +33,14 @@ class ReferenceWorld:
 
     def __init__(self, slaves: int, settings: Settings, profile: Profile, now_ms: int) -> None:
         self._settings, self._profile = settings, profile
-        self.cluster: Cluster = cluster.new_cluster(slaves, settings, now_ms)
+        self.cluster: Cluster = cluster.new_cluster(slaves, settings, profile, now_ms)
 
     def apply(self, event: events.Event) -> tuple[Transition, ...]:
         self.cluster, transitions = cluster.step(self.cluster, event, self._settings, self._profile)
         return transitions
 
     def observe(self) -> Observation:
-        now = self.cluster
+        now, service = self.cluster, five_waits.service_of(self.cluster.group)
         return Observation(
             store.min_offset(now.log),
             store.max_offset(now.log),
@@ -48,10 +48,10 @@ class ReferenceWorld:
             now.push2_slave_max_offset,
             tuple(next_offset for _, next_offset in now.paused),
             tuple(request.next_offset for request in now.group.requests),
-            tuple(request.next_offset for request in now.group.service.requests_write),
-            tuple(request.next_offset for request in now.group.service.requests_read),
-            now.group.service.waits,
-            now.group.service.has_notified,
+            tuple(request.next_offset for request in service.requests_write),
+            tuple(request.next_offset for request in service.requests_read),
+            service.waits,
+            service.has_notified,
             tuple(sorted((done.next_offset, done.status) for done in now.done)),
             tuple(
                 ObservedLink(

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import assert_never
 
-from rocketmq_ha.reference import events, five_waits, group_transfer, master, slave, store, wire
-from rocketmq_ha.reference.group_transfer import NO_REQUESTS, GroupTransfer
+from rocketmq_ha.reference import events, group_transfer, group_transfer_service, master, slave, store, wire
+from rocketmq_ha.reference.group_transfer import GroupTransfer
 from rocketmq_ha.reference.master import MasterConnection
 from rocketmq_ha.reference.message import Record
 from rocketmq_ha.reference.slave import Slave
@@ -53,9 +53,9 @@ class Cluster:
     now_ms: int  # HA-T-2 "MUST be in milliseconds of one clock on each machine", here of all of them
     log: Log  # the master's
     slaves: tuple[Slave, ...]
+    group: GroupTransfer  # classic: a FiveWaits
     # With at least one end open. HA-M-21 "MUST serve any number of slaves at once, each from its own place in the log".
     links: tuple[Link, ...] = ()
-    group: GroupTransfer = NO_REQUESTS
     push2_slave_max_offset: int = 0
     queue_offsets: tuple[tuple[str, int, int], ...] = ()  # (topic, queue id, next queue offset)
     next_link_id: int = 0
@@ -81,10 +81,11 @@ class Transition:
     clauses: tuple[str, ...]
 
 
-def new_cluster(slaves: int, settings: Settings, now_ms: int) -> Cluster:
+def new_cluster(slaves: int, settings: Settings, profile: Profile, now_ms: int) -> Cluster:
     """Empty stores, nobody connected."""
     own = Log(settings.slave_file_size or settings.mapped_file_size)
-    return Cluster(now_ms, Log(settings.mapped_file_size), tuple(Slave(own) for _ in range(slaves)))
+    group = group_transfer_service.new_group(profile)
+    return Cluster(now_ms, Log(settings.mapped_file_size), tuple(Slave(own) for _ in range(slaves)), group)
 
 
 def step(cluster: Cluster, event: events.Event, settings: Settings, profile: Profile) -> tuple[Cluster, tuple[Transition, ...]]:
@@ -153,8 +154,8 @@ class _Work:
             self.now_ms,
             self.log,
             tuple(self.slaves),
-            tuple(link for link in self.links.values() if link.slave_open or not link.conn.close_reason),
             self.group,
+            tuple(link for link in self.links.values() if link.slave_open or not link.conn.close_reason),
             self.push2_slave_max_offset,
             tuple((topic, queue_id, n) for (topic, queue_id), n in self.queue_offsets.items()),
             self.next_link_id,
@@ -199,8 +200,8 @@ class _Work:
         request_id, next_offset = self.paused[nth]
         self.paused = self.paused[:nth] + self.paused[nth + 1 :]
         slaves, push2, now_ms = self.count_slaves(), self.push2_slave_max_offset, self.now_ms
-        on_put = group_transfer.on_put if self.profile.serves_by_deadline else five_waits.on_put
-        self._group_step("put", on_put(self.group, request_id, next_offset, slaves, push2, now_ms, self.settings))
+        step = group_transfer_service.on_put(self.group, request_id, next_offset, slaves, push2, now_ms, self.settings)
+        self._group_step("put", step)
 
     def tick(self, ms: int) -> None:
         self.now_ms += ms
@@ -210,10 +211,7 @@ class _Work:
             own = self.link_of(index)
             room = own.slave_room if own else 0
             self._slave_step(index, "tick", slave.on_tick(node, room, self.now_ms, self.settings, self.profile))
-        if self.profile.serves_by_deadline:
-            self._group_step("tick", group_transfer.on_tick(self.group, self.now_ms))
-        else:
-            self._group_step("tick", five_waits.on_tick(self.group, self.push2_slave_max_offset, self.now_ms))
+        self._group_step("tick", group_transfer_service.on_tick(self.group, self.push2_slave_max_offset, self.now_ms))
 
     def connect(self, event: events.Connect) -> None:
         if self.slaves[event.slave].connected:  # HA-S-19 "MUST NOT hold more than one connection"
@@ -283,10 +281,9 @@ class _Work:
         if lost:
             self.queue_offsets = store.next_queue_offsets(self.log)
         if clean:
-            on_shutdown = group_transfer.on_shutdown if self.profile.serves_by_deadline else five_waits.on_shutdown
-            self._group_step("shutdown", on_shutdown(self.group))
-        self.paused = ()
-        self.group, self.push2_slave_max_offset = NO_REQUESTS, 0
+            self._group_step("shutdown", group_transfer_service.on_shutdown(self.group))
+        self.paused, self.push2_slave_max_offset = (), 0
+        self.group = group_transfer_service.new_group(self.profile)
         # HA-M-37 "A master that shuts down MUST close every connection"; one that dies does too.
         for link in self.open_at_master():  # the stale ones too: their process is gone
             self._master_step(link, "end_of_stream", master.on_end_of_stream(link.conn))
@@ -391,10 +388,7 @@ class _Work:
             self.push2_slave_max_offset = offset
             of_several = ("HA-G-30",) if self.settings.replicas > 1 else ()
             clauses = ("HA-G-5", *of_several) if self.profile.forgets_lost_slaves else ("HA-G-4",)
-            if self.profile.serves_by_deadline:
-                self._group_step("ack", group_transfer.on_ack(self.group, offset), clauses)
-            else:
-                self._group_step("ack", five_waits.on_ack(self.group, offset, self.now_ms), clauses)
+            self._group_step("ack", group_transfer_service.on_ack(self.group, offset, self.now_ms), clauses)
 
     def _slave_step(self, index: int, event: str, step: Step[Slave], nbytes: int = 0) -> None:
         before, node = self.slaves[index], step.state
@@ -451,7 +445,6 @@ class _Work:
     def _group_step(self, event: str, step: Step[GroupTransfer], clauses: tuple[str, ...] = ()) -> None:
         before = self.group
         self.group = step.state
-        classify = group_transfer.classify if self.profile.serves_by_deadline else five_waits.classify
         done = [output for output in step.outputs if isinstance(output, Done)]
         self.done += done
         if self.group != before or done:
@@ -460,8 +453,8 @@ class _Work:
                     "group_transfer",
                     0,
                     event,
-                    classify(before).value,
-                    classify(self.group).value,
+                    group_transfer_service.classify(before).value,
+                    group_transfer_service.classify(self.group).value,
                     self.push2_slave_max_offset,
                     0,
                     -1,

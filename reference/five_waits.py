@@ -6,7 +6,7 @@
 A producer that has given up leaves its request with the thread, which goes on waiting for it.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from rocketmq_ha.reference import group_transfer
@@ -34,7 +34,31 @@ class FiveWaitsState(Enum):
     STOPPED = "stopped"  # no request is served any more
 
 
-def classify(group: GroupTransfer) -> FiveWaitsState:
+@dataclass(frozen=True, slots=True)
+class ServiceThread:
+    """RocketMQ's GroupTransferService."""
+
+    requests_write: tuple[GroupCommitRequest, ...] = ()  # the requests that have come; empty unless the thread is busy
+    requests_read: tuple[GroupCommitRequest, ...] = ()  # the batch; the thread waits for the first request of it
+    waits: int = 0  # how many waits for the first request have ended; fewer than five
+    waiting_since_ms: int = 0  # when the present wait began
+    has_notified: bool = False  # a notification came while the thread did not wait, and is kept
+    stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FiveWaits(GroupTransfer):
+    """The producers that wait, and the thread beside them."""
+
+    service: ServiceThread = ServiceThread()
+
+
+def service_of(group: GroupTransfer) -> ServiceThread:
+    """The thread of a group transfer; for hardened, which has none, a thread without work."""
+    return group.service if isinstance(group, FiveWaits) else ServiceThread()
+
+
+def classify(group: FiveWaits) -> FiveWaitsState:
     service = group.service
     if service.requests_read:
         return FiveWaitsState[f"WAIT_{service.waits + 1}"]
@@ -44,14 +68,14 @@ def classify(group: GroupTransfer) -> FiveWaitsState:
 
 
 def on_put(
-    group: GroupTransfer,
+    group: FiveWaits,
     request_id: int,
     next_offset: int,
     slaves: int,
     push2_slave_max_offset: int,
     now_ms: int,
     settings: Settings,
-) -> Step[GroupTransfer]:
+) -> Step[FiveWaits]:
     """Give the thread a request, and let its producer wait; or end the put at once, where no slave could answer.
 
     Args: slaves: connections that count as slaves (HA-G-4).
@@ -63,13 +87,13 @@ def on_put(
     # STATE
     request = GroupCommitRequest(request_id, next_offset, now_ms + settings.sync_flush_timeout_ms)
     service = replace(group.service, requests_write=(*group.service.requests_write, request))
-    after = GroupTransfer((*group.requests, request), service)
+    after = FiveWaits((*group.requests, request), service)
     if service.requests_read:
         return Step(after)
     return run(after, push2_slave_max_offset, now_ms)
 
 
-def on_ack(group: GroupTransfer, push2_slave_max_offset: int, now_ms: int) -> Step[GroupTransfer]:
+def on_ack(group: FiveWaits, push2_slave_max_offset: int, now_ms: int) -> Step[FiveWaits]:
     """A notification: it ends the wait there is, or else the next one.
 
     Spec: HA-G-14 "that come while the service does not wait, one is kept, and ends its next wait at once".
@@ -82,7 +106,7 @@ def on_ack(group: GroupTransfer, push2_slave_max_offset: int, now_ms: int) -> St
     return run(after, push2_slave_max_offset, now_ms)
 
 
-def on_tick(group: GroupTransfer, push2_slave_max_offset: int, now_ms: int) -> Step[GroupTransfer]:
+def on_tick(group: FiveWaits, push2_slave_max_offset: int, now_ms: int) -> Step[FiveWaits]:
     """Time ends producers' waits, and then the thread's. However late the thread wakes, it has waited once.
 
     Spec: HA-G-2, HA-G-13.  Source: article 001, waitForFlush and doWaitTransfer.
@@ -96,7 +120,7 @@ def on_tick(group: GroupTransfer, push2_slave_max_offset: int, now_ms: int) -> S
     return Step(went_on.state, (*gave_up.outputs, *went_on.outputs), unique((*gave_up.clauses, *went_on.clauses)))
 
 
-def on_shutdown(group: GroupTransfer) -> Step[GroupTransfer]:
+def on_shutdown(group: FiveWaits) -> Step[FiveWaits]:
     """The thread ends its batch, and takes no other: nobody tells the producers of what has come meanwhile (quirk 33).
 
     Source: 4.5.2, GroupTransferService.run, which looks at `stopped` between batches only.
@@ -104,7 +128,7 @@ def on_shutdown(group: GroupTransfer) -> Step[GroupTransfer]:
     return Step(replace(group, service=replace(group.service, stopped=True)))
 
 
-def run(group: GroupTransfer, push2_slave_max_offset: int, now_ms: int) -> Step[GroupTransfer]:
+def run(group: FiveWaits, push2_slave_max_offset: int, now_ms: int) -> Step[FiveWaits]:
     """The thread, from the end of a wait to its next one.
 
     Spec: HA-G-12 "works in batches: it swaps its empty list of requests for the list of those that have come"; HA-G-13 "the
@@ -137,4 +161,4 @@ def run(group: GroupTransfer, push2_slave_max_offset: int, now_ms: int) -> Step[
             service = replace(service, waiting_since_ms=now_ms)
             clauses.append("HA-G-13")
             break
-    return Step(GroupTransfer(waiting, service), tuple(outputs), unique(clauses))
+    return Step(FiveWaits(waiting, service), tuple(outputs), unique(clauses))

@@ -6,7 +6,7 @@ NO_WAITERS <--all done-- WAITING <--put that waits-- NO_WAITERS
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final
+from typing import TypeVar
 
 from rocketmq_ha.reference.step import Done, Step
 from rocketmq_ha.spec.profile import Settings
@@ -31,24 +31,13 @@ class GroupCommitRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceThread:
-    """Classic's GroupTransferService. It stays as it is born in hardened, which has none."""
-
-    requests_write: tuple[GroupCommitRequest, ...] = ()  # what has come, in order; not empty only while the thread is busy
-    requests_read: tuple[GroupCommitRequest, ...] = ()  # its batch; it waits for the first
-    waits: int = 0  # that have ended, of the first; fewer than five
-    waiting_since_ms: int = 0  # when the present one began
-    has_notified: bool = False  # a notification came while it did not wait, and is kept
-    stopped: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class GroupTransfer:
-    requests: tuple[GroupCommitRequest, ...] = ()  # whose producers wait, as they came: in hardened by ascending next_offset
-    service: ServiceThread = ServiceThread()
+    """The puts whose producers wait, in the order in which they came: in hardened by ascending next_offset."""
+
+    requests: tuple[GroupCommitRequest, ...] = ()
 
 
-NO_REQUESTS: Final = GroupTransfer()
+Group = TypeVar("Group", bound=GroupTransfer)
 
 
 def classify(group: GroupTransfer) -> GroupTransferState:
@@ -130,7 +119,7 @@ def on_ack(group: GroupTransfer, push2_slave_max_offset: int) -> Step[GroupTrans
     )
 
 
-def on_tick(group: GroupTransfer, now_ms: int) -> Step[GroupTransfer]:
+def on_tick(group: Group, now_ms: int) -> Step[Group]:
     """End every put that has waited too long. Classic's producers wait by this too.
 
     Spec: HA-G-2 "MUST end with FLUSH_SLAVE_TIMEOUT when more than sync_flush_timeout has passed since the put".
@@ -153,4 +142,4 @@ def on_shutdown(group: GroupTransfer) -> Step[GroupTransfer]:
     Spec: HA-G-6 "Every waiting put MUST end exactly once".  Source: quirk 33, which this mends.
     """
     done = tuple(Done(request.request_id, request.next_offset, FLUSH_SLAVE_TIMEOUT) for request in group.requests)
-    return Step(NO_REQUESTS, done, ("HA-G-6",) if done else ())
+    return Step(GroupTransfer(), done, ("HA-G-6",) if done else ())

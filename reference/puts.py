@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rocketmq_ha.reference import five_waits, group_transfer
-from rocketmq_ha.reference.group_transfer import NO_REQUESTS, PUT_OK, GroupTransfer
+from rocketmq_ha.reference import group_transfer_service
+from rocketmq_ha.reference.group_transfer import PUT_OK, GroupTransfer
 from rocketmq_ha.reference.step import Done, Output, Step, unique
 from rocketmq_ha.spec.constants import PROPERTY_NAME_SEPARATOR, PROPERTY_SEPARATOR
 from rocketmq_ha.spec.profile import Profile, Settings
@@ -61,10 +61,10 @@ class FlushRequest:
 
 @dataclass(frozen=True, slots=True)
 class Puts:
+    group: GroupTransfer  # classic: a FiveWaits
     waiting: tuple[WaitingPut, ...] = ()  # by ascending next_offset
     gathered: tuple[FlushRequest, ...] = ()  # what the flush under way is for; empty: the thread sleeps
     queued: tuple[FlushRequest, ...] = ()  # what the next one is for
-    group: GroupTransfer = NO_REQUESTS
 
 
 def refusal(role: BrokerRole) -> str | None:
@@ -154,20 +154,14 @@ def on_disk_end(puts: Puts, master: Master, request_id: int, slaves: Slaves, now
     return _ask_slaves(puts, master, put, slaves, now_ms)
 
 
-def on_ack(puts: Puts, master: Master, push2_slave_max_offset: int, now_ms: int) -> Step[Puts]:
+def on_ack(puts: Puts, push2_slave_max_offset: int, now_ms: int) -> Step[Puts]:
     """push2_slave_max_offset has grown."""
-    if master.profile.serves_by_deadline:
-        return _tell(_slave_tells(puts, group_transfer.on_ack(puts.group, push2_slave_max_offset)))
-    return _tell(_slave_tells(puts, five_waits.on_ack(puts.group, push2_slave_max_offset, now_ms)))
+    return _tell(_slave_tells(puts, group_transfer_service.on_ack(puts.group, push2_slave_max_offset, now_ms)))
 
 
 def on_tick(puts: Puts, master: Master, slaves: Slaves, now_ms: int) -> Step[Puts]:
     """Time ends waits of either kind. HA-G-44 "or more than sync_flush_timeout has passed since the put"."""
-    if master.profile.serves_by_deadline:
-        ended = group_transfer.on_tick(puts.group, now_ms)
-    else:
-        ended = five_waits.on_tick(puts.group, slaves.push2_slave_max_offset, now_ms)
-    step = _slave_tells(puts, ended)
+    step = _slave_tells(puts, group_transfer_service.on_tick(puts.group, slaves.push2_slave_max_offset, now_ms))
     late = {put.request_id: FLUSH_DISK_TIMEOUT for put in puts.waiting if put.disk is None and now_ms > put.deadline_ms}
     return _then(step, _disk_tells(step.state, master, late, slaves, now_ms, "HA-G-44"))
 
@@ -182,16 +176,14 @@ def on_shutdown(puts: Puts, master: Master, flushed_offset: int, slaves: Slaves,
         put.request_id: _of_flush(put.next_offset <= flushed_offset, master.profile) for put in puts.waiting if put.disk is None
     }
     step = _disk_tells(replace(puts, gathered=(), queued=()), master, told, slaves, now_ms, "HA-G-45")
-    shut = group_transfer.on_shutdown if master.profile.serves_by_deadline else five_waits.on_shutdown
-    return _tell(_then(step, _slave_tells(step.state, shut(step.state.group))))
+    return _tell(_then(step, _slave_tells(step.state, group_transfer_service.on_shutdown(step.state.group))))
 
 
 # --- What both kinds share -------------------------------------------------------------------------------------------
 
 
 def _ask_slaves(puts: Puts, master: Master, put: WaitingPut, slaves: Slaves, now_ms: int) -> Step[Puts]:
-    on_group_put = group_transfer.on_put if master.profile.serves_by_deadline else five_waits.on_put
-    asked = on_group_put(
+    asked = group_transfer_service.on_put(
         *(puts.group, put.request_id, put.next_offset, slaves.count, slaves.push2_slave_max_offset, now_ms, master.settings)
     )
     clauses = ("HA-G-42",) if master.profile.serves_by_deadline else ("HA-G-43",)

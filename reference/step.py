@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-State = TypeVar("State")
+State_co = TypeVar("State_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +41,15 @@ Output = Send | Acked | Close | Done
 
 
 @dataclass(frozen=True, slots=True)
-class Step(Generic[State]):
+class Step(Generic[State_co]):
     """One transition. `clauses` are ids of spec/, each at most once, in the order in which they were met."""
 
-    state: State
+    state: State_co
     outputs: tuple[Output, ...] = ()
     clauses: tuple[str, ...] = ()
 
 
-def sent(step: Step[State]) -> bytes:
+def sent(step: Step[State_co]) -> bytes:
     """All bytes that a step sent, in order."""
     return b"".join(output.data for output in step.outputs if isinstance(output, Send))
 

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from rocketmq_ha.reference import five_waits, group_transfer, master, slave, store, wire
 from rocketmq_ha.reference.cluster import LinkState
-from rocketmq_ha.reference.five_waits import FiveWaitsState
+from rocketmq_ha.reference.five_waits import FiveWaits, FiveWaitsState
 from rocketmq_ha.reference.group_transfer import GroupCommitRequest, GroupTransfer, GroupTransferState
 from rocketmq_ha.reference.master import MasterConnection, MasterConnectionState
 from rocketmq_ha.reference.message import Record
@@ -281,7 +281,7 @@ def explore_group_transfer(table: Table, profile: Profile) -> int:
     return explore([(GroupTransfer(), 0)], successors)
 
 
-def aged(group: GroupTransfer, ms: int) -> GroupTransfer:
+def aged(group: FiveWaits, ms: int) -> FiveWaits:
     """The same group some time later. Time is always 0 in a node; deadlines beyond a bound are not distinguished."""
 
     def older(request: GroupCommitRequest) -> GroupCommitRequest:
@@ -291,7 +291,7 @@ def aged(group: GroupTransfer, ms: int) -> GroupTransfer:
     since_ms = max(-GROUP_TRANSFER_WAIT_MS, service.waiting_since_ms - ms) if service.requests_read else 0
     write, read = (tuple(map(older, requests)) for requests in (service.requests_write, service.requests_read))
     aged_service = replace(service, requests_write=write, requests_read=read, waiting_since_ms=since_ms)
-    return GroupTransfer(tuple(map(older, group.requests)), aged_service)
+    return FiveWaits(tuple(map(older, group.requests)), aged_service)
 
 
 def explore_five_waits(table: Table, profile: Profile) -> int:
@@ -299,10 +299,10 @@ def explore_five_waits(table: Table, profile: Profile) -> int:
     in_time_ms, late_ms = 600, GROUP_TRANSFER_WAIT_MS
     settings = replace(SETTINGS, sync_flush_timeout_ms=in_time_ms + 100)
 
-    def successors(node: tuple[GroupTransfer, int]) -> Iterator[tuple[GroupTransfer, int]]:
+    def successors(node: tuple[FiveWaits, int]) -> Iterator[tuple[FiveWaits, int]]:
         group, push2 = node
 
-        def to(event: str, step: Step[GroupTransfer], push2: int = push2) -> tuple[GroupTransfer, int]:
+        def to(event: str, step: Step[FiveWaits], push2: int = push2) -> tuple[FiveWaits, int]:
             if step.state != group or step.outputs:
                 before, after = five_waits.classify(group).value, five_waits.classify(step.state).value
                 table.add("group_transfer", before, event, after, profile, step.clauses)
@@ -321,7 +321,7 @@ def explore_five_waits(table: Table, profile: Profile) -> int:
         group = node[0]
         to("shutdown", five_waits.on_shutdown(group))  # and then the process ends
 
-    return explore([(GroupTransfer(), 0)], successors)
+    return explore([(FiveWaits(), 0)], successors)
 
 
 def explore_network(table: Table, profile: Profile) -> int:

@@ -274,7 +274,7 @@ def test_what_a_slave_acknowledges_can_be_opened_again(checks: bool, slave_file_
     put = Put("T", b"\1" * 20, "", 0, wait=True)
     # Frames of 64 bytes, which end where the shorter files do.
     events: list[Event] = [put, put, Connect(0, ALL, ALL), DeliverReports(0, ALL), put]
-    profile, now, broken = replace(HARDENED, checks_file_size=checks), new_cluster(1, settings, 0), set[str]()
+    profile, now, broken = replace(HARDENED, checks_file_size=checks), new_cluster(1, settings, HARDENED, 0), set[str]()
     for event in [*events, DeliverFrames(0, ALL), DeliverReports(0, ALL), Connect(0, ALL, ALL)]:
         now, _ = step(now, event, settings, profile)
         broken |= {*invariants.broken(now, settings)}

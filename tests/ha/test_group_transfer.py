@@ -1,7 +1,7 @@
 """Both ways of ending a waiting put, alone: what each promises, and that model and implementation are the same machine."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import example, given
@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from rocketmq_ha.impl.ha.five_waits import FiveWaits
 from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest
 from rocketmq_ha.impl.ha.group_transfer import GroupTransfer as ImplGroupTransfer
-from rocketmq_ha.reference import five_waits, group_transfer
-from rocketmq_ha.reference.five_waits import FiveWaitsState
+from rocketmq_ha.reference import five_waits, group_transfer_service
+from rocketmq_ha.reference.five_waits import FiveWaitsState, ServiceThread
 from rocketmq_ha.reference.group_transfer import (
     FLUSH_SLAVE_TIMEOUT,
-    NO_REQUESTS,
     PUT_OK,
     SLAVE_NOT_AVAILABLE,
     GroupTransfer,
+    GroupTransferState,
 )
-from rocketmq_ha.reference.step import Done, Step
+from rocketmq_ha.reference.step import Done
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
 
 SETTINGS = Settings(1000)
@@ -35,49 +35,44 @@ class Model:
     """The model's machine, as a cluster with one slave would drive it."""
 
     profile: Profile
-    group: GroupTransfer = NO_REQUESTS
+    group: GroupTransfer = field(init=False)
     push2: int = 0
     now_ms: int = 0
     puts: int = 0
 
+    def __post_init__(self) -> None:
+        self.group = group_transfer_service.new_group(self.profile)
+
+    @property
+    def service(self) -> ServiceThread:
+        return five_waits.service_of(self.group)
+
     def do(self, event: str, number: int) -> list[tuple[int, str]]:
         """Returns: (next offset, status) of the puts that ended."""
-        classic = self.profile is CLASSIC
         match event:
             case "put":
-                on_put = five_waits.on_put if classic else group_transfer.on_put
-                step = on_put(self.group, self.puts, number, 1, self.push2, self.now_ms, SETTINGS)
+                step = group_transfer_service.on_put(self.group, self.puts, number, 1, self.push2, self.now_ms, SETTINGS)
                 self.puts += 1
             case "ack":
                 if number <= self.push2:
                     return []
                 self.push2 = number
-                step = self._ack(number)
+                step = group_transfer_service.on_ack(self.group, number, self.now_ms)
             case "tick":
                 self.now_ms += number
-                step = self._tick()
+                step = group_transfer_service.on_tick(self.group, self.push2, self.now_ms)
             case _:
-                step = (five_waits if classic else group_transfer).on_shutdown(self.group)
+                step = group_transfer_service.on_shutdown(self.group)
         self.group = step.state
         return [(output.next_offset, output.status) for output in step.outputs if isinstance(output, Done)]
-
-    def _ack(self, offset: int) -> Step[GroupTransfer]:
-        if self.profile is CLASSIC:
-            return five_waits.on_ack(self.group, offset, self.now_ms)
-        return group_transfer.on_ack(self.group, offset)
-
-    def _tick(self) -> Step[GroupTransfer]:
-        if self.profile is CLASSIC:
-            return five_waits.on_tick(self.group, self.push2, self.now_ms)
-        return group_transfer.on_tick(self.group, self.now_ms)
 
     def ends(self, *events: Event) -> list[tuple[int, str]]:
         """What all of the events end."""
         return [done for event in events for done in self.do(*event)]
 
     @property
-    def state(self) -> FiveWaitsState:
-        return five_waits.classify(self.group)
+    def state(self) -> FiveWaitsState | GroupTransferState:
+        return group_transfer_service.classify(self.group)
 
 
 class Implementation:
@@ -115,7 +110,7 @@ def agree(profile: Profile, events: Sequence[Event]) -> None:
             request.next_offset for request in implementation.machine
         ]
         if isinstance(implementation.machine, FiveWaits):
-            service, machine = model.group.service, implementation.machine
+            service, machine = model.service, implementation.machine
             of_model = (service.requests_write, service.requests_read)
             offsets = [[request.next_offset for request in requests] for requests in of_model]
             assert offsets == [[request.next_offset for request in requests] for requests in machine.requests]
@@ -172,7 +167,7 @@ def test_a_thread_that_wakes_late_has_waited_once() -> None:
     assert model.ends(("put", 10), ("tick", 5001)) == [(10, FLUSH_SLAVE_TIMEOUT)]
     assert model.state is FiveWaitsState.WAIT_2
     assert model.group.requests == ()
-    assert [request.next_offset for request in model.group.service.requests_read] == [10]
+    assert [request.next_offset for request in model.service.requests_read] == [10]
     assert model.ends(*[("tick", WAIT_MS)] * 4) == []  # its producer is gone, and ends once (HA-G-6)
     assert model.state is FiveWaitsState.NO_WAITERS
 
@@ -222,11 +217,11 @@ def test_what_comes_during_a_batch_is_the_next_batch() -> None:
     """HA-G-12 "ends every request of that list, in the order of coming, before it looks again"."""
     model = Model(CLASSIC)
     model.ends(("put", 10), ("put", 20), ("put", 30))
-    service = model.group.service
+    service = model.service
     assert [request.next_offset for request in service.requests_read] == [10]
     assert [request.next_offset for request in service.requests_write] == [20, 30]
     assert model.ends(("ack", 10)) == [(10, PUT_OK)]
-    assert [request.next_offset for request in model.group.service.requests_read] == [20, 30]
+    assert [request.next_offset for request in model.service.requests_read] == [20, 30]
     assert model.ends(("ack", 30)) == [(20, PUT_OK), (30, PUT_OK)]
 
 
@@ -255,9 +250,9 @@ def test_hardened_ends_every_put_at_a_shutdown() -> None:
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
 def test_without_a_slave_nothing_waits(profile: Profile) -> None:
     """HA-G-3 "without waiting, when there is no slave"."""
-    on_put = five_waits.on_put if profile is CLASSIC else group_transfer.on_put
+    group = group_transfer_service.new_group(profile)
     settings = Settings(1000, ha_slave_fallbehind_max=100)
     for slaves, next_offset, waits in ((0, 50, False), (1, 99, True), (1, 100, False)):
-        step = on_put(NO_REQUESTS, 0, next_offset, slaves, 0, 0, settings)
+        step = group_transfer_service.on_put(group, 0, next_offset, slaves, 0, 0, settings)
         assert bool(step.state.requests) == waits
         assert step.outputs == (() if waits else (Done(0, next_offset, SLAVE_NOT_AVAILABLE),))

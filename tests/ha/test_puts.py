@@ -26,6 +26,7 @@ from rocketmq_ha.impl.store.log.results import outcome as impl_outcome
 from rocketmq_ha.impl.store.pending_put import waits_for_store
 from rocketmq_ha.impl.wire.frame import REPORT
 from rocketmq_ha.impl.wire.message import Message
+from rocketmq_ha.reference import group_transfer_service
 from rocketmq_ha.reference import puts as reference
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
 from rocketmq_ha.spec.role import BrokerRole
@@ -78,7 +79,7 @@ class Both:
             commit.start()
         resources.callback(self.close)
         self.master = reference.Master(role, sync_flush, settings, profile)
-        self.model = reference.Puts()
+        self.model = reference.Puts(group_transfer_service.new_group(profile))
         self.puts: list[WaitingPut] = []
         self.told: dict[int, str] = {}  # by the model: request id, status
         self.now_ms = 0
@@ -174,7 +175,7 @@ class Both:
         self.greatest = max(self.greatest, offset)
         self._say(offset)
         if self.slaves.push2_slave_max_offset > before:
-            self._take(reference.on_ack(self.model, self.master, self.slaves.push2_slave_max_offset, self.now_ms))
+            self._take(reference.on_ack(self.model, self.slaves.push2_slave_max_offset, self.now_ms))
 
     def _say(self, offset: int) -> None:
         assert self.conn is not None

@@ -42,7 +42,7 @@ class Walked:
 
 
 def walk(operations: Sequence[events.Event], settings: Settings, profile: Profile, slaves: int = 1) -> Iterator[Walked]:
-    before = cluster.new_cluster(slaves, settings, schedule.START_MS)
+    before = cluster.new_cluster(slaves, settings, profile, schedule.START_MS)
     for event in operations:
         after, _ = cluster.step(before, event, settings, profile)
         yield Walked(before, event, after, settings, profile)

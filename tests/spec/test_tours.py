@@ -72,7 +72,7 @@ def test_the_walks_make_every_triple_of_the_graph(name: str, profile: str) -> No
     missing = set(made(name, profile)[1].triples)
     assert len(missing) == vector.head["triples"] > 150
     for walk in vector.walks:
-        now = cluster.new_cluster(scope.slaves, vector.settings, vector.head["start_ms"])
+        now = cluster.new_cluster(scope.slaves, vector.settings, vector.profile, vector.head["start_ms"])
         for event, line in vector.steps(walk):
             after, _ = cluster.step(now, event, vector.settings, vector.profile)
             missing -= set(tours.triples_of(now, line["do"], after, scope))
