@@ -97,9 +97,9 @@ FAULTS: Final = (
     ),
     Fault(
         "one-replica-is-enough",
-        "ha/service.py",
-        "sorted(self._acked.values(), reverse=True)[self.replicas - 1]",
-        "sorted(self._acked.values(), reverse=True)[0]",
+        "ha/group_transfer.py",
+        "sorted(acks, reverse=True)[replicas - 1]",
+        "sorted(acks, reverse=True)[0]",
         "a put that needs two replicas ends when one has it, if only the other counts (HA-G-30)",
     ),
     Fault(
@@ -154,7 +154,7 @@ FAULTS: Final = (
     Fault(
         "notification-lost",
         "ha/five_waits.py",
-        "            self.has_notified = True\n",
+        "            self.service.has_notified = True\n",
         "            pass\n",
         "a report that comes while no put waits does not end the next wait (HA-G-14)",
     ),

@@ -394,11 +394,14 @@ class ImplementationWorld:
 
 
 def _of_thread(group_transfer: GroupTransfer | FiveWaits) -> tuple[tuple[int, ...], tuple[int, ...], int, bool]:
-    """What classic's service has before it: requests_write, requests_read, waits, has_notified."""
+    """The state of classic's service thread: requests_write, requests_read, waits, has_notified."""
     if isinstance(group_transfer, GroupTransfer):
         return (), (), 0, False
-    write, read = (tuple(request.next_offset for request in requests) for requests in group_transfer.requests)
-    return write, read, group_transfer.waits, group_transfer.has_notified
+    service = group_transfer.service
+    write, read = (
+        tuple(request.next_offset for request in requests) for requests in (service.requests_write, service.requests_read)
+    )
+    return write, read, service.waits, service.has_notified
 
 
 def _bytes(log: CommitLog) -> bytes:

@@ -67,6 +67,42 @@ def classify(group: FiveWaits) -> FiveWaitsState:
     return FiveWaitsState.NOTIFIED if service.has_notified else FiveWaitsState.NO_WAITERS
 
 
+def run(group: FiveWaits, push2_slave_max_offset: int, now_ms: int) -> Step[FiveWaits]:
+    """The thread, from the end of a wait to its next one.
+
+    Spec: HA-G-12 "works in batches: it swaps its empty list of requests for the list of those that have come"; HA-G-13 "the
+    service waits for it at most five times"; HA-G-15 "the request ends with FLUSH_SLAVE_TIMEOUT".
+    Source: article 001, doWaitTransfer.
+    """
+    waiting, service = group.requests, group.service
+    outputs: list[Output] = []
+    clauses: list[str] = []
+    while True:
+        if not service.requests_read:
+            if service.stopped or not service.requests_write:
+                break
+            service = replace(service, requests_read=service.requests_write, requests_write=(), waits=0)
+            clauses.append("HA-G-12")
+        request = service.requests_read[0]
+        transfer_ok = push2_slave_max_offset >= request.next_offset
+        if transfer_ok or service.waits == GROUP_TRANSFER_WAITS:
+            clauses.append("HA-G-1" if transfer_ok else "HA-G-15")
+            if request in waiting:  # else its producer has given up
+                status = PUT_OK if transfer_ok else FLUSH_SLAVE_TIMEOUT
+                outputs.append(Done(request.request_id, request.next_offset, status))
+                waiting = tuple(other for other in waiting if other != request)
+                clauses.append("HA-G-6")
+            service = replace(service, requests_read=service.requests_read[1:], waits=0)
+        elif service.has_notified:
+            service = replace(service, has_notified=False, waits=service.waits + 1)
+            clauses.append("HA-G-14")
+        else:
+            service = replace(service, waiting_since_ms=now_ms)
+            clauses.append("HA-G-13")
+            break
+    return Step(FiveWaits(waiting, service), tuple(outputs), unique(clauses))
+
+
 def on_put(
     group: FiveWaits,
     request_id: int,
@@ -126,39 +162,3 @@ def on_shutdown(group: FiveWaits) -> Step[FiveWaits]:
     Source: 4.5.2, GroupTransferService.run, which looks at `stopped` between batches only.
     """
     return Step(replace(group, service=replace(group.service, stopped=True)))
-
-
-def run(group: FiveWaits, push2_slave_max_offset: int, now_ms: int) -> Step[FiveWaits]:
-    """The thread, from the end of a wait to its next one.
-
-    Spec: HA-G-12 "works in batches: it swaps its empty list of requests for the list of those that have come"; HA-G-13 "the
-    service waits for it at most five times"; HA-G-15 "the request ends with FLUSH_SLAVE_TIMEOUT".
-    Source: article 001, doWaitTransfer.
-    """
-    waiting, service = group.requests, group.service
-    outputs: list[Output] = []
-    clauses: list[str] = []
-    while True:
-        if not service.requests_read:
-            if service.stopped or not service.requests_write:
-                break
-            service = replace(service, requests_read=service.requests_write, requests_write=(), waits=0)
-            clauses.append("HA-G-12")
-        request = service.requests_read[0]
-        transfer_ok = push2_slave_max_offset >= request.next_offset
-        if transfer_ok or service.waits == GROUP_TRANSFER_WAITS:
-            clauses.append("HA-G-1" if transfer_ok else "HA-G-15")
-            if request in waiting:  # else its producer has given up
-                status = PUT_OK if transfer_ok else FLUSH_SLAVE_TIMEOUT
-                outputs.append(Done(request.request_id, request.next_offset, status))
-                waiting = tuple(other for other in waiting if other != request)
-                clauses.append("HA-G-6")
-            service = replace(service, requests_read=service.requests_read[1:], waits=0)
-        elif service.has_notified:
-            service = replace(service, has_notified=False, waits=service.waits + 1)
-            clauses.append("HA-G-14")
-        else:
-            service = replace(service, waiting_since_ms=now_ms)
-            clauses.append("HA-G-13")
-            break
-    return Step(FiveWaits(waiting, service), tuple(outputs), unique(clauses))

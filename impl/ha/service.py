@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Final
 
 from rocketmq_ha.impl.ha.five_waits import FiveWaits
-from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest, GroupTransfer
+from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest, GroupTransfer, acknowledged
 from rocketmq_ha.impl.ha.master import MasterConnection
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.store.log.results import PutMessageStatus
@@ -65,16 +65,10 @@ class HAService:
             return
         self._acked[conn.replica] = acked_offset
         if before <= self.push2_slave_max_offset < acked_offset:
-            push2_slave_max_offset = self._acked_by_enough()
+            push2_slave_max_offset = acknowledged(self._acked.values(), self.replicas)
             if push2_slave_max_offset > self.push2_slave_max_offset:
                 self.push2_slave_max_offset = push2_slave_max_offset
                 self.group_transfer.on_ack(push2_slave_max_offset, conn.last_read_timestamp)
-
-    def _acked_by_enough(self) -> int:
-        """What as many replicas as are needed have acknowledged: HA-G-30 "and 0 where fewer than N"."""
-        if len(self._acked) < self.replicas:
-            return 0
-        return sorted(self._acked.values(), reverse=True)[self.replicas - 1]
 
     def close(self, conn: MasterConnection, reason: str) -> None:
         conn.close(reason)
@@ -87,7 +81,7 @@ class HAService:
                 if acked_offset := other.acked_offset:
                     acked[other.replica] = max(acked_offset, acked.get(other.replica, 0))
             self._acked = acked
-            self.push2_slave_max_offset = self._acked_by_enough()
+            self.push2_slave_max_offset = acknowledged(self._acked.values(), self.replicas)
         elif self.profile.forgets_lost_slaves:
             self.push2_slave_max_offset = max((0, *(other.acked_offset for other in self.connections)))
 
@@ -144,20 +138,10 @@ class HAService:
 
     def handle_ha(self, request: GroupCommitRequest, now_ms: int) -> None:
         """The second half: let it wait for a slave, or set its status."""
-        request.deadline_ms = now_ms + self.settings.sync_flush_timeout_ms
-        if not self._is_slave_ok(request.next_offset):
-            request.status = PutMessageStatus.SLAVE_NOT_AVAILABLE
-        elif self.profile.serves_by_deadline and request.next_offset <= self.push2_slave_max_offset:
-            request.status = PutMessageStatus.PUT_OK
-        else:
-            self.group_transfer.add(request, now_ms)
+        self.group_transfer.on_put(request, self._has_slaves(), self.push2_slave_max_offset, now_ms, self.settings)
 
-    def _is_slave_ok(self, next_offset: int) -> bool:
-        """Else the put ends, HA-G-3 "without waiting, when there is no slave, or when the offset after its message is
-        ha_slave_fallbehind_max or more beyond push2_slave_max_offset"; HA-G-32 "when fewer than N replicas count".
-        """
-        if next_offset - self.push2_slave_max_offset >= self.settings.ha_slave_fallbehind_max:
-            return False
+    def _has_slaves(self) -> bool:
+        """Return True if as many slaves count as a put must wait for. HA-G-32 "when fewer than N replicas count"."""
         if self.replicas > 1:
             return len(self._acked) >= self.replicas
         if self._slave is None:  # there may be a hundred that do not count, and this is asked at every put

@@ -86,9 +86,9 @@ class Implementation:
     def do(self, event: str, number: int) -> list[tuple[int, str]]:
         match event:
             case "put":
-                request = GroupCommitRequest(number, self.now_ms + SETTINGS.sync_flush_timeout_ms)
+                request = GroupCommitRequest(number)
                 self.waiting.append(request)
-                self.machine.add(request, self.now_ms)
+                self.machine.on_put(request, True, self.push2, self.now_ms, SETTINGS)
             case "ack" if number > self.push2:
                 self.push2 = number
                 self.machine.on_ack(number, self.now_ms)
@@ -110,10 +110,11 @@ def agree(profile: Profile, events: Sequence[Event]) -> None:
             request.next_offset for request in implementation.machine
         ]
         if isinstance(implementation.machine, FiveWaits):
-            service, machine = model.service, implementation.machine
+            service, machine = model.service, implementation.machine.service
             of_model = (service.requests_write, service.requests_read)
             offsets = [[request.next_offset for request in requests] for requests in of_model]
-            assert offsets == [[request.next_offset for request in requests] for requests in machine.requests]
+            of_machine = (machine.requests_write, machine.requests_read)
+            assert offsets == [[request.next_offset for request in requests] for requests in of_machine]
             assert (service.waits, service.has_notified) == (machine.waits, machine.has_notified)
         assert len(implementation.machine) == len(model.group.requests)
 
