@@ -162,7 +162,7 @@ def method(owner: type, name: str) -> str:
 JOURNEY = (
     Step(PRODUCER, MASTER, "put"),
     Step(MASTER, MASTER, "append to the mapped file", method(CommitLog, "append")),
-    Step(MASTER, MASTER, "SYNC_MASTER: let the put wait", method(GroupTransfer, "add")),
+    Step(MASTER, MASTER, "SYNC_MASTER: let the put wait", method(GroupTransfer, "on_put")),
     Step(MASTER, MASTER, "gather up to 16 frames, no copy", method(MasterConnection, "on_transfer")),
     Step(MASTER, SLAVE, "frames: 12-byte header, then body", method(MasterLink, "on_transfer")),
     Step(SLAVE, SLAVE, "parse in the read buffer", method(SlaveClient, "dispatch")),
