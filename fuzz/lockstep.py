@@ -18,7 +18,7 @@ from rocketmq_ha.reference import invariants
 from rocketmq_ha.reference.cluster import Transition
 from rocketmq_ha.reference.events import Event, Put, Tick
 from rocketmq_ha.spec.event_log import VERDICT_DIVERGENCE, VERDICT_ERROR, VERDICT_INVARIANT, VERDICT_OK
-from rocketmq_ha.spec.profile import HARDENED, Profile, Settings
+from rocketmq_ha.spec.profile import Profile, Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Lockstep:
         if found:
             actor = found[0].actor.split()[0]
             return VERDICT_DIVERGENCE, f"{actor}/{name}/{found[0].field}", "; ".join(map(str, found[:3]))
-        if self._profile is HARDENED and (broken := invariants.broken(self.reference.cluster, self._settings)):
+        if self._profile.keeps_invariants and (broken := invariants.broken(self.reference.cluster, self._settings)):
             return VERDICT_INVARIANT, f"cluster/{name}/{broken[0]}", ", ".join(broken)
         return VERDICT_OK, "", ""
 

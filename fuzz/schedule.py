@@ -43,7 +43,7 @@ def draw(seed: int) -> Schedule:
     choices = rng.choices([make for _, _, make in draws], weights, k=rng.randint(MIN_OPS, MAX_OPS))
     drawn = [make() for make in choices]
     # Drawn last, so that what the other seeds do does not depend on it. HA-G-33 "in classic other than 1, MUST be refused".
-    replicas = rng.choice((1, 2)) if slaves > 1 and profile is HARDENED else 1
+    replicas = rng.choice((1, 2)) if slaves > 1 and profile.counts_replicas else 1
     if replicas > 1:
         drawn = _with_rounds(rng, drawn, slaves)
     slave_file_size, adopts_file_size = draw_slave_file_size(rng, settings.mapped_file_size)
@@ -137,10 +137,10 @@ def _event_draws(
     # generous: sockets all but never block, so that slaves keep up and puts get their acks; exact: they stop between frames.
     character = rng.choice(("generous", "exact", "mixed"))
     # In classic any offset is taken from anyone; hardened must refuse these, and cannot tell an honest one from a forged one.
-    forged = (-1, -5, 1 << 40, (1 << 63) - 1) if profile is HARDENED else (-1, -5, 0, 1, 50, 300, 1 << 40, (1 << 63) - 1)
+    forged = (-1, -5, 1 << 40, (1 << 63) - 1) if profile.checks_reports else (-1, -5, 0, 1, 50, 300, 1 << 40, (1 << 63) - 1)
 
     no_sizes = (-1, -4, -12, -(1 << 31), settings.slave_read_buffer_size - 11, (1 << 31) - 13, (1 << 31) - 12, (1 << 31) - 1)
-    waiting_share, pausing_share = rng.choice((0.2, 0.4, 0.9)), rng.choice((0, 0, 0.3)) if profile is CLASSIC else 0
+    waiting_share, pausing_share = rng.choice((0.2, 0.4, 0.9)), 0 if profile.joins_at_append else rng.choice((0, 0, 0.3))
 
     # In steps of a second and less the service's waits decide (HA-G-15), in longer ones the producers' (HA-G-2).
     ticks = rng.choice(((1, 100, 1000, 2500, 5000, 5001), (1, 100, 2500, 5000, 5001), (100, 1000, 1000, 1000, 1000)))

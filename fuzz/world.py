@@ -126,14 +126,19 @@ class ImplementationWorld:
         self._done: list[GroupCommitRequest] = []
 
     def _open(self, name: str, size: int) -> CommitLog:
-        return CommitLog.open(self._directory / name, file_size=size, clear_tail=self._profile.clears_tail)
+        profile = self._profile
+        return CommitLog.open(
+            self._directory / name, file_size=size, clear_tail=profile.clears_tail, strict=profile.checks_recovery
+        )
 
     def _open_slave(self, index: int) -> _Log:
         """A slave that was told no size has that of its file, or a first guess."""
-        size = self._settings.slave_file_size or self._settings.mapped_file_size
-        if self._settings.adopts_file_size and any((self._directory / f"slave-{index}").glob(f"{COMMIT_LOG_DIR}/*")):
-            return _Log.open(self._directory / f"slave-{index}", clear_tail=self._profile.clears_tail)
-        return _Log.open(self._directory / f"slave-{index}", file_size=size, clear_tail=self._profile.clears_tail)
+        size: int | None = self._settings.slave_file_size or self._settings.mapped_file_size
+        directory = self._directory / f"slave-{index}"
+        if self._settings.adopts_file_size and any(directory.glob(f"{COMMIT_LOG_DIR}/*")):
+            size = None
+        profile = self._profile
+        return _Log.open(directory, file_size=size, clear_tail=profile.clears_tail, strict=profile.checks_recovery)
 
     def _client(self, log: CommitLog) -> SlaveClient:
         return SlaveClient("master", log, self._settings, self._profile)
@@ -204,7 +209,7 @@ class ImplementationWorld:
         )
         if not event.wait:
             self._service.put(message, self._now_ms, wait=False)
-        elif event.pauses and not self._profile.serves_by_deadline:
+        elif event.pauses and not self._profile.joins_at_append:
             self._paused.append(self._service.append(message))
         else:
             self._waiting.append(self._service.put(message, self._now_ms, wait=True))

@@ -189,7 +189,7 @@ class _Work:
         )
         if event.wait:  # else HA-G-20 "MUST NOT delay or change the outcome of a put that does not wait for one"
             self.paused = (*self.paused, (self.puts, offset + size))
-            if not event.pauses or self.profile.serves_by_deadline:
+            if not event.pauses or self.profile.joins_at_append:
                 self.resume(len(self.paused) - 1)
         self.puts += 1
 
@@ -324,7 +324,8 @@ class _Work:
         """
         if not self.profile.forgets_lost_slaves:
             return len(self.open_at_master())
-        return len({replica for replica, ack in self.acks() if ack})
+        counted = [replica for replica, ack in self.acks() if ack]
+        return len(set(counted) if self.profile.counts_replicas else counted)
 
     def acks(self, but: int = -1) -> list[tuple[int, int]]:
         """(slave, acknowledgement) of each connection that is open at the master, but for that of a link."""

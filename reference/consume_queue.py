@@ -144,9 +144,9 @@ def put_message_position_info(
         files = replace(files, base=expect_logic_offset - expect_logic_offset % files.file_size)
         files = fill_pre_blank(files, expect_logic_offset)
         queue = replace(queue, min_logic_offset=expect_logic_offset)
-    elif expect_logic_offset < current_logic_offset and (cq_offset != 0 or profile.clears_tail):
+    elif expect_logic_offset < current_logic_offset and (cq_offset != 0 or profile.keeps_queues_right):
         return queue, Placed.REPEATED
-    elif expect_logic_offset != current_logic_offset and not profile.clears_tail:
+    elif expect_logic_offset != current_logic_offset and not profile.keeps_queues_right:
         placed = Placed.MISPLACED
     elif expect_logic_offset - current_logic_offset > LARGEST_GAP * files.file_size:
         return queue, Placed.REFUSED  # a flipped bit in a queue offset must not fill the disk
@@ -178,7 +178,7 @@ def delete_expired_file(queue: ConsumeQueue, phy_min_offset: int, profile: Profi
     Classic judges a file by its last entry alone. Where messages are missing in a queue, that entry may be a filler, and then
     the messages before it are lost with the file.
     """
-    if profile.clears_tail:
+    if profile.keeps_queues_right:
         queue = correct_min_offset(queue, phy_min_offset, profile)
         files = queue.mapped_file_queue
         gone = (queue.min_logic_offset - (files.base or 0)) // files.file_size
@@ -205,11 +205,11 @@ def correct_min_offset(queue: ConsumeQueue, phy_min_offset: int, profile: Profil
     files = queue.mapped_file_queue
     if files.base is None:
         return queue
-    data = files.data if profile.clears_tail else files.data[: files.file_size]
+    data = files.data if profile.keeps_queues_right else files.data[: files.file_size]
     for index, entry in enumerate(entries(data)):
-        if entry.offset >= phy_min_offset and not (profile.clears_tail and entry == FILLER):
+        if entry.offset >= phy_min_offset and not (profile.keeps_queues_right and entry == FILLER):
             return replace(queue, min_logic_offset=files.base + index * CQ_STORE_UNIT_SIZE)
-    return replace(queue, min_logic_offset=mapped_file_queue.end(files)) if profile.clears_tail else queue
+    return replace(queue, min_logic_offset=mapped_file_queue.end(files)) if profile.keeps_queues_right else queue
 
 
 # --- Recovery --------------------------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ def recover(queue: ConsumeQueue, profile: Profile) -> ConsumeQueue:
         if not is_entry(entry):
             break
         position += CQ_STORE_UNIT_SIZE
-        if entry != FILLER or not profile.clears_tail:
+        if entry != FILLER or not profile.keeps_queues_right:
             max_physic_offset = entry.offset + entry.size
     files = mapped_file_queue.truncate_dirty_files(files, files.base + position, profile)
     return replace(queue, mapped_file_queue=files, max_physic_offset=max_physic_offset)

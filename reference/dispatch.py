@@ -99,7 +99,7 @@ def do_reput(
                 count += 1
             case Blank(next_file):
                 state = replace(state, reput_from_offset=next_file)
-            case None if is_master and not profile.clears_tail:
+            case None if is_master and not profile.stops_at_damage:
                 end_of_file = offset - offset % log.file_size + log.file_size
                 state = replace(state, reput_from_offset=min(end_of_file, max_offset(log)))
             case None:

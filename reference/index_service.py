@@ -47,7 +47,7 @@ def build_index(
     missing ones. Classic makes a new file early, even for a message without keys; hardened makes it when a key needs it.
     """
     keys = request.keys
-    if not profile.clears_tail:
+    if not profile.keeps_index_right:
         index = get_and_create_last_index_file(index, made_at, hash_slot_num, index_num)
     elif request.commit_log_offset == end_phy_offset(index):
         keys = keys[_entries_at_the_end(index, request.commit_log_offset) :]

@@ -35,7 +35,7 @@ class Scope:
     checks: bool = False  # Profile.checks_reports
     forgets: bool = False  # Profile.forgets_lost_slaves
     at_once: bool = False  # Profile.reports_on_connect
-    ignores_heartbeats: bool = False  # Profile.checks_frames
+    ignores_heartbeats: bool = False  # Profile.ignores_heartbeats
     coalesces: bool = False  # Profile.coalesces_reports
     overlaps: bool = False  # Profile.checks_overlap
 
@@ -47,7 +47,7 @@ def of_profile(scope: Scope, profile: Profile) -> Scope:
         checks=profile.checks_reports,
         forgets=profile.forgets_lost_slaves,
         at_once=profile.reports_on_connect,
-        ignores_heartbeats=profile.checks_frames,
+        ignores_heartbeats=profile.ignores_heartbeats,
         coalesces=profile.coalesces_reports,
         overlaps=profile.checks_overlap,
     )

@@ -121,7 +121,7 @@ def on_put(
     elif for_disk:
         after = replace(after, gathered=(request,))
     step = Step(after, (), ("HA-G-8", "HA-G-40"))
-    if for_slave and not (for_disk and not master.profile.serves_by_deadline):
+    if for_slave and not (for_disk and not master.profile.waits_at_once):
         step = _ask_slaves(after, master, put, slaves, now_ms)
     # OUTPUT
     return _tell(step)
@@ -149,7 +149,7 @@ def on_disk_end(puts: Puts, master: Master, request_id: int, slaves: Slaves, now
     Spec: HA-G-43 "waits for the disk first, and looks for slaves when that wait is over"; HA-G-42: nothing.
     """
     put = next(put for put in puts.waiting if put.request_id == request_id)
-    if put.slave is not None or master.profile.serves_by_deadline:
+    if put.slave is not None or master.profile.waits_at_once:
         return Step(puts)
     return _ask_slaves(puts, master, put, slaves, now_ms)
 
@@ -186,7 +186,7 @@ def _ask_slaves(puts: Puts, master: Master, put: WaitingPut, slaves: Slaves, now
     asked = group_transfer_service.on_put(
         *(puts.group, put.request_id, put.next_offset, slaves.count, slaves.push2_slave_max_offset, now_ms, master.settings)
     )
-    clauses = ("HA-G-42",) if master.profile.serves_by_deadline else ("HA-G-43",)
+    clauses = ("HA-G-42",) if master.profile.waits_at_once else ("HA-G-43",)
     return _slave_tells(puts, Step(asked.state, asked.outputs, (*clauses, *asked.clauses)))
 
 

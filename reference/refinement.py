@@ -229,7 +229,7 @@ class _Witness:
         """Append once, with padding if needed; a put that does not wait has its outcome at once. HA-G-3."""
         units = units_of(self.after.log)[len(self.state.log) :]
         after = protocol.append(self.state, units)
-        pauses = event.pauses and not self.profile.serves_by_deadline
+        pauses = event.pauses and not self.profile.joins_at_append
         refused = event.wait and not pauses and self.is_refused(len(after.log))
         if not event.wait or pauses:
             self.act("Put", after)

@@ -157,7 +157,7 @@ def on_frames(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: Se
                         return close("file_size", "HA-S-92")
                     slave = replace(slave, log=adopted)
                     clauses.append("HA-S-91")
-            if held < body_size or not profile.checks_frames:  # HA-S-10 "A heartbeat is appended too, with length 0"
+            if held < body_size or not profile.ignores_heartbeats:  # HA-S-10 "A heartbeat is appended too, with length 0"
                 appended = body[held:]
                 if slave.disk_full and appended:
                     # HA-S-38 "MUST NOT count the bytes as part of its log, and MUST NOT report any of them".

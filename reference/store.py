@@ -183,7 +183,7 @@ def recover(log: Log, profile: Profile) -> Step[Log]:
         record, size = found
         last_position, ends_in_zero = position, (record.properties or record.topic).endswith(b"\0")
         position += size
-    if profile.clears_tail and ends_in_zero and not any(data[position:]):
+    if profile.checks_recovery and ends_in_zero and not any(data[position:]):
         position = last_position
         clauses.append("HA-ST-10")
     if profile.clears_tail and position < len(log.data):

@@ -121,7 +121,7 @@ def start_of_recovery(log: Log, last_exit_ok: bool, checkpoint: StoreCheckpoint,
             index
             for index, image in enumerate(images)
             if is_mapped_file_matched_recover(image, checkpoint)
-            and (not profile.clears_tail or begins_with_whole_message(image, log.base + index * log.file_size))
+            and (not profile.checks_recovery or begins_with_whole_message(image, log.base + index * log.file_size))
         ]
         index = matched[-1] if matched else 0
     return log.base + index * log.file_size
@@ -244,14 +244,14 @@ def recover(
     Spec: HA-ST-73 "the records from the start of recovery (HA-ST-19) on MUST be dispatched again".
     """
     last_exit_ok, index = not state.abort, state.dispatched.index
-    if not profile.clears_tail:
+    if not profile.keeps_index_right:
         index = index_service.load(index, last_exit_ok, state.checkpoint.index_msg_timestamp)
     if state.log.base is None:
         # HA-ST-38 "without commit-log files there are no consume queues"; classic leaves the index alone.
-        return replace(state, dispatched=Dispatched(index=() if profile.clears_tail else index), flushed_where=0)
+        return replace(state, dispatched=Dispatched(index=() if profile.keeps_index_right else index), flushed_where=0)
     start_offset = start_of_recovery(state.log, last_exit_ok, state.checkpoint, profile)
     log = recover_log(state.log, start_offset, profile)
-    if profile.clears_tail:
+    if profile.checks_recovery:
         if not last_exit_ok:
             log = before_a_hole(log, start_offset, state.checkpoint, sector_size, profile)
         end = state.log.base if log.base is None else max_offset(log)
@@ -259,6 +259,7 @@ def recover(
             return refused
         if log.base is None and state.log.base > 0 and _has_queues(state.dispatched):
             log = replace(log, base=state.log.base)
+    if profile.keeps_queues_right:
         index_msg_timestamp = state.checkpoint.index_msg_timestamp
         dispatched = _agree(state.dispatched, log, start_offset, last_exit_ok, index_msg_timestamp, profile)
         state = replace(state, checkpoint=_kept(state, log, dispatched, start_offset))

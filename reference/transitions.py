@@ -242,7 +242,7 @@ def explore_store(table: Table, profile: Profile) -> int:
         for begin in begins:
             for length in (0, 1, 50, 89, size):  # 89: a record without its topic and the rest
                 body = store.data_at(complete, begin, length)
-                if body or not profile.checks_frames:
+                if body or not profile.ignores_heartbeats:
                     after = store.append_data(log, begin, body)
                     if after != log:
                         yield add(log, "append_data", after, ("HA-ST-6",) if body else ("HA-S-10",))

@@ -1,37 +1,109 @@
 """Profiles and settings: what the model and the implementation are both told. Data only.
 
-A profile is a frozen value of named switches. `CLASSIC` is the behaviour that the articles describe (RocketMQ 4.5.2), its
-quirks included; `HARDENED` puts the same bytes on the wire and mends what a compatible endpoint may mend. The numbers in the
-comments are those of the catalogue of quirks in spec/violations.md.
+A profile is a frozen value of named switches, one for each difference. `CLASSIC` is the behaviour that the articles describe
+(RocketMQ 4.5.2), its quirks included; `HARDENED` puts the same bytes on the wire and mends what a compatible endpoint may mend.
+The numbers in the comments are those of the catalogue of quirks in spec/violations.md. Code asks for a switch, never for the
+name of a profile.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 from rocketmq_ha.spec import constants
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """Named switches; each is False in CLASSIC and True in HARDENED."""
 
     name: str
+    # The slave.
     reports_on_connect: bool  # HA-S-3; classic stays silent until the first interval has passed
     coalesces_reports: bool  # HA-S-7; classic reports after every frame
     checks_overlap: bool  # HA-S-61 to HA-S-63; quirks 7 and 9: classic compares offsets alone
-    checks_reports: bool  # HA-M-11; quirks 1, 4, 7, 9
-    checks_frames: bool  # HA-S-11; quirks 17 to 24
+    checks_frames: bool  # HA-S-11; quirks 18 to 24
+    ignores_heartbeats: bool  # HA-S-10; quirk 17: classic appends a heartbeat, with length 0, and so makes a file
     checks_file_size: bool  # HA-S-90 to HA-S-93; quirk 19: classic acknowledges what its own files cannot hold
-    checks_appends: bool  # HA-S-38; quirk 42: classic acknowledges what its disk did not take
+    checks_appends: bool  # HA-S-33, HA-S-38; quirks 25, 42: classic acknowledges what was refused, or did not reach its disk
     detects_silent_master: bool  # HA-S-12; classic counts its own reports as signs of life
+    has_frame_deadline: bool  # HA-S-50; classic waits for the rest of a frame for ever
+    # The master.
+    checks_reports: bool  # HA-M-11, HA-M-12; quirks 1, 4, 7, 9
+    limits_peers: bool  # HA-M-50 to HA-M-54: classic serves everybody who connects, as many and as long as they like
+    offers_tls: bool  # HA-M-70 to HA-M-86, HA-S-70 to HA-S-72, on either end
+    # The puts that wait.
     forgets_lost_slaves: bool  # HA-G-5; quirks 2 and 3: acks and counts outlive, or precede, a replica
+    counts_replicas: bool  # HA-G-30 to HA-G-33: a put may need more than one; classic counts connections
     serves_by_deadline: bool  # HA-G-7; quirks 32 and 33: classic gives each request five waits, one request after the other
+    joins_at_append: bool  # HA-G-7; quirk 32: in classic another put may overtake one between its append and its wait
+    waits_at_once: bool  # HA-G-42; classic waits for the disk, and then for a slave (HA-G-43)
     checks_flush: bool  # HA-G-44, HA-G-46; quirk 36: classic ends with PUT_OK a put whose flush has failed
-    clears_tail: bool  # HA-ST-7, HA-ST-10; quirk 35
+    # The store.
+    clears_tail: bool  # HA-ST-7; quirk 35: classic leaves stale bytes behind the end of the log and of the queues
+    checks_recovery: bool  # HA-ST-10, HA-ST-20; quirk 40: classic takes a torn record for whole, and cuts at any damage
+    stops_at_damage: bool  # HA-ST-79; quirk 29: classic's dispatch skips the rest of a file behind a record that is not whole
+    keeps_queues_right: bool  # HA-ST-71, HA-ST-75; classic misplaces entries after a gap, and moves the min offset too seldom
+    keeps_index_right: bool  # HA-ST-87; classic loses keys after a crash, and adds others twice
+
+    @property
+    def keeps_invariants(self) -> bool:
+        """True if every switch is on: only then does everything hold that chapter 9 promises."""
+        return all(getattr(self, switch) for switch in SWITCHES)
 
 
-CLASSIC: Final = Profile("classic", False, False, False, False, False, False, False, False, False, False, False, False)
-HARDENED: Final = Profile("hardened", True, True, True, True, True, True, True, True, True, True, True, True)
+SWITCHES: Final = tuple(field.name for field in fields(Profile) if field.name != "name")
+CLASSIC: Final = Profile(
+    name="classic",
+    reports_on_connect=False,
+    coalesces_reports=False,
+    checks_overlap=False,
+    checks_frames=False,
+    ignores_heartbeats=False,
+    checks_file_size=False,
+    checks_appends=False,
+    detects_silent_master=False,
+    has_frame_deadline=False,
+    checks_reports=False,
+    limits_peers=False,
+    offers_tls=False,
+    forgets_lost_slaves=False,
+    counts_replicas=False,
+    serves_by_deadline=False,
+    joins_at_append=False,
+    waits_at_once=False,
+    checks_flush=False,
+    clears_tail=False,
+    checks_recovery=False,
+    stops_at_damage=False,
+    keeps_queues_right=False,
+    keeps_index_right=False,
+)
+HARDENED: Final = Profile(
+    name="hardened",
+    reports_on_connect=True,
+    coalesces_reports=True,
+    checks_overlap=True,
+    checks_frames=True,
+    ignores_heartbeats=True,
+    checks_file_size=True,
+    checks_appends=True,
+    detects_silent_master=True,
+    has_frame_deadline=True,
+    checks_reports=True,
+    limits_peers=True,
+    offers_tls=True,
+    forgets_lost_slaves=True,
+    counts_replicas=True,
+    serves_by_deadline=True,
+    joins_at_append=True,
+    waits_at_once=True,
+    checks_flush=True,
+    clears_tail=True,
+    checks_recovery=True,
+    stops_at_damage=True,
+    keeps_queues_right=True,
+    keeps_index_right=True,
+)
 PROFILES: Final = {profile.name: profile for profile in (CLASSIC, HARDENED)}
 
 

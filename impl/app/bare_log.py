@@ -26,7 +26,13 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def bare_log(
-    store_dir: Path, *, file_size: int | None, clear_tail: bool, replicated: bool, create: Creator = MappedFile.create
+    store_dir: Path,
+    *,
+    file_size: int | None,
+    clear_tail: bool,
+    strict: bool | None = None,
+    replicated: bool,
+    create: Creator = MappedFile.create,
 ) -> Iterator[CommitLog]:
     """Open a store's log for appending, and flush and close it at the end.
 
@@ -39,7 +45,7 @@ def bare_log(
     # A master that lost its place in a log whose first files expired would give out offsets a second time (HA-ST-7). A slave
     # appends at the offsets that its master sends.
     hint = no_hint if replicated else partial(place_hint, store_dir)
-    with CommitLog.open(store_dir, file_size=file_size, clear_tail=clear_tail, hint=hint, create=create) as log:
+    with CommitLog.open(store_dir, file_size=file_size, clear_tail=clear_tail, strict=strict, hint=hint, create=create) as log:
         if not replicated:  # the slaves need files of this size, and perhaps nobody has set it
             logger.info("%s: commit-log files of %d bytes", store_dir, log.file_size)
         was_clean, began_at = not was_aborted(store_dir), log.max_offset

@@ -73,7 +73,7 @@ def tls_listener(listening: TlsListening | None, profile: Profile) -> Iterator[S
 
 def _refuse_classic(profile: Profile) -> None:
     """Classic has no TLS, as RocketMQ has none. It has no handshake deadline either, and counts every connection as a slave."""
-    if not profile.checks_reports:
+    if not profile.offers_tls:
         raise ConfigInvalid(
             f"--profile {profile.name} has no TLS, as RocketMQ has none: expected --profile hardened with --tls-*"
         )

@@ -77,6 +77,7 @@ def run_master(
             options.store,
             file_size=options.file_size,
             clear_tail=profile.clears_tail,
+            strict=profile.checks_recovery,
             replicated=False,
             create=space.create,
         ) as log,

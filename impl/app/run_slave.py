@@ -62,6 +62,7 @@ def run_slave(options: SlaveOptions, configuration: ConfigurationSource, print_l
             options.store,
             file_size=start.file_size,
             clear_tail=profile.clears_tail,
+            strict=profile.checks_recovery,
             replicated=True,
             create=space.create,
         ) as log,

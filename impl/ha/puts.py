@@ -67,7 +67,7 @@ class Puts:
         self.role: Final = role
         self._is_sync_master = role is BrokerRole.SYNC_MASTER
         self._group_commit = group_commit
-        self._asks_at_once = service.profile.serves_by_deadline
+        self._asks_at_once = service.profile.waits_at_once
         self._checks_flush = service.profile.checks_flush
         self._flushing: deque[FlushedPut] = deque()  # wait for the disk; by ascending offsets
 

@@ -23,7 +23,7 @@ class HAService:
         self.push2_slave_max_offset = 0
         self.expired_ms: int | None = None  # the time by which a loop has let things expire the last time; it may be paused
         self.tallies: list[Counter[PutMessageStatus]] = []  # how puts have ended, one for each who counts its own
-        self.replicas: Final = settings.replicas if profile.forgets_lost_slaves else 1
+        self.replicas: Final = settings.replicas if profile.counts_replicas else 1
         self._acked: dict[str, int] = {}  # of each replica that has acknowledged anything; kept up where they are counted
         # What a report costs there is nothing to those who need one slave.
         self.on_ack: Final = self._on_ack_of_any if self.replicas == 1 else self._on_ack_of_several

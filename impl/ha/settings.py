@@ -19,7 +19,7 @@ def check_replicas(replicas: int, profile: Profile) -> None:
     """
     if replicas < 1:
         raise ConfigInvalid(f"replicas {replicas}: expected at least 1")
-    if replicas > 1 and not profile.forgets_lost_slaves:
+    if replicas > 1 and not profile.counts_replicas:
         raise ConfigInvalid(f"replicas {replicas}: expected 1 in the {profile.name} profile, which counts no replicas")
 
 

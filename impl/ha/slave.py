@@ -159,7 +159,7 @@ class SlaveClient:
                 if self._end < body_start + body_size:
                     break
                 self._start = body_start + body_size
-                if body_size == 0 and profile.checks_frames:
+                if body_size == 0 and profile.ignores_heartbeats:
                     continue
                 if self._walk is not None:
                     self._walk_on(self._walk, offset, body_start, self._start, bodies)
@@ -285,7 +285,7 @@ class SlaveClient:
                     raise
                 self._log.count_as_written(offset, sum(map(len, frames)))
         except AppendRefused:
-            if self._profile.checks_frames:
+            if self._profile.checks_appends:
                 raise
         except OSError as error:
             file = error.filename or file_name(offset - offset % self._log.file_size)

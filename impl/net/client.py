@@ -65,7 +65,7 @@ class Follower:
         self._log = commit_log
         self._address = (host, port)
         self._source_address = (source_address, 0) if source_address else None
-        self._frame_deadline_ms = frame_deadline_ms or (FRAME_DEADLINE_MS if profile.checks_frames else None)
+        self._frame_deadline_ms = frame_deadline_ms or (FRAME_DEADLINE_MS if profile.has_frame_deadline else None)
         # HA-S-51 "MUST NOT write more than 30 log lines about its master", "it MUST log how many lines it left out".
         self._peers = PeerLog(log)
         self.back_off = BackOff()

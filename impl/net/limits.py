@@ -44,7 +44,7 @@ HARDENED_LIMITS: Final = Limits(512, 128, 10_000, 20_000, LOOPBACK)
 
 def limits_of(profile: Profile) -> Limits:
     """The default limits of a profile. Classic has none, as RocketMQ has none."""
-    return HARDENED_LIMITS if profile.checks_reports else Limits()
+    return HARDENED_LIMITS if profile.limits_peers else Limits()
 
 
 def parse_networks(texts: Iterable[str]) -> tuple[Network, ...]:

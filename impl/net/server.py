@@ -212,7 +212,7 @@ class Master:
 
     def _is_tls_client(self, sock: socket.socket, link: MasterLink) -> bool:
         """True if a peer on the plain port has begun a TLS handshake. Its bytes could pass for a report."""
-        if link.conn.slave_request_offset != -1 or not self.service.profile.checks_reports or sock in self._tls:
+        if link.conn.slave_request_offset != -1 or not self.service.profile.offers_tls or sock in self._tls:
             return False
         try:
             return sock.recv(len(HANDSHAKE), socket.MSG_PEEK) == HANDSHAKE

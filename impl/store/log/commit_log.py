@@ -45,6 +45,7 @@ class CommitLog(LogWriter):
         *,
         file_size: int | None = None,
         clear_tail: bool = True,
+        strict: bool | None = None,
         hint: HintSource = no_hint,
         create: Creator = MappedFile.create,
         lock: StoreLock | None = None,
@@ -57,13 +58,22 @@ class CommitLog(LogWriter):
         Args:  store_dir: the store's root. It is made where only its parent exists; commitlog/ and lock are made in it.
                file_size: bytes. By default that of the files there are, or 1 GiB for a new store.
                clear_tail: make all bytes of the last file beyond the end zero; without a whole record, remove all files
-               (HA-ST-7). If False they stay, as RocketMQ leaves them (quirk 35), and the end is where RocketMQ finds it
-               (recovery.py, `strict`). Files that begin beyond the end are removed in any case, as in RocketMQ.
+               (HA-ST-7). If False they stay, as RocketMQ leaves them (quirk 35). Files that begin beyond the end are
+               removed in any case, as in RocketMQ.
+               strict: see recovery.py; if False, the end is where RocketMQ finds it. By default the same as clear_tail.
                hint: what a checkpoint says; see recovery.py. create: makes new files.
                lock: of a caller who holds it already; the log takes it over.
         Raises: ConfigInvalid, StoreCorrupt (file and offset), StoreLocked, OSError. Then nothing changed on disk.
         """
-        opened = open_files(store_dir, file_size=file_size, clear_tail=clear_tail, hint=hint, create=create, lock=lock)
+        opened = open_files(
+            store_dir,
+            file_size=file_size,
+            clear_tail=clear_tail,
+            strict=clear_tail if strict is None else strict,
+            hint=hint,
+            create=create,
+            lock=lock,
+        )
         return cls(opened)
 
     @property

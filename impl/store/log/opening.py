@@ -61,6 +61,7 @@ def open_files(
     *,
     file_size: int | None,
     clear_tail: bool,
+    strict: bool,
     hint: HintSource = no_hint,
     create: Creator = MappedFile.create,
     lock: StoreLock | None = None,
@@ -77,11 +78,11 @@ def open_files(
         if not store_dir.exists() and not store_dir.parent.is_dir():
             raise ConfigInvalid(f"{store_dir}: its parent directory does not exist, expected a place for a new store")
         lock = lock or lock_existing(store_dir)
-        layout, queue, found, keeps_place = examine(store_dir, file_size, clear_tail, hint, create)
+        layout, queue, found, keeps_place = examine(store_dir, file_size, strict, hint, create)
         if lock is None:
             store_dir.mkdir(exist_ok=True)
             lock = StoreLock(store_dir, create=True)
-            again = examine(store_dir, file_size, clear_tail, hint, create)
+            again = examine(store_dir, file_size, strict, hint, create)
             again.queue.close()
             if (again.layout, again.found) != (layout, found):
                 raise StoreLocked(f"{store_dir}: another process has just changed it, expected a store at rest")
@@ -109,7 +110,7 @@ def lock_existing(store_dir: Path) -> StoreLock | None:
 def examine(
     store_dir: Path,
     file_size: int | None,
-    clear_tail: bool,
+    strict: bool,
     hint: HintSource = no_hint,
     create: Creator = MappedFile.create,
 ) -> Examined:
@@ -125,7 +126,7 @@ def examine(
     queue = MappedFileQueue(store_dir / COMMIT_LOG_DIR, size, writable=True, create=create)
     try:
         found_hint = hint(queue.files)
-        found = recover(queue.files, strict=clear_tail, first=found_hint.first, flushed_before_ms=found_hint.flushed_before_ms)
+        found = recover(queue.files, strict=strict, first=found_hint.first, flushed_before_ms=found_hint.flushed_before_ms)
         return Examined(layout, queue, found, found_hint.keeps_place)
     except BaseException:
         queue.close()
