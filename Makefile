@@ -39,6 +39,7 @@ check: setup ## Format, lint, types, the import table, and that generated files 
 	$(BIN)/python -m rocketmq_ha.spec.clause_form --check
 	$(BIN)/python -m rocketmq_ha.spec.release_texts --check
 	$(BIN)/python -m rocketmq_ha.spec.citations --check
+	$(BIN)/python -m rocketmq_ha.spec.pairing --check
 	$(BIN)/python docs/command_line.py --check
 	$(BIN)/python docs/pictures.py --check
 
@@ -74,6 +75,7 @@ transitions: setup ## Generate files again (table, diagrams, clause indexes, sna
 	$(BIN)/python -m formal.tours --write
 	$(BIN)/python -m formal.violations --write
 	$(BIN)/python -m rocketmq_ha.spec.release_texts --write
+	$(BIN)/python -m rocketmq_ha.spec.pairing --write
 	$(BIN)/python docs/command_line.py --write
 	$(BIN)/python docs/pictures.py --write
 

@@ -31,7 +31,7 @@ class Seen:
     size: int | None = None  # the master's, where it differs and is known
 
 
-def look(log: Log, more: bytes = b"") -> Seen:
+def walk(log: Log, more: bytes = b"") -> Seen:
     """Walk the heads of a log, and of bytes that are to be appended.
 
     Spec: HA-S-90 "MUST walk the heads of the records that it is sent, before it appends them"; HA-S-93 "nor that of a BLANK
@@ -59,7 +59,7 @@ def look(log: Log, more: bytes = b"") -> Seen:
 
 def is_known(log: Log) -> bool:
     """Whether a log shows that the master's files are as long as its own."""
-    return look(log).is_same
+    return walk(log).is_same
 
 
 def adopt(log: Log, offset: int, more: bytes, size: int | None) -> Log | None:

@@ -357,7 +357,7 @@ class _Witness:
         """
         log = Log(own_size, None if node.base == -1 else node.base, node.units)
         held = len(protocol.held(node, frame)[: len(frame.units)])
-        seen = file_size.look(log, frame.units[held:])
+        seen = file_size.walk(log, frame.units[held:])
         if not seen.differs or held == len(frame.units):
             return own_size, None
         if self.settings.adopts_file_size and file_size.adopt(log, frame.offset, frame.units[held:], seen.size):

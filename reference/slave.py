@@ -143,7 +143,7 @@ def on_frames(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: Se
             # STATE
             position += held
             if profile.checks_file_size and held < body_size:
-                seen = file_size.look(slave.log, body[held:])
+                seen = file_size.walk(slave.log, body[held:])
                 if seen.differs or (seen.is_same and len(slave.log.data) < slave.log.file_size):
                     clauses.append("HA-S-90")
                 if seen.differs:

@@ -57,8 +57,9 @@ class Walk:
         self._ended: End | None = None
 
     def take(self, buffer: Buffer, start: int, stop: int) -> End | None:
-        """Go on with the next bytes, `buffer[start:stop]`. Returns: how the walk has ended, or None where it goes on.
+        """Walk the next bytes, `buffer[start:stop]`. Twin: reference.file_size.walk.
 
+        Returns: how the walk has ended, or None if it goes on.
         Spec: HA-S-90 "MUST walk the heads of the records that it is sent".
         """
         if self._ended is None:

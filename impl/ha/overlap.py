@@ -46,7 +46,7 @@ class Overlap:
 
 
 def find_overlap(log: ReadableLog, near: int = 0) -> Overlap | None:
-    """The overlap of a log; None where it has no byte.
+    """Find the overlap of a log; None if the log has no byte. Twin: reference.overlap.first_report.
 
     Args:  near: where a whole record began when the log was looked at before: the search goes on from there.
     Spec: HA-S-61 "the start of its last whole record, or of its log where it has none, or to 1 where that is 0".
@@ -98,8 +98,9 @@ def recovered_end(log: ReadableLog, overlap: Overlap) -> int:
 
 
 def first_difference_from_log(log: ReadableLog, overlap: Overlap, body: memoryview) -> int | None:
-    """The commit-log offset of the first byte of `body`, which belongs at the overlap's position, that is not the log's.
+    """The offset of the first byte of `body` that is not the log's, or None. Twin: reference.overlap.differs.
 
+    `body` belongs at the position of the overlap; the offset is one of the commit log.
     Spec: HA-S-62 "except the padding of a BLANK".
     """
     padding, offset = overlap.padding, overlap.position

@@ -77,7 +77,7 @@ class Puts:
         return len(self._flushing)
 
     def put(self, message: Message, now_ms: int) -> WaitingPut:
-        """Append a message, and let its put wait for what it must.
+        """Append a message, and let its put wait for what it must. Twin: reference.puts.on_put.
 
         Returns: what will have a status, or has it already, where it waits for nothing.
         Raises: what CommitLog.append raises; nothing is stored then.
@@ -99,9 +99,9 @@ class Puts:
         return put
 
     def on_turn(self, now_ms: int) -> None:
-        """Take over what the thread that flushes has said, and end those that have waited for it too long.
+        """End the waits for the disk that are over. Twin: reference.puts.on_flush, reference.puts.on_tick.
 
-        By the time by which the loop lets things expire, if one says so: where it was paused, that is not now.
+        Time is `HAService.expired_ms` if a loop has set it: after a pause of the process that is not now.
         Spec: HA-G-44 "with PUT_OK when a sync has covered the message", "or more than sync_flush_timeout has passed since the
         put"; HA-G-46 "A flush that fails counts as done" in classic. That thread ends requests in the order of the log, so the
         first that must wait ends the search.
@@ -117,16 +117,19 @@ class Puts:
             elif not self._checks_flush:
                 status = _OK
             flushing.popleft()
-            self._end_flush(put, status, now_ms)
+            self._on_disk_end(put, status, now_ms)
 
-    def _end_flush(self, put: FlushedPut, status: PutMessageStatus, now_ms: int) -> None:
-        """HA-G-43 "waits for the disk first, and looks for slaves when that wait is over"; HA-G-42: has long begun."""
+    def _on_disk_end(self, put: FlushedPut, status: PutMessageStatus, now_ms: int) -> None:
+        """End the wait for the disk; in classic the wait for a slave begins now. Twin: reference.puts.on_disk_end.
+
+        Spec: HA-G-43 "waits for the disk first, and looks for slaves when that wait is over".
+        """
         put.disk_status = status
         if self._is_sync_master and not self._asks_at_once:
             self.service.handle_ha(put.slave, now_ms)
 
     def shutdown(self, now_ms: int) -> None:
-        """End every wait for the disk; those for a slave end with HAService.shutdown, which is to follow.
+        """End every wait for the disk; HAService.shutdown ends those for a slave. Twin: reference.puts.on_shutdown.
 
         Spec: HA-G-45 "MUST flush once more for the puts that wait for the disk, before it lets go of them".
         """
@@ -134,4 +137,4 @@ class Puts:
             self._group_commit.shutdown()
         self.on_turn(now_ms)
         while self._flushing:  # where the thread was never started
-            self._end_flush(self._flushing.popleft(), _TIMEOUT, now_ms)
+            self._on_disk_end(self._flushing.popleft(), _TIMEOUT, now_ms)

@@ -68,7 +68,7 @@ def test_the_walk_sees_what_the_model_sees_however_the_bytes_come(
         if ended is None:
             ended = walk.take(b"?" * 5 + data[at:stop] + b"?" * 5, 5, 5 + stop - at)
         at = stop
-    expected = model.look(Log(file_size), data)
+    expected = model.walk(Log(file_size), data)
     if ended is None:
         assert (walk.position, walk.end) == (expected.position, len(data))
     else:
