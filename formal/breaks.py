@@ -104,8 +104,8 @@ EDITS: Final = (
     Edit(
         "a TLA+ fairness",
         "spec/tla/HAProperties.tla",
-        re.escape("SF_vars(SendLive(s))"),
-        "WF_vars(SendLive(s))",
+        re.escape("SF_vars(TransferLive(s))"),
+        "WF_vars(TransferLive(s))",
         "heartbeats may take the place of every frame with data",
         run_formal("fair-roll-hardened"),
     ),

@@ -4,7 +4,7 @@ canonical.md in this folder defines the form; in short:
 
 - A state is JSON without spaces, with the keys of STATE_KEYS in that order. A connection is null or a list of CONNECTION_KEYS,
   a frame a list of FRAME_KEYS, a slave a list of SLAVE_KEYS, `used` the list of USED_KEYS; a set is a list in ascending order.
-- A label is the action's name with its parameters, `Send(1,2)`; TLC's dump writes `Send_1_2`; spec/tla/HA.tla says why.
+- A label is the action's name with its parameters, `Transfer(1,2)`; TLC's dump writes `Transfer_1_2`; spec/tla/HA.tla says why.
 - An edge is `label TAB state TAB state`. Edges from a state to itself are left out. The hash is the sha256 of the edge lines,
   sorted by code point and joined by newlines.
 
@@ -28,7 +28,7 @@ STATE_KEYS: Final = ("log", "flushed", "min", "epoch", "push2", "waiting", "conn
 CONNECTION_KEYS: Final = ("req", "ack", "start", "next", "frames", "reports", "stale")
 FRAME_KEYS: Final = ("offset", "units")
 SLAVE_KEYS: Final = ("base", "units", "slot", "reported", "flushed")
-USED_KEYS: Final = ("puts", "drops", "mcrashes", "scrashes", "deletes", "forgeries")
+USED_KEYS: Final = ("puts", "cuts", "mcrashes", "scrashes", "deletes", "forgeries")
 
 # A node's line is `6049604134999566072 [label="/\\ epoch = 0\n/\\ slave = ...",style = filled]`, where `\n` means a newline
 # and `\\` a backslash. Only the initial state is filled.
@@ -60,8 +60,8 @@ class Graph:
 def label(name: str) -> str:
     """The canonical label: its parameters in parentheses.
 
-    >>> label("Put"), label("Timeout_2"), label("Send_1_2")
-    ('Put', 'Timeout(2)', 'Send(1,2)')
+    >>> label("Put"), label("Timeout_2"), label("Transfer_1_2")
+    ('Put', 'Timeout(2)', 'Transfer(1,2)')
     """
     action, *parameters = name.split("_")
     return f"{action}({','.join(parameters)})" if parameters else action
@@ -73,7 +73,7 @@ def state(text: str) -> str:
     >>> text = "/\\ epoch = 0\n/\\ waiting = {2, 1}\n/\\ log = <<0, 0>>\n/\\ conn = << << NONE, NONE >> >>\n"
     >>> text += "/\\ slave = <<[slot |-> 0, units |-> <<>>, base |-> -1, reported |-> 0, flushed |-> 0]>>\n"
     >>> text += "/\\ min = 0\n/\\ push2 = 0\n"
-    >>> text += "/\\ flushed = 0\n/\\ used = [ puts |-> 2, drops |-> 0,\n  mcrashes |-> 0, scrashes |-> 0,\n  deletes |-> 0,\n"
+    >>> text += "/\\ flushed = 0\n/\\ used = [ puts |-> 2, cuts |-> 0,\n  mcrashes |-> 0, scrashes |-> 0,\n  deletes |-> 0,\n"
     >>> text += "  forgeries |-> 0 ]"
     >>> print(state(text)[:81], state(text)[81:], sep="\n")
     {"log":[0,0],"flushed":0,"min":0,"epoch":0,"push2":0,"waiting":[1,2],"conn":[[nul

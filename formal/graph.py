@@ -103,7 +103,7 @@ def canonical(state: State) -> str:
     return (
         f'{{"log":{_ints(state.log)},"flushed":{state.flushed},"min":{state.min},"epoch":{state.epoch},"push2":{state.push2},'
         f'"waiting":{_ints(state.waiting)},"conn":[{slots}],"slave":[{",".join(map(_slave, state.slave))}],'
-        f'"used":[{used.puts},{used.drops},{used.mcrashes},{used.scrashes},{used.deletes},{used.forgeries}]{acked}}}'
+        f'"used":[{used.puts},{used.cuts},{used.mcrashes},{used.scrashes},{used.deletes},{used.forgeries}]{acked}}}'
     )
 
 
@@ -203,7 +203,7 @@ def explore(
 def used(state: State) -> int:
     """The number of puts and faults before this state."""
     times = state.used
-    return times.puts + times.drops + times.mcrashes + times.scrashes + times.deletes + times.forgeries
+    return times.puts + times.cuts + times.mcrashes + times.scrashes + times.deletes + times.forgeries
 
 
 def explore_named(named: NamedScope, limit: int | None = None) -> Graph:
@@ -235,7 +235,7 @@ def show(path: Sequence[tuple[str, str]]) -> str:
                 slots = ((s, k, conn) for s, row in enumerate(value, 1) for k, conn in enumerate(row, 1))
                 now |= {f"conn {s},{k}": _compact(conn) for s, k, conn in slots}
         changes = (f"{name} {before[name]} -> {value}" for name, value in now.items() if before.get(name, value) != value)
-        lines.append(f"{label:<16} {'; '.join(changes)}".rstrip() if label else "(start)")
+        lines.append(f"{label:<20} {'; '.join(changes)}".rstrip() if label else "(start)")
         before = now
     return "\n".join(lines)
 

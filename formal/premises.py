@@ -70,7 +70,7 @@ class Count:
 
 def has_faults(scope: Scope) -> bool:
     crashes = scope.max_master_crashes + scope.max_slave_crashes
-    return scope.max_drops + crashes + scope.max_deletes + scope.max_forgeries > 0
+    return scope.max_cuts + crashes + scope.max_deletes + scope.max_forgeries > 0
 
 
 def can_roll(scope: Scope) -> bool:
@@ -83,7 +83,7 @@ def can_refuse(scope: Scope) -> bool:
 
 
 def can_lose_a_slave(scope: Scope) -> bool:
-    return scope.forgets and scope.max_drops + scope.max_slave_crashes > 0
+    return scope.forgets and scope.max_cuts + scope.max_slave_crashes > 0
 
 
 # --- Premises on states -------------------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def can_lose_a_slave(scope: Scope) -> bool:
 
 def faults(state: State) -> int:
     used = state.used
-    return used.drops + used.mcrashes + used.scrashes + used.deletes + used.forgeries
+    return used.cuts + used.mcrashes + used.scrashes + used.deletes + used.forgeries
 
 
 def live(state: State) -> list[tuple[SlaveNode, Connection]]:
@@ -188,8 +188,8 @@ def put_waits(state: State, _scope: Scope) -> bool:
 
 def put_waits_with_a_live_slave_and_no_fault_left(state: State, scope: Scope) -> bool:
     used = state.used
-    spent = (used.drops, used.mcrashes, used.scrashes, used.forgeries)
-    most = (scope.max_drops, scope.max_master_crashes, scope.max_slave_crashes, scope.max_forgeries)
+    spent = (used.cuts, used.mcrashes, used.scrashes, used.forgeries)
+    most = (scope.max_cuts, scope.max_master_crashes, scope.max_slave_crashes, scope.max_forgeries)
     return bool(state.waiting) and spent == most and bool(live(state))
 
 
@@ -225,7 +225,7 @@ def start_is_granted(before: State, after: State, _scope: Scope) -> bool:
 
 
 def connection_closes(before: State, after: State, _scope: Scope) -> bool:
-    """The edge closes a connection: RecvReport refuses a report, RecvFrame refuses a frame."""
+    """The edge closes a connection: DeliverReports refuses a report, DeliverFrames refuses a frame."""
     return len(connections(after.conn)) < len(connections(before.conn))
 
 
@@ -250,7 +250,7 @@ def put_begins_to_wait(before: State, after: State, _scope: Scope) -> bool:
 
 
 def put_ends(before: State, after: State, _scope: Scope) -> bool:
-    """The edge ends a put: RecvReport with PUT_OK, Timeout with FLUSH_SLAVE_TIMEOUT, MasterCrash without a status."""
+    """The edge ends a put: DeliverReports with PUT_OK, Timeout with FLUSH_SLAVE_TIMEOUT, MasterCrash without a status."""
     return len(after.waiting) < len(before.waiting)
 
 
@@ -288,7 +288,7 @@ def slave_without_units_takes_a_heartbeat(before: State, after: State, _scope: S
 
 # --- The premises of each property --------------------------------------------------------------------------------------------
 
-_REPORT: Final = ("RecvReport",)
+_REPORT: Final = ("DeliverReports",)
 _PUT_OK: Final = EdgePremise(put_ends, _REPORT)
 _ACKNOWLEDGED: Final = StatePremise(something_is_acknowledged)
 _REFUSED: Final = EdgePremise(connection_closes, _REPORT, "reports refused", can_refuse)
@@ -300,7 +300,7 @@ PREMISES: Final[dict[str, tuple[Premise, ...]]] = {
         StatePremise(two_frames_are_in_flight, "with two frames", lambda scope: scope.frame_window > 1),
     ),
     "SilentBeforeFirstReport": (StatePremise(nothing_is_reported_yet),),
-    "NextMonotone": (EdgePremise(transfer_moves, ("Send", "Heartbeat")),),
+    "NextMonotone": (EdgePremise(transfer_moves, ("Transfer", "Heartbeat")),),
     "RequestSetOnce": (EdgePremise(later_report_is_taken, _REPORT),),
     "WaitersJoinByPuts": (EdgePremise(put_begins_to_wait, ("PutSync",)),),
     "WaitersEndOnce": (_PUT_OK, EdgePremise(put_ends, ("Timeout",), "by timeout")),
@@ -318,7 +318,7 @@ PREMISES: Final[dict[str, tuple[Premise, ...]]] = {
     ),
     "Push2IsGreatestAck": (
         _ACKNOWLEDGED,
-        EdgePremise(ack_is_forgotten, ("RecvReport", "RecvFrame", "Drop", "Reap"), "acks forgotten", can_lose_a_slave),
+        EdgePremise(ack_is_forgotten, ("DeliverReports", "DeliverFrames", "Cut", "Reap"), "acks forgotten", can_lose_a_slave),
     ),
     "Push2IsReached": (_ACKNOWLEDGED,),
     "OnlyReplicasAreWaitedFor": (
@@ -332,16 +332,16 @@ PREMISES: Final[dict[str, tuple[Premise, ...]]] = {
     "AheadIsNotServed": (StatePremise(live_slave_is_ahead),),
     "DivergedIsNotServed": (
         StatePremise(live_slave_differs),
-        EdgePremise(slave_that_differs_is_refused, ("RecvFrame",), "refused", lambda scope: scope.overlaps),
+        EdgePremise(slave_that_differs_is_refused, ("DeliverFrames",), "refused", lambda scope: scope.overlaps),
     ),
     "DiffersOnlyInLostUnits": (StatePremise(slave_differs),),
     "SlaveHoldsPrefix": (StatePremise(slave_has_units),),
     "SlaveNotAhead": (StatePremise(slave_has_units),),
     "FrameLandsAtItsOffset": (
-        EdgePremise(units_are_appended, ("RecvFrame",)),
-        EdgePremise(units_are_appended_in_a_later_file, ("RecvFrame",), "after a roll", can_roll),
+        EdgePremise(units_are_appended, ("DeliverFrames",)),
+        EdgePremise(units_are_appended_in_a_later_file, ("DeliverFrames",), "after a roll", can_roll),
     ),
-    "NoEmptyFile": (EdgePremise(slave_without_units_takes_a_heartbeat, ("RecvFrame",)),),
+    "NoEmptyFile": (EdgePremise(slave_without_units_takes_a_heartbeat, ("DeliverFrames",)),),
     "HistoryNotSkipped": (StatePremise(slave_has_a_later_file),),
     "NotStalled": (StatePremise(live_slave_reads_behind_a_deletion),),
     "CatchesUp": (StatePremise(slave_is_behind),),

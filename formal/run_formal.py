@@ -97,10 +97,10 @@ def tell(outcomes: Sequence[Outcome], traces: bool) -> None:
             tell_below(f"stands: {outcome.job.reason}" if outcome.job.reason else "")
             tell_below(" ".join(outcome.trace) if traces else "")
     if any(isinstance(outcome.job, Unfair) for outcome in outcomes):
-        say(f"\n{'without':12}{'violated':26}{'scope':26}{'seconds':>9}  verdict")
+        say(f"\n{'without':16}{'violated':26}{'scope':26}{'seconds':>9}  verdict")
     for outcome in outcomes:
         if isinstance(outcome.job, Unfair):
-            say(f"{outcome.job.without:12}{title_row(outcome)}")
+            say(f"{outcome.job.without:16}{title_row(outcome)}")
             tell_below(outcome.job.reason)
 
 

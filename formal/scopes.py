@@ -16,7 +16,7 @@ SCOPES_FILE: Final = Path(__file__).with_name("scopes.toml")
 # The constants of spec/protocol.md: their names in scopes.toml and in the TLA+ modules.
 NUMBERS: Final = {
     "max_puts": "MaxPuts",
-    "max_drops": "MaxDrops",
+    "max_cuts": "MaxCuts",
     "max_master_crashes": "MaxMasterCrashes",
     "max_slave_crashes": "MaxSlaveCrashes",
     "max_deletes": "MaxDeletes",
@@ -100,8 +100,8 @@ class Scope:
         """All labels that exist with the scope's parameters."""
         slaves = range(1, int(self.constants["slaves"]) + 1)
         puts = range(1, int(self.constants["max_puts"]) + 1)
-        of_slave = ("Connect", "Report", "Forge", "RecvFrame", "Drop", "DropUnseen", "SlaveCrash")
-        of_slot = ("RecvReport", "Begin", "Send", "Heartbeat", "Reap")
+        of_slave = ("Connect", "Report", "ForgeReport", "DeliverFrames", "Cut", "CutUnseen", "SlaveCrash")
+        of_slot = ("DeliverReports", "Begin", "Transfer", "Heartbeat", "Reap")
         return [
             *("Put", "PutSync", "Flush", "Delete", "MasterCrash"),
             *(f"Timeout({offset})" for offset in puts),

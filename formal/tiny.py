@@ -60,7 +60,7 @@ class Tiny:
     read_pieces: tuple[int, ...] = (ALL,)  # bytes that the slave reads
     ack_pieces: tuple[int, ...] = (ALL,)  # bytes that the master reads
     max_puts: int = 2
-    max_drops: int = 1
+    max_cuts: int = 1
     sync_puts: bool = False
     frame_window: int = 2
     report_window: int = 2
@@ -84,7 +84,7 @@ class Tiny:
         """The same bounds at the protocol level."""
         scope = Scope(
             max_puts=self.max_puts,
-            max_drops=self.max_drops,
+            max_cuts=self.max_cuts,
             file_size=2,
             batch=1,
             sync_puts=self.sync_puts,
@@ -99,7 +99,7 @@ class Node:
     """A byte-level state, with the puts and faults used so far."""
 
     cluster: Cluster
-    drops: int = 0
+    cuts: int = 0
 
 
 @dataclass
@@ -235,13 +235,13 @@ def steps(tiny: Tiny, node: Node) -> Iterator[tuple[Event, Cluster, Cluster, int
         events += ((Grant(0, size), 0) for size in pieces(tiny.write_pieces, left))
         events += ((DeliverFrames(0, size), 0) for size in pieces(tiny.read_pieces, len(link.to_slave)))
         events += ((DeliverReports(0, size), 0) for size in pieces(tiny.ack_pieces, len(link.to_master)))
-    if node.drops < tiny.max_drops and link:
+    if node.cuts < tiny.max_cuts and link:
         events += ((Cut(0, tell), 1) for tell in ("both", "slave", "master"))
     elif link is None and before.slaves[0].connected:
         events.append((Cut(0, "slave"), 0))  # the slave notices what its master knows
-    for event, drops in events:
+    for event, cuts in events:
         after, _ = cluster.step(before, event, tiny.settings, tiny.profile)
-        yield event, before, after, drops
+        yield event, before, after, cuts
     for aged in dues(tiny, before):
         after, _ = cluster.step(aged, Tick(0), tiny.settings, tiny.profile)
         yield Tick(0), aged, after, 0
@@ -267,7 +267,7 @@ def explore(tiny: Tiny, limit: int | None = None, progress: Callable[[int, int],
     start = Node(rested(cluster.new_cluster(1, tiny.settings, tiny.profile, NOW_MS)))
     seen, queue = {start}, [start]
     for number, node in enumerate(queue):  # the list grows during the loop: it is the queue
-        for event, before, after, drops in steps(tiny, node):
+        for event, before, after, cuts in steps(tiny, node):
             found.edges += 1
             told, witness = refinement.simulate(before, event, after, tiny.settings, tiny.profile)
             if told:
@@ -278,7 +278,7 @@ def explore(tiny: Tiny, limit: int | None = None, progress: Callable[[int, int],
                 found.exceptions[name] += name in refinement.EXCEPTIONS
                 ends = of_one_epoch(taken.before), of_one_epoch(taken.after)
                 found.image.add((ends[0], name, ends[1]))
-            then = Node(rested(after), node.drops + drops)
+            then = Node(rested(after), node.cuts + cuts)
             if then not in seen:
                 seen.add(then)
                 queue.append(then)
@@ -295,7 +295,7 @@ def is_at_rest(state: State, scope: Scope) -> bool:
     return not any(
         conn is not None
         and conn.req != -1
-        and (conn.next == -1 or (not conn.frames and not conn.stale and protocol.send(state, scope, s, k) is not None))
+        and (conn.next == -1 or (not conn.frames and not conn.stale and protocol.transfer(state, scope, s, k) is not None))
         for s, slots in enumerate(state.conn, 1)
         for k, conn in enumerate(slots, 1)
     )
@@ -315,12 +315,12 @@ def edges_when_eager(state: State, scope: Scope) -> Iterator[tuple[str, State]]:
         name = label.partition("(")[0]
         numbers = tuple(int(number) for number in label.partition("(")[2].strip(")").split(",") if number)
         if not rests:  # a stale connection's socket may be full, so it may send in a state of rest
-            if name == "Begin" or (name == "Send" and numbers not in stale):
+            if name == "Begin" or (name == "Transfer" and numbers not in stale):
                 yield label, after
             continue
-        beats_data = name == "Heartbeat" and protocol.send(state, wide, *numbers) is not None
-        overtakes = name == "RecvFrame" and not is_at_rest(after, scope)
-        arrives_late = name == "RecvReport" and numbers in stale
+        beats_data = name == "Heartbeat" and protocol.transfer(state, wide, *numbers) is not None
+        overtakes = name == "DeliverFrames" and not is_at_rest(after, scope)
+        arrives_late = name == "DeliverReports" and numbers in stale
         if not (beats_data or overtakes or arrives_late or replaces_a_report(state, after, scope)):
             yield label, after
 
@@ -373,14 +373,14 @@ def of_one_epoch(state: State) -> State:
 
 # The master reads one or both of two reports.
 _BREAK: Final[dict[str, Any]] = {"max_puts": 1, "ack_pieces": (8, ALL), "master_read_buffer_size": 16}
-_STEADY: Final[dict[str, Any]] = {**_BREAK, "max_drops": 0}
+_STEADY: Final[dict[str, Any]] = {**_BREAK, "max_cuts": 0}
 
 SCOPES: Final = (
     *(
         Tiny(f"{name}-{profile.name}", profile, **bounds)
         for profile in (CLASSIC, HARDENED)
         for name, bounds in {
-            "whole": {"read_pieces": (12, 13, ALL), "ack_pieces": (8, ALL), "master_read_buffer_size": 16, "max_drops": 0},
+            "whole": {"read_pieces": (12, 13, ALL), "ack_pieces": (8, ALL), "master_read_buffer_size": 16, "max_cuts": 0},
             "break": _BREAK,
             "writes": {**_STEADY, "write_pieces": (1, 5, ALL), "report_window": 1},
             "reads": {**_STEADY, "read_pieces": (1, ALL), "slave_read_buffer_size": 14},

@@ -236,7 +236,7 @@ def report(state: State, scope: Scope, s: int) -> State | None:
     return with_slave(state, s, flushing(node, node.reported, scope))
 
 
-def forge(state: State, scope: Scope, s: int, r: int) -> State | None:
+def forge_report(state: State, scope: Scope, s: int, r: int) -> State | None:
     """Somebody else reports `r` in the slave's name: there is no authentication. HA-W-7."""
     # GUARD
     conn = attached(state, s)
@@ -254,7 +254,7 @@ def is_bad(conn: Connection, r: int, state: State) -> bool:
     return not conn.ack <= r <= max(conn.ack, sent(conn))
 
 
-def recv_report(state: State, scope: Scope, s: int, k: int, n: int = 1) -> State | None:
+def deliver_reports(state: State, scope: Scope, s: int, k: int, n: int = 1) -> State | None:
     """The master reads the first `n` reports and uses the last of them, or closes over it. HA-M-2, HA-M-3, HA-M-11, HA-M-12."""
     # GUARD
     conn = state.conn[s - 1][k - 1]
@@ -285,7 +285,7 @@ def begin(state: State, scope: Scope, s: int, k: int) -> State | None:
     return with_conn(state, s, k, replace(started(conn, n), next=n))
 
 
-def send(state: State, scope: Scope, s: int, k: int) -> State | None:
+def transfer(state: State, scope: Scope, s: int, k: int) -> State | None:
     """A data frame, to the end of its file at most. HA-M-4 to HA-M-7, HA-W-4, HA-W-5."""
     # GUARD
     conn = state.conn[s - 1][k - 1]
@@ -311,7 +311,7 @@ def heartbeat(state: State, scope: Scope, s: int, k: int) -> State | None:
     return with_conn(state, s, k, replace(started(conn, n), next=n, frames=(*conn.frames, Frame(n, b""))))
 
 
-def recv_frame(state: State, scope: Scope, s: int, n: int = 1) -> State | None:
+def deliver_frames(state: State, scope: Scope, s: int, n: int = 1) -> State | None:
     """The slave takes the first `n` frames: appends them and reports, or closes over one. HA-S-4 to HA-S-7, HA-S-10, HA-S-11.
 
     Classic reports after every frame, and so takes one; hardened reports once behind all that it has read.
@@ -370,25 +370,25 @@ def held(node: SlaveNode, frame: Frame) -> Units:
 # --- Actions: faults ---------------------------------------------------------------------------------------------------------
 
 
-def drop(state: State, scope: Scope, s: int) -> State | None:
+def cut(state: State, scope: Scope, s: int) -> State | None:
     """A link breaks, and both ends are told. HA-M-13, HA-S-13."""
     # GUARD
     k = state.slave[s - 1].slot
-    if state.used.drops >= scope.max_drops or not k:
+    if state.used.cuts >= scope.max_cuts or not k:
         return None
     # STATE
     state = close(state, scope, s, k)
-    return replace(state, used=replace(state.used, drops=state.used.drops + 1))
+    return replace(state, used=replace(state.used, cuts=state.used.cuts + 1))
 
 
-def drop_unseen(state: State, scope: Scope, s: int) -> State | None:
+def cut_unseen(state: State, scope: Scope, s: int) -> State | None:
     """A link breaks, and the slave alone is told: the master holds a stale connection, with the reports on it. HA-S-13."""
     # GUARD
-    if state.used.drops >= scope.max_drops or not state.slave[s - 1].slot:
+    if state.used.cuts >= scope.max_cuts or not state.slave[s - 1].slot:
         return None
     # STATE
     state = lose(state, s)
-    return replace(state, used=replace(state.used, drops=state.used.drops + 1))
+    return replace(state, used=replace(state.used, cuts=state.used.cuts + 1))
 
 
 def reap(state: State, scope: Scope, s: int, k: int) -> State | None:
@@ -454,18 +454,18 @@ def attempts(state: State, scope: Scope) -> Iterator[tuple[str, State | None]]:
         yield f"Connect({s})", connect(state, scope, s)
         yield f"Report({s})", report(state, scope, s)
         for r in (*range(len(state.log) + 1), FORGED_REPORT):
-            yield f"Forge({s})", forge(state, scope, s, r)
-        for taken in several(partial(recv_frame, state, scope, s), scope.frame_window):
-            yield f"RecvFrame({s})", taken
-        yield f"Drop({s})", drop(state, scope, s)
-        yield f"DropUnseen({s})", drop_unseen(state, scope, s)
+            yield f"ForgeReport({s})", forge_report(state, scope, s, r)
+        for taken in several(partial(deliver_frames, state, scope, s), scope.frame_window):
+            yield f"DeliverFrames({s})", taken
+        yield f"Cut({s})", cut(state, scope, s)
+        yield f"CutUnseen({s})", cut_unseen(state, scope, s)
         for kept in range(len(state.slave[s - 1].units) + 1):
             yield f"SlaveCrash({s})", slave_crash(state, scope, s, kept)
         for k in SLOTS:
-            for taken in several(partial(recv_report, state, scope, s, k), scope.report_window):
-                yield f"RecvReport({s},{k})", taken
+            for taken in several(partial(deliver_reports, state, scope, s, k), scope.report_window):
+                yield f"DeliverReports({s},{k})", taken
             yield f"Begin({s},{k})", begin(state, scope, s, k)
-            yield f"Send({s},{k})", send(state, scope, s, k)
+            yield f"Transfer({s},{k})", transfer(state, scope, s, k)
             yield f"Heartbeat({s},{k})", heartbeat(state, scope, s, k)
             yield f"Reap({s},{k})", reap(state, scope, s, k)
 

@@ -29,7 +29,7 @@ def edges(state: State, scope: Scope) -> Iterator[tuple[str, State]]:
     assert isinstance(state, AckedState)
     for label, after in protocol.edges(state, scope):
         assert isinstance(after, AckedState)
-        ended = set(state.waiting) - set(after.waiting) if label.startswith("RecvReport") else set()
+        ended = set(state.waiting) - set(after.waiting) if label.startswith("DeliverReports") else set()
         new = {(o, state.log[o - 1]) for o in ended if o <= after.push2}
         yield label, replace(after, acked=tuple(sorted({*after.acked, *new})))
 

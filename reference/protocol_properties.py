@@ -157,7 +157,9 @@ def transfer_only_grows(before: State, label: str, after: State, _scope: Scope) 
     """next_transfer_from_where never goes back in a connection, and goes on from where it was. HA-M-7."""
     moved = ((old, new) for old, new in survivors(before, after) if old.next != new.next)
     return all(
-        new.next >= old.next and (not new.frames or old.next in (-1, new.frames[-1].offset)) and label[0] in "BSH"
+        new.next >= old.next
+        and (not new.frames or old.next in (-1, new.frames[-1].offset))
+        and label.startswith(("Begin", "Transfer", "Heartbeat"))
         for old, new in moved
     )
 
@@ -183,7 +185,7 @@ def frame_lands_at_its_offset(before: State, _label: str, after: State, _scope: 
 
 def slave_extends_a_prefix(before: State, label: str, after: State, scope: Scope) -> bool:
     """Units are appended only to a log that is a prefix of the master's: no stream goes on over a difference."""
-    if not label.startswith("RecvFrame") or slave_holds_a_prefix(before, scope):
+    if not label.startswith("DeliverFrames") or slave_holds_a_prefix(before, scope):
         return True
     return all(new.units == old.units for old, new in zip(before.slave, after.slave, strict=True))
 
@@ -199,7 +201,7 @@ def slave_only_appends(before: State, label: str, after: State, _scope: Scope) -
 
 def put_ok_is_replicated(before: State, label: str, after: State, scope: Scope) -> bool:
     """When a put ends with PUT_OK, as many slaves as are needed hold its unit at its offset. HA-G-1, HA-G-30."""
-    if not label.startswith("RecvReport") or before.waiting == after.waiting:
+    if not label.startswith("DeliverReports") or before.waiting == after.waiting:
         return True
     return all(
         sum(
@@ -213,7 +215,7 @@ def put_ok_is_replicated(before: State, label: str, after: State, scope: Scope) 
 
 def put_ok_is_acknowledged(before: State, label: str, after: State, scope: Scope) -> bool:
     """When a put ends with PUT_OK, so many logs reach behind it: HA-G-1 to the letter, and less than a user hopes for."""
-    if not label.startswith("RecvReport") or before.waiting == after.waiting:
+    if not label.startswith("DeliverReports") or before.waiting == after.waiting:
         return True
     o = max(set(before.waiting) - set(after.waiting))
     return sum(max_offset(node) >= o for node in after.slave) >= scope.replicas
@@ -228,7 +230,7 @@ def waiter_ends_once(before: State, label: str, after: State, scope: Scope) -> b
         return begun == {len(after.log)} and not ended and len(after.log) < after.push2 + scope.fall_behind_max
     if label.startswith("Timeout"):
         return not begun and len(ended) == 1
-    return not begun and (label == "MasterCrash" or (label.startswith("RecvReport") and max(ended) <= after.push2))
+    return not begun and (label == "MasterCrash" or (label.startswith("DeliverReports") and max(ended) <= after.push2))
 
 
 def waiter_has_a_replica(before: State, _label: str, after: State, scope: Scope) -> bool:
@@ -399,7 +401,7 @@ CATALOGUE: Final[tuple[Violation, ...]] = (
     Violation(
         2,
         push2_is_of_an_open_connection,
-        replace(_ONE, max_drops=1),
+        replace(_ONE, max_cuts=1),
         "the slave is gone, and its acknowledgement counts for good",
     ),
     Violation(
@@ -411,7 +413,7 @@ CATALOGUE: Final[tuple[Violation, ...]] = (
     Violation(
         7,
         request_is_in_the_log,
-        replace(_ROLL, max_drops=1, max_deletes=1),
+        replace(_ROLL, max_cuts=1, max_deletes=1),
         "the slave asks for what is deleted, and gets heartbeats for ever",
     ),
     Violation(
@@ -429,7 +431,7 @@ CATALOGUE: Final[tuple[Violation, ...]] = (
     Violation(
         17,
         frame_lands_at_its_offset,
-        replace(_ROLL, max_drops=1),
+        replace(_ROLL, max_cuts=1),
         "a heartbeat gives an empty slave a file 0; later the first frame of another file is written into it",
     ),
 )

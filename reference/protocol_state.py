@@ -18,7 +18,7 @@ class Scope:
 
     slaves: int = 1
     max_puts: int = 0
-    max_drops: int = 0
+    max_cuts: int = 0
     max_master_crashes: int = 0
     max_slave_crashes: int = 0
     max_deletes: int = 0
@@ -90,7 +90,7 @@ class Used:
     """How often each has happened."""
 
     puts: int = 0
-    drops: int = 0
+    cuts: int = 0
     mcrashes: int = 0
     scrashes: int = 0
     deletes: int = 0

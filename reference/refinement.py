@@ -187,7 +187,7 @@ class _Witness:
             case events.ForgeReport():
                 if link := self.attached(self.event.slave):
                     s, offset = link.slave + 1, self.event.offset
-                    self.act(f"Forge({s})", protocol.forge(self.state, self.scope, s, offset))
+                    self.act(f"ForgeReport({s})", protocol.forge_report(self.state, self.scope, s, offset))
             case events.Cut():
                 self.cut(self.event)
             case events.RestartSlave():
@@ -265,7 +265,7 @@ class _Witness:
             if is_open(link) and now_ms - link.conn.last_read_timestamp > settings.ha_housekeeping_interval_ms:
                 s, k = link.slave + 1, self.slot_of[link.link_id]
                 if is_attached(link):
-                    self.drop(s)
+                    self.break_link(s)
                 else:
                     self.act(f"Reap({s},{k})", protocol.reap(self.state, self.scope, s, k))
         for index, node in enumerate(self.before.slaves):
@@ -273,10 +273,10 @@ class _Witness:
             if own and self.state.slave[index].slot:
                 if now_ms - node.last_write_timestamp > settings.ha_send_heartbeat_interval_ms:
                     self.act(f"Report({index + 1})", protocol.report(self.state, self.scope, index + 1))
-                    self.drop_if_cut(own, 1)
+                    self.break_if_cut(own, 1)
                 silent = now_ms - node.last_read_timestamp > settings.ha_housekeeping_interval_ms
                 if self.profile.detects_silent_master and silent and self.state.slave[index].slot:
-                    self.drop(index + 1)
+                    self.break_link(index + 1)
 
     def connect(self, event: events.Connect) -> None:
         if self.before.slaves[event.slave].connected:
@@ -286,7 +286,7 @@ class _Witness:
         self.act(f"Connect({s})", protocol.connect(self.state, self.scope, s, first))
         self.slot_of[self.before.next_link_id] = self.state.slave[event.slave].slot
         if self.profile.reports_on_connect and event.slave_room < REPORT_SIZE:
-            self.drop(s)
+            self.break_link(s)
 
     def deliver_frames(self, event: events.DeliverFrames) -> None:
         """The slave takes whole frames.
@@ -306,7 +306,7 @@ class _Witness:
             if left < TRANSFER_HEADER_SIZE:
                 break
             if protocol.refuses(node, frame, self.scope):
-                self.recv_frame(s, run + 1)
+                self.take_frames(s, run + 1)
                 return
             if self.has_no_place(node, frame, own_size):
                 self.act(f"{REFUSE_FILE_SIZE}({s})", self.close_at_slave(s, run))
@@ -315,7 +315,7 @@ class _Witness:
                 break
             left, run = left - frame_size, run + 1
             if protocol.differs(node, frame):
-                self.recv_frame(s, run)
+                self.take_frames(s, run)
                 return
             if self.before.slaves[event.slave].disk_full and len(protocol.held(node, frame)) < len(frame.units):
                 if self.profile.checks_appends:
@@ -329,8 +329,8 @@ class _Witness:
                     return
             node = protocol.appended(node, frame, self.scope)  # in classic recv_frame takes it, and node is read anew
             if not self.profile.coalesces_reports:
-                reports += self.recv_frame(s, run)
-                self.drop_if_cut(link, reports)
+                reports += self.take_frames(s, run)
+                self.break_if_cut(link, reports)
                 node, run = self.state.slave[event.slave], 0
                 if not node.slot:
                     return
@@ -342,7 +342,7 @@ class _Witness:
                     self.act(f"{REFUSE_FRAME}({s})", self.close_at_slave(s, run))
                     return
         if run:
-            self.drop_if_cut(link, self.recv_frame(s, run))
+            self.break_if_cut(link, self.take_frames(s, run))
 
     def has_no_place(self, node: SlaveNode, frame: Frame, own_size: int) -> bool:
         """Return True if a frame does not fit into the slave's files: HA-S-11, HA-S-90."""
@@ -390,16 +390,16 @@ class _Witness:
         if link is None:
             return
         if event.tell == "slave":
-            self.act(f"DropUnseen({s})", protocol.drop_unseen(self.state, self.scope, s))
+            self.act(f"CutUnseen({s})", protocol.cut_unseen(self.state, self.scope, s))
             self.lose_reports(link)
         else:
-            self.drop(s)
+            self.break_link(s)
 
     def restart_slave(self, index: int) -> None:
         """The link breaks, since the process's sockets are closed; then recovery cuts off a partial record."""
         s, log, recovered = index + 1, self.before.slaves[index].log, self.after.slaves[index].log
         if self.attached(index):
-            self.drop(s)
+            self.break_link(s)
         if len(recovered.data) > len(log.data):
             label = TORN_RECORD if len(recovered.data) % log.file_size else TORN_BLANK
             label = GHOST_RECORD if any(recovered.data[len(log.data) :]) else label
@@ -423,20 +423,20 @@ class _Witness:
             stream = to_slave(link, self.after.slaves[link.slave], self.settings)
             loses = stream.is_deaf or stream.stopper is not None
             for frame in stream.frames[len(self.connection(link).frames) :]:
-                self.send(s, k, bool(frame.units))
+                self.transfer_frame(s, k, bool(frame.units))
         while loses and protocol.transfer_from(self.connection(link), self.state, self.scope) < fixed:
-            self.send(s, k, has_units=True)
+            self.transfer_frame(s, k, has_units=True)
             self.lose(link, s, k)
         if self.connection(link).next == -1 != fixed:
             if begun := protocol.begin(self.state, self.scope, s, k):
                 self.act(f"Begin({s},{k})", begun)
             else:  # a heartbeat is due, and precedes the data
-                self.send(s, k, has_units=False)
+                self.transfer_frame(s, k, has_units=False)
                 self.lose(link, s, k)
 
-    def send(self, s: int, k: int, has_units: bool) -> None:
+    def transfer_frame(self, s: int, k: int, has_units: bool) -> None:
         if has_units:
-            self.act(f"Send({s},{k})", protocol.send(self.state, self.scope, s, k))
+            self.act(f"Transfer({s},{k})", protocol.transfer(self.state, self.scope, s, k))
         else:
             self.act(f"Heartbeat({s},{k})", protocol.heartbeat(self.state, self.scope, s, k))
 
@@ -488,22 +488,22 @@ class _Witness:
         assert conn is not None
         return conn
 
-    def drop(self, s: int) -> None:
-        self.act(f"Drop({s})", protocol.drop(self.state, self.scope, s))
+    def break_link(self, s: int) -> None:
+        self.act(f"Cut({s})", protocol.cut(self.state, self.scope, s))
 
-    def drop_if_cut(self, link: Link, reports: int) -> None:
+    def break_if_cut(self, link: Link, reports: int) -> None:
         """The slave closes the connection if its socket does not take a whole report. HA-S-8."""
         if link.slave_room < reports * REPORT_SIZE:
-            self.drop(link.slave + 1)
+            self.break_link(link.slave + 1)
 
-    def recv_frame(self, s: int, n: int) -> int:
+    def take_frames(self, s: int, n: int) -> int:
         """Take `n` frames, or close the connection at the last of them. Returns: the number of reports sent."""
         conn, node = protocol.attached(self.state, s), self.state.slave[s - 1]
         assert conn is not None
         if conn.frames[0].offset < 0 and node.base == -1:
             self.act(f"{NEGATIVE_HEARTBEAT}({s})", self.negative_heartbeat(s, conn))
             return 0
-        self.act(f"RecvFrame({s})", protocol.recv_frame(self.state, self.scope, s, n))
+        self.act(f"DeliverFrames({s})", protocol.deliver_frames(self.state, self.scope, s, n))
         then = protocol.attached(self.state, s)
         return 0 if then is None else len(then.reports) - len(conn.reports)
 
@@ -515,7 +515,7 @@ class _Witness:
         if self.scope.checks and conn.req != -1 and not protocol.is_bad(conn, r, self.state) and r > max(conn.ack, sent_offset):
             self.act(f"{REFUSE_UNSENT}({s},{k})", protocol.close(self.state, self.scope, s, k))
             return
-        self.act(f"RecvReport({s},{k})", protocol.recv_report(self.state, self.scope, s, k, n), group_transfer.PUT_OK)
+        self.act(f"DeliverReports({s},{k})", protocol.deliver_reports(self.state, self.scope, s, k, n), group_transfer.PUT_OK)
 
     # --- Below the level: EXCEPTIONS ---------------------------------------------------------------------------------------
 

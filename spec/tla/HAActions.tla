@@ -9,7 +9,7 @@ Init ==
     /\ log = <<>> /\ flushed = 0 /\ min = 0 /\ epoch = 0 /\ push2 = 0 /\ waiting = {}
     /\ conn = [s \in Slaves |-> [k \in Slots |-> NONE]]
     /\ slave = [s \in Slaves |-> [base |-> -1, units |-> <<>>, slot |-> 0, reported |-> 0, flushed |-> 0]]
-    /\ used = [puts |-> 0, drops |-> 0, mcrashes |-> 0, scrashes |-> 0, deletes |-> 0, forgeries |-> 0]
+    /\ used = [puts |-> 0, cuts |-> 0, mcrashes |-> 0, scrashes |-> 0, deletes |-> 0, forgeries |-> 0]
 
 (* ------------------------------------------- closing and acknowledging, at the master --------------------------------------- *)
 
@@ -103,7 +103,7 @@ Report(s) ==
     /\ UNCHANGED <<log, flushed, min, epoch, push2, waiting, used>>
 
 \* Nothing proves who reports (HA-W-1: eight bytes): quirk 1.  Any offset of the log, or one that no log reaches.
-Forge(s) ==
+ForgeReport(s) ==
     LET k == slave[s].slot IN
     /\ used.forgeries < MaxForgeries
     /\ k > 0
@@ -113,7 +113,7 @@ Forge(s) ==
 
 \* A read brings one report or more: HA-M-2 "the master MUST take the last complete report, and no other".  HA-M-3 "The first
 \* non-negative report MUST fix slave_request_offset".  HA-M-11 "MUST close the connection and MUST NOT be used" (hardened).
-RecvReport(s, k) ==
+DeliverReports(s, k) ==
     /\ <<s, k>> \in Open
     /\ \E n \in 1..Len(conn[s][k].reports) :
        LET c == conn[s][k]
@@ -152,7 +152,7 @@ Begin(s, k) ==
 
 \* HA-M-7 "next_transfer_from_where MUST advance by their number at once", whether or not the frame arrives.  On a stale connection
 \* it does not.
-Send(s, k) ==
+Transfer(s, k) ==
     /\ MayWrite(s, k)
     /\ LET c == conn[s][k]
            n == Start(c)
@@ -207,7 +207,7 @@ Dispatch(v, fs) ==
 
 \* A read brings one frame or more.  HA-S-6 "After each frame the slave reports its max offset" in classic, which so takes one.
 \* HA-S-7 "When the socket holds no more bytes" in hardened, behind all of them.
-RecvFrame(s) ==
+DeliverFrames(s) ==
     LET k == slave[s].slot IN
     /\ k > 0
     /\ \E n \in 1..Len(conn[s][k].frames) :
@@ -230,12 +230,12 @@ RecvFrame(s) ==
 
 \* Both ends are told.  HA-M-13 "MUST close the connection, and the pending frame is dropped"; HA-S-13 "the slave MUST drop the
 \* unparsed bytes".
-Drop(s) ==
-    /\ used.drops < MaxDrops
+Cut(s) ==
+    /\ used.cuts < MaxCuts
     /\ slave[s].slot > 0
     /\ CloseAtMaster(s, slave[s].slot)
     /\ slave' = [slave EXCEPT ![s].slot = 0]
-    /\ used' = [used EXCEPT !.drops = @ + 1]
+    /\ used' = [used EXCEPT !.cuts = @ + 1]
     /\ UNCHANGED <<log, flushed, min, epoch, waiting>>
 
 \* The slave's end is gone, and the master has not noticed.  What the slave has reported is on its way all the same: TCP
@@ -245,12 +245,12 @@ Stale(s) ==
     IF k = 0 THEN conn
     ELSE [conn EXCEPT ![s][k].stale = TRUE, ![s][k].frames = <<>>]
 
-DropUnseen(s) ==
-    /\ used.drops < MaxDrops
+CutUnseen(s) ==
+    /\ used.cuts < MaxCuts
     /\ slave[s].slot > 0
     /\ conn' = Stale(s)
     /\ slave' = [slave EXCEPT ![s].slot = 0]
-    /\ used' = [used EXCEPT !.drops = @ + 1]
+    /\ used' = [used EXCEPT !.cuts = @ + 1]
     /\ UNCHANGED <<log, flushed, min, epoch, push2, waiting>>
 
 \* HA-M-9 "from which nothing has been read for more than ha_housekeeping_interval MUST be closed".
@@ -278,7 +278,7 @@ MasterCrash ==
     /\ UNCHANGED min
 
 \* A slave of which n units are left.  HA-ST-7 "a store without a whole record MUST have no files" (hardened).
-Cut(v, n) ==
+Truncated(v, n) ==
     LET cut == [v EXCEPT !.slot = 0, !.units = SubSeq(@, 1, n), !.base = IF IgnoresHeartbeats /\ n = 0 THEN -1 ELSE @]
     IN  [cut EXCEPT !.flushed = Least(@, MaxOf(cut))]
 
@@ -287,7 +287,7 @@ SlaveCrash(s) ==
     /\ used.scrashes < MaxSlaveCrashes
     /\ \E n \in 0..Len(slave[s].units) :
         /\ n = Len(slave[s].units) \/ slave[s].base + n >= slave[s].flushed
-        /\ slave' = [slave EXCEPT ![s] = Cut(@, n)]
+        /\ slave' = [slave EXCEPT ![s] = Truncated(@, n)]
     /\ conn' = Stale(s)
     /\ used' = [used EXCEPT !.scrashes = @ + 1]
     /\ UNCHANGED <<log, flushed, min, epoch, push2, waiting>>

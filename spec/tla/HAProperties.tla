@@ -150,9 +150,9 @@ NotStalled == \A p \in Open : ~At(p).stale /\ At(p).req # -1 => Start(At(p)) >= 
 (* taking the place in flight, so that a frame with data can be sent again and again, and not all the time.                      *)
 (* No part of it is there for nothing: [[fairness]] in formal/scopes.toml says what fails without each, and TLC finds it.  *)
 
-SendLive(s) == Live(s) # 0 /\ Send(s, Live(s))
+TransferLive(s) == Live(s) # 0 /\ Transfer(s, Live(s))
 HeartbeatLive(s) == Live(s) # 0 /\ Heartbeat(s, Live(s))
-RecvReportLive(s) == Live(s) # 0 /\ RecvReport(s, Live(s))
+DeliverReportsLive(s) == Live(s) # 0 /\ DeliverReports(s, Live(s))
 ReapAny == \E s \in Slaves, k \in Slots : Reap(s, k)
 TimeoutAny == \E o \in 1..MaxPuts : Timeout(o)
 
@@ -163,11 +163,11 @@ FairnessBut(one) ==
     /\ \A s \in Slaves :
         /\ one # "Connect" => WF_vars(Connect(s))
         /\ one # "Report" => WF_vars(Report(s))
-        /\ one # "RecvReport" => WF_vars(RecvReportLive(s))
-        /\ one # "Send" => WF_vars(SendLive(s))
-        /\ one \notin {"Send", "Strong"} => SF_vars(SendLive(s))
+        /\ one # "DeliverReports" => WF_vars(DeliverReportsLive(s))
+        /\ one # "Transfer" => WF_vars(TransferLive(s))
+        /\ one \notin {"Transfer", "Strong"} => SF_vars(TransferLive(s))
         /\ one # "Heartbeat" => WF_vars(HeartbeatLive(s))
-        /\ one # "RecvFrame" => WF_vars(RecvFrame(s))
+        /\ one # "DeliverFrames" => WF_vars(DeliverFrames(s))
 
 Fairness == FairnessBut("none")
 LinkFairness == FairnessBut("Timeout")
@@ -191,7 +191,7 @@ StepsAtMost_7 == TLCGet("level") <= 7
 StepsAtMost_8 == TLCGet("level") <= 8
 StepsAtMost_9 == TLCGet("level") <= 9
 StepsAtMost_10 == TLCGet("level") <= 10
-UsedAtMost_3 == used.puts + used.drops + used.mcrashes + used.scrashes + used.deletes + used.forgeries <= 3
-UsedAtMost_4 == used.puts + used.drops + used.mcrashes + used.scrashes + used.deletes + used.forgeries <= 4
+UsedAtMost_3 == used.puts + used.cuts + used.mcrashes + used.scrashes + used.deletes + used.forgeries <= 3
+UsedAtMost_4 == used.puts + used.cuts + used.mcrashes + used.scrashes + used.deletes + used.forgeries <= 4
 
 =============================================================================

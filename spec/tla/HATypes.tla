@@ -6,7 +6,7 @@ EXTENDS Integers, Sequences, FiniteSets
 
 CONSTANTS
     Slaves,            \* 1..N
-    MaxPuts, MaxDrops, MaxMasterCrashes, MaxSlaveCrashes, MaxDeletes, MaxForgeries,
+    MaxPuts, MaxCuts, MaxMasterCrashes, MaxSlaveCrashes, MaxDeletes, MaxForgeries,
     FileSize,          \* units in a file
     Batch,             \* units in a frame at most                                   HA-W-5
     SyncPuts,          \* whether puts may wait
@@ -74,7 +74,7 @@ TypeOK ==
     /\ waiting \subseteq 1..Len(log)
     /\ \A s \in Slaves : \A k \in Slots : conn[s][k] # NONE => IsConnection(conn[s][k])
     /\ \A s \in Slaves : IsSlave(slave[s])
-    /\ used \in [puts: 0..MaxPuts, drops: 0..MaxDrops, mcrashes: 0..MaxMasterCrashes, scrashes: 0..MaxSlaveCrashes,
+    /\ used \in [puts: 0..MaxPuts, cuts: 0..MaxCuts, mcrashes: 0..MaxMasterCrashes, scrashes: 0..MaxSlaveCrashes,
                  deletes: 0..MaxDeletes, forgeries: 0..MaxForgeries]
     \* Both ends agree: a slave that holds a connection has one at the master that is not stale.  To nobody nothing is on its way.
     /\ \A s \in Slaves : slave[s].slot > 0 => conn[s][slave[s].slot] # NONE

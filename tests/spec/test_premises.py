@@ -101,10 +101,14 @@ def test_a_warm_start_is_reached_from_the_initial_state(profile: Profile, slaves
     state = initial(scope)
     steps = []
     for s in range(1, slaves + 1):
-        steps += [f"Connect({s})", *([] if scope.at_once else [f"Report({s})"]), f"RecvReport({s},1)", f"Begin({s},1)"]
+        steps += [f"Connect({s})", *([] if scope.at_once else [f"Report({s})"]), f"DeliverReports({s},1)", f"Begin({s},1)"]
     steps += [
         "Put",
-        *(f"{step}" for s in range(1, slaves + 1) for step in (f"Send({s},1)", f"RecvFrame({s})", f"RecvReport({s},1)")),
+        *(
+            f"{step}"
+            for s in range(1, slaves + 1)
+            for step in (f"Transfer({s},1)", f"DeliverFrames({s})", f"DeliverReports({s},1)")
+        ),
     ]
     for step in steps:
         state = dict(protocol.edges(state, scope))[step]
@@ -132,8 +136,8 @@ def test_a_slave_that_crashes_may_lose_what_it_acknowledged() -> None:
         i for i, state in enumerate(graph_of_one.states) if not protocol_durability.acked_is_in_the_best_log(state, scope)
     )
     labels = [label for label, _ in graph_of_one.path(lost)]
-    assert labels[1:4] == ["PutSync", "Send(1,1)", "RecvFrame(1)"]
-    assert set(labels[4:]) == {"RecvReport(1,1)", "SlaveCrash(1)"}
+    assert labels[1:4] == ["PutSync", "Transfer(1,1)", "DeliverFrames(1)"]
+    assert set(labels[4:]) == {"DeliverReports(1,1)", "SlaveCrash(1)"}
 
 
 def test_a_slave_that_flushes_before_it_reports_loses_nothing_that_it_acknowledged() -> None:

@@ -50,8 +50,8 @@ SMALL = [*small(CLASSIC), *small(HARDENED)]
 
 # Small enough for every test run, and together they hold every action.
 OWN = (
-    Scope(slaves=1, max_puts=1, max_drops=1, max_forgeries=1, batch=1, sync_puts=True),
-    Scope(slaves=1, max_puts=2, max_drops=1, max_deletes=1, file_size=1, batch=1),
+    Scope(slaves=1, max_puts=1, max_cuts=1, max_forgeries=1, batch=1, sync_puts=True),
+    Scope(slaves=1, max_puts=2, max_cuts=1, max_deletes=1, file_size=1, batch=1),
     Scope(slaves=1, max_puts=3, max_master_crashes=1, max_deletes=1),
     Scope(slaves=1, max_puts=3, sync_puts=True),
     Scope(slaves=1, max_puts=2, max_slave_crashes=1, sync_puts=True),
@@ -230,7 +230,9 @@ def test_an_edge_that_is_missing_is_shown_with_the_path_to_it() -> None:
     found = explored(of_profile(OWN[0], HARDENED))
     told = equality.difference(found, dumped(found, without="Heartbeat"))
     assert "a shortest path to it, in both:\n(start)\nConnect(1) " in told
-    assert "only in Python:\n(start)\nHeartbeat(1,1)   conn 1,1 [0,0,-1,-1,[],[],false] -> [0,0,0,0,[[0,[]]],[],false]" in told
+    assert (
+        "only in Python:\n(start)\nHeartbeat(1,1)       conn 1,1 [0,0,-1,-1,[],[],false] -> [0,0,0,0,[[0,[]]],[],false]" in told
+    )
     assert "only in TLC" not in told
 
 
@@ -239,7 +241,7 @@ def test_a_label_that_differs_is_shown() -> None:
     told = equality.difference(found, dumped(found, without="Reap", instead="Rip"))
     assert "only in Python:\n(start)\nReap(1,1) " in told
     assert "only in TLC:\n(start)\nRip(1,1) " in told
-    assert "DropUnseen(1)" in told
+    assert "CutUnseen(1)" in told
 
 
 def test_a_hash_alone_that_differs_is_a_difference() -> None:

@@ -70,8 +70,20 @@ def test_each_step_of_a_schedule_is_steps_of_the_protocol_level() -> None:
     """And together the schedules take every action that the byte level has: it flushes and deletes nothing."""
     names = set().union(*map(check_schedule, range(SEEDS)))
     assert names >= {
-        *("Put", "PutSync", "Timeout", "Connect", "Report", "Forge", "RecvReport", "Begin", "Send", "Heartbeat", "RecvFrame"),
-        *("Drop", "DropUnseen", "Reap", "MasterCrash", "SlaveCrash"),
+        *(
+            "Put",
+            "PutSync",
+            "Timeout",
+            "Connect",
+            "Report",
+            "ForgeReport",
+            "DeliverReports",
+            "Begin",
+            "Transfer",
+            "Heartbeat",
+            "DeliverFrames",
+        ),
+        *("Cut", "CutUnseen", "Reap", "MasterCrash", "SlaveCrash"),
     }
 
 
@@ -234,7 +246,7 @@ def test_a_put_that_is_not_appended_as_it_is_sent_is_told() -> None:
     step = last(put(b"ab"), events.Connect(0, ALL, ALL), events.DeliverReports(0, ALL))
     stream = step.after.links[0].to_slave
     told = step.refines(with_link(step.after, to_slave=stream[:-1] + b"!"))
-    assert told.startswith("DeliverReports as RecvReport(1,1) Send(1,1): connections of slave 1")
+    assert told.startswith("DeliverReports as DeliverReports(1,1) Transfer(1,1): connections of slave 1")
 
 
 @pytest.mark.parametrize(
