@@ -30,7 +30,7 @@ class Profile:
     # The master.
     checks_reports: bool  # HA-M-11, HA-M-12; quirks 1, 4, 7, 9
     limits_peers: bool  # HA-M-50 to HA-M-54: classic serves everybody who connects, as many and as long as they like
-    offers_tls: bool  # HA-M-70 to HA-M-86, HA-S-70 to HA-S-72, on either end
+    offers_tls: bool  # HA-M-70, HA-M-86, HA-S-70: TLS, at either end; classic has none
     # The puts that wait.
     forgets_lost_slaves: bool  # HA-G-5; quirks 2 and 3: acks and counts outlive, or precede, a replica
     counts_replicas: bool  # HA-G-30 to HA-G-33: a put may need more than one; classic counts connections
