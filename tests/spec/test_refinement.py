@@ -36,6 +36,10 @@ class Walked:
     def refines(self, after: Cluster | None = None) -> str:
         return refinement.refines(self.before, self.event, after or self.after, self.settings, self.profile)
 
+    def simulate(self) -> tuple[str, tuple[refinement.Taken, ...]]:
+        """The first difference, and the actions up to it."""
+        return refinement.simulate(self.before, self.event, self.after, self.settings, self.profile)
+
     def labels(self) -> list[str]:
         taken = refinement.witness(self.before, self.event, self.after, self.settings, self.profile)
         return [one.label for one in taken]
@@ -54,8 +58,9 @@ def check_schedule(seed: int) -> set[str]:
     drawn = schedule.draw(seed)
     names = set()
     for index, step in enumerate(walk(drawn.events, drawn.settings, drawn.profile, drawn.slaves)):
-        assert not (told := step.refines()), f"seed {seed}, event {index}: {told}"
-        names |= {label.partition("(")[0] for label in step.labels()}
+        told, taken = step.simulate()
+        assert not told, f"seed {seed}, event {index}: {told}"
+        names |= {one.label.partition("(")[0] for one in taken}
     return names
 
 

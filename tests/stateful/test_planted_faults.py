@@ -18,10 +18,9 @@ pytestmark = pytest.mark.xdist_group("planted-faults")  # it takes long: it begi
 IMPL = Path(rocketmq_ha.impl.__file__).parent
 # Seed 642 is the first that shows this fault: from seed 0 its hunt takes half a minute of processor time, the others seconds.
 FIRST_SEEDS = {"ack-too-early": 630}
-PATIENCE_S = 1000  # for a busy machine
+PATIENCE_S = 600  # for a busy machine
 
 
-@pytest.mark.timeout(PATIENCE_S + 300)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_hunt_finds_the_fault(fault: Fault, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     seed = FIRST_SEEDS.get(fault.name, 0)
