@@ -71,7 +71,8 @@ def test_sockets_do_not_block_nor_delay_nor_linger(net: Any) -> None:
     """HA-M-15 "The listening socket MUST be non-blocking"; HA-M-17 "with TCP_NODELAY set and without lingering on close"."""
     serving = net.serve(HARDENED)
     net.connect(serving)
-    listener, (accepted,) = serving._listener, serving._links
+    listener, (accepted,) = serving._listeners._plain, serving._links
+    assert listener is not None
     assert not listener.getblocking()
     assert listener.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR) != 0
     assert not accepted.getblocking()
