@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kit.command_line import COMMAND, Start, invoke
-from kit.waiting import wait_for
+from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.impl.app.flushing import FlushIntervals
 from rocketmq_ha.impl.app.roles import end_all, putting, without_wait
 from rocketmq_ha.impl.clock import clock_ms
@@ -31,7 +31,6 @@ from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
 from rocketmq_ha.spec.role import BrokerRole
 
-PATIENCE_S = 60
 FILE_SIZE = 1 << 20
 MESSAGE = Message("t", b"body")
 NO_WAIT = Message("t", b"body", properties_string="WAIT\x01false")

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import serialization
 
 from kit.certificates import Certificates, options
 from kit.command_line import invoke, run, status_of
-from kit.waiting import wait_for
+from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.errors import PeerViolation
 from rocketmq_ha.impl.net import tls_files
@@ -26,7 +26,6 @@ from rocketmq_ha.impl.store.log.verify import compare
 
 ROOT = Path(__file__).resolve().parents[2]
 
-PATIENCE_S = 30
 FILE_SIZE = str(1 << 20)
 
 

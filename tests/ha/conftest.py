@@ -1,4 +1,4 @@
-"""Both worlds in lock-step."""
+"""The model and the implementation in lock-step."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -16,7 +16,7 @@ FILE_SIZE = 1000
 
 @pytest.fixture
 def worlds() -> Iterator[MakeWorlds]:
-    """Makes worlds of empty stores with files of 1000 bytes."""
+    """Makes a cluster of empty stores with files of 1000 bytes."""
     with ExitStack() as resources:
 
         def make(profile: Profile, slaves: int = 1, **settings: int) -> Worlds:

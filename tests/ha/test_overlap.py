@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kit.waiting import PATIENCE_S
 from rocketmq_ha.impl.errors import OutOfStep, PeerViolation
 from rocketmq_ha.impl.ha.overlap import find_overlap, first_difference_from_log
 from rocketmq_ha.impl.ha.slave import SlaveClient
@@ -31,7 +32,6 @@ FILE_SIZE = 1024
 SETTINGS = Settings(
     FILE_SIZE, ha_send_heartbeat_interval_ms=50, ha_housekeeping_interval_ms=20_000, master_read_buffer_size=4096
 )
-PATIENCE_S = 30
 BOTH = pytest.mark.parametrize("profile", [CLASSIC, HARDENED], ids=lambda profile: f"{profile.name}-master")
 
 

@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from kit.waiting import wait_for
+from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.impl.ha.master import MasterConnection
 from rocketmq_ha.impl.ha.puts import FlushedPut, Puts, WaitingPut
 from rocketmq_ha.impl.ha.service import HAService
@@ -31,7 +31,6 @@ from rocketmq_ha.reference import puts as reference
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
 from rocketmq_ha.spec.role import BrokerRole
 
-PATIENCE_S = 60
 FILE_SIZE = 1 << 16
 TIMEOUT_MS = 100
 PROFILES = pytest.mark.parametrize("profile", [CLASSIC, HARDENED], ids=lambda profile: profile.name)

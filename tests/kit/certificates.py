@@ -1,4 +1,4 @@
-"""Certificates for tests, in files. A plain module, in no package: who needs it puts this folder on sys.path."""
+"""Issue TLS certificates for tests, as files."""
 
 import ssl
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ from rocketmq_ha.impl.net.tls_files import TlsFiles
 
 
 class Certificates:
-    """A CA, and another one that nobody should trust; what they sign lies in files of one directory."""
+    """A trusted CA, another CA that no peer should trust, and the certificates that they sign, as files of one directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -22,7 +22,7 @@ class Certificates:
         self.slave = self.issue("slave-1", "slave-1.example")
 
     def issue(self, name: str, *names: str, signed_by: trustme.CA | None = None, expired: bool = False) -> TlsFiles:
-        """A certificate with CN=name and some alternative names, its key, and the CA that its owner is to trust: ours."""
+        """Issue a certificate with CN=name and alternative names. Returns: its files, and the file of the trusted CA."""
         issued = (signed_by or self.ca).issue_cert(
             *(names or (name,)),
             common_name=name,
@@ -37,7 +37,7 @@ class Certificates:
         return TlsFiles(cert, key, self.ca_file)
 
     def bare_context(self, files: TlsFiles | None = None) -> ssl.SSLContext:
-        """What some other client has, that trusts our master; with a certificate, or without one."""
+        """A client's context that trusts our master, with a certificate or without one."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.load_verify_locations(self.ca_file)
         if files is not None:
@@ -46,5 +46,5 @@ class Certificates:
 
 
 def options(files: TlsFiles) -> tuple[str, ...]:
-    """As the command line has them."""
+    """The options of the command line for these files."""
     return ("--tls-cert", str(files.cert), "--tls-key", str(files.key), "--tls-ca", str(files.ca))

@@ -1,21 +1,21 @@
-"""A master whose limits are tried: a clock that a test moves, and the peers that it meets."""
+"""A clock that the test moves, and peers for a master with limits."""
 
 import select
 import socket
 import time
 from collections.abc import Callable
 
+from kit.waiting import PATIENCE_S
 from rocketmq_ha.impl.net.link import MasterLink
 from rocketmq_ha.impl.net.server import Master
 
 MIB = 1024 * 1024
-PATIENCE_S = 20
 
-Serve = Callable[..., Master]  # (limits, size of its log, send buffer); a fixture of conftest.py
+Serve = Callable[..., Master]  # the fixture of tests/net/conftest.py; arguments: limits, size of the log, send buffer
 
 
 class Clock:
-    """The master's clock, which stands still unless it is moved."""
+    """The master's clock. Only the test moves it."""
 
     def __init__(self) -> None:
         self.ms = 1_000_000
@@ -40,7 +40,7 @@ def polled(master: Master, times: int = 5) -> None:
 
 
 def passing(clock: Clock, ms: int, *masters: Master) -> None:
-    """Let time pass while the masters run: in steps that are no pause (HA-T-21)."""
+    """Move the clock while the masters run, in steps too short to count as a pause (HA-T-21)."""
     while ms > 0:
         step = min(ms, 500)
         clock.ms += step
@@ -51,13 +51,13 @@ def passing(clock: Clock, ms: int, *masters: Master) -> None:
 
 def until_blocked(master: Master, link: MasterLink) -> None:
     until = time.monotonic() + PATIENCE_S
-    while link.blocked_since_ms is None or select.select([], [link.sock], [], 0.02)[1]:  # what it took may be on its way
-        assert time.monotonic() < until, f"waited in vain: {link.conn.sent_offset} of {master.service.log.max_offset} sent"
+    while link.blocked_since_ms is None or select.select([], [link.sock], [], 0.02)[1]:  # the peer may still be receiving
+        assert time.monotonic() < until, f"not blocked: {link.conn.sent_offset} of {master.service.log.max_offset} sent"
         master.poll(5)
 
 
 def is_closed(sock: socket.socket) -> bool:
-    """Whether the master has closed; bytes that it has sent before are skipped."""
+    """Whether the master has closed the connection. Bytes that it sent before are discarded."""
     sock.setblocking(False)
     try:
         while sock.recv(1 << 16):

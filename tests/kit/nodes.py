@@ -1,4 +1,4 @@
-"""Masters and slaves for the tests of this folder: as processes, and as a thread of this one."""
+"""Start masters and slaves as processes, or a master in a thread."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from rocketmq_ha.spec.profile import PROFILES, Settings
 
 
 def serve(nodes: ExitStack, store: Path, *more: str, file_size: int, port: str = "0") -> tuple[Node, str]:
-    """A master process. Returns: it, and where it listens."""
+    """Start a master process. Returns: the process, and the address that it listens on."""
     serving = ("master", "--store", str(store), "--listen", f"127.0.0.1:{port}", "--file-size", str(file_size))
     node = Node(store.parent / f"{store.name}.log", *serving, *more)
     nodes.callback(node.stop)
@@ -23,7 +23,7 @@ def serve(nodes: ExitStack, store: Path, *more: str, file_size: int, port: str =
 
 
 def follow(nodes: ExitStack, store: Path, address: str, *more: str) -> Node:
-    """A slave process, which can be asked for its status."""
+    """Start a slave process, and wait until it answers questions about its status."""
     node = Node(store.parent / f"{store.name}.log", "slave", "--store", str(store), "--master", address, *more)
     nodes.callback(node.stop)
     wait_for((store / SOCKET_NAME).exists)
@@ -34,7 +34,7 @@ def follow(nodes: ExitStack, store: Path, address: str, *more: str) -> Node:
 def serving(
     store: Path, file_size: int, profile: str = "hardened", on_report: Callable[[int], None] = lambda _: None
 ) -> Iterator[Master]:
-    """A master in a thread of its own, with heartbeats ten times a second."""
+    """Run a master in a thread, with a heartbeat every 100 ms."""
     settings = Settings(file_size, ha_send_heartbeat_interval_ms=100, master_read_buffer_size=4096)
     stopped = threading.Event()
     with CommitLog.open(store, file_size=file_size) as log:

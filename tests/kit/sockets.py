@@ -1,4 +1,4 @@
-"""Masters and slaves over loopback, within the process of the tests."""
+"""Connect masters, slaves and bare sockets over loopback, within one process."""
 
 import socket
 import threading
@@ -17,7 +17,7 @@ FILE_SIZE = 1000
 
 
 class Net:
-    """Masters and slaves over loopback."""
+    """Masters and slaves over loopback. They are closed when `resources` is."""
 
     def __init__(self, directory: Path, resources: ExitStack) -> None:
         self._directory, self._resources = directory, resources
@@ -26,13 +26,13 @@ class Net:
         return self._resources.enter_context(CommitLog.open(self._directory / name, file_size=FILE_SIZE))
 
     def serve(self, profile: Profile, settings: Settings | None = None) -> Master:
-        """A master, which the test polls."""
+        """Open a master. The test polls it."""
         master = Master(self.open_log("master"), listen("127.0.0.1", 0), settings or Settings(FILE_SIZE), profile)
         self._resources.callback(master.close)
         return master
 
     def follow(self, port: int, profile: Profile, settings: Settings | None = None) -> CommitLog:
-        """The log of a slave that runs in a thread of its own."""
+        """Run a slave in a thread. Returns: its log."""
         log, stopped = self.open_log("slave"), threading.Event()
         follower = Follower(log, "127.0.0.1", port, settings or Settings(FILE_SIZE), profile)
         thread = threading.Thread(target=follower.run, args=(stopped.is_set,), name="slave")
@@ -47,13 +47,13 @@ class Net:
         return log
 
     def listener(self) -> socket.socket:
-        """A socket that takes the place of a master."""
+        """Listen in the place of a master."""
         listener = self._resources.enter_context(socket.create_server(("127.0.0.1", 0)))
         listener.settimeout(PATIENCE_S)
         return listener
 
     def connect(self, master: Master) -> socket.socket:
-        """A socket that takes the place of a slave, and that the master has accepted."""
+        """Connect in the place of a slave, and wait until the master has accepted."""
         known = len(master.service.connections)
         sock = self._resources.enter_context(socket.create_connection(master.address))
         wait_for(lambda: len(master.service.connections) > known, lambda: master.poll(5))
@@ -61,7 +61,7 @@ class Net:
         return sock
 
     def receive(self, sock: socket.socket, master: Master, nbytes: int) -> bytes:
-        """The next bytes that the master sends; it is polled until they are there."""
+        """Poll the master until `nbytes` more bytes have come. Returns: those bytes."""
         sock.setblocking(False)
         data = b""
         until = time.monotonic() + PATIENCE_S

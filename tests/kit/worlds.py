@@ -1,4 +1,4 @@
-"""The model and the implementation in lock-step, for claims that hold of both."""
+"""Run the model and the implementation in lock-step."""
 
 from typing import Protocol
 
@@ -12,20 +12,20 @@ ALL = 1 << 18
 
 
 class Worlds:
-    """The model and the implementation in lock-step: what is asserted of the one holds of the other."""
+    """The model and the implementation in lock-step. The lock-step compares them, so a test looks at the model alone."""
 
     def __init__(self, both: Lockstep) -> None:
         self._both = both
 
     def happens(self, *events: Event) -> Cluster:
-        """The cluster after the events. Raises: AssertionError where the worlds disagree."""
+        """Apply events to both. Returns: the cluster. Raises: AssertionError if the two differ."""
         for event in events:
             outcome = self._both.apply(event)
             assert outcome.verdict == VERDICT_OK, outcome
         return self.cluster
 
     def settle(self, slave: int = 0) -> Cluster:
-        """Deliver until nothing is in flight on a slave's link."""
+        """Deliver bytes until none is in flight on a slave's link."""
         while (link := self.link(slave)) and (link.to_slave or link.to_master):
             self.happens(DeliverReports(slave, ALL), DeliverFrames(slave, ALL))
         return self.cluster
@@ -35,7 +35,7 @@ class Worlds:
         return self._both.reference.cluster
 
     def link(self, slave: int = 0) -> Link | None:
-        """The link whose slave's end is open."""
+        """The link whose end at the slave is open."""
         return next((link for link in self.cluster.links if link.slave == slave and link.slave_open), None)
 
 

@@ -25,7 +25,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
-    """Serves a log of zeros; what the limits do not say is without limit."""
+    """Opens a master over a log of zeros. A limit that the test does not give is unlimited."""
     opened: list[tuple[Master, CommitLog]] = []
 
     def start(limits: Limits, size: int = 0, send_buffer: int | None = None) -> Master:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kit.limits import PATIENCE_S
+from kit.waiting import PATIENCE_S
 from rocketmq_ha.impl.net.listeners import listen
 from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.store.log.commit_log import CommitLog

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kit.limits import MIB, PATIENCE_S, Serve, connect
+from kit.limits import MIB, Serve, connect
+from kit.waiting import PATIENCE_S
 from rocketmq_ha.impl.net.limits import Limits
 from rocketmq_ha.impl.net.link import MasterLink
 from rocketmq_ha.impl.net.listeners import BACKLOG, listen

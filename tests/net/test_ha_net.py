@@ -17,7 +17,7 @@ import pytest
 
 from kit.command_line import COMMAND, Start
 from kit.files import log_files, snapshot
-from kit.waiting import wait_for
+from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.impl.ha.service import HAService
 from rocketmq_ha.impl.ha.slave import SlaveClient
 from rocketmq_ha.impl.net.client import Follower
@@ -35,7 +35,6 @@ from rocketmq_ha.spec.profile import CLASSIC, HARDENED, PROFILES, Profile, Setti
 FILE_SIZE = 4096
 # Classic says nothing before the first interval has passed (HA-S-2).
 SETTINGS = Settings(FILE_SIZE, ha_send_heartbeat_interval_ms=50, master_read_buffer_size=4096)
-PATIENCE_S = 20
 
 
 def message(index: int) -> Message:

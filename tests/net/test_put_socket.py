@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.impl.app.flushing import FlushIntervals
 from rocketmq_ha.impl.app.roles import end_all, putting
 from rocketmq_ha.impl.clock import clock_ms
@@ -27,7 +28,6 @@ from rocketmq_ha.impl.wire.frame import REPORT
 from rocketmq_ha.spec.profile import HARDENED, Settings
 from rocketmq_ha.spec.role import BrokerRole
 
-PATIENCE_S = 30
 FILE_SIZE = 1 << 22
 
 
@@ -58,10 +58,7 @@ class Stand:
         self.socket.turn(clock_ms())
 
     def until(self, condition: Callable[[], object]) -> None:
-        until = time.monotonic() + PATIENCE_S
-        while not condition():
-            assert time.monotonic() < until, "waited in vain"
-            self.turn()
+        wait_for(condition, self.turn)
 
     def client(self, *, waits: bool = True) -> "Client":
         """waits: for its greeting."""

@@ -14,7 +14,6 @@ from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.store.log.verify import Comparison, compare, verify
 
 FILE_SIZE = 1 << 20
-PATIENCE_S = 40
 PUTS = 300
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kit.limits import PATIENCE_S
+from kit.waiting import PATIENCE_S
 from rocketmq_ha.impl.ha.slave import SlaveClient
 from rocketmq_ha.impl.net.back_off import BackOff
 from rocketmq_ha.impl.net.client import Follower

@@ -23,7 +23,7 @@ from kit.certificates import Certificates
 from kit.command_line import COMMAND
 from kit.files import log_files
 from kit.limits import Clock
-from kit.waiting import wait_for
+from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.impl.app.run_master import MASTER_READ_BUFFER_SIZE
 from rocketmq_ha.impl.errors import PeerViolation
 from rocketmq_ha.impl.net import server as server_module
@@ -43,7 +43,6 @@ from rocketmq_ha.spec.profile import HARDENED, Settings
 ROOT = Path(__file__).resolve().parents[2]
 
 MIB = 1024 * 1024
-PATIENCE_S = 30
 
 
 class Ends:
