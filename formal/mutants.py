@@ -128,7 +128,7 @@ EQUIVALENT: Final = {
     "node.base + kept < node.flushed  ->  node.base + kept <= node.flushed": (
         "with one frame in flight a slave that flushes before it reports holds nothing that it has not flushed"
     ),
-    "m == 0  ->  m == -1": (
+    "max_offset(node) == 0  ->  max_offset(node) == -1": (
         "the first frame to an empty slave begins a file (HA-M-4), so none is unaligned at this level; the byte level has"
         " frames of any offset"
     ),

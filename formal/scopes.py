@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from formal.premises import PREMISES, UNCONDITIONAL
+from rocketmq_ha.spec.profile import CLASSIC, HARDENED, PROFILES
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 TLA: Final = ROOT / "spec" / "tla"
@@ -33,9 +34,16 @@ UNSAID: Final = dict.fromkeys(NUMBERS, 1) | {"fall_behind_max": 99}
 BOOLEANS: Final = {"sync_puts": "SyncPuts", "acks_flushed": "AcksFlushed"}  # FALSE by default
 # A scope includes another one only where both have the same value of each of these.
 ALIKE: Final = ("file_size", "batch", "replicas", "fall_behind_max", "acks_flushed")
-SWITCHES: Final = ("Checks", "Forgets", "AtOnce", "IgnoresHeartbeats", "Coalesces", "Overlaps")
+# Constants that a profile sets, each with its switch of spec/profile.py.
+SWITCHES: Final = {
+    "Checks": "checks_reports",
+    "Forgets": "forgets_lost_slaves",
+    "AtOnce": "reports_on_connect",
+    "IgnoresHeartbeats": "ignores_heartbeats",
+    "Coalesces": "coalesces_reports",
+    "Overlaps": "checks_overlap",
+}
 QUIRKS: Final = {"1", "2", "3", "7", "8", "9", "17"}  # quirks of spec/violations.md that the protocol level can show
-IS_ON: Final = {"classic": False, "hardened": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,15 +165,15 @@ def load(file: Path = SCOPES_FILE) -> Catalogue:
             often = [other for other in scopes.values() if other.profile == scope.profile and other.min_edges]
             kept = any(label in other.labels() and label not in other.rare for other in often)
             assert kept, f"{label} is rare in {scope.name}, and no scope of its profile must have it often, or never"
-    shown = {violation.quirk for violation in violations if violation.quirk and scopes[violation.scope].profile == "classic"}
+    shown = {violation.quirk for violation in violations if violation.quirk and scopes[violation.scope].profile == CLASSIC.name}
     assert shown == QUIRKS, f"classic shows quirks {sorted(shown)}, not {sorted(QUIRKS)}"
     for violation in violations:
         name, scope = violation.property, scopes[violation.scope]
         assert name in scope.excused, f"{scope.name} claims {name}, and a [[violation]] says that it fails there"
         assert name in properties.of(scope), f"{name} cannot be checked in {scope.name}"
-        assert scope.profile == "classic" or violation.reason, f"{name} in {scope.name} has no reason"
+        assert scope.profile == CLASSIC.name or violation.reason, f"{name} in {scope.name} has no reason"
         mended = any(includes(other, scope) and name not in other.excused for other in scopes.values())
-        assert mended or ("hardened", name) in found, f"no hardened scope shows what becomes of {name} in {scope.name}"
+        assert mended or (HARDENED.name, name) in found, f"no hardened scope shows what becomes of {name} in {scope.name}"
     refuse_what_nobody_is_for(catalogue)
     refuse_unshown_fairness(catalogue)
     return catalogue
@@ -236,7 +244,7 @@ def configuration(scope: Scope, names: Sequence[str], properties: Properties, sp
     constants = [f"Slaves = {{{slaves}}}"]
     constants += [f"{tla} = {constant(scope, key)}" for key, tla in NUMBERS.items()]
     constants += [f"{tla} = {_tla(bool(constant(scope, key)))}" for key, tla in BOOLEANS.items()]
-    constants += [f"{switch} = {_tla(IS_ON[scope.profile])}" for switch in SWITCHES]
+    constants += [f"{constant} = {_tla(getattr(PROFILES[scope.profile], switch))}" for constant, switch in SWITCHES.items()]
     constants += ["NONE = NONE"]
     lines = [
         f"\\* {scope.name}: {scope.description}.",
