@@ -1,7 +1,7 @@
-"""Deletes the files of a log that retention.py decides to delete, and what is derived from them.
+"""Delete the commit-log files that retention.py selects, and the entries derived from them.
 
-A file that is gone is gone for every reader: nobody may need it (HA-ST-66). Views that others hold of it stay valid. A process
-that is killed between two deletions leaves adjacent files, for they go from the first on.
+No reader may still need a deleted file (HA-ST-66); existing views of it stay valid. Files are deleted from the first on, so a
+process that is killed between two deletions leaves adjacent files.
 
 Spec: HA-ST-13, HA-ST-62 to HA-ST-66.  Source: 4.9.8 CleanCommitLogService, CleanConsumeQueueService.
 """
@@ -25,15 +25,15 @@ logger.addHandler(logging.NullHandler())
 
 
 def nobody_needs() -> int | None:
-    """Of a log that has no slaves."""
+    """The needed offset of a log without slaves."""
     return None
 
 
 class CleanCommitLogService:
-    """`run` is one round. One thread calls it; figures may be read by any.
+    """`run` is one round. Only one thread may call it; any thread may read the figures.
 
-    Args:  clean_derived: called with the log's min offset when that has moved, or may have while nobody looked.
-           needed_offset: what readers of the log need from which offset on; None where they need nothing.
+    Args:  clean_derived: called with the log's min offset when it has moved, or may have moved.
+           needed_offset: returns the first offset that readers of the log need; None if they need nothing.
     """
 
     def __init__(
@@ -46,16 +46,16 @@ class CleanCommitLogService:
         self.retention = retention
         self.deleted_files = self.deleted_size = 0
         self._log, self._clean_derived, self._needed_offset = log, clean_derived, needed_offset
-        self._cleaned_to = 0  # the min offset for which what is derived was cleaned
-        self._is_held = False  # a file that was to go is kept for somebody: said once
+        self._cleaned_to = 0  # the min offset up to which queues and index were cleaned
+        self._is_held = False  # a file is kept because a reader needs it; logged once
 
     def run(self) -> int:
-        """One round. Returns: how many log files were deleted. Raises: OSError; the next round goes on."""
+        """One round. Returns: the number of deleted log files. Raises: OSError; the next round continues."""
         now_ms = wall_clock_ms()
         return self.clean(self.retention, now_ms, time.localtime().tm_hour)
 
     def clean(self, retention: Retention, now_ms: int, hour: int) -> int:
-        """One round as of a time, by a retention that need not be the service's own."""
+        """One round at a given time with a given retention."""
         log = self._log
         files = log.queue.files
         modified_ms = [file.path.stat().st_mtime_ns // 1_000_000 for file in files[:-1][:DELETE_FILES_BATCH_MAX]]
@@ -77,7 +77,7 @@ class CleanCommitLogService:
         count = 0
         try:
             for file, reason in zip(files, decision.reasons, strict=False):
-                needed_offset = self._needed()  # a slave may have come while the file before was deleted
+                needed_offset = self._needed()  # a slave may have connected during the previous deletion
                 if needed_offset is not None and needed_offset < file.base + file.size:
                     break
                 log.delete_before(file.base + file.size)
@@ -88,7 +88,7 @@ class CleanCommitLogService:
                 self.deleted_size += file.size
         finally:
             if count:
-                # First: were files of the log to come back after a power cut, and not what leads to them, it would be lost.
+                # Sync first: if a power cut brought log files back but not their queue entries, their messages would be lost.
                 sync_directory(log.queue.directory)
         if log.min_offset > self._cleaned_to:
             self._clean_derived(log.min_offset)
@@ -96,21 +96,21 @@ class CleanCommitLogService:
         return count
 
     def _needed(self) -> int | None:
-        """The first offset that the readers or the next opening of the log need."""
+        """The first offset that readers, or the next opening of the log, need."""
         found = (self._needed_offset(), self._log.first_needed_offset())
         return min((offset for offset in found if offset is not None), default=None)
 
 
 def disk_of(directory: Path) -> Disk:
-    """The file system that a directory is on."""
+    """The usage of the file system that holds a directory."""
     found = os.statvfs(directory)
     return Disk((found.f_blocks - found.f_bfree) * found.f_frsize, found.f_bavail * found.f_frsize)
 
 
 def clean_closed(store_dir: Path, min_offset: int) -> None:
-    """Delete the files of queues and index whose messages have all gone, in a store in which nobody has these open.
+    """Delete the files of queues and index whose messages are all deleted, in a store whose queues are not open.
 
-    A queue's last file stays, and so does one whose last entry is none: what a crash has left is for recovery to judge.
+    A queue's last file stays. A file whose last entry is invalid stays, too: recovery must judge the remains of a crash.
 
     Spec: HA-ST-13 "older files may have been deleted".
     Source: 4.9.8 MappedFileQueue.deleteExpiredFileByOffset.

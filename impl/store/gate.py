@@ -1,4 +1,4 @@
-"""Let calls in while a thing is open; shutting waits for those that are inside, and lets none in afterwards."""
+"""A gate for calls: `shut` refuses new calls and waits for those inside."""
 
 import threading
 from collections import deque
@@ -7,16 +7,16 @@ from types import TracebackType
 
 
 class Gate:
-    """`with gate:` around a call. Raises, when it is shut: what `make_error` makes."""
+    """Use `with gate:` around a call. When the gate is shut it raises `make_error()`."""
 
     def __init__(self, make_error: Callable[[], Exception]) -> None:
         self._make_error = make_error
         self._changed = threading.Condition()
-        self._inside: deque[None] = deque()  # one for each call that is inside, or about to see that it may not be
+        self._inside: deque[None] = deque()  # one for each call that is inside, or is about to be refused
         self.is_shut = False
 
-    # Without a lock, for every read comes through here: whoever comes in says so first, and looks afterwards, and whoever shuts
-    # does it the other way round. So one of the two sees the other.
+    # No lock, since every read passes here. A call first registers, then checks `is_shut`; `shut`
+    # does it the other way round. So at least one of them sees the other.
 
     def __enter__(self) -> None:
         self._inside.append(None)

@@ -1,7 +1,7 @@
-"""A read by consume queue: entries first, then the records that they name, in place.
+"""Read messages by consume queue: first the entries, then their records, without a copy.
 
-Most of the entries that are read at once name records of one file. So one view of the file is taken, from the first record
-to what is written, and each record is a slice of it.
+Most entries of one read name records in the same file. So one view of that file is taken, from the first record to the end of
+the data, and each record is a slice of it.
 
 Spec: HA-ST-37.  Source: article 003 section 1.5; 4.9.8 DefaultMessageStore.getMessage.
 """
@@ -13,9 +13,9 @@ from rocketmq_ha.impl.store.derived.consume_queue import ConsumeQueue
 from rocketmq_ha.impl.store.get_result import GetMessageResult, GetMessageStatus
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 
-_PLACE: Final = struct.Struct(">qi8x")  # of an entry, offset and size
+_PLACE: Final = struct.Struct(">qi8x")  # offset and size of an entry
 _FOUND: Final = GetMessageStatus.FOUND
-_new: Final = tuple.__new__  # of a NamedTuple's own constructor this is the quick part
+_new: Final = tuple.__new__  # faster than the NamedTuple's own constructor
 
 
 def get_messages(log: CommitLog, queue: ConsumeQueue, queue_offset: int, max_messages: int, max_size: int) -> GetMessageResult:
@@ -25,10 +25,10 @@ def get_messages(log: CommitLog, queue: ConsumeQueue, queue_offset: int, max_mes
         return _outside(queue_offset, first, last)
     try:
         entries = queue.read(queue_offset, max_messages)
-    except FileNotFoundError:  # removed at this moment
+    except FileNotFoundError:  # deleted meanwhile
         return _outside(queue_offset, queue_offset + 1, max(last, queue_offset + 1))
     records: list[memoryview] = []
-    view = memoryview(b"")  # of the log, from `begin` on, so many bytes
+    view = memoryview(b"")  # bytes of the log from `begin` on
     begin = there = 0
     size_left = max_size
     for offset, size in _PLACE.iter_unpack(entries):
@@ -39,7 +39,7 @@ def get_messages(log: CommitLog, queue: ConsumeQueue, queue_offset: int, max_mes
         end = start + size
         if start < 0 or end > there:
             found = log.data_at(offset, log.file_size)
-            if found is None or len(found) < size:  # of a file that was deleted: the queue will follow
+            if found is None or len(found) < size:  # its file was deleted; the queue will follow
                 if records:
                     break
                 return GetMessageResult(GetMessageStatus.MESSAGE_WAS_REMOVING, queue_offset + 1, first, last)
@@ -51,7 +51,7 @@ def get_messages(log: CommitLog, queue: ConsumeQueue, queue_offset: int, max_mes
 
 
 def _outside(queue_offset: int, first: int, last: int) -> GetMessageResult:
-    """The answer for an offset at which a queue has no message: what is wrong with it, and where to read instead."""
+    """The result for an offset without a message: its status, and the offset to read instead."""
     if first == last:
         return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, first, last)
     if queue_offset < first:

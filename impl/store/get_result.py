@@ -1,4 +1,4 @@
-"""How a read by consume queue ends, in RocketMQ's words.
+"""The result of a read by consume queue, with RocketMQ's names.
 
 Source: article 003 section 1.5; 4.9.8 GetMessageStatus, GetMessageResult.
 """
@@ -24,17 +24,17 @@ class GetMessageStatus(Enum):
 
 
 class GetMessageResult(NamedTuple):
-    """What a queue had from an offset on.
+    """The messages of a queue from an offset on.
 
-    records: views of the log, in place, not copied and not checked; they stay valid as long as they are held.
+    records: views of the log, not copied and not checked; they stay valid while they are referenced.
     """
 
     status: GetMessageStatus
-    next_begin_offset: int  # where to read next
+    next_begin_offset: int  # offset of the next read
     min_offset: int  # of the queue
     max_offset: int
     records: tuple[memoryview, ...] = ()
 
     def messages(self) -> Iterator[Message]:
-        """The messages, each checked with its CRC. Raises: MessageMalformed for a record that is damaged."""
+        """The messages, each checked with its CRC. Raises: MessageMalformed for a damaged record."""
         return map(decode, self.records)

@@ -1,7 +1,7 @@
-"""What a store does beside the puts: keep the checkpoint true, flush what is derived, delete what has expired, watch the space.
+"""The background work of a store: write the checkpoint, flush queues and index, delete expired files, check the free space.
 
-A time goes into the checkpoint only after the sync that makes it true: it is taken before the sync begins, and store times
-ascend with offsets, so whatever was stored before it is covered.
+A time goes into the checkpoint only after a sync. It is read before the sync begins, and store timestamps ascend with offsets,
+so the sync covers every message stored before it.
 
 Source: 4.9.8 FlushConsumeQueueService, CleanCommitLogService, CleanConsumeQueueService, CommitLog.flush.
 """
@@ -24,16 +24,16 @@ logger.addHandler(logging.NullHandler())
 
 INTERVAL_S: Final = 1.0
 LEAST_PAGES: Final = 2
-THOROUGH_INTERVAL_S: Final = 10.0  # RocketMQ's is 60: so long a tail would every recovery have
+THOROUGH_INTERVAL_S: Final = 10.0  # RocketMQ's is 60 s; every recovery would then have a tail of that length
 EXPIRY_INTERVAL_S: Final = 10.0
 
 
 class Derived:
-    """The consume queues and the index, as what must reach the disk. `put_keys` and `note` are dispatchers, `note` the last."""
+    """Flushes consume queues and index. `put_keys` and `note` are dispatchers; `note` must be the last."""
 
     def __init__(self, queues: ConsumeQueueTable, index: IndexService) -> None:
         self.queues, self.index = queues, index
-        self.dispatched_ms = 0  # store timestamp of the last message that was dispatched
+        self.dispatched_ms = 0  # store timestamp of the last dispatched message
 
     def put_keys(self, found: DispatchRound) -> None:
         self.index.put(found.keyed)
@@ -42,7 +42,7 @@ class Derived:
         self.dispatched_ms = max(self.dispatched_ms, found.last_store_timestamp)
 
     def flush(self, checkpoint: StoreCheckpoint, least_pages: int = 0) -> None:
-        """Flush both. The checkpoint's times move where nothing was left out. Raises: OSError; then they stay."""
+        """Flush both. The checkpoint's times advance if everything was flushed. Raises: OSError; then they stay."""
         dispatched_ms = self.dispatched_ms
         self.queues.flush(least_pages)
         if least_pages == 0:
@@ -52,7 +52,7 @@ class Derived:
 
 
 class LogFlush:
-    """The log as the flush services see it: a flush that has covered all moves the checkpoint's first time."""
+    """The log for the flush services: a flush of the whole log advances the checkpoint's first time."""
 
     def __init__(self, log: CommitLog, checkpoint: StoreCheckpoint, derived: Derived) -> None:
         self._log, self._checkpoint, self._derived = log, checkpoint, derived
@@ -63,7 +63,7 @@ class LogFlush:
 
     def flush(self, least_pages: int = 0) -> int:
         stored_ms = max(self._log.last_stored_ms, self._derived.dispatched_ms)
-        end = self._log.max_offset  # everything that was stored before that time lies before it
+        end = self._log.max_offset  # everything stored before that time lies before this offset
         flushed_offset = self._log.flush(least_pages)
         if flushed_offset >= end:
             self._checkpoint.physic_msg_timestamp = max(self._checkpoint.physic_msg_timestamp, stored_ms)
@@ -71,11 +71,11 @@ class LogFlush:
 
 
 class Housekeeping:
-    """A thread that does `chores` at an interval, each of them whatever becomes of the others."""
+    """A thread that runs `chores` at an interval. If one fails, the others still run."""
 
     def __init__(self, chores: Sequence[Callable[[], object]], interval_s: float = INTERVAL_S) -> None:
         self._chores, self._interval_s = tuple(chores), interval_s
-        self._failing: set[int] = set()  # chores of which the last run has failed
+        self._failing: set[int] = set()  # chores whose last run failed
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="Housekeeping", daemon=True)
 
@@ -100,7 +100,7 @@ class Housekeeping:
 
 
 class Every:
-    """Whether so much time has passed since it last was so."""
+    """True at most once per interval."""
 
     def __init__(self, interval_s: float) -> None:
         self._interval_s = interval_s

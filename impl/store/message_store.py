@@ -1,4 +1,4 @@
-"""The store of a broker: a log, what is made from it, and the threads that keep both on the disk.
+"""The store of a broker: a commit log, its consume queues and index, and the threads that flush them.
 
     with MessageStore.open(path) as store:
         result = store.put(Message("orders", b"body", queue_id=2, properties_string="TAGS\\x01new\\x02KEYS\\x0142"))
@@ -7,11 +7,10 @@
         store.query("orders", "42")
 
 Threads: every method may be called from any thread at any time, `close` included; after it all others but `close` raise
-StoreClosed. A put is ordered by one lock and ends when the page cache has its message (asynchronous flush) or the disk
+StoreClosed. One lock orders the puts. A put ends when its message is in the page cache (asynchronous flush) or on the disk
 (synchronous). Dispatch runs behind the puts: `get` and `query` find a message a moment later; `wait_for_dispatch` waits for it.
 
-What a process that is killed has put is there when the store is opened again. What a machine that loses its power has put is
-there if it was flushed.
+After a kill of the process, the store has every message that was put. After a power cut it has every message that was flushed.
 
 Spec: HA-ST-22 to HA-ST-28, HA-ST-35 to HA-ST-38.
 Source: articles 000 section 5.1.4 and 003; 4.9.8 DefaultMessageStore.
@@ -90,7 +89,7 @@ class MessageStore:
         self._flush = FlushRealTimeService(log_flush)
         self._group_commit = GroupCommitService(log_flush) if options.sync_flush else None
         self._topics = TopicNotes(store_dir, log, self.queues)
-        # HA-G-3 "when there is no slave": none is asked here. A master that serves slaves puts through ha/puts.py.
+        # HA-G-3 "when there is no slave": this store knows no slaves. A master that serves slaves puts through ha/puts.py.
         self._slave_status = _NO_SLAVE if options.role is BrokerRole.SYNC_MASTER else _OK
         self._ends_at_once = not options.sync_flush and self._slave_status is _OK and options.role is not BrokerRole.SLAVE
         retention = Retention(file_reserved_ms=options.reserved_ms, delete_when=None)
@@ -100,9 +99,9 @@ class MessageStore:
 
     @classmethod
     def open(cls, store_dir: Path, options: StoreOptions | None = None, lock: StoreLock | None = None) -> "MessageStore":
-        """Own a store, recover it, dispatch what was not, and begin to work.
+        """Lock a store, recover it, dispatch the remaining records, and start the threads.
 
-        Args:  lock: of a caller who holds it already; the store takes it over, also where it cannot be opened.
+        Args:  lock: a lock that the caller holds already; the store takes it over, even if it cannot be opened.
         Raises: ConfigInvalid, StoreCorrupt (file and offset), StoreLocked, StoreFull, OSError; see CommitLog.open.
         """
         options = options or StoreOptions()
@@ -131,16 +130,15 @@ class MessageStore:
     # --- Putting -----------------------------------------------------------------------------------------------------
 
     def put(self, message: Message) -> PutMessageResult:
-        """Put a message at the end of the log, and wait for the disk where the store flushes synchronously.
+        """Append a message to the log. With synchronous flush, wait for the disk.
 
-        The store gives it its store timestamp, store host, queue offset and physical offset. `WAIT=false` among its
-        properties lets it not wait.
+        The store sets its store timestamp, store host, queue offset and physical offset. A message with the property
+        `WAIT=false` does not wait.
 
-        Returns: where it went, and PUT_OK or FLUSH_DISK_TIMEOUT, or of a SYNC_MASTER SLAVE_NOT_AVAILABLE, since no slave is
-        asked here; it is stored in all cases.
-        Spec: HA-ST-26 "MUST NOT end with PUT_OK before the disk has its message".
-        Raises: MessageIllegal, StoreFull, StoreClosed, RoleRefuses, OSError: then it is not stored, and results.status_of has
-        the status.
+        Returns: its position, and PUT_OK, FLUSH_DISK_TIMEOUT, or SLAVE_NOT_AVAILABLE (for a SYNC_MASTER, since no slave is
+        asked here). The message is stored in all cases. Spec: HA-ST-26 "MUST NOT end with PUT_OK before the disk has its
+        message". Raises: MessageIllegal, StoreFull, StoreClosed, RoleRefuses, OSError: then it is not stored, and
+        results.status_of has the status.
         """
         if message.sys_flag & UNUSUAL_FLAGS or message.magic != USUAL_MAGIC or self._store_host is None:
             message = self._with_store_host(message)
@@ -152,9 +150,9 @@ class MessageStore:
         return self.submit(message).result()
 
     def put_batch(self, messages: Sequence[Message] | MessageBatch) -> PutMessageResult:
-        """Put messages of one topic and queue by one append: all of them, or none. As `put`, whose promises are for the last.
+        """Put messages of one topic and queue by one append: all of them, or none. The result is that of the last message.
 
-        A MessageBatch, which says at once what they share, is quicker than as many messages.
+        A MessageBatch holds the shared fields once, so it is faster than single messages.
 
         Raises: also MessageIllegal for messages of several queues, part of a transaction, or more than 4 MiB in all.
         """
@@ -170,7 +168,7 @@ class MessageStore:
         return pending.result()
 
     def submit(self, message: Message) -> PendingPut:
-        """`put` that does not wait: many may be in flight from one thread, and share a flush. Raises: as `put`."""
+        """`put` without waiting: one thread may have many puts in flight, which share a flush. Raises: as `put`."""
         if message.sys_flag & UNUSUAL_FLAGS or message.magic != USUAL_MAGIC or self._store_host is None:
             message = self._with_store_host(message)
         with self._gate:
@@ -203,7 +201,7 @@ class MessageStore:
         return PendingPut(append, group_commit.put_request(append.next_offset), timeout_at, self._slave_status)
 
     def _with_store_host(self, message: Message) -> Message:
-        """The message with the store's host, and the bit that says of which family that is."""
+        """The message with the store's host, and the bit for its address family."""
         is_v6 = SYS_FLAG_STORE_HOST_V6 if self._store_host is None else 0
         sys_flag = message.sys_flag & ~SYS_FLAG_STORE_HOST_V6 | is_v6
         return replace(message, store_host=self.options.store_host, sys_flag=sys_flag)
@@ -231,7 +229,7 @@ class MessageStore:
         """Read messages of a queue, from a queue offset on. HA-ST-37 "through the consume queue".
 
         Args:  max_size: bytes of records; the first message comes whatever its size.
-        Returns: FOUND and the records in place, or why there are none and where to read instead.
+        Returns: FOUND with the records, or another status with the offset to read instead.
         """
         with self._gate:
             queue = self.queues.get(topic.encode("utf-8", "surrogateescape"), queue_id)
@@ -240,7 +238,7 @@ class MessageStore:
             return get_messages(self.log, queue, queue_offset, max_messages, max_size)
 
     def message_at(self, offset: int) -> Found | None:
-        """The message that begins at a commit-log offset: (offset, size, message); None where none does, or it is damaged."""
+        """The message at a commit-log offset: (offset, size, message); None if there is none, or if it is damaged."""
         view = self.log.data_at(offset, self.log.file_size)
         if view is None:
             return None
@@ -253,7 +251,7 @@ class MessageStore:
     def query(self, topic: str, key: str, max_num: int = 64, begin: int = 0, end: int = FOREVER) -> list[Found]:
         """The newest messages of a topic with a key, stored between two times in ms, both included; oldest first. HA-ST-44.
 
-        What is not dispatched yet is looked through, so that a message can be found as soon as it is put.
+        Records that are not dispatched yet are searched, too, so a message can be found as soon as it is put.
         """
         with self._gate:
             behind = self.log.records(self.dispatcher.reput_from_offset)
@@ -262,8 +260,9 @@ class MessageStore:
     def offset_by_time(self, topic: str, queue_id: int, timestamp: int) -> int:
         """The queue offset of the first message that was stored at a time in ms or later; 0 for an unknown queue.
 
-        Who starts there misses none. It is the queue's max offset where none was. Without `clear_tail`, as RocketMQ 4.9.8 does,
-        that of the message stored nearest to the time. HA-ST-37 "MUST go through the consume queue".
+        A consumer that starts there misses no message. If there is none, it is the queue's max offset. Without `clear_tail` it
+        is the offset of the message stored nearest to the time, as in RocketMQ 4.9.8. HA-ST-37 "MUST go through the consume
+        queue".
         """
 
         def stored_ms(offset: int, _size: int) -> int | None:
@@ -279,9 +278,9 @@ class MessageStore:
             return queue.offset_by_time(timestamp, stored_ms, self.log.min_offset)
 
     def wait_for_dispatch(self, offset: int | None = None, timeout_s: float = 5.0) -> bool:
-        """Wait until queues and index have all before an offset, by default all that is there now. Returns: whether they have.
+        """Wait until queues and index have every message before an offset; default: the log's end. Returns: False at time-out.
 
-        Raises: RocketmqHaError, what has ended the dispatch.
+        Raises: RocketmqHaError, if an error has ended the dispatch.
         """
         if self._gate.is_shut:
             raise self._closed_error()
@@ -295,22 +294,23 @@ class MessageStore:
             return self._flush_all()
 
     def delete_expired(self, stored_before_ms: int) -> int:
-        """Remove log files whose last message was stored before a time, and what is derived from them. HA-ST-13.
+        """Delete log files whose last message was stored before a time, with their queue entries and keys. HA-ST-13.
 
-        Returns: how many log files. Records that others hold stay valid.
+        Returns: the number of log files. Existing views of records stay valid.
         """
         with self._gate:
-            # A millisecond earlier: a file that was written at that time stays.
+            # One millisecond earlier: a file written at exactly that time stays.
             return self._clean.clean(Retention(file_reserved_ms=0, delete_when=None), stored_before_ms - 1, 0)
 
     def close(self) -> None:
-        """Refuse all else, dispatch and flush what there is, and let go; a second call does nothing.
+        """Refuse further calls, dispatch and flush everything, and release the files; a second call does nothing.
 
-        What cannot be flushed leaves `abort` behind, so that the next open looks closer. Raises: OSError, when all is let go.
+        If something cannot be flushed, `abort` stays, so that the next open recovers as after a crash. Raises: OSError, after
+        everything is released.
         """
         if not self._gate.shut():
             return
-        self._housekeeping.shutdown()  # first: it could take back the refusal
+        self._housekeeping.shutdown()  # first, since it could clear the refusal
         self.log.refuse(self._closed_error)
         is_dispatched = self.dispatcher.shutdown()
         for service in (self._group_commit, self._flush, self._allocator):
@@ -319,7 +319,8 @@ class MessageStore:
         try:
             self._flush_all()
             self._topics.write()
-            if is_dispatched and self.dispatcher.reput_from_offset >= self.log.max_offset:  # no part of a record: quirk 31
+            # no partial record is left: quirk 31
+            if is_dispatched and self.dispatcher.reput_from_offset >= self.log.max_offset:
                 mark_stopped(self.store_dir)
         finally:
             self.queues.close()
@@ -335,7 +336,7 @@ class MessageStore:
     # --- Starting ----------------------------------------------------------------------------------------------------
 
     def _recover_derived(self, is_clean: bool) -> int:
-        """Make consume queues and index agree with the log. Returns: the offset from which messages are to be dispatched."""
+        """Recover consume queues and index. Returns: the offset at which dispatch must begin."""
         recovery = DerivedRecovery(self.log, self.queues, self.index, self.checkpoint)
         if self.log.recovery.last_offset is not None:
             self.log.last_stored_ms = recovery.stored_ms(self.log.recovery.last_offset)
@@ -352,7 +353,7 @@ class MessageStore:
             self._allocator.watch(self.log.queue.files[-1])
         self.dispatcher.start()
         self._allocator.start()
-        self._flush.start()  # with synchronous flush too: nobody waits for what says WAIT=false
+        self._flush.start()  # with synchronous flush, too: no put waits for messages with WAIT=false
         if self._group_commit is not None:
             self._group_commit.start()
         self._housekeeping.start()

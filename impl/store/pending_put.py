@@ -1,4 +1,4 @@
-"""A put that may still wait for the disk, and whether a message wants that."""
+"""A put that may still wait for the disk."""
 
 import time
 from typing import Final
@@ -11,9 +11,9 @@ _OK: Final = PutMessageStatus.PUT_OK
 
 
 class PendingPut:
-    """A put whose message is in the log, and which may still wait for the disk.
+    """A put whose message is in the log, but perhaps not on the disk yet.
 
-    Args:  slave: how its wait for a slave has ended.
+    Args:  slave: the status of its wait for a slave.
     """
 
     __slots__ = ("_request", "_slave", "_timeout_at", "append")
@@ -26,13 +26,13 @@ class PendingPut:
 
     @property
     def is_done(self) -> bool:
-        """Whether `result` would not wait."""
+        """Return True if `result` does not have to wait."""
         return self._request is None or self._request.status is not None
 
     def result(self) -> PutMessageResult:
-        """Wait for the end: PUT_OK, or FLUSH_DISK_TIMEOUT where the disk did not take it in time. It is stored all the same.
+        """Wait for the disk. Returns: PUT_OK, or FLUSH_DISK_TIMEOUT; the message is stored in either case.
 
-        Where it found no slave that is what is said, when the wait for the disk has ended.
+        If the put found no slave, the status says so after the wait for the disk.
         """
         request = self._request
         status = _OK if request is None else request.wait(self._timeout_at - time.monotonic())
@@ -40,7 +40,7 @@ class PendingPut:
 
 
 def waits_for_store(properties_string: str) -> bool:
-    """Whether a message wants its put to wait for disk and slaves: it does, unless its property WAIT is other than true."""
+    """Return True if the put waits for disk and slaves. It does not if the property WAIT is set to anything but true."""
     if "WAIT" not in properties_string:
         return True
     return parse_properties(properties_string).get("WAIT", "true").lower() == "true"

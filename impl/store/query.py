@@ -1,7 +1,7 @@
-"""Find messages by key: the index says where they could be, the messages themselves whether they are.
+"""Find messages by key: the index gives candidates, and the messages themselves confirm them.
 
-The index knows hashes and seconds. So what it names is read and held against topic, key and times, and what it does not
-cover yet, the records behind its last message, is looked through one by one.
+The index holds hashes and seconds only. So the query reads each candidate and compares its topic, key and time. Records behind
+the last message in the index are searched one by one.
 
 Spec: HA-ST-44 "A query MUST find messages by key within a span of store times".
 Source: 4.9.8 DefaultMessageStore.queryMessage.
@@ -21,7 +21,7 @@ _SECOND_MS: Final = 1000
 
 
 def has_key(message: Message, topic: str, key: str) -> bool:
-    """Whether the index would have put a message under a topic and key."""
+    """Return True if the index holds a message under a topic and key."""
     if message.topic != topic or message.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
         return False
     properties = message.properties
@@ -44,7 +44,7 @@ def query(
     Spec: HA-ST-85 "MUST give the newest of the messages that match"; HA-ST-86 "MUST be thrown away by their reader".
 
     Args:  index: None for a store that has none. begin, end: ms. unindexed: records that the index does not cover, ascending.
-           message_at: what stands at an offset that the index names; None where the log has it no more.
+           message_at: returns the message at an offset; None if the log no longer has it.
     """
     read = {
         found[0]: found for found in unindexed if has_key(found[2], topic, key) and begin <= found[2].store_timestamp <= end
@@ -53,7 +53,7 @@ def query(
     for offset in _offsets(index, topic, key, begin - _SECOND_MS + 1, end) if index is not None else ():
         if len(chosen) >= max_num:
             break
-        found = message_at(offset) if offset not in read else None  # an index can name a message twice
+        found = message_at(offset) if offset not in read else None  # an index may name a message twice
         if found is not None and has_key(found[2], topic, key) and begin <= found[2].store_timestamp <= end:
             read[offset] = found
             chosen.append(offset)
@@ -61,7 +61,7 @@ def query(
 
 
 def _offsets(index: IndexService, topic: str, key: str, begin: int, end: int) -> Iterable[int]:
-    """Newest first: under the key, and where some releases put it if it is a unique key.
+    """Candidates, newest first: under the key, and under the form that some releases use for unique keys.
 
     Spec: HA-ST-48 "A query for a key MUST find it under `topic#key` and, as a unique key, under `topic#U#key`".
     """

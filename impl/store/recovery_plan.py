@@ -1,10 +1,10 @@
-"""What opening a store would do to it, told without doing it.
+"""Report what opening a store would do to it, without doing it.
 
-The same code decides as at an opening: where recovery begins (checkpoint_hint.py) and where the log ends (recovery.py). What it
-would make of queues and index is counted here.
+The code of an opening decides where recovery begins (checkpoint_hint.py) and where the log ends (recovery.py). The changes to
+queues and index are counted here.
 
-A store that a process has open can be looked at too. Nothing of it would be cut, since it cannot be opened: what stands behind
-the end is being written, and what queues and index name there came after the look. So only what was seen is told.
+A store that another process has open can be examined, too. It cannot be opened, so nothing would be cut: bytes behind the end
+are being written, and entries beyond it came after the examination. So only the observed positions are reported.
 
 Spec: HA-ST-5, HA-ST-18 to HA-ST-20, HA-ST-38; HA-ST-49 "MUST report no damage and nothing to cut",
 "MUST report how far that store has come".
@@ -27,22 +27,22 @@ from rocketmq_ha.impl.store.log.mapped_file import MappedFile
 from rocketmq_ha.impl.store.log.reader import read_layout_patiently
 from rocketmq_ha.impl.store.log.recovery import recover
 
-_LOOKS: Final = 3  # at a store that somebody writes
+_LOOKS: Final = 3  # tries on a store that is being written
 _LOOK_AGAIN_S: Final = 0.1
-Progress = Callable[[int], None]  # takes the commit-log offset that was reached
+Progress = Callable[[int], None]  # called with the commit-log offset reached
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryPlan:
-    """What an opening would find, and do."""
+    """The findings and actions of an opening."""
 
     store_dir: Path
-    holder: int | None  # the process that has it open; see lock.py
-    is_clean: bool  # there is no file `abort`
+    holder: int | None  # id of the process that has the store open; see lock.py
+    is_clean: bool  # no file `abort`
     files: int
     min_offset: int
-    start: int  # where recovery looks from
-    end: int  # where the log would end
+    start: int  # offset at which recovery begins
+    end: int  # offset at which the log would end
     messages: int  # that it looks at
     cut_size: int  # bytes from there to the last that is not zero, which would be cut off; 0 of a store that is open
     dispatch_from: int  # where dispatch would begin anew; of a store that is open, how far it has come

@@ -1,9 +1,9 @@
-"""One queue of a topic: which messages it has, and where in the commit log each of them is.
+"""The consume queue of one topic and queue id: the position in the commit log of each of its messages.
 
     entry, 20 bytes = offset in the commit log i64, size i32, tags code i64        file: 300,000 entries, 6,000,000 bytes
 
-Entry n is at byte 20 * n of the queue, so a queue whose first message has another number than 0 begins with fillers, from
-the start of a file on (HA-ST-33). The dispatch puts entries, one thread at a time; any thread may read meanwhile.
+Entry n is at byte 20 * n of the queue. So if a queue's first message has a queue offset above 0, fillers precede it from the
+start of its file. One thread at a time puts entries (the dispatch); any thread may read meanwhile.
 
 Spec: HA-ST-29 "MUST have a consume queue of its own, of 20-byte entries"; HA-ST-30 "MUST hold 300,000 entries, 6,000,000
 bytes".
@@ -30,19 +30,19 @@ logger.addHandler(logging.NullHandler())
 FILE_ENTRIES: Final = 300_000
 FILE_SIZE: Final = FILE_ENTRIES * ENTRY_SIZE
 _PACKED_AT_ONCE: Final = 256
-# Files of entries that may be missing before one that comes: they are filled up. A flipped bit must not fill the disk.
+# The largest gap that fillers close, in files. The bound keeps a flipped bit in a queue offset from filling the disk.
 _LARGEST_GAP: Final = 10
-_RECOVERED_FILES: Final = 3  # from the end, after a clean stop
+_RECOVERED_FILES: Final = 3  # last files that `recover` reads after a clean stop
 
 
 class ConsumeQueue:
     """The entries of one queue. Positions are indices of entries, that is queue offsets, never bytes.
 
     Args:  directory: consumequeue/{topic}/{queueId}; it is made with the first entry. file_size: bytes.
-           writable: if not, nothing on the disk is changed, and `recover` looks how far a live writer has come.
+           writable: if False, nothing on the disk changes, and `recover` finds how far a live writer has written.
            create: makes new files.
-    Raises: ConfigInvalid for a file size that cuts an entry in two; StoreCorrupt for files of another size; OSError.
-    After the constructor the queue counts as full to the end of its last file: call `recover`.
+    Raises: ConfigInvalid, if the file size is no multiple of 20; StoreCorrupt for files of another size; OSError.
+    After the constructor the queue seems full to the end of its last file: call `recover` next.
     """
 
     def __init__(
@@ -53,15 +53,15 @@ class ConsumeQueue:
         self.directory: Final = directory
         self._queue = MappedFileQueue(directory, file_size, writable=writable, create=create)
         self._writable = writable
-        self._guard = threading.Lock()  # of what changes the files: the dispatch, and the deletion of old ones
+        self._guard = threading.Lock()  # taken to change the files: by the dispatch, and by the deletion of old files
         self._file_entries = file_size // ENTRY_SIZE
-        self._end = self._queue.max_offset  # bytes; of a queue that others write, as far as was seen
-        self.max_physic_offset = 0  # commit-log offset behind the last message that has an entry
-        self.min_offset = self._queue.min_offset // ENTRY_SIZE  # the first entry whose message is in the log
+        self._end = self._queue.max_offset  # bytes; if another process writes the queue, the end seen so far
+        self.max_physic_offset = 0  # end offset in the commit log of the last message with an entry
+        self.min_offset = self._queue.min_offset // ENTRY_SIZE  # first entry whose message the log still has
 
     @property
     def max_offset(self) -> int:
-        """The queue offset that the next message gets: one more than that of the last."""
+        """The queue offset of the next message."""
         return self._end // ENTRY_SIZE
 
     # --- Writing -----------------------------------------------------------------------------------------------------
@@ -73,13 +73,13 @@ class ConsumeQueue:
     def put_all(self, fields: list[int]) -> None:
         """Add the entries of messages, in the order of the log. HA-ST-31 "MUST be entry n of its queue".
 
-        A message that the queue knows, by its place in the log or by its number, is skipped: a dispatch may be repeated. If
-        its entry was torn by a crash, it is mended on this occasion. Where the queue is new, or messages before this one are
-        missing, fillers take their places: HA-ST-75 "MUST fill the places between".
+        Messages that the queue has already, by commit-log offset or queue offset, are skipped, since a dispatch may be
+        repeated; an entry torn by a crash is repaired then. If the queue is new, or earlier messages are missing, fillers take
+        their places: HA-ST-75 "MUST fill the places between".
 
-        Args:  fields: queue offset, commit-log offset, size and tags code, of one message after the other; they are used up.
-        Raises: OSError where a file cannot be made, and StoreCorrupt for a queue offset that no queue of ours can have
-        reached. Then the messages before are in, and the whole may be put again.
+        Args:  fields: queue offset, commit-log offset, size and tags code of each message in turn. The list is emptied.
+        Raises: OSError, if a file cannot be created; StoreCorrupt for an impossible queue offset. Then the messages before the
+        failed one are in the queue, and the caller may put all of them again.
         """
         first, count = fields[0], len(fields) // 4
         with self._guard:
@@ -102,7 +102,7 @@ class ConsumeQueue:
         is_new = not self._queue.files
         begin = queue_offset // self._file_entries * self._file_entries if is_new else self.max_offset
         if queue_offset < begin:
-            return  # of a file that was deleted
+            return  # its file was deleted
         if queue_offset - begin > _LARGEST_GAP * self._file_entries:
             raise StoreCorrupt(self.directory, offset, f"queue offset {queue_offset}", f"{begin}, the next one")
         if is_new:
@@ -110,7 +110,7 @@ class ConsumeQueue:
             self._end = begin * ENTRY_SIZE
         elif queue_offset > begin:
             logger.error("%s: messages %d to %d are missing in the log", self.directory, begin, queue_offset - 1)
-        has_none = is_new or self.min_offset == begin  # no message of which the log has anything
+        has_none = is_new or self.min_offset == begin  # the log has no message of this queue
         for _ in range(queue_offset - begin):
             self._append([0, FILLER_SIZE, 0])
         if has_none:
@@ -132,7 +132,7 @@ class ConsumeQueue:
             self.max_physic_offset = entry.offset + entry.size
 
     def _append(self, fields: list[int]) -> None:
-        """Write entries at the end, a file's share and at most so many at once."""
+        """Write entries at the end, at most up to the end of a file at once."""
         done = 0
         while done < len(fields):
             file = self._queue.last(create_at=self._end)
@@ -147,26 +147,26 @@ class ConsumeQueue:
     def truncate_dirty(self, offset: int) -> None:
         """Remove the entries of messages at or behind a commit-log offset. HA-ST-38 "MUST NOT name a message beyond the end".
 
-        A queue ends with a message: the fillers before a removed entry go too. Where nothing but fillers is left, the queue is
-        new again.
+        A queue ends with a message, so fillers before the removed entries go, too. If only fillers were left, the queue is
+        empty again.
         """
         with self._guard:
             count = self._first_at_or_behind(offset)
             while count > self._first() and self._entry(count - 1).is_filler:
                 count -= 1
             if count < self.max_offset:
-                # Without its last file empty: deletion spares the last one, which is then one with entries.
+                # The last file must not be empty: deletion spares the last file, which should be one with entries.
                 self._queue.truncate(count * ENTRY_SIZE if count > self._first() else -1, keep_empty=False)
                 self._end = self._queue.max_offset
                 self._after_cut()
 
     def correct_min_offset(self, min_physic_offset: int) -> None:
-        """Move the first queue offset to the first message that the log still has, which now begins at `min_physic_offset`."""
+        """Move the min offset to the first message that the log still has. min_physic_offset: the log's new min offset."""
         with self._guard:
             self.min_offset = self._first_at_or_behind(min_physic_offset)
 
     def delete_expired(self, min_physic_offset: int) -> int:
-        """Remove the files whose messages all lie before the log's first offset; never the last. Returns: how many.
+        """Delete the files whose messages all lie before the log's min offset, except the last file. Returns: their number.
 
         Spec: HA-ST-71 "MUST be deleted when all its messages have been deleted from the log".
         """
@@ -191,15 +191,15 @@ class ConsumeQueue:
     # --- Recovery ----------------------------------------------------------------------------------------------------
 
     def keep_before(self, offset: int, is_true: Callable[[int, Entry], bool]) -> None:
-        """After a stop that was not clean: keep the entries of messages that end by a commit-log offset, and no others.
+        """Recover after an unclean stop: keep only the entries of messages that end by a commit-log offset.
 
         Spec: HA-ST-82 "MUST keep the entries that the checkpoint vouches for, and no other".
 
-        Those messages were dispatched, and their entries flushed, before the checkpoint said so. Whatever is behind them may
-        have come to the disk or not, in any order, over any number of files: some of it may pass for an entry by chance.
-        So the search ends at or behind the last entry of such a message, and goes back from there to one that is true.
+        The entries of these messages were flushed before the checkpoint was written. Later entries may be on the disk or not,
+        in any order, and some garbage may look like an entry. So the search goes forward to the last plausible entry, and back
+        from there to an entry whose message the log really has.
 
-        Args:  is_true: whether the log has the message of an entry, in this queue, with this queue offset.
+        Args:  is_true: returns True if the log has the entry's message, with this queue and queue offset.
         """
         with self._guard:
             first, last = self._first(), self._queue.max_offset // ENTRY_SIZE
@@ -216,10 +216,10 @@ class ConsumeQueue:
             self._after_cut()
 
     def fill_holes(self) -> None:
-        """After `keep_before`, where all kept entries are of messages that have expired: replace what is no entry by fillers.
+        """After `keep_before`, if all kept messages have expired: replace invalid entries by fillers.
 
-        They are kept for their number alone: the next message has the next one. Nobody vouches for each of them, and the next
-        `recover` would take the first hole for the end of the queue, and all behind it for nothing.
+        These entries only keep the queue offset of the next message right. Any of them may be invalid, and the next `recover`
+        would end the queue at the first invalid one.
         """
         with self._guard:
             for file in self._queue.files:
@@ -231,9 +231,9 @@ class ConsumeQueue:
                         ENTRY.pack_into(file.mapping, position, 0, FILLER_SIZE, 0)
 
     def recover(self) -> None:
-        """Find the last entry: before the first one, of the last three files, with a negative offset or a size not above 0.
+        """Find the end of the queue: the first entry in the last three files with a negative offset or a size of 0 or less.
 
-        What is behind is cut off and made zero, unless this queue is not writable.
+        If the queue is writable, the bytes behind it are set to zero.
         """
         files = self._queue.files
         for file in files[-_RECOVERED_FILES:]:
@@ -256,25 +256,25 @@ class ConsumeQueue:
     # --- Reading -----------------------------------------------------------------------------------------------------
 
     def entry(self, queue_offset: int) -> Entry | None:
-        """The entry of a message; None where the queue has none, or has it no more."""
+        """The entry of a message; None if the queue does not have it, or has deleted it."""
         return self._entry_or_none(queue_offset) if self.min_offset <= queue_offset < self.max_offset else None
 
     def read(self, queue_offset: int, limit: int) -> memoryview:
         """The bytes of the entries from a message on, in place, within one file, at most `limit` entries; b"" if none.
 
-        Raises: FileNotFoundError where the file was removed since it was found.
+        Raises: FileNotFoundError, if the file was deleted meanwhile.
         """
         if not self.min_offset <= queue_offset < self.max_offset:
             return memoryview(b"")
         position = queue_offset * ENTRY_SIZE
         file = self._queue.find(position)
-        if file is None:  # deleted at this moment
+        if file is None:  # deleted meanwhile
             return memoryview(b"")
         start = position - file.base
         return file.view(start, min(start + limit * ENTRY_SIZE, file.size, self._end - file.base))
 
     def entries(self, start: int | None = None, stop: int | None = None) -> Iterator[tuple[int, Entry]]:
-        """(queue offset, entry) of every message from a queue offset on, before another; and every filler there."""
+        """Yield (queue offset, entry) from a queue offset on, up to another; fillers included."""
         index = self._first() if start is None else max(start, self._first())
         stop = self.max_offset if stop is None else min(stop, self.max_offset)
         while index < stop:
@@ -284,7 +284,7 @@ class ConsumeQueue:
                 if file is None:
                     raise FileNotFoundError
                 data = file.view(index * ENTRY_SIZE - file.base, until * ENTRY_SIZE - file.base)
-            except FileNotFoundError:  # deleted at this moment, here or by the process whose store it is, with its messages
+            except FileNotFoundError:  # deleted meanwhile with its messages, by this process or by the one that owns the store
                 index = until
                 continue
             for found in ENTRY.iter_unpack(data):
@@ -292,7 +292,7 @@ class ConsumeQueue:
                 index += 1
 
     def count_at_or_behind(self, offset: int) -> int:
-        """How many entries are of messages at or behind a commit-log offset."""
+        """Count the entries of messages at or behind a commit-log offset."""
         return self.max_offset - self._first_at_or_behind(offset)
 
     def offset_by_time(
@@ -300,15 +300,15 @@ class ConsumeQueue:
     ) -> int:
         """The message whose store timestamp is nearest to a time, as 4.9.8 searches for it.
 
-        The file is the first whose last message is not before the time, else the last one (4.9.8 asks the file system when
-        the file was written; the messages say it better). In the file by halving: an equal timestamp ends the search, of
-        several any; else the nearer neighbour, the earlier where both are as near. Messages no longer in the log count as
-        earlier than all others.
+        It searches the first file whose last message is not before the time, or the last file. (4.9.8 uses the file's
+        modification time; the messages' timestamps are more reliable.) In the file it uses binary search: any message with an
+        equal timestamp ends it; else it takes the nearer neighbour, or the earlier one of two equally near. Messages that the
+        log no longer has count as earlier than all others.
 
         Spec: HA-ST-80 "begins at the nearest message of one file of the queue".
 
         Args:  store_timestamp_of: of (commit-log offset, size), in ms; None where the log has no such message.
-        Returns: a queue offset; 0 where the queue is empty, or the log lacks a message that the search asks for.
+        Returns: a queue offset; 0 if the queue is empty, or if the log lacks a message that the search needs.
         """
         files = [file for file in self._queue.files if file.base < self._end]
         if not files:
@@ -346,7 +346,7 @@ class ConsumeQueue:
         return found_at if found_at is not None else self.min_offset
 
     def lower_offset_by_time(self, timestamp: int, store_timestamp_of: Callable[[int, int], int | None]) -> int:
-        """The first message that was stored at a time or later; max_offset if none was. 5.3.3 calls it the LOWER bound.
+        """The first message stored at or after a time; max_offset if there is none. 5.3.3 calls it the LOWER bound.
 
         Spec: HA-ST-81 "MUST begin at the first message of the queue that is not older".
 
@@ -371,7 +371,7 @@ class ConsumeQueue:
         return Entry._make(ENTRY.unpack_from(file.mapping, position - file.base))
 
     def _entry_or_none(self, index: int) -> Entry | None:
-        """An entry, for those who read beside a deletion: None where its file was deleted at this moment."""
+        """An entry, read beside a deletion: None if its file was deleted meanwhile."""
         position = index * ENTRY_SIZE
         file = self._queue.find(position)
         try:
@@ -380,9 +380,9 @@ class ConsumeQueue:
             return None
 
     def _message_at_or_before(self, index: int) -> Entry | None:
-        """The entry at an index or, where that is a filler, the last one before it that is no filler; None if there is none.
+        """The entry at an index; for a filler, the last real entry before it; None if there is none.
 
-        So fillers do not break the order in which all other entries are.
+        So fillers do not disturb the order that binary search needs.
         """
         while index >= self._first():
             found = self._entry_or_none(index)
@@ -392,7 +392,7 @@ class ConsumeQueue:
         return None
 
     def _first_at_or_behind(self, offset: int) -> int:
-        """The index of the first message at or behind a commit-log offset, or max_offset. Offsets ascend in a queue."""
+        """The index of the first message at or behind a commit-log offset, or max_offset. Offsets ascend within a queue."""
 
         def offset_of(index: int) -> int:
             found = self._message_at_or_before(index)

@@ -1,7 +1,7 @@
 """All consume queues of a store: `consumequeue/{topic}/{queueId}`.
 
-A topic comes out of replicated bytes, so it may be anything, and names a directory. One that is no plain name of a directory
-(`..`, a slash, more bytes than a name may have) gets no queue: the messages stay in the log, and a warning tells.
+A topic names a directory, but it comes from replicated bytes and may be anything. A topic that is no valid directory name
+(`..`, a slash, too many bytes) gets no queue: its messages stay in the log, and a warning is logged.
 
 Spec: HA-ST-29 to HA-ST-31, HA-ST-34, HA-ST-38.
 Source: 4.9.8 DefaultMessageStore.loadConsumeQueue, putMessagePositionInfo and truncateDirtyLogicFiles.
@@ -33,9 +33,9 @@ _NAME_LIMIT: Final = 255  # bytes: what file systems allow
 
 
 class ConsumeQueueTable:
-    """The consume queues of a store, by topic and queue id; they are found on the disk, and made as messages come.
+    """The consume queues of a store, by topic and queue id. They are loaded from the disk, and created as messages come.
 
-    Args:  file_size: bytes; by default that of the files there are, else 6,000,000. writable: see ConsumeQueue.
+    Args:  file_size: bytes; default: the size of existing files, else 6,000,000. writable: see ConsumeQueue.
     Raises: ConfigInvalid, StoreCorrupt, OSError, as ConsumeQueue does. Call `recover` before anything else.
     """
 
@@ -56,17 +56,17 @@ class ConsumeQueueTable:
 
     @property
     def count(self) -> int:
-        """How many queues there are."""
+        """The number of queues."""
         return len(self._queues)
 
     def get(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
-        """A queue; None where no message of it has been dispatched."""
+        """A queue; None if no message of it has been dispatched."""
         return self._queues.get((topic, queue_id))
 
     def put(self, requests: Sequence[DispatchRequest]) -> None:
         """Dispatch messages to their queues. HA-ST-34 "MUST NOT be in any consume queue": prepared and rolled-back ones.
 
-        Raises: OSError, StoreCorrupt; then it may be called again with the same.
+        Raises: OSError, StoreCorrupt; then the caller may put the same messages again.
         """
         if isinstance(requests, DispatchRound):
             entries = requests.entries
@@ -78,9 +78,9 @@ class ConsumeQueueTable:
                 queue.put_all(fields)
 
     def recover(self, min_offset: int, max_offset: int | None) -> None:
-        """Find the end of each queue; cut off what lies beyond the end of the log, and know where each begins.
+        """Find begin and end of each queue, and cut off entries beyond the end of the log.
 
-        Args:  min_offset, max_offset: of the log. With max_offset None, a log without files, there are no queues (HA-ST-38).
+        Args:  min_offset, max_offset: of the log. A log without files (max_offset None) has no queues (HA-ST-38).
         """
         if max_offset is None and self._writable:
             self.destroy()
@@ -92,9 +92,9 @@ class ConsumeQueueTable:
             queue.correct_min_offset(min_offset)
 
     def keep_before(self, min_offset: int, offset: int, is_true: Callable[[Key, int, Entry], bool]) -> None:
-        """After a stop that was not clean, in place of `recover`: keep the entries of messages that end by a log's offset.
+        """Use this in place of `recover` after an unclean stop: keep only the entries of messages that end by a log offset.
 
-        Args:  min_offset: of the log. is_true: whether the log has the message of an entry; see ConsumeQueue.keep_before.
+        Args:  min_offset: of the log. is_true: see ConsumeQueue.keep_before.
         """
         for key, queue in self._queues.items():
             queue.keep_before(offset, partial(is_true, key))
@@ -108,7 +108,7 @@ class ConsumeQueueTable:
             queue.truncate_dirty(offset)
 
     def delete_expired(self, min_offset: int) -> int:
-        """Remove files whose messages all lie before the log's first offset. Returns: how many."""
+        """Delete files whose messages all lie before the log's min offset. Returns: their number."""
         return sum(queue.delete_expired(min_offset) for queue in list(self._queues.values()))
 
     def destroy(self) -> None:
@@ -121,11 +121,11 @@ class ConsumeQueueTable:
 
     @property
     def max_physic_offset(self) -> int:
-        """The commit-log offset behind the last message that any queue has; where dispatch goes on after a clean stop."""
+        """The end offset of the last message in any queue; dispatch goes on there after a clean stop."""
         return max((queue.max_physic_offset for queue in self._queues.values()), default=0)
 
     def queue_offsets(self) -> dict[tuple[int, bytes], int]:
-        """(queue id, topic) -> the queue offset of the next message."""
+        """Map (queue id, topic) -> queue offset of the next message."""
         return {(queue_id, topic): queue.max_offset for (topic, queue_id), queue in self._queues.items()}
 
     def flush(self, least_pages: int = 0) -> None:
@@ -153,17 +153,17 @@ class ConsumeQueueTable:
             return None
         directory = self.directory / os.fsdecode(topic) / str(queue_id)
         queue = ConsumeQueue(directory, self.file_size, writable=True, create=self._create)
-        self._queues = self._queues | {key: queue}  # whoever walks over them meanwhile walks over the old ones
+        self._queues = self._queues | {key: queue}  # a new dict, since another thread may be iterating over the old one
         return queue
 
 
 def is_directory_name(topic: bytes) -> bool:
-    """Whether a directory of this name lies in its parent, and nowhere else."""
+    """Return True if the name denotes a directory directly in its parent."""
     return 0 < len(topic) <= _NAME_LIMIT and topic not in (b".", b"..") and b"/" not in topic and b"\0" not in topic
 
 
 def _queue_directories(directory: Path) -> Iterator[tuple[Key, Path]]:
-    """What looks like a queue's directory; others are passed over, as 4.9.8 does."""
+    """The directories that look like queues; others are ignored, as in 4.9.8."""
     if directory.exists() and not directory.is_dir():
         raise ConfigInvalid(f"{directory}: not a directory, expected the consume queues of a store")
     for topic in directory.iterdir() if directory.is_dir() else ():
@@ -174,6 +174,6 @@ def _queue_directories(directory: Path) -> Iterator[tuple[Key, Path]]:
 
 
 def _length(directory: Path) -> int | None:
-    """The length of a queue's first file: all of a store have the same."""
+    """The length of a queue's first file, which is the file size of the whole store."""
     names = sorted(path for path in directory.iterdir() if path.name.isdigit())
     return names[0].stat().st_size or None if names else None

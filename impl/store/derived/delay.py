@@ -1,4 +1,4 @@
-"""A delayed message waits in SCHEDULE_TOPIC_XXXX, one queue a level; its tags code there is the time of its delivery.
+"""Delay levels: a delayed message waits in SCHEDULE_TOPIC_XXXX, in the queue of its level; its tags code is its delivery time.
 
 Spec: HA-ST-32, HA-ST-76 "MUST be the store timestamp plus the delay of the level".  Source: 4.9.8
 ScheduleMessageService.parseDelayLevel and computeDeliverTimestamp.
@@ -14,7 +14,7 @@ from rocketmq_ha.impl.store.derived.java_hash import java_text
 SCHEDULE_TOPIC: Final = b"SCHEDULE_TOPIC_XXXX"
 MESSAGE_DELAY_LEVEL: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"  # 4.9.8's default
 _UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-# What Java's Integer.parseInt takes: digits of any script, each of one UTF-16 unit, and any number of zeros before them.
+# Java's Integer.parseInt accepts digits of any script that take one UTF-16 unit, with any number of leading zeros.
 _LEVEL: Final = re.compile(r"([+-]?)(\d+)")
 _INT_DIGITS: Final = 10
 _MAX_INT: Final = 2**31 - 1
@@ -48,9 +48,9 @@ class DelayLevels:
         return len(self.delays_ms)
 
     def deliver_timestamp(self, level_text: bytes, store_timestamp: int) -> int | None:
-        """When a message with this DELAY property is due, in ms; a level beyond the last counts as the last.
+        """The delivery time in ms of a message with this DELAY property; a level beyond the last counts as the last.
 
-        Returns: None where the property asks for no delay, or is no Java int (there 4.9.8 would dispatch nothing at all).
+        Returns: None if the property asks for no delay, or is no Java int (4.9.8 would then stop dispatching).
         """
         text = java_text(level_text)
         found = _LEVEL.fullmatch(text)
@@ -66,4 +66,4 @@ class DelayLevels:
         if level <= 0:
             return None
         due = store_timestamp + self.delays_ms[level - 1]
-        return (due + (1 << 63)) % (1 << 64) - (1 << 63)  # as a Java long, whatever the store timestamp is
+        return (due + (1 << 63)) % (1 << 64) - (1 << 63)  # wraps around like a Java long

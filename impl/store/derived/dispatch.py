@@ -1,9 +1,10 @@
-"""The thread that tells queues and index of each record, once. HA-ST-35 "in the order of the log, by a thread of its own".
+"""The dispatch thread: it puts each record into queues and index once. HA-ST-35 "in the order of the log, by a thread of its
+own".
 
-A put may hand over what it knows in memory (`offer`); all else (replicated bytes, what an earlier process left, BLANKs, what
-the bounded memory has dropped) is read from the log. Both ways meet at one number: a handed record is taken only if it begins
-at `reput_from_offset`. One that begins behind it shows a gap, which is read from the log first; one before it has been
-dispatched already. So nothing is lost, doubled or out of order, whatever is handed over and whatever fails on the way.
+A put may hand over a record in memory (`offer`). All other records are read from the log: replicated bytes, records of an
+earlier process, BLANKs, and records dropped from the bounded memory. `reput_from_offset` joins both ways: a handed record is
+used only if it begins there. If it begins later, the gap is read from the log first; if it begins earlier, it has been
+dispatched already. So no record is lost, dispatched twice or out of order, whatever is handed over and whatever fails.
 
 Source: article 003 section 1.6; 4.9.8 DefaultMessageStore.ReputMessageService.
 """
@@ -27,15 +28,15 @@ __all__ = ["DispatchRequest", "Dispatcher", "LogSource", "ReputMessageService"]
 logger = logging.getLogger(__name__)
 logger.addHandler(logging.NullHandler())
 
-_HANDED_LIMIT: Final = 1 << 16  # puts in memory; the oldest beyond it are forgotten, and read from the log instead
-_BATCH: Final = 4096  # messages a round, and the rest of a batch
-_GATHER_S: Final = 0.001  # after a wake-up, so that a stream of puts costs a thousand wake-ups a second and no more
+_HANDED_LIMIT: Final = 1 << 16  # handed puts in memory; the oldest beyond this are dropped, and read from the log
+_BATCH: Final = 4096  # messages in a round; a batch is never split
+_GATHER_S: Final = 0.001  # wait after a wake-up, so that a stream of puts causes at most a thousand wake-ups a second
 _IDLE_S: Final = 0.1
 _RETRY_S: Final = 1.0
 
 
 class LogSource(Protocol):
-    """A log as the dispatch reads it, while others append. CommitLog is one."""
+    """The part of CommitLog that the dispatch reads while other threads append."""
 
     @property
     def min_offset(self) -> int: ...
@@ -46,15 +47,15 @@ class LogSource(Protocol):
     def data_at(self, offset: int, limit: int) -> memoryview | None: ...
 
 
-# Takes requests in the order of the log. After a failure it is told again of some that it has taken, and skips them.
+# Takes requests in the order of the log. After a failure some requests come again, and it skips them.
 Dispatcher = Callable[[DispatchRound], None]
 
 
 class ReputMessageService:
-    """Dispatches from an offset on, in a thread of its own (`start`) or in the caller's (`dispatch_all`).
+    """Dispatches the log from an offset on, in its own thread (`start`) or in the caller's (`dispatch_all`).
 
-    Args:  log: what is read. dispatchers: called one after the other with the same requests, from one thread.
-           reput_from_offset: where a record starts; it and all behind it are not dispatched yet.
+    Args:  dispatchers: called in turn with the same requests, from one thread. reput_from_offset: the start of the first record
+           that is not dispatched yet.
     """
 
     def __init__(
@@ -64,12 +65,12 @@ class ReputMessageService:
         reput_from_offset: int,
         delay_levels: DelayLevels | None = None,
     ) -> None:
-        self.reput_from_offset = reput_from_offset  # every record before it is dispatched
-        self.error: RocketmqHaError | None = None  # what has ended the dispatch for good
+        self.reput_from_offset = reput_from_offset  # every record before this offset is dispatched
+        self.error: RocketmqHaError | None = None  # the error that ended the dispatch for good
         self._log, self._dispatchers = log, tuple(dispatchers)
         self._make = RequestMaker(delay_levels or DelayLevels.parse())
         self._handed: deque[HandedFields | HandedBatch] = deque(maxlen=_HANDED_LIMIT)
-        self._held: HandedFields | HandedBatch | None = None  # taken from the deque, and begins behind a gap
+        self._held: HandedFields | HandedBatch | None = None  # taken from the deque, but begins behind a gap
         self._seen_end = -1  # the log's end when the last round found nothing to do
         self._thread: threading.Thread | None = None
         self._is_idle = self._is_stopped = False
@@ -82,7 +83,7 @@ class ReputMessageService:
         self._thread.start()
 
     def offer(self, handed: HandedFields) -> None:
-        """Hand over a record that is in the log. The caller holds the put lock, so that calls come in the log's order."""
+        """Hand over a record that is in the log. The caller holds the put lock, so calls come in the order of the log."""
         self._handed.append(handed)
         if self._is_idle:
             self.wakeup()
@@ -97,18 +98,18 @@ class ReputMessageService:
             self.wakeup()
 
     def wakeup(self) -> None:
-        """Say that the log has grown."""
+        """Wake the dispatch: the log has grown."""
         self._is_idle = False
         self._wake.set()
 
     def behind(self) -> int:
-        """Bytes of the log that are not dispatched, the part of a record at its end among them."""
+        """Bytes of the log that are not dispatched, including a partial record at its end."""
         return max(0, self._log.max_offset - self.reput_from_offset)
 
     def wait_for(self, offset: int, timeout_s: float) -> bool:
-        """Wait until every record before an offset is dispatched. Returns: whether it is.
+        """Wait until every record before an offset is dispatched. Returns: False at the time-out.
 
-        Raises: RocketmqHaError, what has ended the dispatch.
+        Raises: RocketmqHaError, if an error has ended the dispatch.
         """
         self._wait(lambda: self.reput_from_offset >= offset, timeout_s)
         if self.error is not None:
@@ -116,9 +117,9 @@ class ReputMessageService:
         return self.reput_from_offset >= offset
 
     def shutdown(self, timeout_s: float = 5.0) -> bool:
-        """Dispatch every whole record of the log, for at most so long, and end the thread. Returns: whether all are.
+        """Dispatch every whole record of the log and end the thread. Returns: False at the time-out.
 
-        The writers have stopped.
+        The writers must have stopped.
         """
         if self._thread is not None:
             self._wait(self._is_caught_up, timeout_s)
@@ -129,7 +130,7 @@ class ReputMessageService:
         return self.error is None and self._is_caught_up()
 
     def dispatch_all(self) -> int:
-        """Dispatch every whole record that the log holds now, here; the thread must not run. Returns: where they end.
+        """Dispatch every whole record now in the log, in the calling thread. The own thread must not run. Returns: their end.
 
         Raises: StoreCorrupt for bytes that are no record; OSError.
         """

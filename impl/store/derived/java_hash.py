@@ -1,9 +1,9 @@
-"""Java's String.hashCode, of which RocketMQ's tags codes and index keys are made: alone, or of many texts at once.
+"""Java's String.hashCode, from which RocketMQ makes tags codes and index keys: of one text, or of many at once.
 
-The hash is a polynomial at 31, modulo 2**32, over the UTF-16 units of the text. A loop takes Python some 80 ns a unit, and
-the index wants the hash of every key of every message. So many texts are laid side by side in one big integer, each in a
-lane of 32 bytes, and the polynomials of all are evaluated by halving: pairs of bytes, pairs of pairs, and so on, five times,
-each by two masks, a shift and a product. Zero bytes in front change no hash, so lanes can be padded.
+The hash is a polynomial at 31, modulo 2**32, over the UTF-16 units of the text. A Python loop takes about 80 ns for each unit,
+and the index needs the hash of every key. So many texts are packed into one big integer, each in a lane of 32 bytes. Five
+rounds evaluate all polynomials: each round combines neighbours (bytes, pairs, ...) by two masks, a shift and a product. Leading
+zero bytes do not change a hash, so lanes can be padded.
 
 Source: 4.9.8 MessageExtBrokerInner.tagsString2tagsCode and IndexFile.indexKeyHashMethod.
 """
@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import Final
 
-_LANE_SIZE: Final = 32  # bytes, and units: what a client's unique key has
+_LANE_SIZE: Final = 32  # bytes, one for each unit; a client's unique key has 32
 _LANES_AT_ONCE: Final = 512
 _ENCODED_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 _LOW_32: Final = 0xFFFFFFFF
 
 
 def java_text(data: bytes) -> str:
-    """The string that Java makes of UTF-8: U+FFFD for each malformed part, and one, not three, for an encoded surrogate."""
+    """Decode UTF-8 as Java does: U+FFFD for each malformed part, and one, not three, for an encoded surrogate."""
     if data.isascii():
         return data.decode("ascii")
     return _ENCODED_SURROGATE.sub("\ufffd".encode(), data).decode("utf-8", "replace")
@@ -38,7 +38,7 @@ def java_hash(text: str) -> int:
 
 
 def unsigned_hash(text: str) -> int:
-    """The hash of a text as the u32 of the same bits."""
+    """The hash of a text as a u32 with the same bits."""
     value = 0
     if text.isascii():
         for unit in text.encode("ascii"):
@@ -50,7 +50,7 @@ def unsigned_hash(text: str) -> int:
 
 
 def index_key_hash(text: str) -> int:
-    """The hash by which the index knows a key. HA-ST-42 "the absolute value of its Java String.hashCode, or 0 where that is
+    """The hash of a key in the index. HA-ST-42 "the absolute value of its Java String.hashCode, or 0 where that is
     still negative".
 
     >>> index_key_hash("polygenelubricants")
@@ -60,7 +60,7 @@ def index_key_hash(text: str) -> int:
 
 
 def positive(unsigned: int) -> int:
-    """The absolute value of an i32, given as the u32 of the same bits; 0 for the smallest, which has none."""
+    """The absolute value of an i32, given as a u32 with the same bits; 0 for the smallest i32, which has none."""
     if unsigned < 0x80000000:
         return unsigned
     return 0x100000000 - unsigned if unsigned > 0x80000000 else 0
@@ -81,7 +81,7 @@ def unsigned_hashes(texts: Sequence[str]) -> list[int]:
 
 
 def power_of_31(exponent: int) -> int:
-    """31 ** exponent modulo 2**32: what a prefix's hash is multiplied by when so many units follow."""
+    """31 ** exponent modulo 2**32: the factor of a prefix's hash if `exponent` units follow."""
     return _POWERS[exponent] if exponent < len(_POWERS) else pow(31, exponent, 1 << 32)
 
 
@@ -89,9 +89,9 @@ _POWERS: Final = tuple(pow(31, exponent, 1 << 32) for exponent in range(256))
 
 
 def _levels() -> tuple[tuple[int, int, int], ...]:
-    """For each halving: how far apart the halves are, the mask of the lower halves, and the weight of the upper ones.
+    """For each round: the distance of the neighbours, the mask of the lower ones, and the weight of the upper ones.
 
-    From lanes of 8 bytes on only the low 32 bits of a half are kept: the hash is modulo 2**32.
+    From lanes of 8 bytes on the mask keeps only 32 bits, since the hash is modulo 2**32.
     """
     levels = []
     half = 1  # bytes
@@ -111,6 +111,6 @@ def _hash_lanes(texts: Sequence[bytes]) -> list[int]:
     number = int.from_bytes(b"".join(map(bytes.rjust, texts, repeat(_LANE_SIZE), repeat(b"\0"))), "big")
     for distance, mask, weight in _LEVELS:
         number = (number >> distance & mask) * weight + (number & mask)
-    # The last sum can exceed 32 bits, but not its lane.
+    # The last sum may exceed 32 bits, but not its lane.
     found = number.to_bytes(_LANE_SIZE * len(texts), "big")
     return [value for (value,) in _LANE_HASHES.iter_unpack(found)]

@@ -1,4 +1,4 @@
-"""One entry of a consume queue, and where the entries of a file end.
+"""One entry of a consume queue, and the search for the end of the entries in a file.
 
     entry, 20 bytes = offset in the commit log i64, size i32, tags code i64
 
@@ -18,7 +18,7 @@ ENTRY: Final = struct.Struct(">qiq")
 
 
 class Entry(NamedTuple):
-    """Where a message is. offset, size: commit-log bytes. tags_code: a filter's first look."""
+    """The entry of a message. offset, size: its bytes in the commit log. tags_code: a filter checks it first."""
 
     offset: int
     size: int
@@ -30,24 +30,24 @@ class Entry(NamedTuple):
         return self == (0, FILLER_SIZE, 0)
 
     def ends_by(self, offset: int) -> bool:
-        """Whether it is a filler, or can be the entry of a message that ends at or before a commit-log offset."""
+        """Return True if its message ends by a commit-log offset, or if it is a filler."""
         return self.is_filler or (self.offset >= 0 < self.size and self.offset + self.size <= offset)
 
 
-# What a crash can leave of a filler. It would pass for a message of 2 GiB at offset 0.
+# The possible remains of a filler after a crash. One would pass for a message of 2 GiB at offset 0.
 TORN_FILLERS: Final = frozenset(ENTRY.pack(0, FILLER_SIZE >> missing << missing, 0) for missing in (8, 16, 24))
 
 
 def valid_end(file: MappedFile) -> int:
-    """The position behind the last entry of a file before the first that is none.
+    """The position of the first invalid entry in a file.
 
-    A file has 300,000 entries, and a broker hundreds of queues. So they are looked at by columns, not one by one: the
-    bytes of all sizes are laid over one another, and the first zero byte is the first size of zero.
+    A file has 300,000 entries, and a broker hundreds of queues. So entries are not checked one by one: the bytes of all sizes
+    are combined by OR as columns, and the first zero byte marks the first size of zero.
     """
     end = 0
     for position, chunk in _entry_chunks(file):
         if position != end:
-            break  # space that was never written: zero bytes
+            break  # zero bytes: never written
         count = len(chunk) // ENTRY_SIZE
         columns = [chunk[column : count * ENTRY_SIZE : ENTRY_SIZE] for column in range(12)]
         sizes = 0
@@ -70,7 +70,7 @@ def valid_end(file: MappedFile) -> int:
 
 
 def _entry_chunks(file: MappedFile) -> Iterator[tuple[int, bytes]]:
-    """The chunks of a file, each beginning and ending with an entry; what the file system skips may be skipped."""
+    """The chunks of a file, aligned to entries. Holes of the file may be left out."""
     rest = b""
     begin = 0
     for position, chunk in file.chunks(0):

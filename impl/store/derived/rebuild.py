@@ -1,8 +1,8 @@
-"""Consume queues and index made to agree with a log that has just been recovered.
+"""Recover consume queues and index, so that they agree with a log that has just been recovered.
 
-A clean stop has flushed all, so what names messages beyond the end of the log is cut off, and dispatch goes on behind what the
-queues have. After any other stop only what the checkpoint vouches for is known: the entries of messages before the file at
-which recovery began. They are kept, all else is cut off, and dispatch begins there. What it meets twice counts once.
+A clean stop flushes everything: then only entries beyond the end of the log are cut off, and dispatch goes on behind the last
+entry. After an unclean stop only the entries covered by the checkpoint are known to be right: those of messages before the file
+at which recovery began. They are kept, all others are cut off, and dispatch begins at that file. It skips entries that exist.
 
 Spec: HA-ST-38 "a consume queue MUST NOT name a message beyond the end of the commit log"; HA-ST-45 "MUST keep the entries of
 messages before the file at which recovery begins, as far as it is in order".
@@ -19,14 +19,14 @@ from rocketmq_ha.impl.store.log.commit_log import CommitLog
 
 
 class DerivedRecovery:
-    """One recovery of what is derived from a log. `run` does it."""
+    """One recovery of consume queues and index. Call `run`."""
 
     def __init__(self, log: CommitLog, queues: ConsumeQueueTable, index: IndexService, checkpoint: StoreCheckpoint) -> None:
         self._log, self._queues, self._index, self._checkpoint = log, queues, index, checkpoint
         self._make = RequestMaker(DelayLevels.parse())
 
     def run(self, *, is_clean: bool) -> int:
-        """Cut queues and index. Returns: the offset from which messages are to be dispatched. Raises: OSError."""
+        """Cut queues and index. Returns: the offset at which dispatch must begin. Raises: OSError."""
         log, queues, index = self._log, self._queues, self._index
         index.sweep()
         if not log.queue.files:
@@ -53,11 +53,11 @@ class DerivedRecovery:
         return start
 
     def _vouch_for(self, logics_msg_timestamp: int, whole: int) -> None:
-        """Let the checkpoint speak of no more than what is kept: messages up to a time, and the first index files.
+        """Lower the checkpoint to the kept part: messages up to a time, and the first index files.
 
-        What is dispatched again is on the disk when it is flushed again. Were this machine to fail before that, a checkpoint
-        that spoke of it would let the next recovery begin behind it. An index file that is cut fills up again, too, with times
-        that the checkpoint has spoken of.
+        Messages dispatched again are on the disk only after the next flush. If the machine failed before it, a checkpoint that
+        still covered them would let the next recovery begin behind them. A cut index file, too, fills up again with times that
+        the old checkpoint covered.
 
         Spec: HA-ST-73 "MUST be dispatched again, to queues and index"; HA-ST-51 "A recovery after which messages are
         dispatched again MUST clear that i64 as well".
@@ -70,7 +70,7 @@ class DerivedRecovery:
         checkpoint.flush()
 
     def _is_true(self, key: Key, queue_offset: int, entry: Entry) -> bool:
-        """Whether the message of an entry is in the log, or has expired: of such nothing can be asked any more."""
+        """Return True if the log has the message of an entry, or if it has expired and cannot be checked."""
         if entry.offset < self._log.min_offset:
             return True
         found = self._request_at(entry.offset)
@@ -78,12 +78,12 @@ class DerivedRecovery:
         return found is not None and (found.topic, found.queue_id, found.queue_offset, found.size) == told
 
     def stored_ms(self, offset: int) -> int:
-        """The store timestamp of the message at an offset; 0 where there is none."""
+        """The store timestamp of the message at an offset; 0 if there is none."""
         found = self._request_at(offset)
         return 0 if found is None else found.store_timestamp
 
     def _request_at(self, offset: int) -> DispatchRequest | None:
-        """What the log has at an offset, as the dispatch reads it."""
+        """The record at an offset, as the dispatch reads it."""
         view = self._log.data_at(offset, self._log.file_size)
         if view is None:
             return None
@@ -93,7 +93,7 @@ class DerivedRecovery:
         return requests[0] if requests else None
 
     def _record_at_or_before(self, offset: int) -> int:
-        """Where a record starts, or the log ends: what damage in an index told may lie between two."""
+        """The start of the record at or before an offset, or the log's end. A damaged index may give an offset between two."""
         file = self._log.queue.find(offset)
         if file is None or offset == file.base or offset >= self._log.max_offset or self._request_at(offset) is not None:
             return offset

@@ -1,8 +1,7 @@
-"""`config/topics.json`: which topics a store has, and how many queues each, as a broker reads it at its start.
+"""Read and write `config/topics.json`: the topics of a store with their numbers of queues. A broker reads it at its start.
 
-A broker serves a topic only if this file names it: without it the messages of a store are there, but nobody may read them. So
-whoever writes a store adds the topics that it has queues of. What the file says already stays as it is, unless a topic has
-more queues by now.
+A broker serves only topics that this file names; without it no consumer can read the store's messages. So every program that
+appends to a store adds the topics of its queues. Existing settings stay, unless a topic has more queues now.
 
 Source: 4.9.8 TopicConfigManager, TopicConfigSerializeWrapper and MixAll.string2File; facts on code 21, chapter 6.
 """
@@ -24,7 +23,7 @@ _PERM_READ_WRITE: Final = 6
 
 
 def read_topics(store_dir: Path) -> dict[str, int]:
-    """The topics that the file names, with their read queues; none where there is no file.
+    """The topics in the file, with their numbers of read queues; none if there is no file.
 
     Raises: ConfigInvalid for a file that is no such JSON; OSError.
     """
@@ -33,12 +32,12 @@ def read_topics(store_dir: Path) -> dict[str, int]:
 
 
 def write_topics(store_dir: Path, queue_nums: Mapping[str, int], now_ms: int | None = None) -> bool:
-    """Have the file name these topics, with at least so many queues each. The file is replaced whole, or not at all.
+    """Add these topics to the file, with at least the given numbers of queues. The file is replaced atomically.
 
     HA-ST-52 "the entries that the file has already MUST stay".
 
-    Returns: whether there was anything to write; then it is on the disk.
-    Raises: ConfigInvalid for a file that is no such JSON, which then stays as it is; OSError with a path.
+    Returns: True if the file changed; the change is then on the disk.
+    Raises: ConfigInvalid, if the file is no such JSON (it then stays unchanged); OSError with a path.
     """
     path = store_dir / CONFIG_DIR / TOPICS_FILE
     content = _read(path)
@@ -61,7 +60,7 @@ def write_topics(store_dir: Path, queue_nums: Mapping[str, int], now_ms: int | N
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Replace a file as a whole, and have it on the disk."""
+    """Replace a file atomically, and sync it to the disk."""
     new = path.with_name(path.name + ".tmp")
     try:
         is_new = not path.parent.is_dir()
@@ -74,7 +73,7 @@ def _replace(path: Path, data: bytes) -> None:
         for directory in (path.parent, *([path.parent.parent] if is_new else [])):
             sync_directory(directory)
     except OSError as error:
-        error.filename, error.filename2 = str(path), None  # of a write that fails only the descriptor is known
+        error.filename, error.filename2 = str(path), None  # a failed write knows only the descriptor
         with contextlib.suppress(OSError):
             new.unlink(missing_ok=True)
         raise
@@ -95,7 +94,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _new_config(name: str) -> dict[str, object]:
-    """What a broker gives a topic that it makes by itself."""
+    """The settings of a topic that a broker creates automatically."""
     return {
         "order": False,
         "perm": _PERM_READ_WRITE,

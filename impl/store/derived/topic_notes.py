@@ -1,8 +1,8 @@
-"""Which topics and queues a store has, noted in `config/topics.json` before the first message of each is acknowledged.
+"""Keep `config/topics.json` up to date: add each topic and queue before its first message is acknowledged.
 
-A broker makes a topic, and writes so, before it stores a message of it. So where a process is killed at any moment, a broker
-that takes over its store serves every message that was acknowledged. What a master has sent is noted within a second: a slave
-gets the file itself from the master, too, and later (chapter 6).
+A broker creates a topic, in memory and in the file, before it stores the topic's first message. With the same order here, a
+broker that takes over a killed process's store serves every acknowledged message. Topics in replicated bytes are added within a
+second. A slave later gets the master's whole file, too (chapter 6).
 
 Source: 4.9.8 TopicConfigManager.createTopicInSendMessageMethod.
 """
@@ -21,21 +21,22 @@ logger.addHandler(logging.NullHandler())
 
 
 class TopicNotes:
-    """Writes the file for one store. Any thread may call anything here.
+    """Writes the file of one store. All methods are thread-safe.
 
-    known: the log's queue count up to which all was noted, or its failure was told.
+    known: the log's count of queues up to which all are in the file, or their failure was logged.
     """
 
     def __init__(self, store_dir: Path, log: CommitLog, queues: ConsumeQueueTable) -> None:
         self._store_dir, self._log, self._queues = store_dir, log, queues
         self._guard = threading.Lock()
-        self._written: tuple[int, int] | None = None  # queues of the log and of the table that the file names
+        # counts of the log's and the table's queues when the file was last written
+        self._written: tuple[int, int] | None = None
         self.known = -1
 
     def note(self) -> None:
-        """`write`, for a put: that the file cannot be written is told once, and tried again by whoever calls `write`.
+        """`write`, for a put: a failure is logged once, and the next call of `write` tries again.
 
-        Who comes while another writes waits for it, and so is not acknowledged before.
+        A put that comes while another thread writes waits for it, so that it is not acknowledged earlier.
         """
         with self._guard:
             count = self._log.queue_count
@@ -48,7 +49,7 @@ class TopicNotes:
             self.known = count
 
     def write(self) -> None:
-        """Have the file name all that there is; nothing where it does. Raises: ConfigInvalid, OSError with a path."""
+        """Add all topics and queues to the file, if any are missing. Raises: ConfigInvalid, OSError with a path."""
         with self._guard:
             self._write()
 
@@ -60,7 +61,7 @@ class TopicNotes:
         queue_nums: dict[str, int] = {}
         for topic, queue_id in keys:
             name = topic.decode("utf-8", "replace")
-            if is_directory_name(topic) and name.encode() == topic:  # what is no text no broker finds a queue for
+            if is_directory_name(topic) and name.encode() == topic:  # no broker finds a queue of a topic that is no UTF-8
                 queue_nums[name] = max(queue_nums.get(name, 0), queue_id + 1)
         if queue_nums:
             write_topics(self._store_dir, queue_nums)

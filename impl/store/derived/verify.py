@@ -1,8 +1,8 @@
-"""Check what a store derives from its log against the log: every entry of every consume queue, every key of the index.
+"""Check consume queues and index of a store against its log: every entry and every key.
 
-What is wrong raises: an entry that is not that of its message, a key of no message, a chain that does not lead back. What is
-only missing is counted: a dispatch that is behind its log, or that was lost, is mended by dispatching again. A live writer
-goes on meanwhile, so entries and keys beyond the log's end at the start of the check are left alone.
+A wrong entry, a key without a message, or a broken chain raises an error. Missing entries and keys are only counted, since
+another dispatch repairs them. A live writer may go on meanwhile, so entries and keys beyond the log's end at the start of the
+check are ignored.
 
 Spec: HA-ST-29 to HA-ST-34, HA-ST-38; the index: verify_index.py.
 """
@@ -25,24 +25,24 @@ from rocketmq_ha.impl.wire.message import TRANSACTION_MASK, TRANSACTION_PREPARED
 
 _BATCH: Final = 1024
 
-Progress = Callable[[int], None]  # takes the commit-log offset that was reached
+Progress = Callable[[int], None]  # called with the commit-log offset reached
 
 
 @dataclass(frozen=True, slots=True)
 class DerivedSummary:
-    """What the derived files of a store hold of its log."""
+    """The counts of a check of consume queues and index."""
 
     queues: int
-    queue_entries: int  # that were checked
-    queue_entries_missing: int  # of messages in the log
+    queue_entries: int  # entries checked
+    queue_entries_missing: int  # messages in the log without an entry
     index_files: int
-    index_keys: int  # that were checked
-    index_keys_missing: int  # of messages behind the first one in the index
-    index_keys_as: str  # the releases that put such keys, in the order of the log; see index_keys.py
+    index_keys: int  # keys checked
+    index_keys_missing: int  # missing keys of messages behind the first one in the index
+    index_keys_as: str  # the releases that put these sets of keys, in the order of the log; see index_keys.py
 
 
 def verify_derived(reader: LogReader, progress: Progress | None = None) -> DerivedSummary:
-    """Check consume queues and index of a store whose log was walked.
+    """Check consume queues and index of a store whose log was verified.
 
     Raises: StoreCorrupt (file, commit-log offset), ConfigInvalid, OSError.
     """
@@ -67,7 +67,7 @@ def verify_derived(reader: LogReader, progress: Progress | None = None) -> Deriv
 
 
 def log_requests(reader: LogReader) -> Iterator[tuple[list[DispatchRequest], list[bytes]]]:
-    """What a dispatch of the log, which was walked, would be told, and the properties of each message, in batches."""
+    """Yield batches of dispatch requests of the log, with the properties of each message."""
     make = RequestMaker(DelayLevels.parse())
     offset = reader.min_offset
     while offset < reader.max_offset:
@@ -86,12 +86,12 @@ def log_requests(reader: LogReader) -> Iterator[tuple[list[DispatchRequest], lis
 
 
 class _QueueCheck:
-    """Holds the entries of each queue against the messages that come."""
+    """Compares the entries of each queue with the messages of the log."""
 
     def __init__(self, table: ConsumeQueueTable) -> None:
         self.checked = self.missing = 0
         self._table = table
-        self._reached: dict[Key, int] = {}  # behind the queue offset of the last message that came
+        self._reached: dict[Key, int] = {}  # next queue offset behind the last message seen
 
     def check(self, requests: list[DispatchRequest]) -> None:
         for request in requests:
@@ -105,7 +105,7 @@ class _QueueCheck:
                 self.missing += 1
                 continue
             expected = (request.commit_log_offset, request.size, request.tags_code)
-            # A broker may have delay levels of its own, of which the store keeps no trace.
+            # A broker may have other delay levels, which the store does not record.
             compared = 2 if request.topic == SCHEDULE_TOPIC else 3
             if entry[:compared] != expected[:compared]:
                 raise StoreCorrupt(
@@ -117,12 +117,12 @@ class _QueueCheck:
             self.checked += 1
 
     def finish(self, max_offset: int) -> None:
-        """No entry may be left that names something in the log or, but for a writer's, behind it."""
+        """Check the entries behind the last message: none may name a message in the log or, without a writer, behind it."""
         for key, queue in self._table:
             first = max(self._reached.get(key, queue.min_offset), queue.min_offset)
             for queue_offset, entry in queue.entries(first):
                 if entry.offset >= max_offset:
-                    break  # dispatched since the walk ended
+                    break  # dispatched by a live writer meanwhile
                 if not entry.is_filler:
                     found = f"entry {queue_offset} names offset {entry.offset}"
                     raise StoreCorrupt(_file_of(queue, queue_offset), entry.offset, found, "a message of this queue")

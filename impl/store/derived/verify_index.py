@@ -1,9 +1,9 @@
-"""Check the index of a store against its log: each entry is a key of its message, each chain leads back.
+"""Check the index of a store against its log: each entry is a key of its message, each chain leads backwards.
 
-The keys need not all be of one release: a broker that takes over a store goes on with its own. Which set of keys is in use is
-read from the messages that tell the sets apart, in the order of the log. A message that has a set's keys but for that of its
-tags looks like one that an earlier release has put. It is missing that key if a later message has the key of its tags again, or
-if it is the only such message; else another release goes on from there.
+Releases put different sets of keys, and a broker that takes over a store goes on with its own set. Messages whose sets differ
+show which set was in use, in the order of the log. A message without the key of its tags may come from an earlier release. It
+lacks the key if a later message has such a key again, or if it is the only message without; otherwise another release continued
+there.
 
 Spec: HA-ST-39 to HA-ST-42, HA-ST-47.
 """
@@ -19,11 +19,11 @@ from rocketmq_ha.impl.store.derived.index_keys import KEY_SETS, KeySet, MessageK
 from rocketmq_ha.impl.store.derived.index_service import IndexService
 from rocketmq_ha.impl.store.log.reader import LogReader
 
-_Group = tuple[IndexFile, int, list[int]]  # the file in which it ends, commit-log offset, hashes of one message
+_Group = tuple[IndexFile, int, list[int]]  # last file, commit-log offset and hashes of one message
 
 
 class IndexCheck:
-    """Holds the keys in the index, which stand in the order of the log, against those of the messages that come."""
+    """Compares the keys in the index with those of the messages. Both come in the order of the log."""
 
     def __init__(self, index: IndexService, reader: LogReader) -> None:
         self.checked = 0
@@ -35,16 +35,16 @@ class IndexCheck:
 
     @property
     def missing(self) -> int:
-        """Keys that are not in the index, of messages behind its first one."""
+        """The number of missing keys, of messages behind the first one in the index."""
         return self._releases.missing
 
     @property
     def releases(self) -> str:
-        """Which releases put these keys, in the order of the log."""
+        """The releases that put these keys, in the order of the log."""
         return self._releases.text if self._began else "none"
 
     def check(self, requests: Sequence[DispatchRequest], properties: Sequence[bytes]) -> None:
-        """Take the next messages of the log. Raises: StoreCorrupt."""
+        """Check the next messages of the log. Raises: StoreCorrupt."""
         for request, each in zip(requests, properties, strict=True):
             offset = request.commit_log_offset
             if self._next is not None and self._next[1] < offset:
@@ -62,13 +62,13 @@ class IndexCheck:
             self._next = self._advance(offset + 1)
 
     def finish(self) -> None:
-        """The log has ended. Raises: StoreCorrupt where the index names something else in it."""
+        """Finish at the end of the log. Raises: StoreCorrupt, if the index has another entry within it."""
         if self._next is not None and self._next[1] < self._reader.max_offset:
             self._refuse(*self._next)
         self._releases.finish()
 
     def _advance(self, offset: int) -> _Group | None:
-        """The keys of the next message at or behind an offset. A dispatch that was repeated leaves earlier ones again."""
+        """The keys of the next message at or behind an offset. A repeated dispatch may have added earlier messages again."""
         return next((group for group in self._entries if group[1] >= offset), None)
 
     def _refuse(self, file: IndexFile, offset: int, found: list[int]) -> None:
@@ -76,22 +76,22 @@ class IndexCheck:
 
 
 class _Releases:
-    """Finds out message by message which set of keys is in use, and counts what is missing of it."""
+    """Determines which set of keys is in use, message by message, and counts its missing keys."""
 
     def __init__(self) -> None:
         self.missing = 0
-        self._possible: tuple[KeySet, ...] = KEY_SETS  # the sets of which nothing was missing so far
-        self._before: list[tuple[KeySet, ...]] = []  # those that were in use earlier, in their order
-        # Since the last message with all keys of the set in use: how many there are that have all of another set.
+        self._possible: tuple[KeySet, ...] = KEY_SETS  # the sets without a missing key so far
+        self._before: list[tuple[KeySet, ...]] = []  # the sets in use earlier, in order
+        # The number of messages with all keys of another set, since the last one with all keys of the set in use.
         self._doubtful = self._doubtful_keys = 0
         self._doubtful_possible: tuple[KeySet, ...] = ()
 
     def take(self, keys: MessageKeys, found: list[int]) -> bool:
-        """Take what the index has of a message. Returns: whether there is a set to which all of it belongs."""
+        """Take the keys that the index has of a message. Returns: True if one set contains all of them."""
         whole = tuple(key_set for key_set in self._possible if _lacking(keys.hashes(key_set), found) == 0)
         if whole:
             if self._doubtful and not any(_lacking(keys.hashes(each), found) == 0 for each in self._doubtful_possible):
-                self._forget_doubt()  # the set in use goes on, so the messages in between lack keys
+                self._forget_doubt()  # the set in use continues, so the messages in between lack keys
             self._possible = whole
             return True
         lacking = {key_set: _lacking(keys.hashes(key_set), found) for key_set in KEY_SETS}
@@ -109,11 +109,11 @@ class _Releases:
         return True
 
     def lose(self, keys: MessageKeys) -> None:
-        """Take a message of which the index has nothing."""
+        """Take a message without keys in the index."""
         self.missing += min(len(keys.hashes(key_set)) for key_set in self._possible)
 
     def finish(self) -> None:
-        """The log has ended. One message alone that lacks a key is one at which a dispatch was interrupted."""
+        """Finish at the end of the log. A single message that lacks a key is one at which a dispatch was interrupted."""
         if self._doubtful == 1:
             self._forget_doubt()
         elif self._doubtful:
@@ -143,7 +143,7 @@ class _Releases:
 
 
 def _lacking(hashes: list[int], found: list[int]) -> int | None:
-    """How many of a message's hashes are not among those found; None where those have another one."""
+    """Count the hashes of a message that were not found; None if a further hash was found."""
     if hashes == found:
         return 0
     if set(found) - set(hashes):
@@ -156,9 +156,9 @@ def _text(key_sets: tuple[KeySet, ...]) -> str:
 
 
 def _groups(files: tuple[IndexFile, ...]) -> Iterator[_Group]:
-    """What the index has of each message, from all files.
+    """Yield the keys of each message from all index files.
 
-    Raises: StoreCorrupt where an entry does not point to the one before it in its slot.
+    Raises: StoreCorrupt, if an entry does not point to the previous one of its slot.
     """
     last: _Group | None = None
     for file in files:

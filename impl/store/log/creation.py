@@ -1,8 +1,8 @@
-"""A file gets its name when it is whole, so that who is killed in between leaves none that a broker would stumble over.
+"""Create files atomically: a file gets its name when it is complete, so a kill in between leaves nothing that stops a broker.
 
-RocketMQ takes each name in `commitlog` and in the folder of a consume queue for a number, and does not start where one is none.
-So a file is made without a name (O_TMPFILE: Linux, and most of its file systems) and linked into its place. Where that cannot
-be, it is made in a folder of the store's root, in which RocketMQ looks at nothing that it does not know, and moved.
+RocketMQ parses each name in `commitlog` and in a consume queue's folder as a number, and does not start if one is not. So a
+file is created without a name (O_TMPFILE, on Linux and most of its file systems) and linked into its place. Where that is
+impossible, it is created in a folder in the store's root, where RocketMQ ignores unknown names, and moved.
 
 Spec: HA-ST-1 "each named by the 20-digit offset of its first byte"; HA-ST-70 "MUST NOT stand in the folder of the commit
 log or of a consume queue".
@@ -18,35 +18,35 @@ from typing import Final
 
 CREATING_DIR: Final = "creating"
 _UNNAMED: Final[int | None] = getattr(os, "O_TMPFILE", None)
-# Of a file system or kernel without unnamed files, or a system without /proc. Where it was something else, moving fails, too.
+# Errors of a file system or kernel without O_TMPFILE, or without /proc. After any other cause the move fails, too.
 _NOT_POSSIBLE: Final = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT, errno.EPERM, errno.EXDEV)
 _numbers: Final = itertools.count()
 
 
 def create_whole(path: Path, root: Path, fill: Callable[[int], None]) -> None:
-    """Make a file that is not there yet.
+    """Create a new file.
 
-    Args:  root: the store's; on the file system of the path. fill: gets a descriptor and gives the file its length.
-    Raises: OSError with a path, what `fill` raises; then there is no file of that name.
+    Args:  root: the store's; on the file system of the path. fill: called with a descriptor; sets the length of the file.
+    Raises: OSError with a path, and exceptions of `fill`; then no file has that name.
     """
     try:
         if not _create_unnamed(path, fill):
             _create_elsewhere(path, root, fill)
     except OSError as error:
         if error.filename is None:
-            error.filename = str(path)  # what knows a descriptor only
+            error.filename = str(path)  # the error knows only a descriptor
         raise
 
 
 def sweep_creating(root: Path) -> None:
-    """Remove what interrupted creations have left in a store that this process owns."""
+    """Remove the remains of interrupted creations in a store that this process owns."""
     directory = root / CREATING_DIR
     if directory.is_dir():
         shutil.rmtree(directory)
 
 
 def _create_unnamed(path: Path, fill: Callable[[int], None]) -> bool:
-    """Returns: whether it is possible here."""
+    """Create a file through O_TMPFILE. Returns: False if the system does not support it."""
     if _UNNAMED is None:
         return False
     try:

@@ -1,6 +1,6 @@
-"""From the page cache to the disk: at intervals (asynchronous flush), or before a put ends (synchronous flush).
+"""The flush services: at intervals (asynchronous flush), or before a put ends (synchronous flush).
 
-Both keep what the log knows, its flushed offset, and nothing more; a sync that fails is reported and moves nothing.
+Both only advance the log's flushed offset. A failed sync is reported and advances nothing.
 
 Spec: HA-ST-25 to HA-ST-28, HA-ST-60, HA-ST-61.
 Source: article 003 sections 2 and 2.1; 4.9.8 CommitLog.FlushRealTimeService, GroupCommitService; quirk 36.
@@ -22,12 +22,12 @@ logger.addHandler(logging.NullHandler())
 FLUSH_INTERVAL_S: Final = 0.5
 FLUSH_LEAST_PAGES: Final = 4
 FLUSH_THOROUGH_INTERVAL_S: Final = 10.0
-# A flush for waiting puts is tried this often before they are told.
+# Tries of a flush for waiting puts before they end with an error.
 _TRIES: Final = 2
 
 
 class Flushable(Protocol):
-    """What a flush service needs of a log."""
+    """The part of a log that a flush service uses."""
 
     @property
     def flushed_offset(self) -> int: ...
@@ -38,7 +38,7 @@ class Flushable(Protocol):
 class FlushRealTimeService:
     """Asynchronous flush. HA-ST-25 "a put MUST NOT wait for the disk: a thread of its own flushes at intervals".
 
-    Every `interval_s`, where `least_pages` have something new; every `thorough_interval_s`, whatever there is.
+    Every `interval_s` it flushes if at least `least_pages` pages are dirty; every `thorough_interval_s` it flushes any.
     HA-ST-60 "MUST be flushed by a thread of its own".
     """
 
@@ -50,8 +50,8 @@ class FlushRealTimeService:
         least_pages: int = FLUSH_LEAST_PAGES,
         thorough_interval_s: float = FLUSH_THOROUGH_INTERVAL_S,
     ) -> None:
-        self.error: OSError | RocketmqHaError | None = None  # of the last flush, if it failed
-        self.first_error: OSError | RocketmqHaError | None = None  # stays, whatever becomes of the next flush
+        self.error: OSError | RocketmqHaError | None = None  # of the last flush, if that failed
+        self.first_error: OSError | RocketmqHaError | None = None  # of the first failed flush; never reset
         self._log, self._interval_s, self._least_pages = log, interval_s, least_pages
         self._thorough_interval_s = thorough_interval_s
         self._stop = threading.Event()
@@ -69,7 +69,7 @@ class FlushRealTimeService:
             raise self.first_error
 
     def shutdown(self) -> None:
-        """End the thread. What was not flushed is the owner's to flush."""
+        """End the thread, without a last flush: the owner must do that."""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -102,7 +102,7 @@ class GroupCommitRequest:
         self._gate = gate
 
     def wait(self, timeout_s: float) -> PutMessageStatus:
-        """Returns: how it ended; FLUSH_DISK_TIMEOUT where it has not within the time."""
+        """Wait. Returns: the status; FLUSH_DISK_TIMEOUT if there is none in time."""
         if self.status is None and self._gate.acquire(timeout=max(0.0, timeout_s)):
             self._gate.release()
         return self.status or PutMessageStatus.FLUSH_DISK_TIMEOUT
@@ -111,34 +111,34 @@ class GroupCommitRequest:
 class GroupCommitService:
     """Synchronous flush. HA-ST-27 "MUST leave a GroupCommitRequest and wait; one thread flushes for all that have gathered".
 
-    Who comes while a flush is on its way waits for the next one, which is for all of them together. They wait at one gate, a
-    lock that the thread opens once, and that each who comes through opens for the next.
+    Requests that come during a flush wait for the next flush, which covers all of them. They wait at one gate: a lock that the
+    thread opens once, and that each waiter opens for the next one.
 
-    What does not work: a lock for each. The thread would open all of them at once, and all would ask at the same time for the
-    interpreter, which has room for one: a third more CPU time at 64 waiters. Nor does it help to linger for more to come.
+    One lock for each request was slower: the thread would wake all waiters at once, and they would compete for the interpreter
+    lock; that took a third more CPU time with 64 waiters. Waiting a moment for more requests did not help, either.
     """
 
     def __init__(self, log: Flushable, on_ended: Callable[[], None] | None = None) -> None:
-        """on_ended: called by the thread each time it has ended requests, for whoever does not wait at their gate."""
+        """on_ended: called by the thread after it has ended requests, for callers that do not wait at the gate."""
         self.error: OSError | RocketmqHaError | None = None  # of the last flush, if it failed
         self._log, self._on_ended = log, on_ended
         self._requests: SimpleQueue[GroupCommitRequest | None] = SimpleQueue()  # None ends the thread
-        self._guard = threading.Lock()  # of which gate belongs to which requests
-        self._gate = _shut_gate()  # of all requests that are in the queue
+        self._guard = threading.Lock()  # protects the pairing of requests and gate
+        self._gate = _shut_gate()  # the gate of all requests in the queue
         self._thread = threading.Thread(target=self._run, name="GroupCommitService", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def put_request(self, next_offset: int) -> GroupCommitRequest:
-        """Leave a request for a flush that covers everything before an offset."""
+        """Add a request for a flush that covers everything before an offset."""
         with self._guard:
             request = GroupCommitRequest(next_offset, self._gate)
             self._requests.put(request)
         return request
 
     def shutdown(self) -> None:
-        """Flush for those that wait, and end the thread; nobody may come afterwards."""
+        """Flush for the waiting requests, and end the thread. No request may follow."""
         self._requests.put(None)
         if self._thread.ident is not None:
             self._thread.join()
@@ -161,7 +161,7 @@ class GroupCommitService:
                 self._on_ended()
 
     def _flush(self, next_offset: int) -> int:
-        """Flush what is before an offset. HA-ST-28.  Returns: the flushed offset, which is before it where all tries failed."""
+        """Flush everything before an offset. HA-ST-28.  Returns: the flushed offset; it is less if all tries failed."""
         for _ in range(_TRIES):
             if self._log.flushed_offset >= next_offset:
                 break

@@ -1,16 +1,16 @@
-"""Tell the beginning of a record from damage: bytes that some valid record of this place could start with.
+"""Distinguish the beginning of a record from damage: could a valid record at this offset start with these bytes?
 
 A slave takes bytes, not records, so its log may end inside one. Then all bytes behind some point are zero (the file was
 allocated as zeros), and those before it are the beginning of a record: each field that is wholly there must be right,
-and the record must reach further than the bytes do. What is read from behind that point says nothing.
+and the record must reach further than the bytes do. Bytes behind that point are not used.
 
 The checks of a record do not see that the end of its topic or properties is missing: lengths and body CRC are right
-already. But a topic or properties that end in a zero byte, with nothing but zero bytes behind, are not there yet: HA-ST-10 "A
+already. But a topic or properties that end in a zero byte, followed only by zero bytes, are incomplete: HA-ST-10 "A
 last record whose topic, or whose properties if it has any, end in a zero byte is not whole".
-RocketMQ takes such a record for whole, goes on behind it, and its slave differs from its master from then on.
+RocketMQ takes such a record for whole and appends behind it, so its slave differs from its master from then on.
 
-One case cannot be told: a flipped bit that enlarges the total size of the very last record, when that record has no
-properties and the enlargement is at most 32,767 bytes. It looks like a record whose properties have not come yet.
+One case cannot be detected: a flipped bit that enlarges the total size of the very last record by at most 32,767 bytes, if that
+record has no properties. It looks like a record whose properties are still to come.
 """
 
 import zlib
@@ -39,7 +39,7 @@ from rocketmq_ha.spec.constants import (
 
 
 def is_fragment(data: bytes | memoryview, present: int, offset: int) -> bool:
-    """Whether the first `present` bytes begin a record without completing it.
+    """Return True if the first `present` bytes begin a record without completing it.
 
     Args:  data: from the record's start to the end of the file. present: bytes, at least 1, up to the last that is not
            zero. offset: the commit-log offset of the start.
@@ -51,13 +51,13 @@ def is_fragment(data: bytes | memoryview, present: int, offset: int) -> bool:
         start = field.position_in(sys_flag)
         return int.from_bytes(data[start : start + field.size], "big")
 
-    total_size = number(TOTAL_SIZE)  # where bytes of it are still to come, no more than it will be
+    total_size = number(TOTAL_SIZE)  # if some of its bytes are still missing, a lower bound of it
     magic = bytes(data[MAGIC.position : min(MAGIC.end, present)])
     is_size_there = present >= TOTAL_SIZE.end
     could_be_blank = MAGIC_BYTES[BLANK_MAGIC_CODE].startswith(magic)
     if present < MAGIC.end and could_be_blank and (not is_size_there or total_size >= END_FILE_MIN_BLANK_SIZE):
-        # Of any size: where a slave's files are not as long as its master's, the BLANK ends elsewhere, and the log ends
-        # in its head (HA-S-92).
+        # A BLANK of any size: if a slave's files differ from its master's, the BLANK ends elsewhere, and the log ends in its
+        # head (HA-S-92).
         return True
     if total_size > room or not any(MAGIC_BYTES[known].startswith(magic) for known in MAGICS):
         return False

@@ -1,6 +1,6 @@
 """The commit log: HA-ST-1 "MUST be a sequence of files of one fixed size, each named by the 20-digit offset of its first byte".
 
-Looking only: this module lists and checks (and syncs); it never creates, changes or locks anything.
+This module only lists, checks and syncs; it never creates, changes or locks anything.
 
 Source: article 003 section 1.1; 4.9.8 MappedFileQueue.load; quirk 39.
 """
@@ -14,9 +14,9 @@ from typing import Final
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
 from rocketmq_ha.spec.constants import COMMIT_LOG_DIR, END_FILE_MIN_BLANK_SIZE, FILE_NAME_DIGITS
 
-# Java keeps the size of a file in an i32, and a BLANK record tells the rest of a file in one.
+# Java keeps the size of a file in an i32, and so does a BLANK record with the rest of a file.
 MAX_FILE_SIZE: Final = 2**31 - 1
-# A file under creation. In a folder of numbers nothing is made by such a name any more, but older stores can have one.
+# A file under creation. We no longer create such names in commitlog/, but older stores may contain one.
 CREATING_SUFFIX: Final = ".creating"
 _NAME: Final = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
 _CREATING_NAME: Final = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}{re.escape(CREATING_SUFFIX)}")
@@ -24,12 +24,12 @@ _CREATING_NAME: Final = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}{re.escape(CREA
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a commit-log directory holds. The files are adjacent: file i starts at min_offset + i * file_size."""
+    """The contents of a commit-log directory. The files are adjacent: file i starts at min_offset + i * file_size."""
 
     directory: Path  # STORE/commitlog
-    file_size: int | None  # bytes; None where there are no files to tell
+    file_size: int | None  # bytes; None without files
     bases: tuple[int, ...]  # start offsets, ascending
-    leftovers: tuple[Path, ...]  # of interrupted creations
+    leftovers: tuple[Path, ...]  # remains of interrupted creations
 
 
 def file_name(base: int) -> str:
@@ -49,11 +49,11 @@ def check_file_size(file_size: int) -> None:
 def read_layout(store_dir: Path) -> Layout | None:
     """List and check the commit-log files of a store.
 
-    The size is what the names say (the distance of the first two); with one file, its length.
+    The size is the distance of the first two names; with one file, its length.
 
-    Returns: None where there is no store yet: no directory, or no commitlog in it.
-    Raises: ConfigInvalid where a path is not a directory; StoreCorrupt for a name that is no offset, a length unlike
-    the others', a name that is no multiple of the size, or a gap. OSError as the file system gives it.
+    Returns: None if there is no store yet: no directory, or no commitlog in it.
+    Raises: ConfigInvalid, if a path is not a directory; StoreCorrupt, if a name is no offset or no multiple of the size, if a
+    length differs, or if there is a gap; OSError.
     Spec: HA-ST-21 "of another length than the others MUST be refused".
     """
     directory = store_dir / COMMIT_LOG_DIR
@@ -74,7 +74,7 @@ def read_layout(store_dir: Path) -> Layout | None:
 def list_files(directory: Path, file_size: int) -> tuple[tuple[int, ...], tuple[Path, ...]]:
     """List and check the files of a directory whose size is known.
 
-    Returns: the start offsets, ascending, and what interrupted creations have left; none where there is no directory.
+    Returns: the start offsets, ascending, and the remains of interrupted creations; none if there is no directory.
     Raises: StoreCorrupt as `read_layout` does; OSError.
     """
     if not directory.is_dir():

@@ -1,8 +1,8 @@
 """One process owns a store: byte 0 of the file `lock` in its root, locked as Java's FileChannel.tryLock(0, 1) does.
 
-POSIX locks belong to the process, not to the descriptor: a second open in one process would succeed, and closing any
-descriptor of the file would release the lock. So a table of this process's own locks stands before the system call, and
-nothing else here opens the file.
+POSIX locks belong to the process, not to the descriptor: a second lock in one process would succeed, and closing any descriptor
+of the file would release the lock. So this module first checks a table of the process's own locks, and no other code opens the
+file.
 
 Spec: HA-ST-9 "One process at a time MUST own a store for writing".  Source: 4.9.8 DefaultMessageStore.start.
 """
@@ -43,7 +43,7 @@ class StoreLock:
             fd = os.open(store_dir / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
             try:
                 fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0, os.SEEK_SET)
-            except (BlockingIOError, PermissionError):  # POSIX leaves the choice of EAGAIN or EACCES to the system
+            except (BlockingIOError, PermissionError):  # POSIX allows EAGAIN and EACCES
                 os.close(fd)
                 raise StoreLocked(f"{store_dir}: locked by another process, expected a store that nobody has open") from None
             except BaseException:
@@ -53,7 +53,7 @@ class StoreLock:
         self._fd = fd
 
     def release(self) -> None:
-        """Give the lock back; a second call does nothing."""
+        """Release the lock; a second call does nothing."""
         with _guard:
             if self._fd >= 0:
                 os.close(self._fd)
@@ -68,12 +68,12 @@ class StoreLock:
 
 
 def lock_holder(store_dir: Path) -> int | None:
-    """Who owns a store, without taking the lock: whoever starts meanwhile is not refused.
+    """Find the owner of a store without taking the lock, so that a process starting meanwhile is not refused.
 
-    Returns: the id of a process, 0 or less where it is one that has none here (in another container); None where nobody does.
+    Returns: its process id; 0 or less for a process in another container, which has no id here; None without an owner.
     Raises: OSError.
     """
-    with _guard:  # to close a descriptor of the file would give back a lock of this process
+    with _guard:  # closing a descriptor of the file would release this process's lock
         try:
             status = store_dir.stat()
             if (status.st_dev, status.st_ino) in _held_here:
