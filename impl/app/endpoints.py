@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.net.listeners import listen
-from rocketmq_ha.impl.net.tls import ClientTls, ServerTls
+from rocketmq_ha.impl.net.tls_ends import ClientTls, ServerTls
 from rocketmq_ha.impl.net.tls_files import TlsFiles, warn_of_readers
 from rocketmq_ha.spec.profile import HARDENED, Profile
 

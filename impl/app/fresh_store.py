@@ -15,7 +15,7 @@ from typing import Final
 from rocketmq_ha.impl.errors import PeerViolation, RocketmqHaError
 from rocketmq_ha.impl.net.feed import FeedEnded, Stopped, Unreachable
 from rocketmq_ha.impl.net.fresh import FreshStart
-from rocketmq_ha.impl.net.tls import ClientTls
+from rocketmq_ha.impl.net.tls_ends import ClientTls
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.spec.constants import COMMIT_LOG_DIR, LOCK_FILE
 

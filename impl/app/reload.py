@@ -14,7 +14,7 @@ from rocketmq_ha.impl.app.logs import set_format, set_level
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.net.limits import Network
 from rocketmq_ha.impl.net.server import Master
-from rocketmq_ha.impl.net.tls import ClientTls, ServerTls
+from rocketmq_ha.impl.net.tls_ends import ClientTls, ServerTls
 
 log = logging.getLogger(__name__)
 

@@ -22,8 +22,9 @@ from rocketmq_ha.impl.errors import ConfigInvalid, MessageMalformed, RocketmqHaE
 from rocketmq_ha.impl.ha.feed import NotARecord, Records
 from rocketmq_ha.impl.net.address import format_address
 from rocketmq_ha.impl.net.back_off import BackOff
-from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, OutOfRange, Stopped, Unreachable, find_min, open_feed
-from rocketmq_ha.impl.net.tls import ClientTls
+from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, OutOfRange, Stopped, Unreachable
+from rocketmq_ha.impl.net.open_feed import find_min, open_feed
+from rocketmq_ha.impl.net.tls_ends import ClientTls
 from rocketmq_ha.impl.wire.message import decode
 
 _TURN_MS: Final = 100

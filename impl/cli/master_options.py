@@ -11,7 +11,7 @@ from rocketmq_ha.impl.cli.option_group import Command, option_group
 from rocketmq_ha.impl.cli.tls_options import CLIENT_OPTIONS, tls_identity
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.net.address import parse_address
-from rocketmq_ha.impl.net.feed import SETTLE_S
+from rocketmq_ha.impl.net.open_feed import SETTLE_S
 
 settle_option: Final = click.option(
     "--settle",

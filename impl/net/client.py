@@ -18,7 +18,8 @@ from rocketmq_ha.impl.net.link import SlaveLink, Socket
 from rocketmq_ha.impl.net.pause import Pauses
 from rocketmq_ha.impl.net.peer_log import PeerLog
 from rocketmq_ha.impl.net.server import TICK_MS
-from rocketmq_ha.impl.net.tls import ClientTls, TlsSocket
+from rocketmq_ha.impl.net.tls import TlsSocket
+from rocketmq_ha.impl.net.tls_ends import ClientTls
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.spec.profile import Profile, Settings
 

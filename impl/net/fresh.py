@@ -17,10 +17,11 @@ from typing import Final, NamedTuple
 from rocketmq_ha.impl.errors import FileSizeDiffers, MessageMalformed, PeerViolation, RocketmqHaError
 from rocketmq_ha.impl.ha.feed import NotARecord, Piece, Records
 from rocketmq_ha.impl.ha.size_search import CannotTell, OnlyLastFile
-from rocketmq_ha.impl.net.feed import SETTLE_S, FeedEnded, MasterFeed, OutOfRange, Stopped, find_min, wait_readable
+from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, OutOfRange, Stopped, wait_readable
 from rocketmq_ha.impl.net.file_size import learn_file_size
 from rocketmq_ha.impl.net.inquiry import Inquiry
-from rocketmq_ha.impl.net.tls import ClientTls
+from rocketmq_ha.impl.net.open_feed import SETTLE_S, find_min
+from rocketmq_ha.impl.net.tls_ends import ClientTls
 from rocketmq_ha.impl.store.log.commit_log import FIRST_BYTE
 from rocketmq_ha.impl.wire.message import decode
 from rocketmq_ha.spec.constants import MAPPED_FILE_SIZE_COMMIT_LOG

@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 from rocketmq_ha.impl.errors import PeerViolation
 from rocketmq_ha.impl.net.address import format_address
-from rocketmq_ha.impl.net.feed import SETTLE_S, MasterFeed, OutOfRange, open_old, settle, settle_before
-from rocketmq_ha.impl.net.tls import ClientTls
+from rocketmq_ha.impl.net.feed import MasterFeed, OutOfRange
+from rocketmq_ha.impl.net.open_feed import SETTLE_S, open_old, settle, settle_before
+from rocketmq_ha.impl.net.tls_ends import ClientTls
 
 
 class Inquiry:

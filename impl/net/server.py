@@ -19,7 +19,8 @@ from rocketmq_ha.impl.net.link import MasterLink, Socket
 from rocketmq_ha.impl.net.listeners import Listeners
 from rocketmq_ha.impl.net.pause import Pauses
 from rocketmq_ha.impl.net.peer_log import PeerLog
-from rocketmq_ha.impl.net.tls import ServerTls, TlsSocket
+from rocketmq_ha.impl.net.tls import TlsSocket
+from rocketmq_ha.impl.net.tls_ends import ServerTls
 from rocketmq_ha.impl.net.tls_record import HANDSHAKE
 from rocketmq_ha.impl.net.token_bucket import TokenBucket
 from rocketmq_ha.impl.net.transfer_turns import TransferTurns

@@ -19,7 +19,7 @@ from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.errors import PeerViolation
 from rocketmq_ha.impl.net import tls_files
-from rocketmq_ha.impl.net.tls import ClientTls, ServerTls
+from rocketmq_ha.impl.net.tls_ends import ClientTls, ServerTls
 from rocketmq_ha.impl.net.tls_files import TlsFiles, subject_of
 from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.store.log.verify import compare

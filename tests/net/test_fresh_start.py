@@ -21,11 +21,12 @@ from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.errors import PeerViolation
 from rocketmq_ha.impl.net import feed
-from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, OutOfRange, Stopped, Unreachable, open_old
+from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, OutOfRange, Stopped, Unreachable
 from rocketmq_ha.impl.net.fresh import FreshStart, NoSuchStart, WrongFileSize
+from rocketmq_ha.impl.net.open_feed import open_old
 from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.net.status_socket import ask
-from rocketmq_ha.impl.net.tls import ClientTls
+from rocketmq_ha.impl.net.tls_ends import ClientTls
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.store.log.verify import compare

@@ -20,8 +20,7 @@ from rocketmq_ha.impl.app import tail as tail_module
 from rocketmq_ha.impl.app.doctor import probe as probe_module
 from rocketmq_ha.impl.ha.puts import FlushedPut, Puts
 from rocketmq_ha.impl.net import address as address_module
-from rocketmq_ha.impl.net import broker_info, client, feed, pause, status_socket
-from rocketmq_ha.impl.net import tls as tls_module
+from rocketmq_ha.impl.net import broker_info, client, feed, pause, status_socket, tls_ends
 from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed
 from rocketmq_ha.impl.net.limits import Limits
 from rocketmq_ha.impl.net.pause import GRACE_MS, PAUSE_MS, Deadline, Pauses
@@ -490,8 +489,8 @@ def test_a_handshake_during_a_pause_goes_on(told: Clock, monkeypatch: pytest.Mon
         told.ms += MINUTE_MS if ends.turns == 1 else 100
 
     ends.handshake, ends.wait = handshake, wait
-    monkeypatch.setattr(tls_module, "TlsSocket", lambda *_: ends)
-    context = object.__new__(tls_module.ClientTls)
+    monkeypatch.setattr(tls_ends, "TlsSocket", lambda *_: ends)
+    context = object.__new__(tls_ends.ClientTls)
     context._context = context._scratch = context._name = None  # type: ignore[assignment]
     sock: Any = SimpleNamespace(setblocking=lambda _: None)
     assert context.open(sock, "master") is ends

@@ -28,11 +28,13 @@ from rocketmq_ha.impl.app.run_master import MASTER_READ_BUFFER_SIZE
 from rocketmq_ha.impl.errors import PeerViolation
 from rocketmq_ha.impl.net import server as server_module
 from rocketmq_ha.impl.net import tls as tls_module
+from rocketmq_ha.impl.net import tls_ends
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.limits import Limits
 from rocketmq_ha.impl.net.listeners import listen
 from rocketmq_ha.impl.net.server import HANDSHAKES_TURN, Master
-from rocketmq_ha.impl.net.tls import PIECE, ClientTls, ServerTls, TlsSocket
+from rocketmq_ha.impl.net.tls import PIECE, TlsSocket
+from rocketmq_ha.impl.net.tls_ends import ClientTls, ServerTls
 from rocketmq_ha.impl.net.tls_files import TlsFiles, server_context
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.store.log.results import PutMessageStatus
@@ -699,8 +701,8 @@ def test_a_slave_gives_up_a_handshake_that_does_not_come(
     monkeypatch: pytest.MonkeyPatch, ends: Make, certs: Certificates
 ) -> None:
     """HA-S-71 "A TLS handshake that is not finished after 5 s MUST be given up": a master that accepts and says nothing."""
-    assert tls_module.HANDSHAKE_TIMEOUT_S == 5
-    monkeypatch.setattr(tls_module, "HANDSHAKE_TIMEOUT_S", 0.2)
+    assert tls_ends.HANDSHAKE_TIMEOUT_S == 5
+    monkeypatch.setattr(tls_ends, "HANDSHAKE_TIMEOUT_S", 0.2)
     both = ends()
     mute = both.resources.enter_context(socket.create_server(("127.0.0.1", 0)))
     replica, follower = both.follow(mute.getsockname()[1], certs.slave)
@@ -788,7 +790,7 @@ def test_sessions_are_not_hoarded(ends: Make, certs: Certificates) -> None:
     context = only_tls_1_2(certs.bare_context(certs.slave))
     context.options |= ssl.OP_NO_TICKET
     most = 0
-    for _ in range(3 * tls_module._SESSIONS):
+    for _ in range(3 * tls_ends._SESSIONS):
         ours, theirs = socket.socketpair()
         with ours, theirs:
             for sock in (ours, theirs):
@@ -806,7 +808,7 @@ def test_sessions_are_not_hoarded(ends: Make, certs: Certificates) -> None:
             assert end.recv_into(memoryview(bytearray(10))) == 0
             client.close()
         most = max(most, tls._context.session_stats()["number"])
-    assert most <= tls_module._SESSIONS + 1
+    assert most <= tls_ends._SESSIONS + 1
 
 
 # --- The socket itself ------------------------------------------------------------------------------------------------

@@ -14,10 +14,11 @@ from kit.files import log_file, patch
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
 from rocketmq_ha.impl.store.log import reader as reader_module
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.find_record import find_record
 from rocketmq_ha.impl.store.log.fragment import is_fragment
 from rocketmq_ha.impl.store.log.mapped_file import MappedFile
 from rocketmq_ha.impl.store.log.reader import LogReader
-from rocketmq_ha.impl.store.log.scan import find_record, scan
+from rocketmq_ha.impl.store.log.scan import scan
 from rocketmq_ha.impl.store.log.verify import Comparison, Summary, compare, verify
 from rocketmq_ha.impl.wire.message import Message, encode
 from rocketmq_ha.spec.constants import MESSAGE_MAGIC_CODE_V2

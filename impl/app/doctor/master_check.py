@@ -8,7 +8,8 @@ from rocketmq_ha.impl.app.doctor.findings import Findings
 from rocketmq_ha.impl.app.doctor.probe import MasterProbe, StoreProbe, probe_master
 from rocketmq_ha.impl.errors import PeerViolation
 from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, SpeaksTls, TlsRefused, Unreachable
-from rocketmq_ha.impl.net.tls import ClientTls, TlsBroken
+from rocketmq_ha.impl.net.tls import TlsBroken
+from rocketmq_ha.impl.net.tls_ends import ClientTls
 from rocketmq_ha.spec.constants import HA_HOUSEKEEPING_INTERVAL_MS
 
 _CLOCK_S: Final = 5.0

@@ -10,11 +10,12 @@ from rocketmq_ha.impl.first_difference import first_difference
 from rocketmq_ha.impl.ha.feed import NotARecord, Records
 from rocketmq_ha.impl.ha.file_size import End, Shows, Walk
 from rocketmq_ha.impl.ha.size_search import CannotTell
-from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, OutOfRange, Unreachable, open_old, settle_before, wait_readable
+from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, OutOfRange, Unreachable, wait_readable
 from rocketmq_ha.impl.net.file_size import learn_file_size
 from rocketmq_ha.impl.net.inquiry import Inquiry
+from rocketmq_ha.impl.net.open_feed import open_old, settle_before
 from rocketmq_ha.impl.net.pause import Deadline
-from rocketmq_ha.impl.net.tls import ClientTls
+from rocketmq_ha.impl.net.tls_ends import ClientTls
 from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.wire.message import decode
 

@@ -19,10 +19,11 @@ from types import TracebackType
 from typing import Final
 
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
+from rocketmq_ha.impl.store.log.find_record import explain
 from rocketmq_ha.impl.store.log.fragment import is_fragment
 from rocketmq_ha.impl.store.log.layout import Layout, file_name, read_layout
 from rocketmq_ha.impl.store.log.mapped_file import MappedFile
-from rocketmq_ha.impl.store.log.scan import Stop, explain, scan
+from rocketmq_ha.impl.store.log.scan import Stop, scan
 from rocketmq_ha.impl.wire.message import Message, decode, read_header
 from rocketmq_ha.impl.wire.record_layout import SMALLEST_RECORD
 from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, END_FILE_MIN_BLANK_SIZE

@@ -31,9 +31,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rocketmq_ha.impl.errors import StoreCorrupt
+from rocketmq_ha.impl.store.log.find_record import explain, find_record, whole_record_at
 from rocketmq_ha.impl.store.log.fragment import is_fragment
 from rocketmq_ha.impl.store.log.mapped_file import MappedFile
-from rocketmq_ha.impl.store.log.scan import QueueOffsets, Stop, explain, find_record, scan, whole_record_at
+from rocketmq_ha.impl.store.log.scan import QueueOffsets, Stop, scan
 from rocketmq_ha.impl.wire.message import Message, decode
 from rocketmq_ha.spec.constants import SECTOR_SIZE
 
