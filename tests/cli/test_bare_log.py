@@ -1,4 +1,4 @@
-"""What `master` and `slave` leave behind, which append to a log without dispatching: whoever opens the store next has all.
+"""`master` and `slave` append to a log without dispatching; the next broker that opens the store has every message.
 
 HA-ST-50 to HA-ST-52.
 """
@@ -32,7 +32,7 @@ OPTIONS = StoreOptions(file_size=FILE_SIZE, queue_file_size=200, index_geometry=
 
 
 def put(store: MessageStore | CommitLog, numbers: range) -> None:
-    """Messages of one topic and three queues, each with a key of its own."""
+    """Put messages of one topic into three queues, each with its own key."""
     for number in numbers:
         message = Message("t", b"%d" % number * 40, queue_id=number % 3, properties_string=f"KEYS\x01key-{number}")
         if isinstance(store, MessageStore):
@@ -42,14 +42,14 @@ def put(store: MessageStore | CommitLog, numbers: range) -> None:
 
 
 def copy_log(source: Path, target: CommitLog) -> None:
-    """Append what a log has beyond another's end, as a slave does."""
+    """Append the bytes that one log has beyond the end of another, as a slave does."""
     with CommitLog.open(source) as log:
         while (data := log.data_at(target.max_offset, 1000)) is not None:
             target.append_data(target.max_offset, [data])
 
 
 def end_of(store: Path) -> int:
-    """The max offset of a store, beside its writer; 0 where it has no file yet."""
+    """The max offset of a store, read beside its writer; 0 if it has no file yet."""
     if not any((store / "commitlog").glob("0*")):
         return 0
     with LogReader(store) as reader:
@@ -58,7 +58,7 @@ def end_of(store: Path) -> int:
 
 
 def served_from(store: MessageStore, queue_id: int, index: int) -> list[Message]:
-    """What a queue has from a queue offset on."""
+    """The messages of a queue from a queue offset on."""
     served: list[Message] = []
     while (found := store.get("t", queue_id, index)).records:
         served += found.messages()
@@ -67,7 +67,7 @@ def served_from(store: MessageStore, queue_id: int, index: int) -> list[Message]
 
 
 def check_all_is_served(store_dir: Path, count: int) -> None:
-    """Every message through its queue, at its queue offset, and through the index; the stop is clean then."""
+    """Check that every message is found in its queue, at its queue offset, and by the index; then stop cleanly."""
     with MessageStore.open(store_dir, OPTIONS) as store:
         for queue_id in range(3):
             served = served_from(store, queue_id, 0)
@@ -87,7 +87,7 @@ def check_all_is_served(store_dir: Path, count: int) -> None:
 def test_a_store_that_was_appended_to_without_dispatching_serves_all(tmp_path: Path, before: int, is_killed: bool) -> None:
     """HA-ST-50 "MUST leave `abort` behind", HA-ST-51 "lower the checkpoint's second time to the least of its three".
 
-    On a new store, and on one that a dispatching store wrote before and stopped cleanly, with index files that were full.
+    On a new store, and on one that a broker wrote and closed cleanly before, with full index files.
     """
     source, store = tmp_path / "source", tmp_path / "store"
     with MessageStore.open(source, OPTIONS) as master:
@@ -96,7 +96,7 @@ def test_a_store_that_was_appended_to_without_dispatching_serves_all(tmp_path: P
         shutil.copytree(source, store)
         checkpoint = StoreCheckpoint(store)
         assert checkpoint.index_msg_timestamp > 0
-        checkpoint.index_msg_timestamp -= 5000  # as if the last index file that was full had ended then
+        checkpoint.index_msg_timestamp -= 5000  # as if the last full index file had ended then
         checkpoint.flush()
     with MessageStore.open(source, OPTIONS) as master:
         put(master, range(before, 100))
@@ -115,7 +115,7 @@ def test_a_store_that_was_appended_to_without_dispatching_serves_all(tmp_path: P
     check_all_is_served(left, 100)
 
 
-MORE = struct.pack(">qqqq", 4, 5, 1 << 40, 7)  # what RocketMQ 5.5.1 has behind the three times, and 7 for what may come
+MORE = struct.pack(">qqqq", 4, 5, 1 << 40, 7)  # the fields of RocketMQ 5.5.1 after the three times, and 7 for a future field
 
 
 def write_more(store: Path) -> None:
@@ -173,7 +173,9 @@ def test_a_store_to_which_nothing_was_appended_stays_as_it_was(tmp_path: Path) -
 
 
 def test_a_log_that_begins_in_the_middle_serves_what_it_has(tmp_path: Path) -> None:
-    """HA-ST-50 "MUST leave `abort` behind": with `--from`; the messages keep their queue offsets, and new ones go on behind."""
+    """HA-ST-50 "MUST leave `abort` behind": with `--from`; the messages keep their queue offsets, and new messages continue
+    them.
+    """
     with MessageStore.open(tmp_path / "source", OPTIONS) as master:
         put(master, range(100))
     with bare_log(tmp_path / "s", file_size=FILE_SIZE, clear_tail=True, replicated=True) as log:
@@ -190,7 +192,7 @@ def test_a_log_that_begins_in_the_middle_serves_what_it_has(tmp_path: Path) -> N
 
 
 def test_an_error_while_nothing_was_appended_leaves_no_abort(tmp_path: Path) -> None:
-    """HA-ST-50 "as it was": a slave that is refused, for example."""
+    """HA-ST-50 "as it was": for example, after a slave was refused."""
     with pytest.raises(ZeroDivisionError), bare_log(tmp_path / "s", file_size=FILE_SIZE, clear_tail=True, replicated=True):
         raise ZeroDivisionError
     assert not (tmp_path / "s/abort").exists()
@@ -211,7 +213,7 @@ def test_a_master_and_a_slave_leave_abort(tmp_path: Path) -> None:
         master.line("put")
         slave = follow(nodes, tmp_path / "s", address, "--file-size", str(1 << 16))
         wait_for(lambda: end_of(tmp_path / "s") == end_of(tmp_path / "m") > 0)
-        wait_for(lambda: read_topics(tmp_path / "s"))  # a slave reads its log for them, beside what it appends
+        wait_for(lambda: read_topics(tmp_path / "s"))  # the slave finds the topics by reading its log while it appends
         slave.kill()
         assert master.stop() == 0
     for name in ("m", "s"):
@@ -223,7 +225,9 @@ def test_a_master_and_a_slave_leave_abort(tmp_path: Path) -> None:
 
 
 def test_topics_are_noted_while_a_process_appends(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """HA-ST-52 "MUST have `config/topics.json` name the topics and queues": what is put, what a master sent, what was there."""
+    """HA-ST-52 "MUST have `config/topics.json` name the topics and queues": topics of messages that are put, that a master
+    sent, and that were there before.
+    """
     with bare_log(tmp_path / "m", file_size=FILE_SIZE, clear_tail=True, replicated=False) as log:
         log.append(Message("first", b"1", queue_id=2), 1)
         wait_for(lambda: read_topics(tmp_path / "m") == {"first": 3})
@@ -251,7 +255,9 @@ def test_topics_are_noted_while_a_process_appends(tmp_path: Path, caplog: pytest
 
 
 def test_topics_are_noted_while_a_slave_learns_the_file_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """HA-ST-52 "MUST have `config/topics.json` name the topics": of the file of the new length, and of those behind it."""
+    """HA-ST-52 "MUST have `config/topics.json` name the topics": the topics of the file with the new length, and of those after
+    it.
+    """
     with CommitLog.open(tmp_path / "m", file_size=FILE_SIZE) as master:
         for _ in range(10):
             topic = "first" if master.max_offset < FILE_SIZE else "second"
@@ -264,7 +270,7 @@ def test_topics_are_noted_while_a_slave_learns_the_file_size(tmp_path: Path, mon
             step = next(steps, "") if threading.current_thread().name == "TopicWatch" else ""
             if step == "refuse":
                 raise StoreCorrupt("file", 0, "another length", 0)
-            if step == "learn":  # between two looks of the reader
+            if step == "learn":  # between two reads of the reader
                 log.adopt_file_size(FILE_SIZE)
                 log.append_data(100, [data[100:FILE_SIZE]])
                 log.append_data(FILE_SIZE, [data[FILE_SIZE:]])

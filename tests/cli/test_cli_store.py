@@ -1,4 +1,4 @@
-"""inspect, verify and the frame of the command line: results on stdout, one line and status 2 for bad input."""
+"""inspect, verify and the general form of the command line: results on stdout, one line and status 2 for bad input."""
 
 import json
 import os
@@ -279,7 +279,7 @@ def test_query_finds_messages_by_key(broker: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["index removed", "not covered", "--scan"])
 def test_query_needs_no_index(broker: Path, damage: str) -> None:
-    """Without an index, or behind its last message, the log is looked through."""
+    """Without an index, or after its last message, query searches the log."""
     arguments: list[object] = [broker, "--topic", "orders", "--key", "even0"]
     if damage == "index removed":
         shutil.rmtree(broker / "index")
@@ -353,7 +353,7 @@ def test_recover_and_a_master_say_and_do_the_same_to_a_log_without_a_record(
     assert list((store / "commitlog").iterdir()) == files
     log_file(store, first).write_bytes(bytes(1024))
     if has_queues:
-        add_queue()  # one without an entry has gone
+        add_queue()  # recovery has deleted a queue without entries
     caplog.clear()
     with bare_log(store, file_size=None, clear_tail=True, replicated=False) as log:
         assert log.max_offset == end
@@ -488,7 +488,7 @@ def test_readers_work_beside_a_writer_that_holds_the_lock(store: Path) -> None:
     ],
 )
 def test_a_refused_start_changes_nothing(store: Path, command: str, options: list[str], text: str) -> None:
-    """A writer's bad input: the store is locked, or its files have another size."""
+    """Bad input of a writer: the store is locked, or its files have another size."""
     where = ["--listen", "127.0.0.1:0"] if command == "master" else ["--master", "127.0.0.1:9"]
     owner = CommitLog.open(store) if not options else None
     before = snapshot(store)

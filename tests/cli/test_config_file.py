@@ -1,4 +1,4 @@
-"""`--config`: TOML and broker.conf say what the command line may say, and a mistake in them is one line."""
+"""`--config`: TOML and broker.conf can set what the command line can, and a mistake in them is reported in one line."""
 
 import logging
 import os
@@ -20,7 +20,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def options(command: str, *arguments: object) -> dict[str, Any]:
-    """What the command would be called with."""
+    """The options with which the command would run."""
     with main.make_context("rocketmq-ha", ["status", "."]) as group:
         found = main.get_command(group, command)
         assert found is not None
@@ -35,7 +35,7 @@ def written(folder: Path, text: str, name: str = "ha.toml") -> Path:
 
 
 def refusal(command: str, file: Path) -> str:
-    """The one line that a command ends with."""
+    """The one error line of a command."""
     result = invoke(command, "--config", str(file))
     assert (result.exit_code, result.stdout) == (2, "")
     (line,) = result.stderr.splitlines()
@@ -164,7 +164,7 @@ flushCommitLogThoroughInterval=5000
 
 def test_a_slave_takes_what_a_broker_conf_says(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     logger = logging.getLogger(config_file.__name__)
-    logger.addHandler(caplog.handler)  # a program that has set up its log lines hands on none
+    logger.addHandler(caplog.handler)  # the program's logger does not propagate
     with caplog.at_level("INFO", config_file.__name__):
         found = options("slave", "--config", written(tmp_path, BROKER_CONF, "broker.conf"))
     assert (found["store"], found["address"], found["file_size"]) == (Path("/data/rocketmq"), "10.0.0.5:10912", 1 << 20)
@@ -194,7 +194,7 @@ def test_a_master_takes_what_a_broker_conf_says(tmp_path: Path, lines: str, list
 
 
 def test_a_broker_conf_of_4_4_is_understood(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """HA-ST-11 "a store MUST keep the size with which it was begun": mapedFileSizeCommitLog, as it was spelt until 4.5.1.
+    """HA-ST-11 "a store MUST keep the size with which it was begun": mapedFileSizeCommitLog, as it was spelled until 4.5.1.
 
     Such a broker overwrites haListenPort (HA-R-12).
     """

@@ -1,4 +1,4 @@
-"""`rocketmq-ha doctor`: each thing that keeps a slave from syncing is found, named, and told with what to do."""
+"""`rocketmq-ha doctor`: finds and names each thing that keeps a slave from syncing, with its remedy."""
 
 import json
 import os
@@ -42,7 +42,7 @@ FILE_SIZE = 4096
 
 @pytest.fixture(autouse=True)
 def restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The signal handlers and log handlers that a command sets; and a reader that is sure of damage sooner."""
+    """Restore the signal and log handlers that a command sets; shorten the time after which a reader reports damage."""
     monkeypatch.setattr(reader_module, "LOOK_AGAIN_S", 0.001)
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
@@ -52,7 +52,7 @@ def restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def fill(store: Path, start: int, stop: int, file_size: int = FILE_SIZE) -> Path:
-    """Put messages, the same for the same numbers."""
+    """Put messages; equal numbers give equal messages."""
     with CommitLog.open(store, file_size=file_size) as log:
         for index in range(start, stop):
             log.append(Message("topic", b"%d" % index * 30, queue_id=index, store_timestamp=1_700_000_000_000))
@@ -61,7 +61,7 @@ def fill(store: Path, start: int, stop: int, file_size: int = FILE_SIZE) -> Path
 
 @contextmanager
 def serving(store: Path, profile: str = "hardened", on_report: Callable[[int], None] = lambda _: None) -> Iterator[str]:
-    """Gives the address of a master in a thread of its own."""
+    """Run a master in a thread. Gives its address."""
     with kit.nodes.serving(store, FILE_SIZE, profile, on_report) as master:
         yield f"127.0.0.1:{master.address[1]}"
 
@@ -242,7 +242,7 @@ def test_another_log_of_the_same_shape_is_a_finding(end: int, tmp_path: Path) ->
         told = doctor(address, "--store", b)
     assert told["found"] == ["diverged"]
     differs_at = int(told["diverged"].split("differ at ")[1].split(":")[0].replace(",", ""))
-    assert at <= differs_at < at + 40  # in its head: the CRC comes before the body
+    assert at <= differs_at < at + 40  # in the head of the record: the CRC comes before the body
 
 
 @pytest.mark.parametrize("size", [3 * FILE_SIZE, FILE_SIZE // 2, 1 << 20])
@@ -285,7 +285,7 @@ def test_a_first_file_that_is_longer_than_the_stores_is_a_finding(own: int, put:
 
 
 def test_a_first_file_that_ends_while_it_is_read_shows_its_size(tmp_path: Path) -> None:
-    """The BLANK at its end says it, before there was a file behind it to ask about."""
+    """The BLANK at its end shows the size, before a second file exists."""
     record = encode(Message("topic", b"x" * 400, store_timestamp=1_700_000_000_000), 0, 0)
     blank = (FILE_SIZE - len(record)).to_bytes(4, "big") + BLANK_MAGIC_CODE.to_bytes(4, "big")
     file = (record + blank).ljust(FILE_SIZE, b"\0")
@@ -336,7 +336,10 @@ def test_where_the_size_of_the_masters_files_is_not_seen_it_is_said_why(tmp_path
 def test_a_broker_tells_the_size_by_the_name_of_its_release(
     version: str, config: str, found: bool, is_there: bool, tmp_path: Path
 ) -> None:
-    """`mapedFileSizeCommitLog` until 4.5.1, `mappedFileSizeCommitLog` from 4.5.2 on. The HA port shows it not, or is closed."""
+    """`mapedFileSizeCommitLog` until 4.5.1, `mappedFileSizeCommitLog` from 4.5.2 on.
+
+    The HA port does not show the size, or is closed.
+    """
     b = fill(tmp_path / "b", 0, 10)
     with ExitStack() as stack:
         address = stack.enter_context(serving(fill(tmp_path / "a", 0, 10))) if is_there else "127.0.0.1:1"
@@ -473,7 +476,7 @@ def scripted_broker(version: str, config: str, code: int = 0) -> str:
 
 
 def test_a_request_to_a_broker_has_the_fields_that_java_clients_send() -> None:
-    """In each header that was recorded between RocketMQ's own clients and brokers these fields stand."""
+    """Every header recorded between RocketMQ's own clients and brokers has these fields."""
     for release in RELEASES:
         transcripts = json.loads((VECTORS / f"rocketmq-{release}" / "transcripts.json").read_text(encoding="utf-8"))
         headers = [row[side] for row in transcripts for side in ("request_header", "response_header") if row[side]]

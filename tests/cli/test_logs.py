@@ -1,4 +1,4 @@
-"""Log lines: what they look like, what fields they have, and where their options may stand."""
+"""Log lines: their format, their fields, and the places of their options."""
 
 import json
 import logging
@@ -24,7 +24,7 @@ FILE_SIZE = 1 << 16
 
 @pytest.fixture
 def logger() -> Iterator[logging.Logger]:
-    """The program's own, left as it was found."""
+    """The program's logger, restored after the test."""
     found = logging.getLogger("rocketmq_ha")
     before = found.handlers[:], found.level, found.propagate
     logs.configure("text", "info")
@@ -124,7 +124,7 @@ def test_lines_about_a_connection_name_peer_offset_and_reason(
     logger: logging.Logger, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     logger.handlers[:] = [caplog.handler]
-    caplog.set_level(logging.INFO, "rocketmq_ha.impl")  # which a campaign silences
+    caplog.set_level(logging.INFO, "rocketmq_ha.impl")  # a campaign silences it
     with serving(tmp_path / "a", FILE_SIZE) as master, CommitLog.open(tmp_path / "b", file_size=FILE_SIZE) as log:
         with socket.create_connection(master.address) as sock:
             sock.sendall(REPORT.pack(0))

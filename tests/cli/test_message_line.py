@@ -1,4 +1,4 @@
-"""A message as a JSON line: what a change feed prints can be put again, and what is no message is refused in one line."""
+"""A message as a JSON line: the output of a change feed can be put again, and bad lines are refused in one line."""
 
 import contextlib
 import json
@@ -31,7 +31,7 @@ def parsed(**fields: object) -> Message:
 
 
 def as_put(message: Message) -> Message:
-    """What of a message a copy of it has: the rest is given by the store that takes it."""
+    """The fields that a copy of a message keeps; the store that takes the copy sets the others."""
     is_v6 = ":" in message.born_host[0]
     sys_flag = message.sys_flag & ~0x30 | (0x10 if is_v6 else 0)
     properties = format_properties(message.properties)
@@ -69,7 +69,7 @@ def test_what_the_feed_prints_is_put_again_as_it_was(
 
 @pytest.mark.parametrize("kind", ("text", "raw"))
 def test_every_message_of_rocketmqs_own_store_is_put_again_as_it_was(tmp_path: Path, kind: str) -> None:
-    """Compressed bodies among them: as text they are put decompressed, raw they stay as they are."""
+    """Also with compressed bodies: as text they are put decompressed, as raw bytes unchanged."""
     golden.unpack(tmp_path / "store")
     compressed = 0
     with LogReader(tmp_path / "store") as reader:
@@ -169,7 +169,7 @@ def test_nothing_but_a_message_or_a_refusal_comes_of_any_bytes(line: bytes) -> N
 
 @pytest.mark.parametrize("release", ("4.9.8", "5.3.3"))
 def test_message_ids_are_those_that_brokers_answered_with(release: str) -> None:
-    """Each answer to a put in the golden transcripts: its msgId is made of the broker's address and the message's offset."""
+    """Each answer to a put in the golden transcripts: its msgId holds the broker's address and the message's offset."""
     exchanges = (ROOT / f"spec/vectors/rocketmq-{release}/transcripts.json").read_text("utf-8")
     found: list[str] = []
 

@@ -1,4 +1,4 @@
-"""What the program says where somebody has mistyped, left something out, or has gone away while it speaks."""
+"""The program's messages after typing errors, missing arguments, and a reader that closes the output."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(*arguments: object, without: str = "") -> subprocess.CompletedProcess[str]:
-    """The console script, as if a package were not installed."""
+    """Run the console script as if a package were not installed."""
     script = f"import sys; sys.path[:0] = {sys.path!r}; sys.modules.update(dict.fromkeys({without.split()!r})); "
     script += "from rocketmq_ha.impl.cli import main; main()"
     command = [sys.executable, "-c", script, *map(str, arguments)]

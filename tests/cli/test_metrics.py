@@ -1,4 +1,4 @@
-"""`--metrics`: what is served over HTTP, and that docs/metrics.md and examples/alerts.yaml speak of what there is."""
+"""`--metrics`: the HTTP answers, and that docs/metrics.md and examples/alerts.yaml name only metrics that exist."""
 
 import os
 import re
@@ -40,7 +40,7 @@ def get(address: str, path: str) -> tuple[int, str]:
 
 
 def samples(address: str) -> dict[str, dict[tuple[str, ...], float]]:
-    """Name -> values of labels -> value."""
+    """Map each metric's name to its samples: label values -> value."""
     found: dict[str, dict[tuple[str, ...], float]] = {}
     for family in text_string_to_metric_families(get(address, "/metrics")[1]):
         for sample in family.samples:
@@ -76,7 +76,7 @@ def test_what_is_served_is_what_is_documented_and_a_reconnect_makes_no_new_serie
     before = samples(at)
     assert sum(before["rocketmq_ha_puts_total"].values()) == 300
     assert before["rocketmq_ha_appended_bytes_total"][()] == end
-    assert before["rocketmq_ha_sent_bytes_total"][()] > end  # the headers, too
+    assert before["rocketmq_ha_sent_bytes_total"][()] > end  # sent bytes include headers
     assert before["rocketmq_ha_received_bytes_total"][()] >= 8
     accepted = before["rocketmq_ha_accepted_connections_total"][()]
     assert accepted >= 1
@@ -134,7 +134,7 @@ def test_a_process_that_is_stopped_answers_nothing_and_goes_on(tmp_path: Path, n
 
 
 def test_no_counter_of_a_slave_goes_back_when_it_connects_anew(tmp_path: Path) -> None:
-    """What it has received and sent over several connections is added up; between two of them it stays."""
+    """The counters add up the bytes of all connections, and keep their values between two of them."""
     stopped = threading.Event()
     with CommitLog.open(tmp_path / "b", file_size=FILE_SIZE) as log, socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(PATIENCE_S)
@@ -171,7 +171,7 @@ def test_no_counter_of_a_slave_goes_back_when_it_connects_anew(tmp_path: Path) -
 
 @pytest.mark.parametrize("starts_at", [None, 0, 5 * 4096])
 def test_what_was_appended_does_not_become_less_when_files_are_deleted(tmp_path: Path, starts_at: int | None) -> None:
-    """starts_at: where the log begins that is there at the start; None where it is empty then, and begins far behind 0."""
+    """starts_at: where the log begins at the start; None: it is empty then, and later begins far beyond 0."""
     with CommitLog.open(tmp_path / "b", file_size=4096) as log:
         if starts_at is not None:
             log.append_data(starts_at, [memoryview(bytes(100))])

@@ -16,7 +16,7 @@ COMMANDS = ("master", "slave", "put", "inspect", "verify", "query", "recover", "
 
 @dataclass(frozen=True)
 class Size:
-    """A value of two options, one of which the command may lack."""
+    """A value made of two options; the command may lack one of them."""
 
     width: int
     height: int = 3
@@ -24,7 +24,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A value of a value and of an option."""
+    """A value made of a nested value and an option."""
 
     name: str
     size: Size
@@ -67,7 +67,7 @@ def test_no_command_takes_many_values(name: str) -> None:
     command = main.get_command(click.Context(main), name)
     assert command is not None
     assert command.callback is not None
-    values = inspect.signature(command.callback).parameters  # of the function itself, behind its decorators
+    values = inspect.signature(command.callback).parameters  # of the innermost function, without its decorators
     assert len(values) <= MOST_VALUES, list(values)
 
 

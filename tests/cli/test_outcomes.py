@@ -1,4 +1,6 @@
-"""`--json` of verify, recover and resync: each finding has the fields of docs/outcomes.md, and the exit status that it had."""
+"""`--json` of verify, recover and resync: each finding has the fields of docs/outcomes.md, and the same exit status as without
+--json.
+"""
 
 import json
 import re
@@ -46,7 +48,7 @@ ERROR_FIELDS = {"kind", "message", "file", "offset", "found", "expected"}
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """A store that was stopped cleanly: twelve messages, queues and index."""
+    """A cleanly closed store with twelve messages, queues and index."""
     path = tmp_path / "s"
     with MessageStore.open(path, OPTIONS) as opened:
         for index in range(12):
@@ -54,7 +56,7 @@ def store(tmp_path: Path) -> Path:
     return path
 
 
-# --- What is done to the store before, by the finding ------------------------------------------------------------------
+# --- The preparation of the store for each finding ------------------------------------------------------------------
 
 
 def whole(_: Path) -> None:
@@ -67,7 +69,7 @@ def log_alone(store: Path) -> None:
 
 
 def torn(store: Path) -> None:
-    """With the beginning of a record behind the last."""
+    """Append the beginning of a record to the log."""
     with CommitLog.open(store) as log:
         end = log.max_offset
     last = max((store / "commitlog").iterdir())
@@ -100,7 +102,7 @@ def not_readable(store: Path) -> None:
 
 
 def other_log(store: Path) -> None:
-    """Beside it a store that differs in the last bytes."""
+    """Make a second store that differs in its last bytes."""
     shutil.copytree(store, store.with_name("other"))
     with CommitLog.open(store.with_name("other")) as log:
         log.append(Message("orders", b"x"))
@@ -130,7 +132,7 @@ def empty_other(store: Path) -> None:
         ("verify two", same_log, "EQUAL", 0, None),
         ("verify two", other_log, "DIFFERENT", 1, None),
         ("verify two", empty_other, "NO_OVERLAP", 1, None),
-        ("verify two", whole, "REFUSED", 2, "ConfigInvalid"),  # there is no other store
+        ("verify two", whole, "REFUSED", 2, "ConfigInvalid"),  # the other store does not exist
         ("recover", whole, "NOTHING_TO_DO", 0, None),
         ("recover", log_alone, "WOULD_CHANGE", 0, None),
         ("recover", torn, "WOULD_CHANGE", 0, None),
@@ -184,7 +186,7 @@ def test_each_finding_is_one_object_with_the_documented_fields(
     elif name == "resync" and kind is None:
         assert told["moved"] == str(store)
         assert Path(told["aside"]).is_dir()
-    if lock is None:  # without --json the same is told, of the same state, with the same status
+    if lock is None:  # without --json: the same finding, from the same state, with the same status
         in_words = invoke(*(str(each).replace(str(store.parent), str(text_store.parent)) for each in arguments))
         assert in_words.exit_code == status
         if kind is not None:
@@ -219,8 +221,8 @@ def check_recover(told: Told, before: Callable[[Path], None]) -> None:
     assert (told["cut"] > 0) == (before is torn)
 
 
-def test_a_line_and_an_object_tell_the_same(store: Path) -> None:
-    """But for a path, which the line has as a shell takes it, and null, which is none or left out there."""
+def test_the_line_and_the_json_object_have_the_same_fields(store: Path) -> None:
+    """Exceptions: the line has paths in shell quoting, and shows null as none or leaves it out."""
     for name in ("verify", "recover"):
         told = json.loads(invoke(name, store, "--json").stdout)
         fields = told["stores"][0] | {"verdict": told["verdict"]} if name == "verify" else told

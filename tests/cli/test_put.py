@@ -1,4 +1,4 @@
-"""`rocketmq-ha put`, as processes: messages into a running master, and how the put of each has ended."""
+"""`rocketmq-ha put`, as processes: it puts messages into a running master, and prints the status of each put."""
 
 import json
 import os
@@ -37,7 +37,7 @@ PUT = (*COMMAND, "put")
 
 
 def put(store: Path, *options: object, lines: bytes = b"") -> tuple[int, list[str], str]:
-    """Run `put`. Returns: the exit status, the lines of the output, what was said on standard error."""
+    """Run `put`. Returns: the exit status, the lines of the output, the standard error."""
     done = subprocess.run(
         [*PUT, "--to", str(store), *map(str, options)], input=lines, capture_output=True, timeout=PATIENCE_S, check=False
     )
@@ -58,7 +58,7 @@ def nodes() -> Iterator[ExitStack]:
 
 @pytest.fixture(scope="module")
 def master(nodes: ExitStack, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The store of an ASYNC_MASTER that runs."""
+    """The store of a running ASYNC_MASTER."""
     store = tmp_path_factory.mktemp("put") / "master"
     kit.nodes.serve(nodes, store, "--role", "ASYNC_MASTER", file_size=FILE_SIZE)
     wait_for((store / SOCKET_NAME).exists)
@@ -101,7 +101,7 @@ def test_one_message_from_the_command_line_or_a_file(master: Path, tmp_path: Pat
 
 
 def test_a_bad_line_is_named_by_its_number_and_the_others_are_put(master: Path) -> None:
-    """Too long for a line, too: that one is never sent, and answered in its turn."""
+    """Also if a line is too long: it is never sent, and is answered in its turn."""
     before = len(messages(master))
     lines = b'{"topic":"t","body":"1"}\nnonsense\n{"topic":"t","body":"' + LONG + b'"}\n{"topic":"t","body":"4"}\n'
     status, rows, said = put(master, "--lines", "json", lines=lines)
@@ -137,7 +137,7 @@ def test_tail_and_put_copy_a_store_that_rocketmq_wrote(nodes: ExitStack, master:
     assert len(copies) == len(originals) > 1000
 
     def kept(message: Message) -> tuple[object, ...]:
-        flags = message.sys_flag & ~0x701  # compressed, and how
+        flags = message.sys_flag & ~0x701  # without the bits for compression and its kind
         placed = (message.topic, message.queue_id, message.flag, flags, message.born_timestamp, message.born_host)
         return (*placed, message.reconsume_times, message.properties, decompress_body(message))
 
@@ -187,7 +187,7 @@ def test_where_nobody_takes_puts_one_line_says_why(nodes: ExitStack, tmp_path: P
         "slave": "its process is a slave, which takes no puts: put to its master (HA-R-5)",
         "idle": "no process serves it",
         "file": "found something that is no socket",
-        "slave/rocketmq-ha.sock": "expected a master's socket for puts, version 1",  # it speaks first too
+        "slave/rocketmq-ha.sock": "expected a master's socket for puts, version 1",  # a slave's own socket
         "none/there": "no such file or directory, expected a store, or the socket",
         "none": "no such file",
     }
@@ -198,7 +198,10 @@ def test_where_nobody_takes_puts_one_line_says_why(nodes: ExitStack, tmp_path: P
 
 
 def test_a_client_killed_with_puts_in_flight_and_a_master_that_is_stopped(nodes: ExitStack, tmp_path: Path) -> None:
-    """HA-G-6: the slave is stopped, so that all puts wait. The master outlives a client, and tells the other how it ends."""
+    """HA-G-6: the slave is paused, so all puts wait.
+
+    The master survives the killed client, and answers the other one as it stops.
+    """
     a, b = tmp_path / "a", tmp_path / "b"
     patient = ("--sync-flush-timeout", "1000000", "--ha-housekeeping-interval", "1000000")
     node, address = kit.nodes.serve(nodes, a, "--put", "1", "--await-slaves", "1", *patient, file_size=FILE_SIZE)
@@ -242,7 +245,10 @@ def test_a_client_killed_with_puts_in_flight_and_a_master_that_is_stopped(nodes:
     ids=("told", "not told", "told in part"),
 )
 def test_lines_that_a_master_has_not_answered_at_its_end(last: bytes, status: str, error: str, quiet: bool) -> None:
-    """After its last word they are not put; without it nobody knows. A line of ours that is no message keeps its answer."""
+    """If the master has sent its last line, the others are not put; if not, their status is unknown.
+
+    A bad line keeps its answer.
+    """
     ours, masters = socket.socketpair()
     ours.setblocking(False)
     source = LineSource(None, lambda line: line, MAX_LINE_SIZE)
@@ -267,7 +273,7 @@ def pid_of(node: Node) -> int:
 
 
 def source_of(data: bytes, make: object, limit: int) -> list[object]:
-    """What a source makes of a file, which it reads 64 KiB at a time."""
+    """The lines that a source reads from a file, 64 KiB at a time."""
     with tempfile.TemporaryFile() as file:
         file.write(data)
         file.seek(0)

@@ -1,4 +1,4 @@
-"""SIGHUP: a master and a slave take over certificates, log level and `--allow`, and never end by it."""
+"""SIGHUP: a master and a slave apply new certificates, log level and `--allow`, and never end because of it."""
 
 import json
 import os
@@ -64,8 +64,8 @@ def test_a_master_takes_over_whom_it_lets_in_and_its_log_level(tmp_path: Path, n
     assert node.stop() == 0
 
 
-def test_each_change_is_told_once_and_so_is_its_undoing(tmp_path: Path, nodes: ExitStack) -> None:
-    """Each reading is compared with the one before it, and not with the first."""
+def test_each_change_is_logged_once_and_so_is_its_reversal(tmp_path: Path, nodes: ExitStack) -> None:
+    """Each reading is compared with the previous one, not with the first."""
     config = tmp_path / "master.toml"
     first = '[master]\nallow = ["127.0.0.0/8"]\nput = 3\n'
     config.write_text(first)
@@ -87,7 +87,7 @@ def test_each_change_is_told_once_and_so_is_its_undoing(tmp_path: Path, nodes: E
 
 
 def told_by(line: str) -> str:
-    """What a line of the log, of either format, tells behind `SIGHUP: `."""
+    """The text after `SIGHUP: ` in a log line of either format."""
     text = json.loads(line)["message"] if line.startswith("{") else line
     return str(text).partition("SIGHUP: ")[2]
 
@@ -129,7 +129,7 @@ def test_both_ends_take_over_new_certificates_and_keep_the_old_where_the_new_are
     hang_up(master, says="certificates read anew, for new connections")
     assert shown() not in (old, None)
     hang_up(slave, says="certificates read anew, for new connections")
-    assert ask(tmp_path / "b")["connects"] == 1  # the connection that there is goes on
+    assert ask(tmp_path / "b")["connects"] == 1  # the existing connection goes on
 
 
 def test_a_slave_that_cannot_connect_goes_on_too(tmp_path: Path, nodes: ExitStack) -> None:

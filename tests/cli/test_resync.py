@@ -1,4 +1,4 @@
-"""`resync` moves a slave's store aside: nothing is deleted or changed, and nobody has it open."""
+"""`resync` moves a slave's store aside: nothing is deleted or changed, and an open store is refused."""
 
 import os
 import re
@@ -59,7 +59,7 @@ def test_a_store_that_is_open_is_refused(store: Path) -> None:
 
 
 def test_a_name_that_is_taken_is_not_overwritten(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty directory would be replaced by a rename."""
+    """A plain rename would replace an empty directory."""
     monkeypatch.setattr(time, "strftime", lambda _: "20260101-000000")
     taken = store.with_name(f"{store.name}.aside-20260101-000000")
     taken.mkdir()

@@ -1,4 +1,4 @@
-"""Roles and flushes as a person chooses them: `rocketmq-ha master` as a process, and a store that is opened as a slave's."""
+"""The options for role and flush: `rocketmq-ha master` as a process, and a store that is opened with the role of a slave."""
 
 import json
 import signal
@@ -46,7 +46,7 @@ def options(role: BrokerRole, *, sync_flush: bool = False) -> StoreOptions:
 
 @pytest.mark.parametrize("sync_flush", (False, True), ids=("async", "sync"))
 def test_a_slaves_store_refuses_puts_and_takes_replicated_bytes(tmp_path: Path, sync_flush: bool) -> None:
-    """HA-R-5 "A slave MUST refuse puts, with SERVICE_NOT_AVAILABLE", in whatever way they come, and stores nothing of them."""
+    """HA-R-5 "A slave MUST refuse puts, with SERVICE_NOT_AVAILABLE", by every kind of put, and stores none of them."""
     with MessageStore.open(tmp_path / "m", options(BrokerRole.ASYNC_MASTER)) as master:
         end = master.put(MESSAGE).append.next_offset
         sent = bytes(master.log.data_at(0, end) or b"")
@@ -63,7 +63,9 @@ def test_a_slaves_store_refuses_puts_and_takes_replicated_bytes(tmp_path: Path, 
 
 @pytest.mark.parametrize("sync_flush", (False, True), ids=("async", "sync"))
 def test_a_sync_masters_store_has_no_slaves_by_itself(tmp_path: Path, sync_flush: bool) -> None:
-    """HA-G-3 "without waiting, when there is no slave": what puts past the slaves is told so, unless it does not care."""
+    """HA-G-3 "without waiting, when there is no slave": a put that would wait for slaves ends with that status; one that does
+    not wait ends with PUT_OK.
+    """
     with MessageStore.open(tmp_path / "s", options(BrokerRole.SYNC_MASTER, sync_flush=sync_flush)) as store:
         assert [store.put(MESSAGE).status, store.put(NO_WAIT).status] == [NO_SLAVE, OK]
         assert store.put_batch([MESSAGE, MESSAGE]).status is NO_SLAVE
@@ -73,7 +75,9 @@ def test_a_sync_masters_store_has_no_slaves_by_itself(tmp_path: Path, sync_flush
 
 
 def test_what_does_not_wait_for_the_disk_gets_there_all_the_same(tmp_path: Path) -> None:
-    """HA-G-40 "the property WAIT with the value false" lets nobody wait; with synchronous flush it is flushed at intervals."""
+    """HA-G-40 "the property WAIT with the value false" means no wait; with synchronous flush such messages are flushed at
+    intervals.
+    """
     with MessageStore.open(tmp_path / "s", options(BrokerRole.ASYNC_MASTER, sync_flush=True)) as store:
         for _ in range(400):
             assert store.put(NO_WAIT).status is OK
@@ -85,7 +89,7 @@ def test_what_does_not_wait_for_the_disk_gets_there_all_the_same(tmp_path: Path)
 
 @contextmanager
 def held_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Master, CommitLog, Puts, threading.Event]]:
-    """An ASYNC_MASTER that flushes synchronously, to a disk that waits for the event."""
+    """An ASYNC_MASTER that flushes synchronously, and whose disk waits for an event."""
     may_sync = threading.Event()
     real = mapped_file._sync_data
 
@@ -114,7 +118,7 @@ def test_thousands_that_wait_for_the_disk_end_when_the_master_does(tmp_path: Pat
 
 
 def test_a_flush_that_is_done_ends_the_wait_of_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not the next tick does: there is none within the time that this may take."""
+    """The flush itself ends the wait, not the next tick: none comes within the time limit."""
     monkeypatch.setattr(server_module, "TICK_MS", 2 * PATIENCE_S * 1000)
     with held_disk(tmp_path, monkeypatch) as (master, log, puts, may_sync):
         master.poll(0)  # the first tick is due at once
@@ -166,7 +170,7 @@ def test_the_role_says_whether_puts_wait_for_a_slave(
 
 @pytest.mark.parametrize("profile", (CLASSIC, HARDENED), ids=lambda profile: profile.name)
 def test_puts_wait_for_disk_and_slave_together(start: Start, tmp_path: Path, profile: Profile) -> None:
-    """HA-G-42, HA-G-43: all end with PUT_OK where both are well; more are in flight than a turn of the loop puts."""
+    """HA-G-42, HA-G-43: all end with PUT_OK if both succeed; more are in flight than one turn of the loop puts."""
     waiting = ("--put", 3000, "--in-flight", 1000, "--flush", "sync", "--await-slaves", 1, "--profile", profile.name)
     master = start(*serving(tmp_path / "m", *waiting))
     address = master.line("listening")

@@ -1,4 +1,4 @@
-"""Every number of a table stands whole on a screen of 60, 80 and 120 columns, however large the numbers and long the names."""
+"""Tables show every number whole on screens of 60, 80 and 120 columns, for any size of number and length of name."""
 
 import contextlib
 import fcntl
@@ -39,7 +39,7 @@ def screen(width: int) -> tuple[Console, io.StringIO]:
 
 
 def assert_whole(shown: str, wanted: str) -> None:
-    """Each number of a text stands in what is shown, neither cut nor broken, and is no part of another."""
+    """Assert that the screen shows each number of a text whole: not cut, not broken, not inside another number."""
     for number in NUMBER.findall(wanted):
         assert re.search(rf"(?<!\d)(?<!\d[,.]){re.escape(number)}(?!\d|[,.]\d)", shown), (
             f"{number} of {wanted!r} is not in:\n{shown}"
@@ -47,7 +47,7 @@ def assert_whole(shown: str, wanted: str) -> None:
 
 
 def assert_fits(shown: str, width: int, longest: int = 0) -> None:
-    """No line is wider than the screen, but for a single word which is."""
+    """Assert that no line is wider than the screen, unless it is a single long word."""
     for line in shown.splitlines():
         assert len(line) <= max(width, longest + 14), line
 
@@ -183,7 +183,7 @@ def test_a_column_of_text_is_shortened_before_a_table_becomes_lines(width: int) 
 
 
 def terminal(width: int, *command: object) -> str:
-    """What a process writes to a terminal of that width."""
+    """The output of a process on a terminal of that width."""
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
     environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
@@ -192,7 +192,7 @@ def terminal(width: int, *command: object) -> str:
     ) as process:
         os.close(theirs)
         shown = b""
-        with contextlib.suppress(OSError):  # EIO is the end
+        with contextlib.suppress(OSError):  # EIO means the end of the output
             while data := os.read(ours, 1 << 16):
                 shown += data
         os.close(ours)

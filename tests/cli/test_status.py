@@ -1,4 +1,4 @@
-"""`rocketmq-ha status` and `--metrics`: a running end tells how it stands, and nothing it tells can stop it."""
+"""`rocketmq-ha status` and `--metrics`: a running process reports its state, and no request can stop it."""
 
 import os
 import shutil
@@ -71,7 +71,7 @@ def test_a_rate_is_that_of_the_last_ten_seconds() -> None:
     assert len(rate._samples) <= 11
     assert rate.per_second(1000, 20_000) == 0  # the first ten seconds are forgotten
     assert rate.per_second(2000, 20_500) == pytest.approx(1000 / 10.5, abs=0.1)
-    rate.sample(5, 20_600)  # a log that was cut
+    rate.sample(5, 20_600)  # the log was truncated
     assert (rate.per_second(5, 20_700), rate.per_second(105, 21_600)) == (0, 100)
     growth = Growth(100, 0)
     growth.sample(5, 600)
@@ -90,7 +90,7 @@ def test_a_slave_that_had_it_all_before_the_first_sample_still_has_a_rate(tmp_pa
         poll_until(master, lambda: master.service.connections[0].sent_offset == log.max_offset)
         sock.sendall(REPORT.pack(log.max_offset))
         poll_until(master, lambda: master.service.connections[0].slave_ack_offset == log.max_offset)
-        time.sleep(0.002)  # a rate is bytes over some time
+        time.sleep(0.002)  # a rate needs some time
         (slave,) = figures.snapshot()["connections"]
         assert slave["acks_per_second"] > 0
         assert slave["connected_ms"] >= 2
@@ -98,7 +98,7 @@ def test_a_slave_that_had_it_all_before_the_first_sample_still_has_a_rate(tmp_pa
 
 @pytest.mark.parametrize("profile", [CLASSIC, HARDENED], ids=lambda profile: profile.name)
 def test_a_connection_that_acknowledges_nothing_is_no_slave_and_has_no_lag(tmp_path: Path, profile: Profile) -> None:
-    """A reader repeats its start, whatever it is sent. HA-G-5."""
+    """A reader repeats its start offset in every report. HA-G-5."""
     with CommitLog.open(tmp_path, file_size=FILE_SIZE) as log, ExitStack() as stack:
         master = Master(log, listen("127.0.0.1", 0), Settings(FILE_SIZE), profile)
         stack.callback(master.close)
@@ -120,7 +120,7 @@ def test_a_connection_that_acknowledges_nothing_is_no_slave_and_has_no_lag(tmp_p
         assert (told()["state"], told()["reported_offset"], [told()[name] for name in lags]) == ("all sent", before, [None] * 4)
         master.put(Message("T", b"behind"), wait=False)
         poll_until(master, lambda: told()["sent_offset"] == log.max_offset)
-        assert told()["kind"] == "new"  # a slave would need a moment
+        assert told()["kind"] == "new"  # a slave would soon show as one
         time.sleep(0.002)  # of the clock
         sock.sendall(REPORT.pack(before))
         poll_until(master, lambda: told()["kind"] == "reader")
@@ -138,7 +138,7 @@ def poll_until(master: Master, condition: Callable[[], object]) -> None:
 
 
 def test_a_slave_is_connected_since_its_last_connection_began(tmp_path: Path) -> None:
-    """A slave that connects again between two samples counts from there, too."""
+    """Also if the slave reconnects between two samples."""
     done = threading.Event()
 
     def serve() -> None:
@@ -157,7 +157,7 @@ def test_a_slave_is_connected_since_its_last_connection_began(tmp_path: Path) ->
         figures, connected_ms = SlaveFigures(follower, log, "hardened"), {0: 0}
 
         def look() -> bool:
-            if follower.client.connected:  # no sample while it is not
+            if follower.client.connected:  # no sample without a connection
                 figures._next_sample_ms = 0
                 figures.sample()
                 connected_ms[follower.connects] = figures.snapshot()["connected_ms"]
@@ -219,7 +219,7 @@ def test_a_slave_that_is_stopped_falls_behind_in_bytes_and_in_time(tmp_path: Pat
         time.sleep(1)
         second = status_of(a)["connections"][0]
         assert second["silent_ms"] >= first["silent_ms"] + 900
-        if second["lag_bytes"]:  # it was stopped in time
+        if second["lag_bytes"]:  # the slave was stopped in time
             assert second["lag_ms"] >= 900
         with pytest.raises(NotRunning, match="has not answered"):
             ask(b, timeout_s=0.3)
@@ -261,7 +261,7 @@ def test_a_file_is_not_called_a_missing_directory(tmp_path: Path) -> None:
 
 
 def test_no_put_of_an_async_master_waits_for_replicas(tmp_path: Path, nodes: ExitStack) -> None:
-    """An alert that compares what counts with what is needed finds nothing there to compare with."""
+    """An alert that compares the counted replicas with the needed ones finds no series to compare with."""
     node, _ = serve(nodes, tmp_path / "a", "--role", "ASYNC_MASTER", "--metrics", "127.0.0.1:0")
     at = node.line("metrics")
     wait_for(lambda: ("rocketmq_ha_replicas_counted", "") in scrape(at))

@@ -1,4 +1,4 @@
-"""`rocketmq-ha tail`: every message once, in order, through rolls, cuts, kills and restarts; and no acknowledgement forged."""
+"""`rocketmq-ha tail`: every message once, in order, through rolls, cut links, kills and restarts; it acknowledges no put."""
 
 import base64
 import json
@@ -40,12 +40,12 @@ from rocketmq_ha.impl.wire.message import Message, encode
 from rocketmq_ha.spec.profile import HARDENED, Settings
 
 FILE_SIZE = 64 * 1024
-# The puts of these masters that wait do so for no more than moments; the default of ten seconds is for brokers.
+# Waiting puts of these masters end within moments; the default of ten seconds is meant for brokers.
 QUICK = ("--settle", "0")
 
 
 class Tail:
-    """A `tail` process whose standard output goes to a file, or to us."""
+    """A `tail` process whose standard output goes to a file, or to the test."""
 
     def __init__(self, *arguments: object, out: Path | None = None) -> None:
         command = [*COMMAND, "tail", *map(str, arguments)]
@@ -54,7 +54,7 @@ class Tail:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE)
 
     def end(self, number: int | None = None) -> tuple[int, list[dict[str, Any]], str]:
-        """Its exit status, lines and log, after a signal if one is given."""
+        """Wait for its end, after a signal if one is given. Returns: its exit status, lines and log."""
         if number is not None:
             self.process.send_signal(number)
         out, err = self.process.communicate(timeout=PATIENCE_S)
@@ -82,7 +82,7 @@ def stored(store: Path) -> list[int]:
 
 @pytest.fixture
 def filled(tmp_path: Path, nodes: ExitStack) -> tuple[Path, str]:
-    """A master with 1,000 messages in several files: its store and its address."""
+    """Run a master with 1,000 messages in several files. Gives its store and its address."""
     store = tmp_path / "a"
     node, address = serve(nodes, store, "--put", "1000", "--size", "300")
     node.line("put")
@@ -210,12 +210,12 @@ def test_a_stdout_writer_passes_marks_as_lines_are_written_whole() -> None:
     stdout: StdoutWriter[int] = StdoutWriter(writer)
     stdout.put(b"", 1)
     assert stdout.reached == 1
-    stdout.put(b"a" * 200_000 + b"\n", 2)  # more than a pipe takes
+    stdout.put(b"a" * 200_000 + b"\n", 2)  # more than a pipe holds
     stdout.put(b"", 3)
     stdout.put(b"b\n", 4)
     stdout.write()
     assert stdout.reached == 1
-    assert stdout.finish_line()  # gives up the second line, but not the one that is half out
+    assert stdout.finish_line()  # drops the second line, but not the half-written one
     got = b""
     while not stdout.is_empty:
         got += os.read(reader, 65536)
@@ -316,7 +316,7 @@ def test_last_begins_at_the_last_file(filled: tuple[Path, str]) -> None:
 
 
 def test_a_cursor_resumes_without_gap_or_duplicate(filled: tuple[Path, str], tmp_path: Path) -> None:
-    """Over files that are old, over the last one, and over their borders."""
+    """From old files, from the last one, and across their borders."""
     store, address = filled
     found: list[int] = []
     for limit in (1, 100, 149, 1, 249, 400, 100):
@@ -390,21 +390,24 @@ def test_end_gives_only_what_comes_from_now_on(filled: tuple[Path, str], tmp_pat
 
 @pytest.mark.parametrize("profile", ["classic", "hardened"])
 def test_a_tail_acknowledges_no_put(profile: str, tmp_path: Path, nodes: ExitStack) -> None:
-    """HA-W-9: it has all of the log, and each put that waits for a replica ends without one (quirk 1)."""
+    """HA-W-9: tail receives the whole log, and each put that waits for a replica ends without one (quirk 1)."""
     store = tmp_path / "a"
     serve(nodes, store, "--put", "50", "--size", "300")[0].line("put")
     nodes.pop_all().close()
     more = ("--profile", profile, "--put", "4", "--size", "10", "--await-slaves", "1", "--sync", "1")
     node, address = serve(nodes, store, *more)
     following = Tail("--master", address, "--limit", "54", "--from", "min", *QUICK)
-    # It is sent 50 messages, and could acknowledge them if it were a slave: hardened waits for that in vain (HA-G-5).
+    # tail gets 50 messages, and a slave would acknowledge them: hardened waits for that in vain (HA-G-5).
     outcome = {"classic": ["FLUSH_SLAVE_TIMEOUT=4"], "hardened": ["SLAVE_NOT_AVAILABLE=4"]}[profile]
     assert node.line("put").split()[3:] == outcome
     assert offsets(following.end()[1]) == stored(store)
 
 
 def scripted_master(*answers: bytes, hold_s: float = 0) -> tuple[str, list[bytes]]:
-    """A peer that answers the first report of each connection with these bytes. Returns: its address, and all it was told."""
+    """Start a peer that answers the first report of each connection with these bytes.
+
+    Returns: its address, and all it received.
+    """
     listener = socket.create_server(("127.0.0.1", 0))
     told: list[bytes] = []
 
@@ -442,7 +445,7 @@ def test_a_report_is_repeated_and_never_grows() -> None:
 
 
 def test_an_old_offset_is_reported_only_when_no_put_can_wait_for_it() -> None:
-    """The master has just begun its last file: the report of an offset before it waits."""
+    """The master has just begun its last file: tail waits before it reports an earlier offset."""
     fresh = encode(Message("t", b"x" * 90, physical_offset=4096, store_timestamp=int(time.time() * 1000)))
     old = encode(Message("t", b"y", physical_offset=100))
     answers = HEADER.pack(4096, len(fresh)) + fresh, HEADER.pack(100, len(old)) + old
@@ -465,7 +468,7 @@ def test_a_silent_master_is_noticed() -> None:
 
 
 def test_a_master_outlives_a_refused_report_and_a_connect_in_one_turn(tmp_path: Path) -> None:
-    """The descriptor of the one is given to the other before the turn ends."""
+    """The new connection gets the descriptor of the refused one before the turn ends."""
     with CommitLog.open(tmp_path / "a", file_size=FILE_SIZE) as log:
         master = Master(log, listen("127.0.0.1", 0), Settings(FILE_SIZE, master_read_buffer_size=4096), HARDENED)
         try:

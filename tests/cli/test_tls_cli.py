@@ -1,4 +1,4 @@
-"""The options of TLS: what they refuse, in one line; and the commands that connect to a master, as processes, over TLS."""
+"""The TLS options: refusals in one line, and the commands that connect to a master over TLS, as processes."""
 
 import logging
 import shutil
@@ -30,7 +30,7 @@ FILE_SIZE = str(1 << 20)
 
 
 def refusal(store: Path, *arguments: object, command: str = "master") -> str:
-    """The one line that a command ends with, before it has made a store."""
+    """The one error line of a command that has not created a store."""
     listening = {
         "master": ("--store", store, "--listen", "127.0.0.1:0"),
         "slave": ("--store", store, "--master", "127.0.0.1:9"),
@@ -43,7 +43,7 @@ def refusal(store: Path, *arguments: object, command: str = "master") -> str:
     return line
 
 
-# --- What is refused --------------------------------------------------------------------------------------------------
+# --- Refusals --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("missing", ["cert", "key", "ca"])
@@ -72,7 +72,7 @@ def test_addresses_and_names_without_files_are_refused(certs: Certificates, tmp_
 
 
 def bad_files(certs: Certificates, directory: Path) -> Iterator[tuple[TlsFiles, str]]:
-    """Files that cannot be used, and what the line says of them."""
+    """Unusable files, and the text of the error about each."""
     good = certs.master
     missing, empty, garbled = directory / "missing.pem", directory / "empty.pem", directory / "garbled.pem"
     empty.touch()
@@ -137,7 +137,7 @@ def test_a_private_key_that_everybody_may_read_is_warned_of(
         ({"subject": (), "serialNumber": "2A"}, "serialNumber=2A"),
     ],
 )
-def test_whom_a_certificate_names(certificate: dict[str, Any], subject: str) -> None:
+def test_a_peer_is_named_by_its_subject_or_its_first_alternative_name(certificate: dict[str, Any], subject: str) -> None:
     """HA-M-74 "the subject of its certificate, as RFC 4514 writes it; where it has none, its first alternative name"."""
     assert subject_of(certificate) == subject
 
@@ -152,7 +152,7 @@ def start(running: ExitStack, log: Path, *arguments: object) -> Node:
 
 
 def test_the_commands_replicate_tail_and_look_over_tls_alone(certs: Certificates, tmp_path: Path, nodes: ExitStack) -> None:
-    """HA-M-70, without a plain port; 500 puts of which each waits for the slave; and HA-M-74 in `status`."""
+    """HA-M-70, without a plain port; 500 puts that each wait for the slave; and HA-M-74 in `status`."""
     ours, theirs = tmp_path / "m", tmp_path / "s"
     listening = ("--listen", "none", "--tls-listen", "127.0.0.1:0", *options(certs.master))
     put = ("--put", 500, "--await-slaves", 1, "--file-size", FILE_SIZE)
@@ -160,7 +160,8 @@ def test_the_commands_replicate_tail_and_look_over_tls_alone(certs: Certificates
     address = master.line("tls_listening")
     follow = ("--store", theirs, "--master", address, "--file-size", FILE_SIZE)
     slave = start(nodes, tmp_path / "slave.log", "slave", *follow, *options(certs.slave))
-    assert master.line("put").split()[:2] == ["500", "unwaited=1"]  # that one came first, to be acknowledged
+    # the unwaited one came first, so that the slave had something to acknowledge
+    assert master.line("put").split()[:2] == ["500", "unwaited=1"]
     told = status_of(ours)
     assert (told["listen"], told["tls_listen"]) == (None, address)
     assert [conn["certificate"] for conn in told["connections"]] == ["CN=slave-1,OU=HA,O=tests"]
@@ -181,7 +182,7 @@ def test_the_commands_replicate_tail_and_look_over_tls_alone(certs: Certificates
 
 
 def test_a_new_slave_begins_where_it_is_told_over_tls_alone(certs: Certificates, tmp_path: Path, nodes: ExitStack) -> None:
-    """HA-S-70 on every connection of a slave: those that look for the first file, and those that compare after a restart."""
+    """HA-S-70 on every connection of a slave: those that find the first file, and those that compare after a restart."""
     ours, theirs = tmp_path / "m", tmp_path / "s"
     listening = ("--listen", "none", "--tls-listen", "127.0.0.1:0", *options(certs.master))
     put = ("--put", 300, "--sync", 0, "--size", 10_000, "--file-size", FILE_SIZE)
@@ -203,8 +204,8 @@ def test_a_new_slave_begins_where_it_is_told_over_tls_alone(certs: Certificates,
         assert (b.min_offset, compare(a, b).difference) == (0, None)
 
 
-def test_both_ports_are_told_of_and_taken_from_a_file(certs: Certificates, tmp_path: Path, nodes: ExitStack) -> None:
-    """The configuration file takes the options by itself."""
+def test_both_ports_are_logged_and_can_come_from_the_config_file(certs: Certificates, tmp_path: Path, nodes: ExitStack) -> None:
+    """The configuration file alone can give the options of TLS."""
     files = certs.master
     config = tmp_path / "ha.toml"
     config.write_text(
@@ -221,8 +222,8 @@ def test_both_ports_are_told_of_and_taken_from_a_file(certs: Certificates, tmp_p
     assert (tailed.returncode, len(tailed.stdout.splitlines())) == (0, 10), tailed.stderr
 
 
-def test_who_is_refused_is_told_why_in_one_line(certs: Certificates, tmp_path: Path, nodes: ExitStack) -> None:
-    """HA-S-70, HA-M-70: by doctor with what to do, and by tail, which ends."""
+def test_a_refused_client_is_told_why_in_one_line(certs: Certificates, tmp_path: Path, nodes: ExitStack) -> None:
+    """HA-S-70, HA-M-70: doctor names the remedy, and tail ends with the reason."""
     listening = ("--listen", "127.0.0.1:0", "--tls-listen", "127.0.0.1:0", *options(certs.master))
     put = ("--put", 10, "--sync", 0, "--file-size", FILE_SIZE)
     master = start(nodes, tmp_path / "master.log", "master", "--store", tmp_path / "m", *listening, *put)
@@ -232,7 +233,7 @@ def test_who_is_refused_is_told_why_in_one_line(certs: Certificates, tmp_path: P
     cases = (
         (secret, options(trusting), "a certificate that does not hold"),
         (secret, (*options(certs.slave), "--tls-name", "elsewhere"), "a certificate that does not hold: Hostname mismatch"),
-        # The last eight bytes of a hello may be a report of 0, which is answered (HA-M-2), or of what nobody could ask for.
+        # The last eight bytes of a hello may be a report of 0, which is answered (HA-M-2), or of an impossible offset.
         (plain, options(certs.slave), "no TLS"),
     )
     for address, given, says in cases:
@@ -254,7 +255,7 @@ def test_who_is_refused_is_told_why_in_one_line(certs: Certificates, tmp_path: P
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="the example's program is not here")
 def test_the_commands_of_the_example_make_certificates_that_hold(tmp_path: Path) -> None:
-    """And each for its own end alone: a slave's is no master's, nor the other way round (HA-M-70 "valid for a client")."""
+    """Each is valid for its own end only: a slave's is no master's, nor the reverse (HA-M-70 "valid for a client")."""
     text = (ROOT / "examples" / "tls.md").read_text("utf-8")
     script = text.partition("```sh\n")[2].partition("```")[0]
     done = subprocess.run(["sh", "-e", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -269,7 +270,7 @@ def test_the_commands_of_the_example_make_certificates_that_hold(tmp_path: Path)
 
 
 def shaken(master: TlsFiles, slave: TlsFiles, name: str) -> tuple[str, str]:
-    """Whom each end finds at the other. Raises: PeerViolation."""
+    """Shake hands. Returns: the name that each end finds for the other. Raises: PeerViolation."""
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as client:
         client.connect(listener.getsockname())
         accepted, _ = listener.accept()

@@ -1,6 +1,6 @@
-"""A slave that is told no file size learns its master's, and one that is told another stops before it takes a byte.
+"""A slave without a file size learns its master's; a slave with another size stops before it takes a byte.
 
-HA-S-96 to HA-S-99. Masters of ours, in both profiles, with files of many sizes, some of them deleted; masters that lie.
+HA-S-96 to HA-S-99. Against our masters in both profiles, with files of many sizes, some deleted, and against lying masters.
 """
 
 import signal
@@ -39,20 +39,23 @@ from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.constants import HA_TRANSFER_BATCH_SIZE, MAPPED_FILE_SIZE_COMMIT_LOG
 from rocketmq_ha.spec.profile import PROFILES, Settings
 
-LONG_AGO_MS = 1_700_000_000_000  # no put waits any more
+LONG_AGO_MS = 1_700_000_000_000  # so old that no put can still wait
 GIB = MAPPED_FILE_SIZE_COMMIT_LOG
-SIZES = (512, 1000, 4096, 3 * 4096, 4099, 65_521)  # primes, and no power of two, among them
+SIZES = (512, 1000, 4096, 3 * 4096, 4099, 65_521)  # also primes, and sizes that are no power of two
 
 
 @pytest.fixture(autouse=True)
 def no_data_is_seen_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A classic master does not answer where it has deleted the data. With a heartbeat every 100 ms 0.7 s are enough."""
+    """Shorten the wait for deleted data, for which a classic master sends nothing.
+
+    At a heartbeat every 100 ms, 0.7 s are enough.
+    """
     monkeypatch.setattr(feed, "_DATA_AFTER_HEARTBEAT_S", 0.7)
 
 
 @pytest.fixture(autouse=True)
 def restored() -> Iterator[None]:
-    """The signal handlers and log handlers that a command sets."""
+    """Restore the signal handlers and log handlers that a command sets."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for number, handler in before.items():
@@ -64,7 +67,7 @@ def restored() -> Iterator[None]:
 
 
 class Answers:
-    """A master's answers, and how many it gave: of files `size` long, of which those before `first` are deleted."""
+    """A master's answers, and their number. Its files have `size` bytes; those before `first` are deleted."""
 
     def __init__(self, size: int, count: int, first: int = 0) -> None:
         self.size, self.last_file, self.first = size, size * count, size * first
@@ -94,8 +97,8 @@ class Answers:
 @example(size=4096, count=12, left=12, likely=2 * 4096)
 @example(size=4096, count=12, left=12, likely=2048)
 def test_the_size_is_found_where_files_begin(size: int, count: int, left: int, likely: int | None) -> None:
-    """HA-S-96 "the smallest divisor of the offset at which the master's last file begins": never another, whatever is
-    deleted.
+    """HA-S-96 "the smallest divisor of the offset at which the master's last file begins": whatever files are deleted, no
+    other size is found.
     """
     answers = Answers(size, count, max(0, count - left))
     try:
@@ -146,7 +149,7 @@ def test_a_liar_is_asked_64_questions_at_most(last_file: int, lies: list[int | N
 
 
 def test_a_master_whose_size_takes_more_questions_is_asked_64() -> None:
-    """HA-S-97 "MUST NOT ask more than 64 questions": one file before the last, and a size of many divisors."""
+    """HA-S-97 "MUST NOT ask more than 64 questions": one file before the last, whose size has many divisors."""
     answers = Answers(720_720, 2460, 2459)
     with pytest.raises(CannotTell, match="64 questions about what is before 1772971200 were not enough"):
         find_file_size(answers.last_file, answers.body_size_at)
@@ -163,7 +166,7 @@ def test_what_cannot_be_told_is_said() -> None:
     with pytest.raises(Contradiction, match="no size fits"):
         find_file_size(2**31 - 1 << 1, lambda _: 2)
     with pytest.raises(Contradiction, match="a frame of 100 bytes from 48, and its last file begins at 50"):
-        find_file_size(50, lambda _: 100)  # HA-W-4: a file ends at 50, so no frame reaches over it
+        find_file_size(50, lambda _: 100)  # HA-W-4: a file ends at 50, so no frame may cross it
     answers = iter([2, 2, 1, None])
     with pytest.raises(Contradiction, match="it has no longer"):
         find_file_size(4096, lambda _: next(answers), 8)
@@ -185,7 +188,7 @@ def test_factors() -> None:
 
 
 def fill(store: Path, file_size: int, files: int, *, stored_ms: int = LONG_AGO_MS) -> Path:
-    """Put messages until the last file begins at `files` times the size."""
+    """Put messages until the last file begins at `files` times the file size."""
     body = bytes(min(300, file_size // 4))
     with CommitLog.open(store, file_size=file_size) as log:
         while log.max_offset <= files * file_size:
@@ -211,7 +214,7 @@ def test_a_master_shows_the_size_of_its_files(tmp_path: Path, file_size: int, fi
         inquiry = Inquiry(master.address, until_patience_ends(), 0)
         for likely in (None, file_size):
             assert learn_file_size(inquiry, inquiry.last_file(), False, likely) == file_size
-    assert max(reports) < files * file_size  # nothing of the last file is acknowledged
+    assert max(reports) < files * file_size  # no byte of the last file is acknowledged
 
 
 @pytest.mark.parametrize("profile", sorted(PROFILES))
@@ -222,7 +225,7 @@ def test_deleted_files_do_not_hide_the_size(tmp_path: Path, profile: str) -> Non
         for gone in (2, 5):
             master.service.log.delete_before(gone * 1000)  # type: ignore[attr-defined]
             assert learn_file_size(inquiry, 6000, False, 1000) == 1000
-        if profile == "hardened":  # which refuses at once, while a classic master lets wait for each question
+        if profile == "hardened":  # hardened refuses at once; each question to a classic master costs a wait
             assert learn_file_size(inquiry, 6000, False) == 1000
         master.service.log.delete_before(6000)  # type: ignore[attr-defined]
         with pytest.raises(OnlyLastFile):
@@ -249,7 +252,7 @@ def following(
     file_size: int | None = None,
     asked: Callable[[CommitLog], None] = lambda _: None,
 ) -> Iterator[CommitLog]:
-    """A slave in a thread of its own, made as the command makes it. Gives its log.
+    """Run a slave in a thread, built as the command builds it. Gives its log.
 
     Args:  asked: called each time the slave has asked its master, before it connects.
     """
@@ -303,14 +306,14 @@ def test_a_slave_without_a_size_takes_the_masters(tmp_path: Path, file_size: int
         wait_for(lambda: log.max_offset == master.service.log.max_offset)
         assert log.file_size == file_size
         last_size = log.file_size
-        for _ in range(20):  # on into the next file
+        for _ in range(20):  # into the next file
             master.put(Message("topic", bytes(last_size // 4)), wait=False)
         wait_for(lambda: log.max_offset == master.service.log.max_offset)
     assert_same_logs(slave, store, base * file_size)
 
 
 def slave(store: Path, master: str, *more: object) -> str:
-    """What `slave` says last, when it ends with status 2; then nothing has been made."""
+    """The last line of `slave`, which ends with status 2 and has created nothing."""
     arguments = ("slave", "--store", store, "--master", master, "--settle", 0, *more)
     done = invoke(*arguments)
     assert (done.exit_code, done.stdout) == (2, ""), done.output
@@ -356,9 +359,9 @@ def test_the_default_size_is_taken_on_trial_where_the_last_file_may_have_it() ->
 
 @pytest.mark.parametrize("start", ["last", "min"])
 @pytest.mark.parametrize("told", [500, 2000, 4000, 3000])
-def test_a_told_size_is_asked_about_where_the_last_file_is_fresh_too(tmp_path: Path, start: str, told: int) -> None:
-    """HA-S-98 "before it asks for data that it keeps": also where 500, 2000 and 4000 divide the start of the last file. No put
-    that may still wait is touched: the wait comes first (HA-S-85).
+def test_a_given_size_is_checked_with_the_master_even_if_its_last_file_is_new(tmp_path: Path, start: str, told: int) -> None:
+    """HA-S-98 "before it asks for data that it keeps": also where 500, 2000 and 4000 divide the start of the last file. The
+    slave waits first, so it acknowledges no put that may still wait (HA-S-85).
     """
     store = fill(tmp_path / "a", 1000, 4, stored_ms=time.time_ns() // 1_000_000)
     reports: list[tuple[float, int]] = []
@@ -371,7 +374,9 @@ def test_a_told_size_is_asked_about_where_the_last_file_is_fresh_too(tmp_path: P
 
 
 def test_a_master_that_rolls_after_it_was_asked_is_asked_again(tmp_path: Path) -> None:
-    """HA-S-99 "MUST ask anew before each connect": it was in its first file when it was asked, and is not when it sends."""
+    """HA-S-99 "MUST ask anew before each connect": the master is in its first file when it is asked, and in a later one when it
+    sends.
+    """
     store, slave_store = fill(tmp_path / "a", 1000, 0, stored_ms=LONG_AGO_MS), tmp_path / "b"
     answered: list[int] = []
     with serving(store, 1000) as master:
@@ -389,7 +394,7 @@ def test_a_master_that_rolls_after_it_was_asked_is_asked_again(tmp_path: Path) -
 
 @pytest.mark.parametrize("told", [700, 2000])
 def test_a_log_that_goes_on_is_compared_by_one_question(tmp_path: Path, told: int) -> None:
-    """HA-S-98: it was begun with another size while the master was in its first file."""
+    """HA-S-98: the slave's log was begun with another size while the master was in its first file."""
     store, slave_store = fill(tmp_path / "a", 1000, 3), tmp_path / "b"
     with CommitLog.open(slave_store, file_size=told) as log:
         log.append(Message("topic", bytes(10)))
@@ -437,7 +442,10 @@ def frame(offset: int, body: bytes) -> bytes:
 
 @contextmanager
 def scripted(answer: Callable[[int], bytes]) -> Iterator[tuple[tuple[str, int], list[int]]]:
-    """A peer that answers a first report, and then is silent, or closes at once. Gives its address, and what was asked."""
+    """A peer that answers a first report, then stays silent or closes at once.
+
+    Gives its address, and the reports that it got.
+    """
     listener = socket.create_server(("127.0.0.1", 0))
     asked: list[int] = []
     kept: list[socket.socket] = []

@@ -1,4 +1,4 @@
-"""A slave whose files are not as long as its master's takes their size, or stops, before it holds what no recovery takes."""
+"""A slave with another file size adopts its master's, or stops, before its log holds bytes that recovery would refuse."""
 
 from contextlib import ExitStack
 from dataclasses import replace
@@ -36,7 +36,7 @@ ALL = 1 << 18
 
 
 def laid(heads: list[tuple[int, int]]) -> bytes:
-    """Records and BLANKs of these (size, magic), a size that is no size being that of a head alone."""
+    """Records and BLANKs with these (size, magic); an impossible size makes a head alone."""
     return b"".join(
         (size & 0xFFFFFFFF).to_bytes(4, "big") + magic.to_bytes(4, "big") + b"\1" * max(0, min(size, 2000) - 8)
         for size, magic in heads
@@ -52,7 +52,7 @@ LAST = st.sampled_from(
 )
 
 
-@example([(100, MAGIC)] * 10, [(24, BLANK)], 1024, [])  # all is as it should be
+@example([(100, MAGIC)] * 10, [(24, BLANK)], 1024, [])  # files that end as they should
 @example([(100, MAGIC)] * 10, [(23, BLANK)], 1024, [1003, 1007])
 @example([(100, MAGIC)] * 11, [], 1107, [])  # a record with 7 bytes to spare
 @example([(100, MAGIC)] * 11, [], 1108, [])
@@ -82,7 +82,7 @@ def test_the_walk_sees_what_the_model_sees_however_the_bytes_come(
 
 
 def records_of(count: int, size: int = 100, base: int = 0) -> bytes:
-    """Records of one size, each in its place from an offset on."""
+    """Consecutive records of one size, encoded from an offset on."""
     return b"".join(encode(Message("t", bytes(size - 93) + b"\1", queue_id=0), n, base + n * size) for n in range(count))
 
 
@@ -97,7 +97,7 @@ def client_of(log: CommitLog, *, adopts: bool = False, profile: Profile = HARDEN
 
 
 def receive(client: SlaveClient, offset: int, body: bytes) -> None:
-    """One whole frame arrives."""
+    """Deliver one whole frame."""
     frame = HEADER.pack(offset, len(body)) + body
     while frame:
         buffer = client.recv_buffer()
@@ -110,7 +110,7 @@ def receive(client: SlaveClient, offset: int, body: bytes) -> None:
 
 @pytest.mark.parametrize("cut", [0, 1, 300, 504, 505, 507, 508, 520])
 def test_a_slave_that_was_told_no_size_takes_its_masters_by_the_first_blank(tmp_path: Path, cut: int) -> None:
-    """HA-S-91 "MUST make its one file as long as the master's are, before it appends that BLANK", wherever frames end."""
+    """HA-S-91 "MUST make its one file as long as the master's are, before it appends that BLANK", wherever the frames end."""
     data = records_of(5) + blank_of(24)
     with CommitLog.open(tmp_path, file_size=1 << 16) as log:
         client = client_of(log, adopts=True)
@@ -124,7 +124,7 @@ def test_a_slave_that_was_told_no_size_takes_its_masters_by_the_first_blank(tmp_
 
 
 def test_it_takes_it_after_a_restart_too(tmp_path: Path) -> None:
-    """And where the last record had come in part before: that is cut off, sent again, and walked again."""
+    """Also if only a part of the last record had arrived: the slave cuts it off, gets it again, and walks it again."""
     data = records_of(5) + blank_of(24)
     with CommitLog.open(tmp_path, file_size=1 << 16) as log:
         receive(client_of(log, adopts=True), 0, data[:350])
@@ -142,7 +142,7 @@ def test_it_takes_it_after_a_restart_too(tmp_path: Path) -> None:
 def test_a_slave_that_stopped_where_a_file_ends_goes_on(
     tmp_path: Path, blank_size: int, files: int, adopts: bool, restarts: bool
 ) -> None:
-    """HA-S-90 "Until its log holds a full file": exactly one is enough, after a reconnect and after a restart."""
+    """HA-S-90 "Until its log holds a full file": exactly one full file is enough, after a reconnect and after a restart."""
     file_size = 500 + blank_size
     end = files * file_size
     data = b"".join(records_of(5, base=base) + blank_of(blank_size) for base in range(0, end, file_size))
@@ -178,7 +178,7 @@ def test_a_slave_that_was_told_a_size_stops_where_a_blank_says_another(tmp_path:
         ):
             receive(client, cut, data[cut:])
         assert log.max_offset == max(500, cut)
-        # What of a head came before is there, and is no more than recovery cuts off.
+        # The part of a head that came before stays in the log, and recovery cuts it off.
         client.close_master("file_size")
         client.on_connect(0)
         with pytest.raises(FileSizeDiffers, match="found 524 bytes"):
@@ -192,7 +192,9 @@ def test_a_slave_that_was_told_a_size_stops_where_a_blank_says_another(tmp_path:
 def test_a_record_that_leaves_too_little_of_the_file_says_that_the_masters_are_longer(
     tmp_path: Path, file_size: int, kept: int, adopts: bool
 ) -> None:
-    """HA-S-90 "where a record leaves less than 8 bytes before that end": a master would have ended its file before it."""
+    """HA-S-90 "where a record leaves less than 8 bytes before that end": a master with this file size would have ended its file
+    before the record.
+    """
     with CommitLog.open(tmp_path, file_size=file_size) as log:
         client = client_of(log, adopts=adopts)
         frames = [records_of(5)[at : at + 100] for at in range(0, 500, 100)]
@@ -216,7 +218,7 @@ def test_a_record_that_leaves_too_little_of_the_file_says_that_the_masters_are_l
     ],
 )
 def test_the_option_is_asked_for_only_where_a_new_store_needs_it(own: int, masters: int | None, told: str) -> None:
-    """A new store learns the size, but of a master that is in its first file, and that longer than 1 GiB."""
+    """A new store learns the size, except if the master is in its first file and that is longer than 1 GiB."""
     assert str(FileSizeDiffers("master", own, masters)).endswith(told)
 
 
@@ -241,7 +243,7 @@ def test_a_frame_that_crosses_the_file_stops_the_slave_only_until_the_size_is_kn
 
 
 def test_bytes_that_are_no_head_end_the_walk_and_are_appended(tmp_path: Path) -> None:
-    """HA-S-93 "they are appended like others", and so is what follows."""
+    """HA-S-93 "they are appended like others", and so are the bytes after them."""
     data = records_of(2) + bytes(16) + blank_of(30)
     with CommitLog.open(tmp_path, file_size=1000) as log:
         receive(client_of(log), 0, data)
@@ -257,7 +259,7 @@ def test_a_blank_that_begins_no_multiple_of_the_new_size_is_not_taken(tmp_path: 
 
 
 def test_classic_takes_no_notice(tmp_path: Path) -> None:
-    """As RocketMQ does (quirk 19): the log that comes of it is refused by a recovery that is strict."""
+    """As RocketMQ (quirk 19): a strict recovery refuses the resulting log."""
     with CommitLog.open(tmp_path, file_size=1000) as log:
         receive(client_of(log, profile=CLASSIC), 0, records_of(5) + blank_of(24))
         assert log.max_offset == 524
@@ -269,10 +271,10 @@ def test_classic_takes_no_notice(tmp_path: Path) -> None:
 @pytest.mark.parametrize("checks", [True, False])
 @pytest.mark.parametrize("slave_file_size", [128, 4096])
 def test_what_a_slave_acknowledges_can_be_opened_again(checks: bool, slave_file_size: int) -> None:
-    """The invariant `slave_log_opens` holds of a slave of other files, and breaks where it takes no notice of the size."""
+    """The invariant `slave_log_opens` holds for a slave with another file size, and breaks if the slave ignores the size."""
     settings = Settings(256, ha_transfer_batch_size=64, slave_file_size=slave_file_size)
     put = Put("T", b"\1" * 20, "", 0, wait=True)
-    # Frames of 64 bytes, which end where the shorter files do.
+    # Frames of 64 bytes, which end at the ends of the shorter files.
     events: list[Event] = [put, put, Connect(0, ALL, ALL), DeliverReports(0, ALL), put]
     profile, now, broken = replace(HARDENED, checks_file_size=checks), new_cluster(1, settings, HARDENED, 0), set[str]()
     for event in [*events, DeliverFrames(0, ALL), DeliverReports(0, ALL), Connect(0, ALL, ALL)]:
@@ -288,7 +290,9 @@ def test_what_a_slave_acknowledges_can_be_opened_again(checks: bool, slave_file_
 
 
 def test_a_slave_without_a_file_size_takes_its_masters_and_can_be_used_afterwards(tmp_path: Path) -> None:
-    """600 acknowledged messages of 300 bytes, files of 64 KiB: the copy is opened, verified, and becomes a master's store."""
+    """600 acknowledged messages of 300 bytes, files of 64 KiB: the slave's store is opened, verified, and then used by a
+    master.
+    """
     with ExitStack() as nodes:
         more = ("--put", "600", "--size", "300", "--in-flight", "4", "--await-slaves", "1")
         master, address = serve(nodes, tmp_path / "master", *more, file_size=65536)
@@ -316,8 +320,8 @@ def test_a_slave_without_a_file_size_takes_its_masters_and_can_be_used_afterward
 def test_a_slave_of_another_file_size_stops_and_its_store_is_as_good_as_before(
     tmp_path: Path, masters: int, own: int, told: str
 ) -> None:
-    """HA-S-92 "stop with an error that names both sizes": exit status 2, one line, no reconnect; and so at the next start,
-    where a slave may be told before it connects (HA-S-98).
+    """HA-S-92 "stop with an error that names both sizes": exit status 2, one line, no reconnect. The same at the next start,
+    where the slave may learn it before it connects (HA-S-98).
     """
 
     def put(master: Master, count: int) -> int:
@@ -329,7 +333,7 @@ def test_a_slave_of_another_file_size_stops_and_its_store_is_as_good_as_before(
         host, port = master.address
         end = put(master, 1)
         node = follow(nodes, tmp_path / "slave", f"{host}:{port}", "--file-size", str(own))
-        wait_for(lambda: master.service.push2_slave_max_offset == end)  # while nobody can know the size
+        wait_for(lambda: master.service.push2_slave_max_offset == end)  # the slave cannot know the size yet
         put(master, 1300)
         wait_for(lambda: node.status is not None)
         assert node.status == 2

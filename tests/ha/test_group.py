@@ -1,4 +1,4 @@
-"""Chapter 4: the put that waits for a slave. In lock-step, so of the model and of the implementation."""
+"""Chapter 4: the put that waits for a slave. Model and implementation run in lock-step."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +30,7 @@ def ended(cluster: Cluster) -> list[tuple[int, str]]:
 
 
 def with_a_slave(worlds: Any, profile: Profile, slaves: int = 1, **settings: int) -> Any:
-    """Every slave is connected, and has acknowledged the first message, of 100 bytes: HA-G-5 "first acknowledgement on"."""
+    """Connect every slave and let it acknowledge the first message, of 100 bytes: HA-G-5 "first acknowledgement on"."""
     both = worlds(profile, slaves, **settings)
     both.happens(*(events.Connect(index, ALL, ALL) for index in range(slaves)), events.Tick(5001))
     for index in range(slaves):
@@ -75,7 +75,8 @@ def test_a_slave_that_is_too_far_behind_is_as_good_as_none(profile: Profile, wor
 def test_classic_never_forgets_the_greatest_report_and_counts_those_that_are_silent(worlds: Any) -> None:
     """HA-G-4 "the greatest report ever received from anyone, and a connection counts as a slave from its accept on"."""
     both = worlds(CLASSIC)
-    assert ended(both.happens(events.Connect(0, ALL, ALL), SYNC_PUT)) == []  # it waits for one that has said nothing
+    # the put waits for a slave that has reported nothing
+    assert ended(both.happens(events.Connect(0, ALL, ALL), SYNC_PUT)) == []
     both.happens(events.ForgeReport(0, 5000), events.DeliverReports(0, 8), events.Cut(0, "both"))
     assert both.cluster.push2_slave_max_offset == 5000
 
@@ -88,19 +89,20 @@ def test_hardened_forgets_with_the_connection_and_counts_those_that_have_acknowl
     both.happens(events.Connect(0, ALL, ALL), events.Connect(1, ALL, ALL))
     assert ended(both.happens(SYNC_PUT)) == [(100, "SLAVE_NOT_AVAILABLE")]
     both.happens(events.DeliverReports(0, ALL), events.DeliverReports(1, ALL))
-    assert ended(both.happens(SYNC_PUT)) == [(200, "SLAVE_NOT_AVAILABLE")]  # they have asked, and acknowledged nothing
+    # the slaves have asked for data, and acknowledged nothing
+    assert ended(both.happens(SYNC_PUT)) == [(200, "SLAVE_NOT_AVAILABLE")]
     both.happens(events.DeliverFrames(0, ALL), events.DeliverReports(0, ALL))
     assert both.cluster.push2_slave_max_offset == 200
     assert ended(both.happens(SYNC_PUT)) == []
     both.happens(events.Cut(0, "both"))
     assert both.cluster.push2_slave_max_offset == 0
-    assert ended(both.happens(SYNC_PUT)) == [(400, "SLAVE_NOT_AVAILABLE")]  # the other one has only asked
+    assert ended(both.happens(SYNC_PUT)) == [(400, "SLAVE_NOT_AVAILABLE")]  # the other slave has only asked
     assert ended(both.happens(events.DeliverFrames(1, ALL), events.DeliverReports(1, ALL))) == [(300, "PUT_OK")]
 
 
 def test_a_first_report_ends_no_put(worlds: Any) -> None:
-    """HA-G-5 "greater than the offset at which the transfer of its connection started": a first report says where that is,
-    though the slave got the message on the connection before. It is acknowledged when it has been compared.
+    """HA-G-5 "greater than the offset at which the transfer of its connection started": a first report only sets that
+    offset, even if the slave got the message on its last connection. The slave acknowledges it after the comparison.
     """
     both = with_a_slave(worlds, HARDENED, 2)
     both.happens(SYNC_PUT, events.DeliverFrames(1, ALL), events.Cut(1, "both"), events.Connect(1, ALL, ALL))
@@ -111,8 +113,8 @@ def test_a_first_report_ends_no_put(worlds: Any) -> None:
 
 
 def test_a_report_that_is_not_beyond_the_start_acknowledges_nothing(tmp_path: Path) -> None:
-    """HA-G-5 "greater than the offset at which": a request of 0 starts at the last file (HA-M-4), and what lies before it was
-    not sent. In lock-step nobody can say so, for no slave of the model reports what it does not have.
+    """HA-G-5 "greater than the offset at which": a request of 0 starts at the last file (HA-M-4), and the bytes before
+    it are not sent. No lock-step test can do this, for no slave of the model reports bytes that it lacks.
     """
     asked = replace(master.on_accept(0).state, slave_request_offset=0, start_offset=1000, next_transfer_from_where=1300)
     with CommitLog.open(tmp_path / "store", file_size=FILE_SIZE) as log:
@@ -140,7 +142,7 @@ def test_a_report_that_is_not_beyond_the_start_acknowledges_nothing(tmp_path: Pa
 
 
 def test_no_put_that_waits_is_forgotten_or_answered_twice() -> None:
-    """HA-G-6 "Every waiting put MUST end exactly once", over many schedules, unless its master dies and answers nobody."""
+    """HA-G-6 "Every waiting put MUST end exactly once", over many schedules. Puts of a master that dies have no outcome."""
     ends = 0
     for seed in range(120):
         drawn = schedule.draw(seed)
@@ -186,7 +188,7 @@ def test_whatever_its_outcome_a_put_is_in_the_log(profile: Profile, worlds: Any,
 
 
 def test_a_request_carries_the_offset_after_its_message(tmp_path: Path) -> None:
-    """HA-G-10 "the offset at which it was written plus its size", behind a BLANK too."""
+    """HA-G-10 "the offset at which it was written plus its size", also after a BLANK."""
     with CommitLog.open(tmp_path / "store", file_size=FILE_SIZE) as log:
         service = HAService(log, Settings(FILE_SIZE), HARDENED)
         found = [service.put(Message("T", bytes(size)), 0, wait=False).next_offset for size in (8, 408, 608)]
@@ -198,7 +200,7 @@ def test_a_request_is_known_before_anything_can_end_it(worlds: Any, tmp_path: Pa
     both = with_a_slave(worlds, HARDENED)
     after = both.happens(SYNC_PUT)
     assert [request.next_offset for request in after.group.requests] == [200]
-    assert len(both.link().to_slave) == 112  # in the same step, so before its producer could wait
+    assert len(both.link().to_slave) == 112  # in the same step, before its producer could wait
     with CommitLog.open(tmp_path / "store", file_size=FILE_SIZE) as log:
         service = HAService(log, Settings(FILE_SIZE), CLASSIC)
         service.on_accept("slave", 0)
@@ -214,7 +216,7 @@ def test_a_report_that_brings_nothing_new_notifies_nobody(profile: Profile, worl
     both.happens(SYNC_PUT, events.DeliverFrames(0, ALL))
     assert ended(both.happens(events.DeliverReports(0, ALL))) == [(200, "PUT_OK")]
     before = both.happens(SYNC_PUT).group
-    after = both.happens(events.DeliverFrames(1, 112), events.DeliverReports(1, ALL))  # the other slave has 200 now, too
+    after = both.happens(events.DeliverFrames(1, 112), events.DeliverReports(1, ALL))  # the other slave has 200 now
     assert (after.group, after.push2_slave_max_offset) == (before, 200)
     assert ended(both.happens(events.DeliverFrames(1, ALL), events.DeliverReports(1, ALL))) == [(300, "PUT_OK")]
 
@@ -240,8 +242,8 @@ def test_a_put_that_does_not_wait_knows_nothing_of_slaves(profile: Profile, tmp_
         assert service.put(Message("T", b""), 0, wait=True).status is PutMessageStatus.SLAVE_NOT_AVAILABLE
 
 
-def test_in_the_model_it_ends_nothing_either(worlds: Any) -> None:
-    """HA-G-20 "What slaves hold, or whether there are any": no request is made, with a slave or without one."""
+def test_in_the_model_a_put_that_does_not_wait_makes_no_request(worlds: Any) -> None:
+    """HA-G-20 "What slaves hold, or whether there are any": the model makes no request, with a slave or without one."""
     for both in (worlds(HARDENED), with_a_slave(worlds, HARDENED)):
         after = both.happens(PUT)
         assert (ended(after), after.group.requests) == ([], ())

@@ -1,4 +1,4 @@
-"""Both ways of ending a waiting put, alone: what each promises, and that model and implementation are the same machine."""
+"""The two algorithms that end a waiting put, tested alone: their promises, and that model and implementation agree."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ Event = tuple[str, int]  # put OFFSET, ack OFFSET, tick MS, shutdown 0
 
 @dataclass
 class Model:
-    """The model's machine, as a cluster with one slave would drive it."""
+    """The model's algorithm, driven as by a cluster with one slave."""
 
     profile: Profile
     group: GroupTransfer = field(init=False)
@@ -67,7 +67,7 @@ class Model:
         return [(output.next_offset, output.status) for output in step.outputs if isinstance(output, Done)]
 
     def ends(self, *events: Event) -> list[tuple[int, str]]:
-        """What all of the events end."""
+        """The puts that the events end."""
         return [done for event in events for done in self.do(*event)]
 
     @property
@@ -76,7 +76,7 @@ class Model:
 
 
 class Implementation:
-    """The implementation's, driven as HAService drives it."""
+    """The implementation's algorithm, driven as HAService drives it."""
 
     def __init__(self, profile: Profile) -> None:
         self.machine = FiveWaits() if profile is CLASSIC else ImplGroupTransfer()
@@ -122,7 +122,7 @@ def agree(profile: Profile, events: Sequence[Event]) -> None:
 ticks = st.tuples(st.just("tick"), st.sampled_from((1, 100, 999, 1000, 1001, 2500, 5000, 5001, -1000)))
 acks = st.tuples(st.just("ack"), st.integers(1, 40))
 shutdowns = st.just(("shutdown", 0))
-# Five waits in a row are too rare among single events: whole seconds, and reports that are too small, come in runs.
+# Single events seldom make five waits in a row, so whole seconds and too small reports come in runs.
 seconds = st.integers(3, 6).map(lambda waits: [("tick", WAIT_MS)] * waits)
 small_acks = st.integers(3, 6).map(lambda waits: [("ack", offset) for offset in range(1, 1 + waits)])
 runs = st.one_of(
@@ -135,14 +135,14 @@ runs = st.one_of(
 @example([[("put", 10)], [("tick", WAIT_MS)] * 5, [("ack", 10)]])
 @example([[("put", 10)], [("ack", offset) for offset in range(1, 6)], [("ack", 10)]])
 def test_classic_is_one_machine_whatever_the_order_of_the_offsets(events: list[list[Event]]) -> None:
-    """HA-G-12 to HA-G-15, with requests that come in any order, clocks that step back, and puts behind a shutdown."""
+    """HA-G-12 to HA-G-15, with requests that come in any order, clocks that step back, and puts after a shutdown."""
     agree(CLASSIC, [event for run in events for event in run])
 
 
 @hypothesis_settings(max_examples=300, deadline=None)
 @given(st.lists(st.one_of(st.tuples(st.just("put"), st.integers(1, 5)), ticks, acks), max_size=40))
 def test_hardened_is_one_machine(events: list[Event]) -> None:
-    """HA-G-1, HA-G-2, HA-G-7: each put is behind the one before it, and no report is beyond the log."""
+    """HA-G-1, HA-G-2, HA-G-7: the offsets of puts ascend, and no report is beyond the log."""
     end, in_order = 0, []
     for event, number in events:
         if event == "put":
@@ -163,7 +163,7 @@ def test_five_seconds_are_five_waits() -> None:
 
 
 def test_a_thread_that_wakes_late_has_waited_once() -> None:
-    """HA-G-13: the producer's own wait decides then (HA-G-2), and its request stays."""
+    """HA-G-13: then the producer's own wait decides (HA-G-2), and its request stays."""
     model = Model(CLASSIC)
     assert model.ends(("put", 10), ("tick", 5001)) == [(10, FLUSH_SLAVE_TIMEOUT)]
     assert model.state is FiveWaitsState.WAIT_2
@@ -182,7 +182,7 @@ def test_a_report_that_is_too_small_uses_up_a_wait() -> None:
 
 
 def test_one_notification_is_kept_and_no_more() -> None:
-    """HA-G-14 "one is kept, and ends its next wait at once": of three reports that nobody waited for."""
+    """HA-G-14 "one is kept, and ends its next wait at once": of three reports for which no put waited."""
     model = Model(CLASSIC)
     model.ends(("ack", 1), ("ack", 2), ("ack", 3), ("put", 10))
     assert model.state is FiveWaitsState.WAIT_2
@@ -191,7 +191,7 @@ def test_one_notification_is_kept_and_no_more() -> None:
 
 
 def test_a_kept_notification_outlives_a_put_that_need_not_wait() -> None:
-    """HA-G-14: it is the next *wait* that it ends."""
+    """HA-G-14: the notification ends the next *wait*."""
     model = Model(CLASSIC)
     assert model.ends(("ack", 50), ("put", 10)) == [(10, PUT_OK)]
     assert model.state is FiveWaitsState.NOTIFIED
@@ -207,7 +207,7 @@ def test_a_larger_offset_queued_first_blocks_a_smaller_one() -> None:
 
 
 def test_a_put_that_a_slave_has_long_had_can_time_out() -> None:
-    """HA-G-12, HA-G-2 (quirk 32): its own five seconds end while the service waits for two others."""
+    """HA-G-12, HA-G-2 (quirk 32): its five seconds end while the service waits for two other puts."""
     model = Model(CLASSIC)
     model.ends(("put", 30), ("put", 40), ("put", 10), ("ack", 10))
     ended = model.ends(*[("tick", WAIT_MS)] * 5, ("tick", 1))
@@ -227,7 +227,7 @@ def test_what_comes_during_a_batch_is_the_next_batch() -> None:
 
 
 def test_a_stopped_service_ends_its_batch_and_no_other() -> None:
-    """Quirk 33: the producer of the next one is left to its own clock, HA-G-2 "MUST end with FLUSH_SLAVE_TIMEOUT"."""
+    """Quirk 33: the producer of a put in the next batch has only its own clock, HA-G-2 "MUST end with FLUSH_SLAVE_TIMEOUT"."""
     model = Model(CLASSIC)
     assert model.ends(("put", 10), ("put", 20), ("shutdown", 0)) == []
     assert model.ends(("ack", 30)) == [(10, PUT_OK)]

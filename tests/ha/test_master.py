@@ -1,4 +1,4 @@
-"""Chapter 2: the master's end of a connection, where no other test makes the claim."""
+"""Clauses of chapter 2 (the master's end of a connection) that no other test checks."""
 
 import errno
 import os
@@ -95,16 +95,18 @@ def test_each_socket_has_a_connection_of_its_own_and_its_own_place_in_the_log(ne
     for sock, place in zip(socks, places, strict=True):
         assert net.receive(sock, serving, 12 + 400 - place) == HEADER.pack(place, 400 - place) + data[place:]
     silent.setblocking(False)
-    with pytest.raises(BlockingIOError):  # what the others report is nothing to it
+    with pytest.raises(BlockingIOError):  # the reports of the others do not affect it
         silent.recv(1)
 
 
 def test_an_accept_that_fails_leaves_the_others_and_the_service_as_they_are(net: Any) -> None:
-    """HA-M-20 "MUST NOT touch the other connections, nor end the service": no descriptor is left, and then there is."""
+    """HA-M-20 "MUST NOT touch the other connections, nor end the service": the process runs out of descriptors, then has one
+    again.
+    """
     serving = net.serve(HARDENED)
     serving.put(message(), wait=False)
     first = net.connect(serving)
-    late = socket.create_connection(serving.address)  # the system's backlog has it
+    late = socket.create_connection(serving.address)  # it is in the listener's backlog
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken: list[int] = []
     try:
@@ -145,7 +147,9 @@ def test_a_part_of_a_report_is_a_sign_of_life(worlds: Any) -> None:
 
 @PROFILES
 def test_the_start_is_fixed_when_the_first_report_is_found_and_not_when_data_is(profile: Profile, worlds: Any) -> None:
-    """HA-M-27 "from then on only frames move next_transfer_from_where": the last file was file 0 then, and is another now."""
+    """HA-M-27 "from then on only frames move next_transfer_from_where": the last file was file 0 at the first report, and is a
+    later one at the first data.
+    """
     both = worlds(profile)
     both.happens(events.Connect(0, 0, ALL), events.Tick(5001), events.DeliverReports(0, ALL))
     assert both.link().conn.next_transfer_from_where == 0
@@ -177,7 +181,7 @@ def test_a_first_report_after_the_interval_is_answered_with_a_heartbeat_before_d
 
 @PROFILES
 def test_the_silence_of_a_peer_counts_from_its_accept(profile: Profile, worlds: Any) -> None:
-    """HA-M-40 "MUST set its last_read_timestamp": a peer that never reports has the whole interval."""
+    """HA-M-40 "MUST set its last_read_timestamp": a peer that never reports is closed after the whole interval."""
     both = worlds(profile)
     both.happens(events.Tick(60_000), events.Connect(0, ALL, ALL), events.Tick(20_000))
     assert both.link() is not None
@@ -215,7 +219,10 @@ def test_where_the_log_has_no_byte_there_are_heartbeats_alone(offset: int, world
 
 
 def test_a_deleted_offset_is_served_heartbeats_alone() -> None:
-    """HA-M-35 "deleted, beyond the end or negative", in both worlds: no schedule deletes a file."""
+    """HA-M-35 "deleted, beyond the end or negative", in both worlds.
+
+    No schedule deletes a file, so the fuzzer never tests this.
+    """
 
     class FromTheSecondFileOn:
         min_offset, max_offset = FILE_SIZE, FILE_SIZE + 100
@@ -238,7 +245,7 @@ def test_a_deleted_offset_is_served_heartbeats_alone() -> None:
 
 
 def test_what_is_put_is_sent_in_the_next_turn(net: Any) -> None:
-    """HA-M-32 "Every put MUST wake the write sides", one that does not wait for a slave too."""
+    """HA-M-32 "Every put MUST wake the write sides", also one that does not wait for a slave."""
     serving = net.serve(HARDENED)
     sock = net.connect(serving)
     sock.sendall(REPORT.pack(0))
@@ -272,7 +279,7 @@ def test_a_frame_is_sent_behind_a_frame_without_a_report_between(worlds: Any) ->
 
 
 def test_a_master_that_nobody_talks_to_looks_at_the_time(net: Any) -> None:
-    """HA-M-25 "An idle side MUST look at the time at least once a second", however long its caller would let it wait."""
+    """HA-M-25 "An idle side MUST look at the time at least once a second", however long its caller allows it to wait."""
     serving = net.serve(HARDENED, Settings(FILE_SIZE, ha_housekeeping_interval_ms=100))
     sock = net.connect(serving)
     begun = time.monotonic()
@@ -293,7 +300,7 @@ def test_one_end_that_ends_ends_the_other_and_nothing_is_kept(net: Any) -> None:
         serving.put(message(800), wait=False)
     sock.sendall(REPORT.pack(1))
     wait_for(lambda: not conn.last_write_over, lambda: serving.poll(5))  # the peer reads nothing: a frame is stuck
-    sock.shutdown(socket.SHUT_WR)  # it ends its reports, and could still be written to
+    sock.shutdown(socket.SHUT_WR)  # it can send no more reports, but could still receive
     wait_for(lambda: not serving.service.connections, lambda: serving.poll(5))
     assert conn.last_write_over
     assert accepted.fileno() == -1
@@ -314,7 +321,7 @@ def test_a_master_that_shuts_down_closes_every_connection_and_its_listener(net: 
 
 
 def test_a_connection_is_in_the_list_for_as_long_as_it_lasts(net: Any) -> None:
-    """HA-M-19 "from its accept until it is closed, and no longer", whoever closes it, and for whatever reason."""
+    """HA-M-19 "from its accept until it is closed, and no longer", whichever end closes it, for any reason."""
     serving = net.serve(HARDENED)
     for end in ("close", "reset", "report"):
         sock = net.connect(serving)
@@ -329,10 +336,10 @@ def test_a_connection_is_in_the_list_for_as_long_as_it_lasts(net: Any) -> None:
 
 
 def test_a_report_is_handed_on_before_the_next_read(worlds: Any) -> None:
-    """HA-M-24 "MUST be handed to the group transfer before the next read": the bad one behind it comes too late to matter."""
-    both = worlds(HARDENED, master_read_buffer_size=8)  # one report a read
+    """HA-M-24 "MUST be handed to the group transfer before the next read": the bad report after it comes too late to matter."""
+    both = worlds(HARDENED, master_read_buffer_size=8)  # one report in each read
     both.happens(events.Connect(0, ALL, ALL), events.DeliverReports(0, 8), events.Put("T", bytes(8), "", 0, False))
-    both.settle()  # it has acknowledged something, and counts (HA-G-5)
+    both.settle()  # the slave has acknowledged something, and counts (HA-G-5)
     both.happens(events.Put("T", bytes(8), "", 0, True), events.DeliverFrames(0, ALL))
     both.happens(events.ForgeReport(0, 10_000), events.DeliverReports(0, 16))
     assert [(done.next_offset, done.status) for done in both.cluster.done] == [(200, "PUT_OK")]
@@ -340,7 +347,7 @@ def test_a_report_is_handed_on_before_the_next_read(worlds: Any) -> None:
 
 
 def test_reports_of_more_than_a_turn_are_all_read(worlds: Any) -> None:
-    """HA-M-54: what a turn leaves comes in the next: both worlds end with the last of 3,000 reports (classic: one a byte)."""
+    """HA-M-54: the next turn reads the rest: both worlds end with the last of 3,000 reports (in classic one for each byte)."""
     both = worlds(CLASSIC, mapped_file_size=8192, ha_transfer_batch_size=1, master_read_buffer_size=4096)
     both.happens(events.Put("T", bytes(3000), "", 0, False), events.Connect(0, ALL, ALL), events.Tick(5001))
     both.happens(events.DeliverReports(0, ALL), events.DeliverFrames(0, ALL))

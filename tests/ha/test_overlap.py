@@ -1,4 +1,4 @@
-"""The overlap: model and implementation see the same one, and over sockets it tells one history from another."""
+"""Model and implementation compute the same overlap; over sockets it tells different histories apart."""
 
 import logging
 import select
@@ -39,7 +39,7 @@ BOTH = pytest.mark.parametrize("profile", [CLASSIC, HARDENED], ids=lambda profil
 
 
 class View:
-    """A log of the model, as the implementation looks at one."""
+    """A log of the model behind the interface that the implementation reads."""
 
     def __init__(self, log: Log) -> None:
         self._log, self.file_size = log, log.file_size
@@ -58,7 +58,7 @@ class View:
 
 @st.composite
 def logs(draw: st.DrawFn) -> Log:
-    """Records, or any bytes; cut anywhere, from any file on."""
+    """Logs of records or of any bytes, cut anywhere, that begin at any file."""
     log = Log(draw(st.sampled_from((128, 256))), draw(st.sampled_from((0, 256, 1024))))
     for body in draw(st.lists(st.binary(max_size=28), max_size=6)):
         log = store.append_record(log, Record(b"t", body))[0]
@@ -76,7 +76,7 @@ def test_model_and_implementation_begin_at_the_same_place(log: Log, near: int) -
     found = find_overlap(View(log))
     assert (store.max_offset(log) if found is None else found.position) == overlap.first_report(log)
     if found is not None:
-        # Whoever remembers where a record was, finds the same.
+        # A hint of a record's offset leads to the same result.
         shorter = find_overlap(View(Log(log.file_size, log.base, log.data[: len(log.data) * near // 4])))
         assert find_overlap(View(log), shorter.record if shorter else 0) == found
 
@@ -96,7 +96,7 @@ def test_model_and_implementation_find_the_same_difference(
     while found.position < found.end:
         rest_of_file = log.file_size - found.position % log.file_size
         size = min(sizes.draw(st.integers(1, 200)), rest_of_file, found.end - found.position)
-        start = found.position - (found.end - len(master))  # what the master has begins where the overlap does
+        start = found.position - (found.end - len(master))  # the master's bytes begin where the overlap begins
         body = bytes(master[start : start + size])
         at_byte = first_difference_from_log(View(log), found, memoryview(body))
         assert (at_byte is not None) == overlap.differs(log, found.position, body)
@@ -110,7 +110,7 @@ def test_model_and_implementation_find_the_same_difference(
 @pytest.mark.parametrize("at", range(92, 128))
 @pytest.mark.parametrize("behind", [b"", b"more"], ids=["at the end", "with a part of a record in the next file"])
 def test_padding_may_differ_and_the_blank_before_it_may_not(at: int, behind: bytes) -> None:
-    """HA-S-62 "except the padding of a BLANK": behind a record of 92 bytes, 36 that have 28 of padding."""
+    """HA-S-62 "except the padding of a BLANK": after a record of 92 bytes, a BLANK of 36 with 28 of padding."""
     whole = store.append_record(Log(128, 128), Record(b"t", b""))[0]
     assert len(whole.data) == 92
     log = Log(128, 128, whole.data + store.blank(36) + behind)
@@ -131,7 +131,7 @@ def message(index: int, history: str = "one") -> Message:
 
 
 def filled(path: Path, *histories: tuple[str, int]) -> bytes:
-    """A store with so many messages of each history. Returns: its log."""
+    """Fill a store with the given numbers of messages of each history. Returns: its log."""
     with CommitLog.open(path, file_size=FILE_SIZE) as log:
         for history, count in histories:
             for index in range(count):
@@ -146,7 +146,7 @@ def log_of(path: Path) -> bytes:
 
 @contextmanager
 def served(path: Path, profile: Profile, delete_before: int = 0) -> Iterator[Master]:
-    """A master in a thread of its own."""
+    """Run a master in a thread."""
     stopped = threading.Event()
     with CommitLog.open(path, file_size=FILE_SIZE) as log:
         log.delete_before(delete_before)
@@ -167,7 +167,7 @@ def served(path: Path, profile: Profile, delete_before: int = 0) -> Iterator[Mas
 
 
 def follow(path: Path, master: Master, until_offset: int | None = None) -> int:
-    """A hardened slave, until its log has an offset, or it stops by itself. Returns: its max offset."""
+    """Run a hardened slave until its log reaches an offset, or it stops by itself. Returns: its max offset."""
     give_up = time.monotonic() + PATIENCE_S
     with CommitLog.open(path, file_size=FILE_SIZE) as log:
         follower = Follower(log, *master.address, SETTINGS, HARDENED)
@@ -193,7 +193,7 @@ def test_a_slave_of_another_history_stops_and_keeps_its_log(profile: Profile, tm
     filled(tmp_path / "m", ("one", 30))
     with served(tmp_path / "m", profile) as master, pytest.raises(OutOfStep) as caught:
         follow(tmp_path / "s", master)
-    record = len(before.rstrip(b"\0")) // 5  # five of one size
+    record = len(before.rstrip(b"\0")) // 5  # five records of the same size
     offset = next(at for at in range(4 * record, 5 * record) if before[at] != log_of(tmp_path / "m")[at])
     assert f"diverged: the log is another from commit-log offset {offset} on" in str(caught.value)
     assert "rocketmq-ha resync" in str(caught.value)
@@ -202,7 +202,7 @@ def test_a_slave_of_another_history_stops_and_keeps_its_log(profile: Profile, tm
 
 @pytest.mark.parametrize("garbled", ["the body", "the size", "a record that is not whole", "nothing: another history"])
 def test_a_restart_is_advised_first_where_recovery_cuts_what_differs(garbled: str, tmp_path: Path) -> None:
-    """A slave appends what comes garbled (quirk 29). The next opening cuts it off, and the slave goes on."""
+    """A slave appends garbled bytes (quirk 29). The next open cuts them off, and the slave goes on."""
     whole = filled(tmp_path / "m", ("one", 9))
     size = len(encode(message(0)))
     good = filled(tmp_path / "s", ("one", 4))[: 4 * size]
@@ -237,7 +237,7 @@ def test_a_restart_is_advised_first_where_recovery_cuts_what_differs(garbled: st
 
 
 def test_two_heartbeats_where_there_should_be_data_are_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """HA-S-64: a line before the slave asks for the master's last file, which may take a while."""
+    """HA-S-64: the slave logs a line before it asks for the master's last file, which may take a while."""
     caplog.set_level(logging.WARNING, "rocketmq_ha")
     filled(tmp_path / "s", ("one", 9))
     filled(tmp_path / "m", ("one", 4))
@@ -262,9 +262,9 @@ def test_a_slave_that_is_ahead_stops(profile: Profile, tmp_path: Path) -> None:
 
 
 def follow_behind(tmp_path: Path, stand_in: Callable[[socket.socket], None]) -> None:
-    """A slave gets all of its master's log, though something else takes its first connections and then gives way.
+    """A slave gets its master's whole log, although a stand-in takes its first connections.
 
-    Args:  stand_in: what does so, given the listening socket that the master takes over when it returns.
+    Args:  stand_in: the stand-in, called with the listening socket. When it returns, the master takes the socket over.
     """
     filled(tmp_path / "s", ("one", 15))
     filled(tmp_path / "m", ("one", 40))
@@ -293,7 +293,9 @@ def follow_behind(tmp_path: Path, stand_in: Callable[[socket.socket], None]) -> 
 
 
 def test_a_master_that_only_begins_by_closing_does_not_stop_a_slave(tmp_path: Path) -> None:
-    """HA-S-64 "then it answers a report of 0; then it closes the next connection too": five closes alone prove nothing."""
+    """HA-S-64 "then it answers a report of 0; then it closes the next connection too": five closed connections alone prove
+    nothing.
+    """
 
     def close_five(listener: socket.socket) -> None:
         for _ in range(REFUSALS):
@@ -332,9 +334,11 @@ def test_a_slave_whose_file_is_deleted_stops(profile: Profile, tmp_path: Path) -
 
 
 def test_a_frame_that_is_not_where_the_comparison_stands_closes(tmp_path: Path) -> None:
-    """HA-S-63 "a frame whose offset is not where the comparison stands MUST close the connection": model, implementation."""
+    """HA-S-63 "a frame whose offset is not where the comparison stands MUST close the connection": in the model and in the
+    implementation.
+    """
     log = store.append_record(Log(FILE_SIZE, 0), Record(b"t", b"body"))[0]
-    frame = wire.pack_header(store.max_offset(log), 1) + b"x"  # where a slave that compares nothing would take it
+    frame = wire.pack_header(store.max_offset(log), 1) + b"x"  # a slave that compares nothing would append it
     node = slave.on_connect(Slave(log), 8, 0, HARDENED).state
     assert slave.on_frames(node, frame, 8, 0, SETTINGS, HARDENED).clauses[-2:] == ("HA-S-63", "HA-S-13")
 

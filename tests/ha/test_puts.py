@@ -1,4 +1,4 @@
-"""Chapter 4 from the producer's side: what a put waits for, and what it hears. Of model and implementation at once."""
+"""Chapter 4 from the producer's side: the waits of a put, and its status, in model and implementation at once."""
 
 import errno
 import itertools
@@ -40,13 +40,13 @@ Event = tuple[str, Any]
 
 
 class Disk:
-    """The log's, of which each flush ends when and how the test says."""
+    """The log's disk. The test decides when each flush ends, and whether it succeeds."""
 
     def __init__(self, log: CommitLog) -> None:
         self._log = log
         self.begun: SimpleQueue[None] = SimpleQueue()  # one for each flush
-        self.ends: SimpleQueue[bool] = SimpleQueue()  # whether it succeeds
-        self.always: bool | None = None  # whether all do from now on
+        self.ends: SimpleQueue[bool] = SimpleQueue()  # True: the flush succeeds
+        self.always: bool | None = None  # the result of all flushes from now on
 
     @property
     def flushed_offset(self) -> int:
@@ -61,7 +61,7 @@ class Disk:
 
 
 class Both:
-    """A master with one slave, twice: as the model has it, and as Puts, HAService and GroupCommitService do over a real log."""
+    """A master with one slave, in the model, and as Puts, HAService and GroupCommitService over a real log."""
 
     def __init__(
         self, resources: ExitStack, directory: Path, role: BrokerRole, profile: Profile, *, sync_flush: bool, limit: int
@@ -80,10 +80,10 @@ class Both:
         self.master = reference.Master(role, sync_flush, settings, profile)
         self.model = reference.Puts(group_transfer_service.new_group(profile))
         self.puts: list[WaitingPut] = []
-        self.told: dict[int, str] = {}  # by the model: request id, status
+        self.told: dict[int, str] = {}  # the model's outcomes: request id, status
         self.now_ms = 0
         self.conn: MasterConnection | None = None
-        self.acked = self.greatest = 0  # of the connection that there is; ever
+        self.acked = self.greatest = 0  # on the open connection; on any connection so far
         self.is_shut = False
 
     def close(self) -> None:
@@ -92,13 +92,16 @@ class Both:
 
     @property
     def slaves(self) -> reference.Slaves:
-        """As HA-G-4 and HA-G-5 have it, of at most one slave."""
+        """The number of slaves by HA-G-4 and HA-G-5: at most one."""
         if self.master.profile.forgets_lost_slaves:
             return reference.Slaves(int(self.acked > 0), self.acked)
         return reference.Slaves(int(self.conn is not None), self.greatest)
 
     def happens(self, *events: Event) -> list[str | None]:
-        """The statuses of all puts so far. Raises: AssertionError where the two disagree, or a status changes."""
+        """Apply events. Returns: the statuses of all puts so far.
+
+        Raises: AssertionError if the two disagree, or a status changes.
+        """
         for what, value in events:
             before = self.statuses
             getattr(self, f"_{what}")(value)
@@ -133,7 +136,7 @@ class Both:
             self.disk.begun.get(timeout=PATIENCE_S)
 
     def _flush(self, succeeds: bool) -> None:
-        """The flush under way ends, if there is one. It is tried twice before it has failed."""
+        """End the flush under way, if any. A flush is tried twice before it counts as failed."""
         if not (gathered := self.model.gathered):
             return
         self.disk.ends.put(succeeds)
@@ -190,14 +193,14 @@ class Both:
     def _end_impl(self, flushes: bool) -> None:
         self.is_shut = True
         self.disk.always = flushes
-        self.disk.ends.put(flushes)  # where one is under way
+        self.disk.ends.put(flushes)  # if a flush is under way
         self.impl.shutdown(self.now_ms)
         self.service.shutdown()
 
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Callable[..., Both]]:
-    """Makes a master over an empty log, by default a hardened SYNC_MASTER that flushes synchronously."""
+    """Return a factory for masters over an empty log; the default is a hardened SYNC_MASTER that flushes synchronously."""
     with ExitStack() as resources:
 
         def made(
@@ -215,7 +218,7 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Both]]:
 
 
 def with_a_slave(both: Both) -> Both:
-    """It has acknowledged the first message."""
+    """Connect a slave that has acknowledged the first message."""
     assert both.happens(("connect", None), ("put", NO_WAIT), ("report", 0)) == [OK]
     return both
 
@@ -250,7 +253,7 @@ EVENTS = st.one_of(
     events=st.lists(EVENTS, max_size=30),
     ends_well=st.booleans(),
 )
-@example(  # a put has given up when its flush comes back, and the next flush is for those behind it alone
+@example(  # a put has given up when its flush ends, and the next flush is only for the puts after it
     role=BrokerRole.SYNC_MASTER,
     profile=HARDENED,
     sync_flush=True,
@@ -258,11 +261,11 @@ EVENTS = st.one_of(
     events=[("put", ""), ("tick", 60), ("put", ""), ("tick", 41), ("flush", False), ("flush", True)],
     ends_well=False,
 )
-def test_model_and_implementation_tell_the_same(
+def test_model_and_implementation_report_the_same_statuses(
     role: BrokerRole, profile: Profile, sync_flush: bool, limit: int, events: list[Event], ends_well: bool
 ) -> None:
-    """HA-G-6, HA-G-8, HA-G-40 to HA-G-45: each put's status, after every event; and after a shutdown there is one for each, but
-    in classic for those that its service forgets (quirk 33).
+    """HA-G-6, HA-G-8, HA-G-40 to HA-G-45: compare each put's status after every event. After a shutdown every put has one,
+    except, in classic, those that the service forgets (quirk 33).
     """
     with TemporaryDirectory() as directory, ExitStack() as resources:
         both = Both(resources, Path(directory), role, profile, sync_flush=sync_flush, limit=limit)
@@ -311,7 +314,7 @@ def test_only_with_synchronous_flush_a_put_waits_for_the_disk_and_not_for_every_
 
 
 @PROFILES
-def test_of_two_bad_outcomes_the_slaves_is_told(make: Any, profile: Profile) -> None:
+def test_if_both_waits_fail_a_put_has_the_outcome_of_the_slave_wait(make: Any, profile: Profile) -> None:
     """HA-G-41 "the outcome of its wait for a slave if that is not PUT_OK, and else with that of its wait for the disk"."""
     both = with_a_slave(make(BrokerRole.SYNC_MASTER, profile))
     failed = LATE_DISK if profile is HARDENED else OK  # HA-G-46
@@ -327,26 +330,27 @@ def test_in_hardened_both_waits_begin_at_once(make: Any) -> None:
     both = with_a_slave(make())
     assert both.happens(("put", ""), ("report", -1)) == [OK, None]
     assert both.happens(("flush", True)) == [OK, OK]
-    assert both.happens(("put", ""), ("cut", None), ("flush", True)) == [OK, OK, None]  # there was a slave at the append
-    assert both.happens(("put", ""), ("connect", None), ("report", -1)) == [OK, OK, OK, None]  # there was none
+    assert both.happens(("put", ""), ("cut", None), ("flush", True)) == [OK, OK, None]  # a slave was there at the append
+    assert both.happens(("put", ""), ("connect", None), ("report", -1)) == [OK, OK, OK, None]  # no slave was there
     assert both.happens(("flush", True)) == [OK, OK, OK, NO_SLAVE]
 
 
 def test_in_classic_slaves_are_looked_for_when_the_disk_is_done(make: Any) -> None:
     """HA-G-43 "waits for the disk first, and looks for slaves when that wait is over, however it has ended"."""
     both = make(profile=CLASSIC)
-    assert both.happens(("put", ""), ("connect", None), ("flush", True)) == [None]  # there was none at the append
+    assert both.happens(("put", ""), ("connect", None), ("flush", True)) == [None]  # no slave was there at the append
     assert both.happens(("tick", TIMEOUT_MS)) == [None]
     assert both.happens(("report", -1)) == [OK]
-    assert both.happens(("put", ""), ("tick", TIMEOUT_MS + 1)) == [OK, None]  # the disk is late, and its time begins anew
+    # the disk is late; then the wait for the slave has its own time
+    assert both.happens(("put", ""), ("tick", TIMEOUT_MS + 1)) == [OK, None]
     assert both.happens(("tick", TIMEOUT_MS)) == [OK, None]
     assert both.happens(("tick", 1)) == [OK, LATE_SLAVE]
 
 
 @PROFILES
 def test_a_put_waits_for_the_disk_until_it_has_or_has_failed_or_is_late(make: Any, profile: Profile) -> None:
-    """HA-G-44 "has failed, or more than sync_flush_timeout has passed since the put": exactly as much is not more. Those that
-    come during a flush wait for the next one, unless this one covers them.
+    """HA-G-44 "has failed, or more than sync_flush_timeout has passed since the put": exactly the timeout is not more. Puts
+    that come during a flush wait for the next one, unless this one covers them.
     """
     both = make(BrokerRole.ASYNC_MASTER, profile)
     assert both.happens(("put", ""), ("tick", 1), ("put", ""), ("tick", TIMEOUT_MS - 1)) == [None, None]
@@ -355,14 +359,14 @@ def test_a_put_waits_for_the_disk_until_it_has_or_has_failed_or_is_late(make: An
     failed = LATE_DISK if profile is HARDENED else OK  # HA-G-46
     assert both.happens(("put", ""), ("put", ""), ("flush", False)) == [LATE_DISK, OK, failed, None]
     assert both.happens(("flush", True)) == [LATE_DISK, OK, failed, OK]
-    assert both.log.max_offset == both.log.flushed_offset  # what has failed is on the disk now, as all the rest
+    assert both.log.max_offset == both.log.flushed_offset  # the next flush has also written what failed before
 
 
-def test_in_classic_a_flush_that_fails_is_told_as_one_that_does_not(make: Any) -> None:
+def test_classic_reports_a_failed_flush_as_a_success(make: Any) -> None:
     """HA-G-46 "A flush that fails counts as done, and the wait for the disk ends with PUT_OK" (quirk 36)."""
     classic = make(BrokerRole.ASYNC_MASTER, CLASSIC)
     assert classic.happens(("put", ""), ("flush", False)) == [OK]
-    assert classic.log.flushed_offset == 0  # what the log knows of its own disk is true in either profile
+    assert classic.log.flushed_offset == 0  # the log's own flushed offset is right in both profiles
     assert make(BrokerRole.ASYNC_MASTER, HARDENED).happens(("put", ""), ("flush", False)) == [LATE_DISK]
 
 
@@ -378,7 +382,7 @@ def test_a_shutdown_flushes_for_those_that_wait(make: Any, profile: Profile, flu
 
 
 @pytest.mark.parametrize("sync_flush", (False, True), ids=("for a slave", "for both"))
-def test_thousands_that_wait_end_once_when_the_master_stops(make: Any, sync_flush: bool) -> None:
+def test_thousands_of_waiting_puts_end_once_when_the_master_stops(make: Any, sync_flush: bool) -> None:
     """HA-G-6 "Every waiting put MUST end exactly once"."""
     both = with_a_slave(make(sync_flush=sync_flush))
     waiting = [both.impl.put(Message("T", b""), 0) for _ in range(3000)]
@@ -388,7 +392,7 @@ def test_thousands_that_wait_end_once_when_the_master_stops(make: Any, sync_flus
     both.disk.ends.put(True)
     both.impl.shutdown(0)
     assert both.impl.flushing == 0
-    assert {put.status for put in waiting} == {None}  # the disk has them all, and no slave has
+    assert {put.status for put in waiting} == {None}  # all are on the disk, and no slave has any
     both.service.shutdown()
     assert {put.status for put in waiting} == {PutMessageStatus.FLUSH_SLAVE_TIMEOUT}
     both.is_shut = True
@@ -398,6 +402,6 @@ def test_thousands_that_wait_end_once_when_the_master_stops(make: Any, sync_flus
 
 
 def test_there_are_three_roles() -> None:
-    """HA-R-1 "one of three roles: ASYNC_MASTER, SYNC_MASTER or SLAVE", and a model's slave takes no put."""
+    """HA-R-1 "one of three roles: ASYNC_MASTER, SYNC_MASTER or SLAVE"; a slave of the model takes no put."""
     assert [role.value for role in BrokerRole] == ["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"]
     assert [reference.refusal(role) for role in BrokerRole] == [None, None, "SERVICE_NOT_AVAILABLE"]

@@ -1,4 +1,4 @@
-"""Chapter 4, more than one copy: puts that need several distinct slaves. In lock-step where nothing else is said."""
+"""Chapter 4, several copies: puts that need several distinct slaves. The tests run in lock-step unless they say otherwise."""
 
 from pathlib import Path
 from typing import Any
@@ -34,13 +34,13 @@ def ended(cluster: Cluster) -> list[tuple[int, str]]:
 
 
 def received(both: Any, slave: int) -> Cluster:
-    """A slave gets what is on its way, and is heard."""
+    """Deliver all frames in flight to a slave, and its reports to the master."""
     cluster: Cluster = both.happens(DeliverFrames(slave, ALL), DeliverReports(slave, ALL))
     return cluster
 
 
 def with_slaves(worlds: Any, slaves: int, replicas: int, **settings: int) -> Any:
-    """Every slave is connected, and has acknowledged the first message."""
+    """Connect every slave, and let it acknowledge the first message."""
     both = worlds(HARDENED, slaves, replicas=replicas, **settings)
     both.happens(PUT, *(Connect(index, ALL, ALL) for index in range(slaves)))
     for index in range(slaves):
@@ -49,7 +49,9 @@ def with_slaves(worlds: Any, slaves: int, replicas: int, **settings: int) -> Any
 
 
 def test_a_put_that_needs_two_ends_when_the_second_of_three_has_it(worlds: Any) -> None:
-    """HA-G-30 "the N-th greatest among the acknowledgements of the replicas": not the greatest, and not the least."""
+    """HA-G-30 "the N-th greatest among the acknowledgements of the replicas": not the greatest acknowledgement, and not the
+    least.
+    """
     both = with_slaves(worlds, 3, 2)
     assert both.cluster.push2_slave_max_offset == 100
     both.happens(SYNC_PUT)
@@ -60,12 +62,12 @@ def test_a_put_that_needs_two_ends_when_the_second_of_three_has_it(worlds: Any) 
 
 
 def test_where_fewer_have_acknowledged_anything_nothing_is_acknowledged(worlds: Any) -> None:
-    """HA-G-30 "and 0 where fewer than N have acknowledged anything": one of two is lost, and comes back."""
+    """HA-G-30 "and 0 where fewer than N have acknowledged anything": one of two slaves is lost, and comes back."""
     both = with_slaves(worlds, 2, 2)
     both.happens(Cut(1, "both"))
     assert both.cluster.push2_slave_max_offset == 0
     both.happens(Connect(1, ALL, ALL), DeliverReports(1, ALL))
-    assert both.cluster.push2_slave_max_offset == 0  # it has only said where to start (HA-G-5)
+    assert both.cluster.push2_slave_max_offset == 0  # the slave has only asked where to start (HA-G-5)
     both.happens(PUT)
     received(both, 0)
     assert received(both, 1).push2_slave_max_offset == 200
@@ -73,7 +75,7 @@ def test_where_fewer_have_acknowledged_anything_nothing_is_acknowledged(worlds: 
 
 def test_two_connections_of_one_slave_count_once(worlds: Any) -> None:
     """HA-G-31 "Connections of one replica MUST count once, by the greatest of their acknowledgements". The link of one slave
-    broke and its master was not told: what its old connection has acknowledged stands beside that of its new one.
+    broke unnoticed by its master, which has the acknowledgements of the old connection and of the new one.
     """
     both = with_slaves(worlds, 2, 2)
     both.happens(Cut(1, "both"), PUT)
@@ -84,7 +86,7 @@ def test_two_connections_of_one_slave_count_once(worlds: Any) -> None:
     assert (sorted(acks), both.cluster.push2_slave_max_offset) == ([200, 300], 0)
     assert ended(both.happens(SYNC_PUT)) == [(400, "SLAVE_NOT_AVAILABLE")]
     both.happens(Connect(1, ALL, ALL), DeliverReports(1, ALL))
-    assert received(both, 1).push2_slave_max_offset == 300  # the other one's new connection, not its old one
+    assert received(both, 1).push2_slave_max_offset == 300  # the new connection of the other slave, not its old one
 
 
 def test_the_old_connection_of_a_slave_still_counts_for_it(worlds: Any) -> None:
@@ -107,7 +109,9 @@ def test_too_few_replicas_are_as_good_as_none(worlds: Any) -> None:
 
 
 def test_a_put_that_waits_already_goes_on_when_a_replica_is_lost(worlds: Any) -> None:
-    """HA-G-32 is about a put "that would wait": one that does waits for its deadline (HA-G-2), or for the replica."""
+    """HA-G-32 is about a put "that would wait": one that waits already goes on until its deadline (HA-G-2), or until the
+    replica comes.
+    """
     for back in (True, False):
         both = with_slaves(worlds, 2, 2)
         both.happens(SYNC_PUT, DeliverFrames(0, ALL), Cut(1, "both"))
@@ -119,8 +123,10 @@ def test_a_put_that_waits_already_goes_on_when_a_replica_is_lost(worlds: Any) ->
             assert ended(both.happens(Tick(5001))) == [(200, "FLUSH_SLAVE_TIMEOUT")]
 
 
-def test_how_far_they_lag_is_how_far_the_last_that_is_needed_lags(worlds: Any) -> None:
-    """HA-G-3 "ha_slave_fallbehind_max or more beyond push2_slave_max_offset", which is another one now (HA-G-30)."""
+def test_the_lag_of_replicas_is_that_of_the_last_one_that_is_needed(worlds: Any) -> None:
+    """HA-G-3 "ha_slave_fallbehind_max or more beyond push2_slave_max_offset", which is now the acknowledgement of the N-th
+    replica (HA-G-30).
+    """
     for replicas, outcome in ((1, []), (2, [(300, "SLAVE_NOT_AVAILABLE")])):
         both = with_slaves(worlds, 2, replicas, ha_slave_fallbehind_max=200)
         both.happens(PUT)
@@ -145,7 +151,7 @@ def test_a_number_that_cannot_be_is_refused(replicas: int, profile: Any, expecte
 # --- The implementation alone ------------------------------------------------------------------------------------------------
 
 
-def test_who_a_peer_is_without_being_told(tmp_path: Path) -> None:
+def test_a_peer_without_a_certificate_is_known_by_its_address(tmp_path: Path) -> None:
     """HA-G-31 "the address that the peer connects from, without its port"."""
     with CommitLog.open(tmp_path, file_size=FILE_SIZE) as log:
         service = HAService(log, Settings(FILE_SIZE), HARDENED)
@@ -159,10 +165,10 @@ steps = st.lists(st.tuples(st.sampled_from(("accept", "ack", "ack", "ack", "clos
 
 @given(steps=steps, replicas=st.integers(1, 4))
 @hypothesis_settings(max_examples=300, deadline=None)
-def test_whatever_comes_and_goes_it_is_what_so_many_have_acknowledged(
+def test_the_acknowledged_offset_is_right_while_connections_come_and_go(
     steps: list[tuple[str, int, int]], replicas: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """HA-G-30, HA-G-31: kept up from report to report it is what it is from scratch. Puts end by it, and not before."""
+    """HA-G-30, HA-G-31: updated with each report, the offset equals one that is computed from scratch. It alone ends puts."""
     with CommitLog.open(tmp_path_factory.mktemp("store"), file_size=1 << 16) as log:
         service = HAService(log, Settings(1 << 16, replicas=replicas), HARDENED)
         waiting: list[GroupCommitRequest] = []

@@ -1,4 +1,4 @@
-"""Chapter 3: the slave's end of a connection, where no other test makes the claim."""
+"""Clauses of chapter 3 (the slave's end of a connection) that no other test checks."""
 
 import errno
 import itertools
@@ -60,7 +60,7 @@ def test_the_slaves_socket_does_not_block_nor_delay_nor_linger(net: Any, monkeyp
 
 
 def test_a_slave_has_one_connection_at_a_time(net: Any) -> None:
-    """HA-S-19 "A slave MUST NOT hold more than one connection": the next comes when the one before has ended."""
+    """HA-S-19 "A slave MUST NOT hold more than one connection": the next one begins when the one before has ended."""
     listener = net.listener()
     net.follow(listener.getsockname()[1], HARDENED)
     for _ in range(3):
@@ -81,7 +81,7 @@ def test_a_connect_while_connected_is_none(worlds: Any) -> None:
 
 
 def pauses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tries: int, seed: int) -> list[float]:
-    """How long a slave waits before each further try at a master that is not there, by a clock that costs no time."""
+    """The pauses of a slave before each retry of an absent master, measured by a simulated clock."""
     now, tried, timeouts = 0.0, [], set()
 
     def sleep(seconds: float) -> None:
@@ -112,11 +112,11 @@ def test_a_slave_waits_longer_and_longer_but_five_seconds_at_most(monkeypatch: p
         assert each[0] < 0.1
         assert each[8] > 1
         assert sum(each[:4]) < sum(each[4:8]) < sum(each[8:12])
-    assert len({tuple(each) for each in waits}) == 5  # no two slaves come back as one
+    assert len({tuple(each) for each in waits}) == 5  # no two slaves retry at the same times
 
 
 def test_a_connect_is_given_up_after_five_seconds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """HA-S-22 "that has not succeeded after 5 s MUST be given up", and tried again: here after 0.2 s, to save time."""
+    """HA-S-22 "that has not succeeded after 5 s MUST be given up", and tried again. Here the limit is 0.2 s, to save time."""
     assert client_module.CONNECT_TIMEOUT_S == 5.0
     monkeypatch.setattr(client_module, "CONNECT_TIMEOUT_S", 0.2)
     listener = socket.socket()
@@ -157,7 +157,7 @@ def test_a_report_of_growth_puts_the_next_one_by_time_off(profile: Profile, worl
     both.happens(events.Connect(0, ALL, ALL), events.Tick(5001))
     both.settle()
     both.happens(events.Tick(3000), PUT)
-    both.settle()  # the slave reports 100 now, 3 s after the report before
+    both.settle()  # the slave reports 100 now, 3 s after its last report
     both.happens(events.Tick(5000))
     assert both.link().to_master == b""
     both.happens(events.Tick(1))
@@ -172,7 +172,7 @@ def test_heartbeats_and_parts_of_frames_are_not_answered(profile: Profile, world
     assert len(both.link().to_master) == (8 if profile is HARDENED else 0)
     both.happens(events.Tick(1001))
     both.settle()
-    both.happens(PUT, events.DeliverFrames(0, 111))  # but for its last byte
+    both.happens(PUT, events.DeliverFrames(0, 111))  # all but its last byte
     assert both.link().to_master == b""
     both.settle()
     both.happens(events.Tick(1001), events.DeliverReports(0, ALL))  # the report by time arrives, the heartbeat is under way
@@ -212,7 +212,7 @@ def test_the_largest_body_of_the_default_buffer_is_four_mebibytes_less_a_header(
 
 
 def test_an_append_that_fails_shows_in_the_header_behind_it(tmp_path: Path) -> None:
-    """HA-S-33 "does not look at the outcome of an append": 100 bytes do not fit in the 50 that are left of the file."""
+    """HA-S-33 "does not look at the outcome of an append": 100 bytes do not fit into the last 50 of the file."""
     settings = Settings(FILE_SIZE)
     crossing, behind = HEADER.pack(950, 100) + bytes(100), HEADER.pack(1050, 1) + b"x"
     node = Slave(Log(FILE_SIZE, 0, bytes(950)), connected=True, current_reported_offset=950)
@@ -238,9 +238,9 @@ def test_an_append_that_fails_shows_in_the_header_behind_it(tmp_path: Path) -> N
 def test_a_slave_whose_disk_fails_stops_and_says_where(
     at: int, net: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """HA-S-34 "MUST stop with an error that names the file and the offset": before its first file, in it, and behind it."""
+    """HA-S-34 "MUST stop with an error that names the file and the offset": before its first file, in it, and after it."""
     listener = net.listener()
-    overlap = HEADER.pack(1, at - 1) + bytes(at - 1) if at else b""  # HA-S-61: what it has is compared first
+    overlap = HEADER.pack(1, at - 1) + bytes(at - 1) if at else b""  # HA-S-61: the slave compares its last bytes first
     frames = overlap + HEADER.pack(at, 10) + bytes(10) + HEADER.pack(at + 10, 20) + bytes(20)
 
     def serve() -> None:
@@ -291,7 +291,7 @@ def test_a_write_that_fails_is_acknowledged_in_classic_alone(
 
 @pytest.mark.parametrize("is_removed", [True, False], ids=["removed", "cut"])
 def test_classic_counts_no_failed_write_into_a_file_that_was_removed_or_cut(is_removed: bool, tmp_path: Path) -> None:
-    """HA-S-37 counts a write that the disk refuses. Where the file itself is gone or cut, classic stops with an error."""
+    """HA-S-37 is about a write that the disk refuses. If the file itself is gone or truncated, classic stops with an error."""
     with CommitLog.open(tmp_path / "store", file_size=FILE_SIZE) as log:
         client = SlaveClient("master", log, Settings(FILE_SIZE), CLASSIC)
         client.on_connect(0)
@@ -356,7 +356,9 @@ def test_a_size_that_no_array_has_leaves_a_classic_slave_deaf(size: int, worlds:
 
 @PROFILES
 def test_half_a_frame_does_not_outlive_its_connection(profile: Profile, worlds: Any) -> None:
-    """HA-S-13 "MUST drop the unparsed bytes and set dispatch_position to 0": the next connection sends the whole again."""
+    """HA-S-13 "MUST drop the unparsed bytes and set dispatch_position to 0": the master sends the whole frame again on the next
+    connection.
+    """
     both = worlds(profile)
     both.happens(
         PUT,
@@ -374,7 +376,7 @@ def test_half_a_frame_does_not_outlive_its_connection(profile: Profile, worlds: 
 
 
 def test_an_idle_slave_looks_at_the_time(net: Any) -> None:
-    """HA-S-35 "MUST look at the time at least once a second": it finds a silent master out, and reports while it waits."""
+    """HA-S-35 "MUST look at the time at least once a second": it notices a silent master, and reports while it waits."""
     listener = net.listener()
     settings = Settings(FILE_SIZE, ha_send_heartbeat_interval_ms=50, ha_housekeeping_interval_ms=400)
     net.follow(listener.getsockname()[1], HARDENED, settings)

@@ -1,4 +1,4 @@
-"""Chapter 8: intervals and the clock, where no other test makes the claim."""
+"""Clauses of chapter 8 (intervals and the clock) that no other test checks."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Trace validation: a recorded link of our own processes is one that the model may produce, and an edited one is refused."""
+"""Trace validation: the model accepts a recorded link of our own processes, and refuses an edited one."""
 
 import time
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def log_of(store: Path) -> Log:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Transcript, Log]:
-    """About 1 MB in four files, through cuts in a header and in a body, and a kill -9 of the slave."""
+    """Record about 1 MB in four files, with connections cut in a header and in a body, and a kill -9 of the slave."""
     work, transcript = tmp_path_factory.mktemp("trace"), Transcript()
     size = ("--file-size", str(FILE_SIZE))
     with ExitStack() as nodes:
@@ -53,7 +53,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Transcript, Log]
         proxy.note_restart()
         second = Node(work / "slave.log", *follow)
         nodes.callback(second.stop)
-        assert f"PUT_OK={MESSAGES}" in master.line("put")  # each but the last few waited for an acknowledgement
+        assert f"PUT_OK={MESSAGES}" in master.line("put")  # all but the last few waited for an acknowledgement
         while proxy.slave_ack_offset < max_offset(log_of(work / "master")):
             second.check()
             time.sleep(0.01)
@@ -67,7 +67,7 @@ def check(transcript: Transcript, log: Log) -> Checked:
 def test_a_recorded_link_is_one_of_the_model(recorded: tuple[Transcript, Log], tmp_path: Path) -> None:
     transcript, log = recorded
     found = check(transcript, log)
-    assert found.links >= 4  # the first, behind two cuts, behind the kill
+    assert found.links >= 4  # the first one, one after each cut, one after the kill
     assert found.slave_max_offset == found.slave_ack_offset == max_offset(log) > 3 * FILE_SIZE
     assert found.frames > 40
     assert len(record_ends(log)) > MESSAGES
@@ -76,7 +76,7 @@ def test_a_recorded_link_is_one_of_the_model(recorded: tuple[Transcript, Log], t
 
 
 def frames_of(transcript: Transcript) -> list[tuple[int, int, int]]:
-    """(piece, place in it, body size) of each frame whose header stands whole in one piece."""
+    """Return (piece, position in it, body size) of each frame whose header lies in one piece."""
     found, skip, links = [], 0, set()
     for number, piece in enumerate(transcript):
         if isinstance(piece, Restarted) or piece.source == "slave":
@@ -90,7 +90,7 @@ def frames_of(transcript: Transcript) -> list[tuple[int, int, int]]:
             found.append((number, at, body_size))
             at += 12 + body_size
         if at < len(piece.data):
-            return found  # a header that is split: the first ones are enough
+            return found  # a header is split: the frames before it are enough
         skip = at - len(piece.data)
     return found
 

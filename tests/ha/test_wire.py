@@ -1,4 +1,4 @@
-"""Chapter 1: what is on the wire, and nothing else."""
+"""Chapter 1: the bytes on the wire."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ PROFILES = pytest.mark.parametrize("profile", [CLASSIC, HARDENED], ids=lambda pr
 
 
 def test_integers_are_signed_and_their_highest_byte_comes_first() -> None:
-    """HA-W-6 "MUST be big-endian, two's complement and signed": spelled out, for both codecs."""
+    """HA-W-6 "MUST be big-endian, two's complement and signed": literal bytes, for both codecs."""
     for offset, told in ((1000, "00000000000003e8"), (-5, "fffffffffffffffb"), (-(1 << 63), "8000000000000000")):
         assert wire.pack_report(offset).hex() == REPORT.pack(offset).hex() == told
         assert wire.unpack_report(bytes.fromhex(told)) == REPORT.unpack(bytes.fromhex(told))[0] == offset
@@ -68,4 +68,4 @@ def test_one_report_says_where_to_start_what_is_held_and_that_its_slave_lives(pr
     assert both.link().conn.close_reason == ""  # 30 s after the first report, 15 s after the last
     both.happens(Tick(5_001))
     assert both.link() is None
-    assert both.cluster.slaves[0].close_reason == "end_of_stream"  # so it was the master that closed
+    assert both.cluster.slaves[0].close_reason == "end_of_stream"  # so the master closed the connection

@@ -1,4 +1,4 @@
-"""`rocketmq-ha ARGUMENTS`: within this process, or as a process of its own."""
+"""`rocketmq-ha ARGUMENTS`: within this process, or as a separate process."""
 
 import json
 import signal
@@ -36,7 +36,7 @@ def status_of(store: Path) -> dict[str, Any]:
 
 
 class Process:
-    """A command as a process. Its standard error goes to a file; its output can be read after it was told to end."""
+    """A command as a process. Its standard error goes to a file; its output can still be read after a signal."""
 
     def __init__(self, log: Path, *arguments: object) -> None:
         self.log = log

@@ -1,7 +1,7 @@
 """Builds synthetic event logs for the tests of analysis.
 
-They are test data, not a model: four small machines with known transitions, walked at random. The logs have the shape
-of real ones (spec/event_log.py), and nothing else in common with them.
+They are test data, not a model: random walks over four small machines with known transitions. Only the format is that of
+real logs (spec/event_log.py).
 """
 
 # ruff: noqa: C408  (rows read better as keywords)
@@ -22,7 +22,7 @@ Row = dict[str, Any]
 ARROW_TYPES = {"int32": pa.int32(), "int64": pa.int64(), "string": pa.string(), "list<string>": pa.list_(pa.string())}
 PROFILES = ("classic", "hardened")
 
-# actor: its transitions, from_state event to_state. h: in the profile hardened only; r: seldom walked; n: never walked.
+# actor: its transitions as "from_state event to_state". h: hardened only; r: seldom walked; n: never walked.
 MACHINES = {
     "master_connection": """
         await_report reports await_report       | await_report reports caught_up     | await_report reports closed h
@@ -51,13 +51,13 @@ MACHINES = {
 }
 WEIGHTS = {"": 1.0, "r": 0.0002}
 MOVES_BYTES = {"reports", "transfer", "frames"}
-NEVER_SPLIT_AT = (4, 10)  # in no frame
+NEVER_SPLIT_AT = (4, 10)  # header positions at which no frame is split
 CLAUSES = {f"HA-{part}-{number}": f"Clause {number} of {part}." for part in "WMSG" for number in range(1, 8)}
 NEVER_EXERCISED = tuple(CLAUSES)[-3:]
 
 
 def _parsed() -> list[tuple[str, str, str, str, tuple[str, ...], str]]:
-    """actor, from_state, event, to_state, profiles, mark: one for each transition of MACHINES."""
+    """Return (actor, from_state, event, to_state, profiles, mark) for each transition of MACHINES."""
     rows = []
     for actor, text in MACHINES.items():
         for item in text.replace("\n", "|").split("|"):
@@ -68,7 +68,7 @@ def _parsed() -> list[tuple[str, str, str, str, tuple[str, ...], str]]:
 
 
 def transitions_document() -> Row:
-    """MACHINES in the shape of spec/transitions.json."""
+    """MACHINES in the format of spec/transitions.json."""
     machines: dict[str, Row] = {actor: {"states": [], "events": [], "transitions": []} for actor in MACHINES}
     for actor, from_state, event, to_state, profiles, _ in _parsed():
         machine = machines[actor]
@@ -79,14 +79,14 @@ def transitions_document() -> Row:
 
 
 def event_row(run_id: int, step: int, **changes: Any) -> Row:
-    """A row of events/ in which only what a test is about needs a word."""
+    """A row of events/ with defaults: a test gives only the fields that it is about."""
     row: Row = dict(run_id=run_id, step=step, op_index=step, actor="store", instance=0, event="put", from_state="empty")
     row |= dict(to_state="holds_data", offset=-1, nbytes=0, fragment_len=-1, split_at=0, fault="none", clauses=[])
     return row | dict(ts_ns=step * 1_000_000, verdict="ok") | changes
 
 
 def run_row(run_id: int, **changes: Any) -> Row:
-    """A row of runs/ in which only what a test is about needs a word."""
+    """A row of runs/ with defaults: a test gives only the fields that it is about."""
     row: Row = dict(run_id=run_id, phase="generate", profile="classic", n_ops=5, n_steps=5, nbytes=100, n_messages=2)
     return row | dict(verdict="ok", failing_op=-1, signature="", detail="") | changes
 
@@ -97,7 +97,7 @@ def arrow(rows: Sequence[Row], columns: Sequence[tuple[str, str, str]]) -> pa.Ta
 
 
 def write_log(path: Path, events: Sequence[Row], runs: Sequence[Row], files: int = 1) -> Path:
-    """A log directory; its rows are dealt over `files` files, whole runs each."""
+    """Write a log directory of `files` files; each file holds whole runs."""
     (path / "events").mkdir(parents=True)
     (path / "runs").mkdir()
     for number in range(files):

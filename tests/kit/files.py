@@ -1,4 +1,4 @@
-"""Files of stores: found, read, changed and compared."""
+"""Functions that find, read, change and compare files of stores."""
 
 from pathlib import Path
 

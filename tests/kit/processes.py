@@ -1,6 +1,6 @@
-"""The processes of `make test`: the tests of a file go to one of them, in order, and so do those of all files of a group.
+"""The processes of `make test`: all tests of a file, and of the files of a group, run in order in the same process.
 
-A file names its group: `pytestmark = pytest.mark.xdist_group("name")`, with the reason. Groups take long, and begin first.
+A file names its group: `pytestmark = pytest.mark.xdist_group("name")`, with the reason. Groups take long, so they begin first.
 
 `--dist loadgroup` of pytest-xdist 3.8 does not work: it changes the ids of the tests, which pytest 9.2 ignores, and each test
 is sent to a process by itself. Here the groups are read from the files.

@@ -1,4 +1,4 @@
-"""Waiting for a condition, with an end."""
+"""Wait for a condition, with a time limit."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A master with limits, and its clock."""
+"""Fixtures: a master with limits, and its clock."""
 
 import socket
 from collections.abc import Iterator

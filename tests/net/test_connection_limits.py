@@ -1,4 +1,4 @@
-"""Who may connect to an open port, and how many: HA-M-50, HA-M-51."""
+"""Which peers may connect to an open port, and how many: HA-M-50, HA-M-51."""
 
 from pathlib import Path
 
@@ -35,12 +35,12 @@ def test_a_network_admits_its_own_addresses(networks: list[str], host: str, may:
 
 @pytest.mark.parametrize(("host", "may"), [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("10.0.0.1", False)])
 def test_loopback_is_let_in_unless_more_is_said(host: str, may: bool) -> None:
-    """HA-M-50 "loopback by default"; classic takes everybody, as RocketMQ does."""
+    """HA-M-50 "loopback by default"; classic allows every address, as RocketMQ does."""
     assert ConnectionLimiter(limits_of(HARDENED)).admits(host) is may
     assert ConnectionLimiter(limits_of(CLASSIC)).admits(host)
 
 
-def test_a_stranger_is_closed_and_told_of_in_the_log(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_peer_from_a_foreign_network_is_closed_and_logged(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     """HA-M-50 "MUST NOT serve a peer from outside the networks that it is told to allow"."""
     master = serve(Limits(allow=parse_networks(["127.0.0.2/32"])), 100)
     with connect(master, "127.0.0.1") as stranger, connect(master, "127.0.0.2") as known:
@@ -57,7 +57,7 @@ def test_a_stranger_is_closed_and_told_of_in_the_log(serve: Serve, caplog: pytes
 def test_who_listens_for_strangers_and_lets_none_in_is_warned(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    elsewhere = parse_networks(["127.0.0.9"])  # so that 127.0.0.1 takes the place of an address that is not loopback
+    elsewhere = parse_networks(["127.0.0.9"])  # without loopback: here 127.0.0.1 plays a foreign address
     monkeypatch.setattr(server_module, "LOOPBACK", elsewhere)
     serve(Limits(allow=elsewhere))
     assert "--allow NETWORK" in caplog.text
@@ -74,7 +74,7 @@ def test_a_network_that_is_none_is_refused_in_one_line(text: str, tmp_path: Path
 
 
 def test_connections_beyond_the_caps_are_closed_at_once(serve: Serve) -> None:
-    """HA-M-51 "MUST be closed as it is accepted, before anything is read from it"; a place that is left is taken again."""
+    """HA-M-51 "MUST be closed as it is accepted, before anything is read from it"; a place that becomes free is used again."""
     master = serve(Limits(max_connections=3, max_connections_per_address=2))
     with connect(master) as first, connect(master) as second, connect(master) as third:
         polled(master)

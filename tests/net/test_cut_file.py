@@ -1,4 +1,4 @@
-"""A file of the log that somebody cuts under a live master: one read ends, and the service goes on."""
+"""A log file is truncated under a live master: one connection ends, and the service goes on."""
 
 import logging
 import os
@@ -23,21 +23,21 @@ FILE_SIZE = 1 << 20
 
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[Master]:
-    """One with three files, of which the first two are full."""
+    """A master with three files; the first two are full."""
     with CommitLog.open(tmp_path, file_size=FILE_SIZE) as log:
         while log.max_offset < 2 * FILE_SIZE:
             log.append(Message("topic", bytes(100_000)))
         listener = listen("127.0.0.1", 0)
         listener.setsockopt(
             socket.SOL_SOCKET, socket.SO_SNDBUF, 4096
-        )  # of what it accepts too, so that a frame is sent in parts
+        )  # accepted sockets inherit it, so a frame is sent in parts
         serving = Master(log, listener, Settings(FILE_SIZE), HARDENED)
         yield serving
         serving.close()
 
 
 def connected(master: Master, report: int, receive_buffer: int | None = None) -> socket.socket:
-    """A slave that has reported, and that the master has let in."""
+    """Connect a slave that has reported, and wait until the master serves it."""
     sock = socket.socket()
     if receive_buffer:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -52,7 +52,7 @@ def connected(master: Master, report: int, receive_buffer: int | None = None) ->
 
 
 def drained(master: Master, sock: socket.socket, size: int | None = None) -> bytes:
-    """What a slave gets, so many bytes or to the end of the stream, while the master runs."""
+    """Receive a number of bytes, or up to the end of the stream, while the master runs."""
     sock.setblocking(False)
     got, until = bytearray(), time.monotonic() + PATIENCE_S
     while size is None or len(got) < size:
@@ -79,7 +79,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def assert_serves(master: Master, slave: socket.socket) -> None:
-    """The other one gets what is put now."""
+    """Assert that the other slave receives a new put."""
     end = master.service.log.max_offset
     master.put(Message("topic", b"after"), wait=False)
     frame = drained(master, slave, HEADER.size + master.service.log.max_offset - end)
@@ -109,7 +109,7 @@ def test_a_cut_file_ends_the_read_that_finds_it_and_no_other(
 def test_a_file_that_is_cut_while_a_frame_of_it_is_half_sent_ends_that_connection(
     master: Master, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """HA-M-88: the rest of the frame is looked at again before it is read."""
+    """HA-M-88: the file is checked again before the rest of the frame is read."""
     caplog.set_level(logging.INFO, "rocketmq_ha")
     with connected(master, master.service.log.max_offset) as in_step, connected(master, 4096, 4096) as slow:
         conn = master.service.connections[-1]
@@ -124,7 +124,7 @@ def test_a_file_that_is_cut_while_a_frame_of_it_is_half_sent_ends_that_connectio
 
 
 class Cutting:
-    """A socket under which the file is cut between the look and the system's copy."""
+    """A socket that truncates the file between the check and the system's copy."""
 
     def __init__(self, sock: Any, file: Path) -> None:
         self._sock, self._file = sock, file
@@ -140,7 +140,7 @@ class Cutting:
 def test_a_file_that_is_cut_between_look_and_use_ends_the_connection(
     master: Master, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """HA-M-88: the system's copy ends with EFAULT, where the process's own would be SIGBUS."""
+    """HA-M-88: a copy by the system fails with EFAULT; a copy by the process would be SIGBUS."""
     caplog.set_level(logging.INFO, "rocketmq_ha")
     with connected(master, master.service.log.max_offset) as in_step, connected(master, 4096) as reader:
         link = list(master._links.values())[-1]

@@ -1,4 +1,4 @@
-"""Who is served in which order, and how much of a turn goes to those behind: HA-M-60 to HA-M-63."""
+"""The order in which a master serves its peers, and the part of a turn for slaves that are behind: HA-M-60 to HA-M-63."""
 
 import contextlib
 import socket
@@ -21,7 +21,7 @@ from rocketmq_ha.spec.profile import HARDENED, Settings
 
 
 class Hungry:
-    """The socket of a peer that takes all that it is sent, once it is `open`; before it takes any, it says so."""
+    """The socket of a peer that accepts all bytes once it is `open`; it calls back before it accepts some."""
 
     def __init__(self, sock: socket.socket, takes: Callable[[int], None]) -> None:
         self._sock, self._takes, self.open = sock, takes, False
@@ -41,7 +41,7 @@ class Hungry:
 
 
 def join(master: Master, offset: int, takes: Callable[[int], None]) -> tuple[socket.socket, MasterLink, Hungry]:
-    """A peer that has reported where it wants to start, and takes nothing yet."""
+    """Add a peer that has reported where to start, and accepts no bytes yet."""
     sock = connect(master)
     until = time.monotonic() + PATIENCE_S
     known = set(master._links)
@@ -65,15 +65,15 @@ def test_a_slave_in_step_is_served_first_and_each_reader_in_its_turn(tmp_path: P
     HA-M-62 "one of the others twice before it has served all of them". Counted in bytes and turns, with no clock.
     """
     crowd: list[MasterLink] = []
-    served_at = [0] * readers  # the number of the last call to each, of all calls
+    served_at = [0] * readers  # the number of the last call that served each reader
     calls = bulk = 0  # bulk: bytes of this turn
-    slaves: list[MasterLink] = []  # that are in step
+    slaves: list[MasterLink] = []  # the slaves that are in step
 
     def takes(reader: int, nbytes: int) -> None:
         nonlocal calls, bulk
         behind = [index for index, link in enumerate(crowd) if not link.conn.has_all or index == reader]
         where = [crowd[index].conn.next_transfer_from_where for index in behind]
-        goes_on = served_at[reader] == calls > 0  # with the turn that it has
+        goes_on = served_at[reader] == calls > 0  # its turn goes on
         if not goes_on and crowd[reader].conn.next_transfer_from_where < max(where):
             assert served_at[reader] == min(served_at[index] for index in behind)
         calls += 1
@@ -117,7 +117,7 @@ def test_a_slave_in_step_is_served_first_and_each_reader_in_its_turn(tmp_path: P
 
 
 def test_connects_wait_for_their_accept(serve: Serve) -> None:
-    """HA-M-63 "to keep 1,024 connects until it accepts them": of a burst nobody is sent away to try again a second later."""
+    """HA-M-63 "to keep 1,024 connects until it accepts them": in a burst no connect is dropped and retried a second later."""
     system = Path("/proc/sys/net/core/somaxconn")
     burst = 300  # more than the 128 that a listener has by itself
     if not system.exists() or int(system.read_text(encoding="ascii")) < burst:
@@ -126,7 +126,7 @@ def test_connects_wait_for_their_accept(serve: Serve) -> None:
     master = serve(Limits())
     with contextlib.ExitStack() as stack:
         for _ in range(burst):
-            stack.enter_context(connect(master))  # waits until it is connected, while the master does nothing
+            stack.enter_context(connect(master))  # returns when it is connected, although the master does nothing
         until = time.monotonic() + PATIENCE_S
         while len(master.service.connections) < burst:
             assert time.monotonic() < until

@@ -1,4 +1,4 @@
-"""`slave --from`: a store without a log begins where it is told, on any master, and is as it was where that cannot be."""
+"""`slave --from`: a store without a log begins at the given place, with any master, or else stays unchanged."""
 
 import signal
 import socket
@@ -35,17 +35,20 @@ from rocketmq_ha.impl.wire.message import Message, encode
 
 FILE_SIZE = 4096
 PROFILES = ("classic", "hardened")
-LONG_AGO_MS = 1_700_000_000_000  # no put waits any more
+LONG_AGO_MS = 1_700_000_000_000  # so old that no put can still wait
 
 
 @pytest.fixture(autouse=True)
 def no_data_is_seen_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A classic master does not answer where it has deleted the data. With a heartbeat every 100 ms 0.7 s are enough."""
+    """Shorten the wait for deleted data, for which a classic master sends nothing.
+
+    At a heartbeat every 100 ms, 0.7 s are enough.
+    """
     monkeypatch.setattr(feed, "_DATA_AFTER_HEARTBEAT_S", 0.7)
 
 
 def fill(store: Path, count: int = 60, *, stored_ms: int = LONG_AGO_MS) -> Path:
-    """About 330 bytes a message: ten in a file."""
+    """Put messages of about 330 bytes: ten in a file."""
     with CommitLog.open(store, file_size=FILE_SIZE) as log:
         for index in range(count):
             log.append(Message("topic", b"%3d" % index * 80, queue_id=index % 4, store_timestamp=stored_ms))
@@ -92,7 +95,7 @@ def test_a_log_that_begins_at_0_reports_1(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("clear_tail", [True, False])
 def test_a_prepared_store_is_opened_as_one_without_a_log_and_prepared_anew(tmp_path: Path, clear_tail: bool) -> None:
-    """However often, wherever it was told to begin, and whatever part of a record has come. HA-S-80."""
+    """HA-S-80: repeatedly, at any start, and after any part of a first record."""
     part = encode(Message("t", b"body" * 40, physical_offset=FILE_SIZE))[:100]
     for base, data in ((FILE_SIZE, b""), (0, b""), (0, part[1:]), (FILE_SIZE, part), (2 * FILE_SIZE, b""), (FILE_SIZE, b"")):
         with CommitLog.open(tmp_path, file_size=FILE_SIZE, clear_tail=clear_tail) as log:
@@ -115,7 +118,7 @@ def test_the_first_file_is_found(tmp_path: Path, profile: str) -> None:
     store = fill(tmp_path / "a")
     last_file = last_file_of(store)
     assert last_file >= 4 * FILE_SIZE
-    # A file that is gone takes a classic master's reader 0.7 s.
+    # Each deleted file costs the reader of a classic master 0.7 s.
     for first in (0, 2 * FILE_SIZE) if profile == "classic" else range(0, last_file + 1, FILE_SIZE):
         delete_log_files(store, first)
         with serving(store, FILE_SIZE, profile) as master:
@@ -155,7 +158,7 @@ def test_what_the_master_does_not_have_is_one_error(tmp_path: Path, profile: str
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("gone", [0, 1, 3])
 def test_files_of_another_size_are_found_out(tmp_path: Path, profile: str, gone: int) -> None:
-    """HA-W-4 "MUST NOT cross the end of a commit-log file": so where a file ends can be seen."""
+    """HA-W-4 "MUST NOT cross the end of a commit-log file": so frames show where a file ends."""
     store, count = tmp_path / "a", 60
     while not (store / "commitlog").is_dir() or last_file_of(store) < 12 * FILE_SIZE:
         fill(store, count)
@@ -165,7 +168,7 @@ def test_files_of_another_size_are_found_out(tmp_path: Path, profile: str, gone:
     assert last_file == 12 * FILE_SIZE
     with serving(store, FILE_SIZE, profile) as master:
         sizes = (FILE_SIZE // 2, FILE_SIZE // 8, 2 * FILE_SIZE, 3 * FILE_SIZE, FILE_SIZE + 1, 1 << 30)
-        for size in sizes if profile == "hardened" else sizes[::4]:  # a classic master lets wait for what it has deleted
+        for size in sizes if profile == "hardened" else sizes[::4]:  # with a classic master each deleted file costs a wait
             for start in ("min", last_file - 10):
                 told = f"files are of {FILE_SIZE} bytes, not of {size}; --file-size must be theirs"
                 with pytest.raises(WrongFileSize, match=told):
@@ -207,7 +210,7 @@ def test_who_is_told_to_stop_stops(tmp_path: Path) -> None:
 
 
 def test_a_file_that_was_just_begun_is_waited_for(tmp_path: Path) -> None:
-    """HA-S-85 "MUST NOT report an offset that a put of the master may still wait for": a put of the file before may."""
+    """HA-S-85 "MUST NOT report an offset that a put of the master may still wait for": one in the file before may."""
     store = fill(tmp_path / "a", stored_ms=time.time_ns() // 1_000_000)
     reports: list[tuple[float, int]] = []
     with serving(store, FILE_SIZE, on_report=lambda offset: reports.append((time.monotonic(), offset))) as master:
@@ -217,12 +220,13 @@ def test_a_file_that_was_just_begun_is_waited_for(tmp_path: Path) -> None:
     assert any(offset > 0 for _, offset in reports)
 
 
-# --- Masters that are none, or go away ---------------------------------------------------------------------------------------
+# --- Peers that are no masters, and masters that go away
+# ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def scripted() -> Iterator[Callable[[dict[int, bytes]], tuple[str, int]]]:
-    """Makes a peer that answers a first report by what a table says, and then is silent; what is not in it it closes."""
+    """Return a factory for peers that answer a first report from a table, then stay silent; they close on other reports."""
     listeners: list[socket.socket] = []
 
     def make(answers: dict[int, bytes]) -> tuple[str, int]:
@@ -281,7 +285,7 @@ def test_a_peer_that_lies_is_not_believed(scripted: Callable[[dict[int, bytes]],
 
 
 def test_a_master_that_was_away_for_a_moment_is_asked_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What is gone, and what a master that is just being started does not send, look the same, but not twice."""
+    """A deleted file looks like a master that is just starting, so the slave asks a second time."""
     store = fill(tmp_path / "a")
     with serving(store, FILE_SIZE) as master:
         from rocketmq_ha.impl.net import fresh
@@ -349,7 +353,7 @@ def address_of(master: Master) -> str:
     return f"127.0.0.1:{master.address[1]}"
 
 
-# Reports ten times a second: a classic slave says nothing before an interval has passed.
+# Reports ten times a second: a classic slave first reports after an interval.
 SIZED = ("--file-size", str(FILE_SIZE), "--ha-send-heartbeat-interval", "100")
 
 
@@ -395,7 +399,7 @@ with CommitLog.open(Path(sys.argv[1]), file_size=int(sys.argv[2])) as log:
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_kill_before_the_first_data_leaves_a_store_that_starts_again(tmp_path: Path, nodes: ExitStack, profile: str) -> None:
-    """Where it was told to begin, or elsewhere if it is told so now."""
+    """It starts at the same place, or at another if the option says so now."""
     store = fill(tmp_path / "a")
     with serving(store, FILE_SIZE) as master:
         for number, (base, start) in enumerate(

@@ -33,7 +33,7 @@ from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, PROFILES, Profile, Settings
 
 FILE_SIZE = 4096
-# Classic says nothing before the first interval has passed (HA-S-2).
+# A classic slave first reports after an interval (HA-S-2).
 SETTINGS = Settings(FILE_SIZE, ha_send_heartbeat_interval_ms=50, master_read_buffer_size=4096)
 
 
@@ -59,7 +59,7 @@ def serving(store: Path, profile: Profile, port: int = 0) -> Iterator[Master]:
 
 @contextmanager
 def following(store: Path, port: int, profile: Profile) -> Iterator[CommitLog]:
-    """A slave in a thread of its own, over a log that only that thread writes."""
+    """Run a slave in a thread, over a log that only this thread writes."""
     stopped = threading.Event()
     errors: list[BaseException] = []
     with CommitLog.open(store, file_size=FILE_SIZE) as log:
@@ -67,7 +67,7 @@ def following(store: Path, port: int, profile: Profile) -> Iterator[CommitLog]:
         def run() -> None:
             try:
                 Follower(log, "127.0.0.1", port, SETTINGS, profile).run(stopped.is_set)
-            except BaseException as error:  # shown by the thread that waits
+            except BaseException as error:  # raised again in the waiting thread
                 errors.append(error)
 
         thread = threading.Thread(target=run, name="slave")
@@ -86,7 +86,7 @@ def following(store: Path, port: int, profile: Profile) -> Iterator[CommitLog]:
 
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES.keys())
 def test_a_slave_replicates_every_file_byte_for_byte(profile: Profile, tmp_path: Path) -> None:
-    """HA-S-5, HA-G-1: 400 messages, every second one waits for the slave, over more than ten files."""
+    """HA-S-5, HA-G-1: 400 messages in more than ten files; every second one waits for the slave."""
     with serving(tmp_path / "m", profile) as master:
         service = master.service
         with following(tmp_path / "s", master.address[1], profile) as replica:
@@ -148,11 +148,11 @@ def test_a_master_that_comes_back_is_followed_on(tmp_path: Path) -> None:
     assert verified(tmp_path / "s").messages == 200
 
 
-# --- Whoever else connects --------------------------------------------------------------------------------------------
+# --- Other peers --------------------------------------------------------------------------------------------
 
 
 def read_to_the_end(sock: socket.socket, master: Master) -> bytes:
-    """All that the master sends until it closes the connection."""
+    """Read everything that the master sends until it closes the connection."""
     sock.setblocking(False)
     data, until = b"", time.monotonic() + PATIENCE_S
     while time.monotonic() < until:
@@ -183,7 +183,7 @@ def read_to_the_end(sock: socket.socket, master: Master) -> bytes:
     ids=["-1", "-5", "greatest", "beyond", "http", "second", "noise"],
 )
 def test_garbage_closes_its_connection_and_counts_for_nothing(garbage: bytes, tmp_path: Path) -> None:
-    """HA-M-11 "MUST close the connection and MUST NOT be used" (quirks 1, 4): the put that comes next has no slave."""
+    """HA-M-11 "MUST close the connection and MUST NOT be used" (quirks 1, 4): the next put finds no slave."""
     with serving(tmp_path / "m", HARDENED) as master:
         master.put(message(1), wait=False)
         with socket.create_connection(master.address) as sock:
@@ -196,7 +196,7 @@ def test_garbage_closes_its_connection_and_counts_for_nothing(garbage: bytes, tm
 
 
 def test_classic_takes_the_greatest_report_for_an_ack(tmp_path: Path) -> None:
-    """HA-G-4 (quirk 1), over a socket: a put that waits ends with PUT_OK, and nobody has it."""
+    """HA-G-4 (quirk 1), over a socket: a waiting put ends with PUT_OK, although no slave has it."""
     with serving(tmp_path / "m", CLASSIC) as master, socket.create_connection(master.address) as sock:
         wait_for(lambda: master.service.connections, lambda: master.poll(10))
         request = master.put(message(1), wait=True)
@@ -207,8 +207,8 @@ def test_classic_takes_the_greatest_report_for_an_ack(tmp_path: Path) -> None:
 
 
 def test_probes_and_half_reports_do_no_harm(tmp_path: Path) -> None:
-    """HA-M-13 "An end of stream or an error of the socket MUST close the connection": connect and close, with nothing, with
-    part of a report, or by a reset; the slave beside them gets all.
+    """HA-M-13 "An end of stream or an error of the socket MUST close the connection": peers connect and close, with no byte,
+    with part of a report, or by a reset; a real slave gets the whole log meanwhile.
     """
     with serving(tmp_path / "m", HARDENED) as master, following(tmp_path / "s", master.address[1], HARDENED) as replica:
         wait_for(lambda: master.service.count_connected() == 1, lambda: master.poll(10))
@@ -232,7 +232,7 @@ def test_probes_and_half_reports_do_no_harm(tmp_path: Path) -> None:
 
 
 def test_a_frame_goes_out_as_the_documents_say(tmp_path: Path) -> None:
-    """HA-W-1 to HA-W-3, HA-M-1, byte by byte, with a slave that is nothing but a socket."""
+    """HA-W-1 to HA-W-3, HA-M-1, byte by byte; the slave is a plain socket."""
     with serving(tmp_path / "m", HARDENED) as master, socket.create_connection(master.address) as sock:
         result = master.put(message(3), wait=False)
         for _ in range(5):
@@ -242,7 +242,7 @@ def test_a_frame_goes_out_as_the_documents_say(tmp_path: Path) -> None:
             sock.recv(1)
         sock.sendall(bytes(7))
         master.poll(20)
-        with pytest.raises(BlockingIOError):  # nor for seven bytes of it
+        with pytest.raises(BlockingIOError):  # nor after seven bytes of it
             sock.recv(1)
         sock.sendall(bytes(1))
         received = b""
@@ -254,7 +254,7 @@ def test_a_frame_goes_out_as_the_documents_say(tmp_path: Path) -> None:
                 received += sock.recv(1 << 16)
             except BlockingIOError:
                 return
-            while received[:12] == bytes(12):  # a heartbeat, where it took so long until here that one is due first (HA-M-8)
+            while received[:12] == bytes(12):  # a heartbeat comes first if the test was slow (HA-M-8)
                 received = received[12:]
 
         size = result.next_offset
@@ -268,7 +268,7 @@ def test_a_frame_goes_out_as_the_documents_say(tmp_path: Path) -> None:
 
 
 def test_a_slave_killed_in_the_middle_goes_on_where_its_log_ends(start: Start, tmp_path: Path) -> None:
-    """HA-ST-5, HA-S-1: kill -9 while puts wait for it; half of 4000 wait, and at the end both logs are one."""
+    """HA-ST-5, HA-S-1: kill -9 while puts wait for it; half of the 4000 puts wait, and at the end both logs are equal."""
     m, s = tmp_path / "m", tmp_path / "s"
     options = ("--file-size", 65536, "--put", 4000, "--size", 200, "--sync", 0.5, "--await-slaves", 1)
     master = start("master", "--store", m, "--listen", "127.0.0.1:0", *options)
@@ -333,7 +333,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def refused(directory: Path, *arguments: object) -> str:
-    """The one line with which a start was refused, having changed nothing in `directory`."""
+    """Assert that the start is refused and `directory` unchanged. Returns: the one line of the refusal."""
     before = snapshot(directory)
     command = [*COMMAND, *map(str, arguments)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
@@ -388,7 +388,7 @@ def test_more_copies_than_classic_can_count_are_refused(tmp_path: Path) -> None:
 def test_a_port_that_is_taken_is_refused_before_any_store_is_touched(
     name: str, tmp_path: Path, taken: int, template: Path
 ) -> None:
-    """Neither is a new store made, nor is the torn tail of an old one cut off (HA-ST-7)."""
+    """No new store is created, and the torn tail of an old one is not cut off (HA-ST-7)."""
     for existing in ("store", "torn"):
         shutil.copytree(template, tmp_path / existing)
         (tmp_path / existing / "lock").unlink()
@@ -542,7 +542,8 @@ def test_a_socket_that_gave_little_is_not_asked_again(tmp_path: Path) -> None:
         slave = SlaveLink(slaves, SlaveClient("master", copy, SETTINGS, HARDENED), ends_short=True)
         slave.on_connect(0)
         assert master.on_reports(0) is None
-        service.put(message(3), 0, wait=False)  # HA-G-5 "from its first acknowledgement on": a put waits for no other slave
+        # HA-G-5 "from its first acknowledgement on": only then a put waits for the slave
+        service.put(message(3), 0, wait=False)
         assert (master.on_transfer(0), slave.on_frames(0), master.on_reports(0)) == (False, None, None)
         for index in range(3):
             masters.reads = slaves.reads = 0

@@ -1,4 +1,4 @@
-"""A few of the inputs of `make hostile`, against live processes. tests/hostile/ has them all, and says what a row shows."""
+"""A few of the inputs of `make hostile`, against live processes. tests/hostile/ has all of them, and explains the rows."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +9,8 @@ import pytest
 from hostile_stand import Stand
 from run_hostile import SLAVES_AT_A_TIME, Row, against_master, against_slave, stopped
 
-pytestmark = pytest.mark.xdist_group("hostile")  # one master and one slave, and the last test looks at what all the others left
+# all share one master and one slave, and the last test checks the result of all others
+pytestmark = pytest.mark.xdist_group("hostile")
 
 SLAVES = (
     "first report the greatest i64 (quirk 1)",
@@ -35,7 +36,7 @@ MASTERS = (
 
 @pytest.fixture(scope="module")
 def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
-    """It puts as fast as it can, and lets the tests beside it have a processor."""
+    """The master puts as fast as it can, but leaves a processor for the other tests."""
     made = Stand(tmp_path_factory.mktemp("hostile"), behind=("nice",))
     yield made
     made.kill()
@@ -43,7 +44,7 @@ def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
 
 @pytest.fixture(scope="module")
 def hostile_master_rows(stand: Stand, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Row]:
-    """All hostile masters at once, each with a slave of its own."""
+    """Run all hostile masters at once, each with its own slave."""
     given = [each for each in hostile_masters.INPUTS if each.name in MASTERS]
     directories = [tmp_path_factory.mktemp("victim") for _ in given]
     with ThreadPoolExecutor(SLAVES_AT_A_TIME) as pool:
@@ -52,7 +53,7 @@ def hostile_master_rows(stand: Stand, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def test_there_are_more_than_sixty_inputs() -> None:
-    """And every one that is named here is one of them."""
+    """Every input that this file names exists."""
     names = [*hostile_slaves.INPUTS, *(given.name for given in hostile_masters.INPUTS)]
     assert len(names) == len(set(names)) >= 60
     assert {*SLAVES, *MASTERS} <= {*names}
@@ -68,12 +69,12 @@ def test_a_hostile_slave_changes_nothing_for_an_honest_one(name: str, stand: Sta
 
 @pytest.mark.parametrize("name", MASTERS)
 def test_a_hostile_master_leaves_the_slave_as_it_was(name: str, hostile_master_rows: dict[str, Row]) -> None:
-    """HA-S-11, HA-S-4, HA-S-50, HA-S-52: it comes back to the honest master, with the same log."""
+    """HA-S-11, HA-S-4, HA-S-50, HA-S-52: the slave returns to the honest master, with the same log."""
     row = hostile_master_rows[name]
     assert not row.problem
     assert row.sha256
 
 
 def test_every_put_among_them_ended_with_put_ok(stand: Stand) -> None:
-    """HA-G-1 over all of it; both logs verify. It is the last of this file, and ends both processes."""
+    """HA-G-1 during all attacks; both logs verify. This is the file's last test, and it ends both processes."""
     assert stopped(stand) is None

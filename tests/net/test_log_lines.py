@@ -1,4 +1,4 @@
-"""How many lines peers may write into a log: HA-M-57."""
+"""Peers can provoke only a limited number of log lines: HA-M-57."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""What a connection may cost a master: HA-M-55."""
+"""The memory that a connection may cost a master: HA-M-55."""
 
 import gc
 import tracemalloc
@@ -13,12 +13,12 @@ from rocketmq_ha.impl.wire.frame import REPORT
 def test_a_connection_costs_less_than_64_kib(serve: Serve) -> None:
     """HA-M-55 "MUST NOT cost the master more than 64 KiB of memory, whatever its peer does".
 
-    Each has a frame pending that it does not take, has flooded reports, and has begun another one.
+    Each peer leaves a frame unread, has flooded the master with reports, and has sent a part of one more.
     """
     count = 100
     master = serve(Limits(), 3 * MIB, send_buffer=4096)
     socks = [connect(master, receive_buffer=4096)]
-    polled(master)  # what is made once
+    polled(master)  # so that one-time allocations do not count
     gc.collect()
     tracemalloc.start()
     try:

@@ -1,6 +1,6 @@
-"""A pause of a process is no silence of its peer: HA-T-20, HA-T-21.
+"""A paused process must not take its own pause for silence of its peer: HA-T-20, HA-T-21.
 
-Clocks are told, and waits end with nothing, as a stop of the process ends them.
+The tests set the clocks, and let waits return nothing, as they do after a stop of the process.
 """
 
 import json
@@ -36,7 +36,7 @@ MINUTE_MS = 60_000
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The clock of whoever waits for one thing."""
+    """The clock of code that waits for a single event."""
     clock = Clock()
     for module in (pause, feed):
         monkeypatch.setattr(module, "clock_ms", clock)
@@ -44,7 +44,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class Interrupted:
-    """A selector whose waits a stop ends: they give nothing. A look that does not wait sees what is there."""
+    """A selector whose waits are ended by a stop and return nothing. A call with timeout 0 sees the ready sockets."""
 
     def __init__(self, selector: Any) -> None:
         self._selector = selector
@@ -61,7 +61,7 @@ def interrupt(master: Master) -> None:
 
 
 def step(clock: Clock, master: Master, ms: int) -> None:
-    """Time passes, in steps that are no pause, with every wait of the loop interrupted."""
+    """Let time pass in steps too short for a pause, with every wait of the loop interrupted."""
     while ms > 0:
         clock.ms += min(ms, PAUSE_MS)
         ms -= PAUSE_MS
@@ -72,7 +72,7 @@ def step(clock: Clock, master: Master, ms: int) -> None:
 
 
 def test_nothing_expires_in_the_second_after_a_pause() -> None:
-    """HA-T-21 "MUST let nothing expire in the second that follows"; a second is no pause."""
+    """HA-T-21 "MUST let nothing expire in the second that follows"; a step of one second is no pause."""
     pauses = Pauses()
     assert [pauses.may_expire(now_ms) for now_ms in (5_000, 5_100, 6_100)] == [True] * 3
     assert [pauses.may_expire(now_ms) for now_ms in (7_101, 7_201, 8_100)] == [False] * 3
@@ -107,7 +107,7 @@ def test_a_deadline_is_over_only_after_a_look_behind_it(told: Clock) -> None:
 
 
 def test_a_master_reads_what_has_come_before_it_calls_a_slave_silent(serve: Serve, clock: Clock) -> None:
-    """HA-M-9; another connection, which has said nothing, is closed in time."""
+    """HA-M-9; another connection, which has reported nothing, is closed in time."""
     master = serve(Limits(), 100)
     with connect(master) as slave, connect(master) as silent:
         for sock in (slave, silent):
@@ -122,7 +122,7 @@ def test_a_master_reads_what_has_come_before_it_calls_a_slave_silent(serve: Serv
 
 
 def test_a_put_whose_acknowledgement_waits_in_the_socket_ends_with_put_ok(serve: Serve, clock: Clock) -> None:
-    """HA-T-20, HA-G-1: in step with the clock, and after a pause of a minute."""
+    """HA-T-20, HA-G-1: without a pause, and after a pause of a minute."""
     for ms in (PAUSE_MS, MINUTE_MS):
         master = serve(Limits())
         with connect(master) as slave:
@@ -147,7 +147,7 @@ def test_a_put_whose_acknowledgement_waits_in_the_socket_ends_with_put_ok(serve:
 
 
 def test_a_put_that_was_not_sent_before_a_pause_is_sent_and_acknowledged_after_it(serve: Serve, clock: Clock) -> None:
-    """HA-T-21 "MUST let nothing expire in the second that follows"; one that nobody acknowledges then ends."""
+    """HA-T-21 "MUST let nothing expire in the second that follows"; a put that no slave acknowledges then ends."""
     master = serve(Limits())
     with connect(master) as slave:
         slave.sendall(REPORT.pack(0))
@@ -168,7 +168,7 @@ def test_a_put_that_was_not_sent_before_a_pause_is_sent_and_acknowledged_after_i
 
 
 def test_a_report_that_waits_in_the_socket_is_in_time(serve: Serve, clock: Clock) -> None:
-    """HA-M-52; who has sent nothing is closed."""
+    """HA-M-52; a peer that has sent nothing is closed."""
     master = serve(Limits(report_deadline_ms=10_000), 100)
     with connect(master) as slave, connect(master) as silent:
         polled(master)
@@ -180,7 +180,7 @@ def test_a_report_that_waits_in_the_socket_is_in_time(serve: Serve, clock: Clock
 
 
 def test_what_is_pending_is_written_before_its_socket_counts_as_full(serve: Serve, clock: Clock) -> None:
-    """HA-M-53; who takes nothing all the while is closed."""
+    """HA-M-53; a peer that reads nothing all the while is closed."""
     master = serve(Limits(write_stall_deadline_ms=10_000), 3 * MIB, send_buffer=4096)
     with connect(master, receive_buffer=4096) as slave:
         slave.sendall(REPORT.pack(0))
@@ -192,15 +192,15 @@ def test_what_is_pending_is_written_before_its_socket_counts_as_full(serve: Serv
         blocked_since_ms = link.blocked_since_ms
         interrupt(master)
         slave.settimeout(20)
-        while not master._selector.select(0):  # until its socket has room, which the interrupted wait does not tell
+        while not master._selector.select(0):  # until its socket has room, which the interrupted wait does not show
             assert slave.recv(1 << 16)
         clock.ms += 900
         master.poll(50)
         assert not link.conn.close_reason
         assert link.blocked_since_ms != blocked_since_ms
-        for _ in range(5):  # what it took may be on its way at first
+        for _ in range(5):  # a byte that it has read may show late
             if not link.conn.close_reason:
-                slave.sendall(REPORT.pack(0))  # it is not silent
+                slave.sendall(REPORT.pack(0))  # so that it is not silent
             step(clock, master, 5_000)
         assert link.conn.close_reason == "write_stall"
 
@@ -221,8 +221,8 @@ def test_after_a_pause_silent_peers_have_a_second_to_speak(serve: Serve, clock: 
         assert (is_closed(slave), is_closed(gone)) == (False, True)
 
 
-def test_a_wait_for_the_disk_is_not_over_before_the_loop_says_so() -> None:
-    """HA-T-21, HA-G-44: the thread that flushes was paused, too."""
+def test_a_wait_for_the_disk_does_not_end_before_the_loop_lets_it() -> None:
+    """HA-T-21, HA-G-44: the flushing thread was paused, too."""
     flush, slave = SimpleNamespace(status=None), SimpleNamespace(status=PutMessageStatus.PUT_OK, next_offset=8)
     service = SimpleNamespace(profile=HARDENED, expired_ms=4_900)
     puts = Puts(service, BrokerRole.ASYNC_MASTER)  # type: ignore[arg-type]
@@ -239,7 +239,7 @@ def test_a_wait_for_the_disk_is_not_over_before_the_loop_says_so() -> None:
 
 
 class InterruptedPoll:
-    """As Interrupted, of `select.poll`; each wait lets half a second pass."""
+    """Like Interrupted, but for `select.poll`; each wait lets half a second pass."""
 
     def __init__(self, clock: Clock, real: Callable[[], Any]) -> None:
         self._clock, self._poll = clock, real()
@@ -256,7 +256,7 @@ class InterruptedPoll:
 
 
 def test_a_slave_reads_what_has_come_before_it_calls_its_master_silent(net: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """HA-S-12 "the slave MUST close the connection" of a silent one, which this one becomes at last."""
+    """HA-S-12 "the slave MUST close the connection" of a silent master; in the end this master is silent."""
     clock, real = Clock(), client.select.poll
     monkeypatch.setattr(client, "clock_ms", clock)
     monkeypatch.setattr(client, "select", SimpleNamespace(poll=lambda: InterruptedPoll(clock, real), POLLIN=1))
@@ -283,7 +283,7 @@ def test_a_slave_reads_what_has_come_before_it_calls_its_master_silent(net: Any,
 
 
 def test_a_frame_in_parts_has_a_second_after_a_pause(net: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """HA-S-50, HA-T-21: its rest may not have come during the pause, for the slave did not read."""
+    """HA-S-50, HA-T-21: the rest may not have come during the pause, for the slave did not read."""
     clock, real = Clock(), client.select.poll
     monkeypatch.setattr(client, "clock_ms", clock)
     waits: list[int] = []
@@ -331,7 +331,7 @@ def feeding(net: Any, *frames: bytes) -> Iterator[tuple[MasterFeed, socket.socke
 
 
 def stops(monkeypatch: pytest.MonkeyPatch, module: Any, clock: Clock, times: int = 1) -> None:
-    """The first waits for the master are stopped for a minute, and give nothing."""
+    """Stop the reader for a minute in its first waits for the master; they return nothing."""
     real, left = module.wait_readable, [times]
 
     def wait_readable(reader: MasterFeed, timeout_ms: int) -> bool:
@@ -363,7 +363,7 @@ def test_a_reader_that_was_paused_finds_the_data_behind_a_heartbeat(
 
 
 def test_a_reader_that_was_paused_does_not_call_its_master_silent(net: Any, told: Clock) -> None:
-    """Neither at once, nor in step with the clock while there is something to read; one that stays silent is given up."""
+    """Not after the pause, and not while there is data to read; a master that stays silent is given up."""
     with feeding(net) as (reader, peer):
         reader.tick()
         told.ms += MINUTE_MS
@@ -390,7 +390,7 @@ def test_a_doctor_that_was_paused_reads_on(net: Any, told: Clock, monkeypatch: p
 
 
 def test_a_tail_that_was_paused_does_not_take_the_pause_for_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A heartbeat, a stop of three seconds behind a read, and then what the master, stopped as well, still sends."""
+    """A heartbeat, a stop of three seconds after a read, then the data that the master, also stopped, still sends."""
     clock = SimpleNamespace(s=1000.0)
     monkeypatch.setattr(tail_module, "time", SimpleNamespace(monotonic=lambda: clock.s, time_ns=time.time_ns, sleep=time.sleep))
     heartbeat, message = (0, memoryview(b"")), (0, memoryview(bytes(4)))
@@ -408,7 +408,7 @@ def test_a_tail_that_was_paused_does_not_take_the_pause_for_the_end(monkeypatch:
 
         def read(self) -> list[tuple[int, memoryview]]:
             found = self.reads.pop(0)
-            clock.s += 3 if len(self.reads) == 2 else 0.1  # a stop behind the second read
+            clock.s += 3 if len(self.reads) == 2 else 0.1  # a stop after the second read
             return found
 
     ends: list[float] = []
@@ -421,11 +421,11 @@ def test_a_tail_that_was_paused_does_not_take_the_pause_for_the_end(monkeypatch:
     assert ends == []
 
 
-# --- Whoever asks once -----------------------------------------------------------------------------------------------
+# --- Clients that ask once -----------------------------------------------------------------------------------------------
 
 
 class Stopped:
-    """A socket whose first reads are stopped for a minute, and time out though there is something."""
+    """A socket whose first reads take a minute's stop, and time out although data is there."""
 
     def __init__(self, clock: Clock, answer: bytes) -> None:
         self._clock, self._answer, self._left = clock, answer, 2
@@ -478,7 +478,7 @@ def test_a_connect_during_a_pause_is_tried_once_more(took_s: int, tries: int, mo
 
 
 def test_a_handshake_during_a_pause_goes_on(told: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """HA-S-71 "not finished after 5 s MUST be given up", of time in which it could go on."""
+    """HA-S-71 "not finished after 5 s MUST be given up", counts only time in which the handshake could go on."""
     ends = SimpleNamespace(turns=0, has_ended=False)
 
     def handshake() -> bool:

@@ -14,14 +14,14 @@ from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.impl.net.status_socket import ask
 
 FILE_SIZE = 1 << 20
-PAUSE_S = 1.4  # longer than SHORT, and than the second that a loop may take
+PAUSE_S = 1.4  # longer than SHORT, and longer than the second that one turn of a loop may take
 SHORT = ("--ha-housekeeping-interval", "1000")
 BEATS = ("--ha-send-heartbeat-interval", "100")
 ROUNDS = 3
 
 
 def test_a_master_a_slave_and_a_tail_that_are_stopped_keep_their_connections(tmp_path: Path, nodes: ExitStack) -> None:
-    """In each pair only the end that is stopped is quick to call the other silent. Puts that wait meanwhile end with PUT_OK."""
+    """In each pair only the stopped end has a short housekeeping interval. Puts that wait meanwhile end with PUT_OK."""
     count = 600
     putting = ("--put", str(count), "--size", "1000", "--await-slaves", "1", "--in-flight", "8", "--sync-flush-timeout", "1000")
     slow = ("--max-transfer-rate", str(count * 1200 // 5))  # the puts last for about 5 s

@@ -1,4 +1,4 @@
-"""The socket at which a master takes puts, in its own loop: in order, bounded, and nothing that comes there ends the master."""
+"""The master's socket for puts: answers in order, bounded memory, and no input ends the master."""
 
 import json
 import os
@@ -32,7 +32,7 @@ FILE_SIZE = 1 << 22
 
 
 class Stand:
-    """A master and its socket, whose loop this thread turns."""
+    """A master and its put socket; this thread runs the master's loop."""
 
     def __init__(
         self, stack: ExitStack, store: Path, role: BrokerRole = BrokerRole.ASYNC_MASTER, flush: str = "async", **settings: int
@@ -61,7 +61,7 @@ class Stand:
         wait_for(condition, self.turn)
 
     def client(self, *, waits: bool = True) -> "Client":
-        """waits: for its greeting."""
+        """Connect a client. waits: until it is greeted."""
         sock = self.stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         with local_address(self.store, SOCKET_NAME) as address:
             sock.connect(address)
@@ -93,7 +93,7 @@ class Stand:
 
 
 class Client:
-    """What speaks to the socket; it has been greeted."""
+    """A client of the socket."""
 
     def __init__(self, stand: Stand, sock: socket.socket) -> None:
         self.stand, self.sock = stand, sock
@@ -103,7 +103,7 @@ class Client:
         self.send_raw(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
 
     def send_raw(self, data: bytes) -> None:
-        """Send all, with as many turns of the loop as that takes."""
+        """Send all bytes, with as many turns of the loop as needed."""
         until = time.monotonic() + PATIENCE_S
         view = memoryview(data)
         while view:
@@ -114,7 +114,7 @@ class Client:
                 self.stand.turn()
 
     def receive(self) -> bool:
-        """Take what has come. Returns: whether the other end has closed."""
+        """Receive the bytes that have come. Returns: True if the other end has closed."""
         try:
             while data := self.sock.recv(1 << 16):
                 self.received += data
@@ -126,12 +126,12 @@ class Client:
         return self.ended
 
     def lines(self) -> list[dict[str, Any]]:
-        """Whole lines that have come, without the greeting."""
+        """The whole lines received so far, without the greeting."""
         self.receive()
         return [json.loads(line) for line in self.received.split(b"\n")[1:-1]]
 
     def answers(self, count: int) -> list[dict[str, Any]]:
-        """So many lines, and no more."""
+        """Wait for a number of lines, and assert that no more come."""
         self.stand.until(lambda: len(self.lines()) >= count)
         found = self.lines()
         assert len(found) == count
@@ -163,7 +163,7 @@ def test_only_the_masters_user_may_connect(stack: ExitStack) -> None:
     stand = Stand(stack, directory / "s")
     path = stand.store / SOCKET_NAME
     assert stat.S_IMODE(path.lstat().st_mode) == 0o600
-    if os.geteuid() == 0 and (child := os.fork()) == 0:  # as another user, who may look into the directory
+    if os.geteuid() == 0 and (child := os.fork()) == 0:  # as another user, who may read the directory
         try:
             os.setuid(65534)
             socket.socket(socket.AF_UNIX).connect(str(path))
@@ -191,7 +191,7 @@ def test_messages_are_put_in_order_and_each_is_answered(stack: ExitStack, tmp_pa
 
 
 def test_an_answer_waits_for_the_put_before_it(stack: ExitStack, tmp_path: Path) -> None:
-    """HA-G-6: the first put waits for the slave; those behind it have long ended, and are told of behind it."""
+    """HA-G-6: the first put waits for the slave; the puts after it end earlier, but are answered after it."""
     stand = Stand(stack, tmp_path / "s", BrokerRole.SYNC_MASTER)
     slave, client = stand.slave(), stand.client()
     client.send(message("waits"), message("does not", **NO_WAIT), {"topic": "t"}, message("waits too"))
@@ -249,7 +249,7 @@ def test_what_the_store_refuses_is_the_answer_and_the_next_line_is_put(stack: Ex
 
 @pytest.mark.parametrize("kind", ("goes away", "ends its stream"))
 def test_half_a_line_is_never_put(stack: ExitStack, tmp_path: Path, kind: str) -> None:
-    """Not even where it is a whole message but for its newline; what came before it is."""
+    """Not even if only its newline is missing; the whole lines before it are put."""
     stand = Stand(stack, tmp_path / "s")
     client = stand.client()
     client.send(message("whole"))
@@ -282,7 +282,7 @@ def test_a_line_without_end_keeps_no_memory_and_the_lines_behind_it_are_put(
 
 
 def test_a_client_that_goes_away_leaves_its_puts_to_end(stack: ExitStack, tmp_path: Path) -> None:
-    """As by kill -9: with puts that wait for a slave, and others of another client behind them."""
+    """As after kill -9: its puts wait for a slave, and puts of another client are queued after them."""
     stand = Stand(stack, tmp_path / "s", BrokerRole.SYNC_MASTER)
     slave, leaving, staying = stand.slave(), stand.client(), stand.client()
     leaving.send(*[message("leaves")] * 100)
@@ -292,7 +292,7 @@ def test_a_client_that_goes_away_leaves_its_puts_to_end(stack: ExitStack, tmp_pa
     stand.until(lambda: len(stand.bodies()) == 102)
     stand.acknowledge(slave)
     assert staying.statuses(1) == ["PUT_OK"]
-    stand.until(lambda: len(stand.socket._clients) == 2)  # it, and the one that the slave needed
+    stand.until(lambda: len(stand.socket._clients) == 2)  # `staying`, and the client that put the first message for the slave
     assert len(stand.master.service.group_transfer) == 0
 
 
@@ -305,7 +305,7 @@ def test_who_has_many_puts_waiting_is_not_read_from(stack: ExitStack, tmp_path: 
     client.send(*[message()] * 200)
     for _ in range(300):
         stand.turn()
-    assert 10 <= stand.socket.waiting <= 14  # the lines of one read go beyond it
+    assert 10 <= stand.socket.waiting <= 14  # the lines of one read may exceed the limit
     until = time.monotonic() + PATIENCE_S
     while len(client.lines()) < 200:
         assert time.monotonic() < until
@@ -329,7 +329,7 @@ def test_who_takes_no_answers_or_ends_no_line_is_closed_and_the_others_are_serve
     for _ in range(20):
         stand.turn()
         most = max(len(client.out) for client in stand.socket._clients.values())
-        assert most <= module.MAX_OUT_SIZE + 1000 * 200  # the answers to one read, of a thousand lines, go beyond it
+        assert most <= module.MAX_OUT_SIZE + 1000 * 200  # the answers to one read of a thousand lines may exceed the limit
     stand.until(lambda: len(stand.socket._clients) == 1)
     assert half.receive()
     idle.send(message("served"))
@@ -337,7 +337,7 @@ def test_who_takes_no_answers_or_ends_no_line_is_closed_and_the_others_are_serve
 
 
 def test_a_hundred_clients_are_served_in_turn(stack: ExitStack, tmp_path: Path) -> None:
-    """So many at a time; the others wait for their greeting until a place is free."""
+    """Only a few are served at a time; the others wait for their greeting until a place is free."""
     stand = Stand(stack, tmp_path / "s")
     clients = [stand.client(waits=False) for _ in range(100)]
     for index, client in enumerate(clients):
@@ -354,7 +354,7 @@ def test_a_hundred_clients_are_served_in_turn(stack: ExitStack, tmp_path: Path) 
 
 
 def test_a_master_that_ends_tells_how_waiting_puts_have_ended(stack: ExitStack, tmp_path: Path) -> None:
-    """HA-G-6, and behind the answers that nothing else was put."""
+    """HA-G-6; after the answers the last line says that nothing else was put."""
     stand = Stand(stack, tmp_path / "s", BrokerRole.SYNC_MASTER)
     stand.slave()
     client = stand.client()

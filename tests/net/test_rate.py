@@ -1,4 +1,4 @@
-"""How fast a slave is sent the log: HA-M-56."""
+"""The limit of the rate at which a master sends the log: HA-M-56."""
 
 import contextlib
 
@@ -16,8 +16,8 @@ from rocketmq_ha.spec.profile import Settings
     rate=st.integers(1024, 10**9),
     steps=st.lists(st.tuples(st.integers(0, 3000), st.floats(0, 1)), max_size=50),
 )
-def test_no_stretch_of_time_has_more_than_its_rate_and_one_burst(rate: int, steps: list[tuple[int, float]]) -> None:
-    """HA-M-56 "except for one burst of a tenth of the rate", however much of what it may send is sent."""
+def test_no_interval_has_more_bytes_than_the_rate_and_one_burst(rate: int, steps: list[tuple[int, float]]) -> None:
+    """HA-M-56 "except for one burst of a tenth of the rate", whatever part of its allowance the master uses."""
     bucket, now_ms = TokenBucket(rate, 0), 0
     spent: list[tuple[int, int]] = []
     for pause_ms, share in steps:

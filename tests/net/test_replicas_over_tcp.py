@@ -1,4 +1,4 @@
-"""`master --replicas N`, over TCP: distinct addresses are distinct replicas, and connections of one are one (HA-G-31)."""
+"""`master --replicas N`, over TCP: each address counts as one replica, with all its connections (HA-G-31)."""
 
 import socket
 from contextlib import ExitStack
@@ -38,7 +38,7 @@ def serve(nodes: ExitStack, store: Path, *more: str) -> tuple[Node, str]:
 
 
 def follow(nodes: ExitStack, store: Path, master: str, address: str) -> Node:
-    """A slave that connects from an address."""
+    """Start a slave that connects from an address."""
     following = ("slave", "--store", str(store), "--master", master, "--file-size", str(FILE_SIZE), "--bind", address)
     node = Node(store.parent / f"{store.name}.log", *following)
     nodes.callback(node.stop)
@@ -47,7 +47,7 @@ def follow(nodes: ExitStack, store: Path, master: str, address: str) -> Node:
 
 
 def counts(line: str) -> dict[str, int]:
-    """The statuses of the line that ends a --put."""
+    """The counts of the statuses in the last line of --put."""
     return {name: int(value) for name, value in (word.split("=") for word in line.split()) if name.isupper()}
 
 
@@ -56,12 +56,13 @@ def putting(replicas: int, slaves: int) -> tuple[str, ...]:
 
 
 def test_two_slaves_at_two_addresses_are_two_replicas(tmp_path: Path, nodes: ExitStack) -> None:
-    """HA-G-30: every PUT_OK is in both logs, byte for byte. A message for which nobody waits comes before them."""
+    """HA-G-30: every PUT_OK is in both logs, byte for byte. A message for which no put waits comes before them."""
     a, b, c = (tmp_path / name for name in "abc")
     master, address = serve(nodes, a, *putting(2, 2))
     slaves = [follow(nodes, b, address, "127.0.0.2"), follow(nodes, c, address, "127.0.0.3")]
     told = "put=" + master.line("put")
-    unwaited = int(told.split()[1].removeprefix("unwaited="))  # one more where one slave has everything when the other comes
+    # one more if one slave already has everything when the other connects
+    unwaited = int(told.split()[1].removeprefix("unwaited="))
     assert (counts(told), unwaited in (1, 2)) == ({"PUT_OK": PUTS}, True)
     found = status_of(a)
     assert (found["replicas_needed"], found["replicas_counted"], found["slaves"]) == (2, 2, 2)
@@ -81,7 +82,7 @@ def test_two_slaves_at_two_addresses_are_two_replicas(tmp_path: Path, nodes: Exi
 
 
 def test_puts_wait_for_so_many_distinct_replicas(tmp_path: Path, nodes: ExitStack) -> None:
-    """--await-replicas 2: two slaves behind one address are not enough, however long; a third one elsewhere is."""
+    """--await-replicas 2: two slaves at one address are never enough; a third one at another address is."""
     a, b, c, d = (tmp_path / name for name in "abcd")
     master, address = serve(nodes, a, "--put", str(PUTS), "--replicas", "2", "--await-replicas", "2")
     for store in (b, c):
@@ -89,7 +90,7 @@ def test_puts_wait_for_so_many_distinct_replicas(tmp_path: Path, nodes: ExitStac
     wait_for(lambda: status_of(a)["slaves"] == 2)
     assert status_of(a)["replicas_counted"] == 1
     with LogReader(a) as reader:
-        assert 1 <= verify(reader).messages <= 3  # one for each company that had everything, and none of --put's
+        assert 1 <= verify(reader).messages <= 3  # one for each set of slaves that had everything, and none of --put's
     follow(nodes, d, address, "127.0.0.3")
     told = "put=" + master.line("put")
     assert counts(told) == {"PUT_OK": PUTS}
@@ -100,7 +101,7 @@ def test_puts_wait_for_so_many_distinct_replicas(tmp_path: Path, nodes: ExitStac
 
 
 def test_a_slave_that_is_sent_something_needs_no_message_more(tmp_path: Path, nodes: ExitStack) -> None:
-    """--put N puts N messages: the slave acknowledges what there was before, and no further message goes first."""
+    """--put N puts N messages: the slave acknowledges the existing messages, so no extra message is put first."""
     a, b = (tmp_path / name for name in "ab")
     serve(nodes, a, "--put", "10")[0].line("put")
     nodes.pop_all().close()
@@ -114,12 +115,12 @@ def test_a_slave_that_is_sent_something_needs_no_message_more(tmp_path: Path, no
 
 
 def test_two_slaves_at_one_address_are_one_replica(tmp_path: Path, nodes: ExitStack) -> None:
-    """HA-G-31 "Connections of one replica MUST count once"; HA-G-32: so there is one too few, and no put waits."""
+    """HA-G-31 "Connections of one replica MUST count once"; HA-G-32: so one replica is missing, and no put waits."""
     a, b, c, d = (tmp_path / name for name in "abcd")
     master, address = serve(nodes, a, *putting(2, 2))
     for store in (b, c):
         follow(nodes, store, address, "127.0.0.2")
-    # None of them is the message that is there to be acknowledged, for which nobody waits.
+    # None of them is the extra message, which is put without waiting so that slaves have something to acknowledge.
     assert counts("put=" + master.line("put")) == {"SLAVE_NOT_AVAILABLE": PUTS}
     found = status_of(a)
     assert (found["replicas_needed"], found["replicas_counted"], found["slaves"]) == (2, 1, 2)

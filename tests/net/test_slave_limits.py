@@ -1,4 +1,4 @@
-"""What a slave bears of its master: HA-S-50 to HA-S-52."""
+"""The slave's limits against a hostile master: HA-S-50 to HA-S-52."""
 
 import contextlib
 import logging
@@ -23,7 +23,9 @@ from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Settings
 
 
 def test_a_frame_that_does_not_become_whole_ends_the_connection(net: Any, tmp_path: Path) -> None:
-    """HA-S-50 "A frame that has begun and is not whole after frame_deadline MUST end the connection", byte for byte sent."""
+    """HA-S-50 "A frame that has begun and is not whole after frame_deadline MUST end the connection", even if bytes keep
+    coming.
+    """
     listener, served = net.listener(), []
 
     def dribble() -> None:
@@ -86,7 +88,7 @@ def test_a_connection_that_is_closed_for_a_frame_names_the_clause(
 
 
 class Stream:
-    """A socket that gives what it is told to give."""
+    """A socket that returns the chunks that the test gives it."""
 
     def __init__(self) -> None:
         self.arrived = b""
@@ -108,7 +110,7 @@ class Stream:
 
 @pytest.mark.parametrize("profile", [CLASSIC, HARDENED], ids=lambda profile: profile.name)
 def test_frames_that_become_whole_one_by_one_are_in_time(profile: Any, tmp_path: Path) -> None:
-    """HA-S-50 "60 s by default": reads end in the middle of headers, which become whole. Classic waits for ever."""
+    """HA-S-50 "60 s by default": reads end inside headers, and the next read completes them. Classic has no deadline."""
     with CommitLog.open(tmp_path, file_size=1000) as log:
         stream = Stream()
         client = SlaveClient("master", log, Settings(1000), profile)
@@ -134,7 +136,7 @@ def test_frames_that_become_whole_one_by_one_are_in_time(profile: Any, tmp_path:
 
 
 def test_a_master_that_only_greets_is_left_alone_for_longer_and_longer(net: Any, tmp_path: Path) -> None:
-    """HA-S-25 "longer after each one that brought nothing", and a heartbeat is nothing."""
+    """HA-S-25 "longer after each one that brought nothing", and a heartbeat counts as nothing."""
     listener = net.listener()
 
     def greet() -> None:
@@ -156,7 +158,7 @@ def test_a_master_that_only_greets_is_left_alone_for_longer_and_longer(net: Any,
 def test_a_slave_that_is_refused_comes_back_later_and_later_and_says_what_may_help(
     net: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, holds_a_message: bool
 ) -> None:
-    """HA-S-25 "longer after each one that brought nothing": to report where the last message begins is nothing, too."""
+    """HA-S-25 "longer after each one that brought nothing": also if the slave itself has sent a report."""
     listener, rounds = net.listener(), 4
 
     def refuse() -> None:
@@ -181,7 +183,9 @@ def test_a_slave_that_is_refused_comes_back_later_and_later_and_says_what_may_he
 def test_a_slave_that_is_always_sent_away_does_not_fill_its_log(
     monkeypatch: pytest.MonkeyPatch, net: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """HA-S-51 "MUST NOT write more than 30 log lines about its master in any window of 10 s"; here it does not wait."""
+    """HA-S-51 "MUST NOT write more than 30 log lines about its master in any window of 10 s"; here the slave connects again
+    without a pause.
+    """
     listener, rounds = net.listener(), 100
     monkeypatch.setattr(BackOff, "wait", lambda *_: None)
 
@@ -203,9 +207,9 @@ def test_a_slave_that_is_always_sent_away_does_not_fill_its_log(
 
 @pytest.mark.parametrize("nbytes", [0, 8, 1000])
 def test_a_file_at_the_end_of_all_offsets_is_refused(nbytes: int, net: Any, tmp_path: Path) -> None:
-    """HA-S-52 "A frame whose file would end beyond the greatest offset", or at it: no report has room for what comes then.
+    """HA-S-52 "A frame whose file would end beyond the greatest offset", or at it: no report could hold the offset after it.
 
-    An honest start of the file before it is taken.
+    A frame at the start of the file before it is accepted.
     """
     listener = net.listener()
     last = (1 << 63) - (1 << 63) % 1000 - 1000  # the last file of 1000 bytes that ends before 2^63

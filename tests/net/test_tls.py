@@ -1,4 +1,4 @@
-"""TLS: chapter 10's clauses on a master that listens with it, and on a slave that connects so."""
+"""TLS: the clauses of chapter 10 on a master that listens with TLS, and on a slave that connects with it."""
 
 import contextlib
 import gc
@@ -48,7 +48,7 @@ MIB = 1024 * 1024
 
 
 class Ends:
-    """A master with both ports, which the test polls; slaves in threads; and strangers."""
+    """A master with both ports, polled by the test; slaves in threads; other clients."""
 
     def __init__(self, directory: Path, resources: ExitStack, certs: Certificates, file_size: int) -> None:
         self._directory, self.resources, self._certs, self._file_size = directory, resources, certs, file_size
@@ -117,7 +117,7 @@ def plain_connect(address: tuple[str, int] | None) -> socket.socket:
 
 
 class Stranger:
-    """A client of the standard library's, driven beside the master it connects to."""
+    """A TLS client from the standard library; the master is polled while the client acts."""
 
     def __init__(self, master: Master, context: ssl.SSLContext, receive_buffer: int | None = None) -> None:
         self.master = master
@@ -131,7 +131,7 @@ class Stranger:
         self.sock = context.wrap_socket(raw, server_hostname="127.0.0.1", do_handshake_on_connect=False)
 
     def turn(self, step: Callable[[], Any]) -> Any:
-        """What a step returns once it need not wait; the master is polled meanwhile."""
+        """Retry a step until it need not wait, and poll the master meanwhile. Returns: the step's result."""
         until = time.monotonic() + PATIENCE_S
         while True:
             assert time.monotonic() < until, "waited in vain"
@@ -161,7 +161,7 @@ class Stranger:
 
 
 def is_closed(sock: socket.socket) -> bool:
-    """Whether the master has closed; bytes that it has sent before are skipped."""
+    """Return True if the master has closed the connection. Bytes that it sent before are skipped."""
     sock.setblocking(False)
     try:
         while sock.recv(1 << 16):
@@ -177,7 +177,7 @@ def is_closed(sock: socket.socket) -> bool:
 
 
 class Splitter:
-    """Between a slave and a port: passes bytes on in pieces of any size, and cuts the connection now and then."""
+    """A proxy between a slave and a port. It passes bytes on in pieces of any size, and sometimes cuts the connection."""
 
     def __init__(self, port: int, seed: int, cuts: int) -> None:
         self._port, self._random, self.cuts_left = port, random.Random(seed), cuts
@@ -231,19 +231,19 @@ def test_replication_is_byte_identical_however_the_stream_is_cut(
     replica, follower = both.follow(splitter.port, certs.slave)
     wait_for(lambda: replica.max_offset == master.service.log.max_offset and not splitter.cuts_left, lambda: grow(master))
     wait_for(lambda: replica.max_offset == master.service.log.max_offset, lambda: master.poll(10))
-    assert follower.connects + follower.failed_connects >= 6  # those that were cut in the handshake have failed
+    assert follower.connects + follower.failed_connects >= 6  # connections cut during the handshake count as failed
     assert log_files(tmp_path / "m") == log_files(tmp_path / "s")
 
 
 def grow(master: Master) -> None:
-    """So that there is something to cut."""
+    """Add messages, so that there are bytes to cut."""
     if master.service.log.max_offset < 3 * MIB:
         master.put(Message("topic", bytes(5000)), wait=False)
     master.poll(5)
 
 
 def test_a_sync_put_is_acknowledged_over_tls(ends: Make, certs: Certificates) -> None:
-    """HA-M-71: the reports come through, and HA-G-1 is kept."""
+    """HA-M-71: the reports arrive, and HA-G-1 holds."""
     both = ends()
     master = both.serve()
     both.follow(tls_port(master), certs.slave)
@@ -256,7 +256,9 @@ def test_a_sync_put_is_acknowledged_over_tls(ends: Make, certs: Certificates) ->
 
 
 def test_replicas_are_told_apart_by_their_certificates(ends: Make, certs: Certificates) -> None:
-    """HA-G-31 "the subject of its certificate under TLS": two of one address are two, and what one proves twice counts once."""
+    """HA-G-31 "the subject of its certificate under TLS": two certificates at one address count twice, one certificate on two
+    connections counts once.
+    """
     both = ends()
     master = both.serve(replicas=2)
     for name in ("s", "t"):
@@ -285,7 +287,7 @@ def test_a_large_log_is_caught_up_with_on_both_ports_at_once(ends: Make, certs: 
 
 
 def test_reports_of_more_than_a_turn_in_few_records_are_all_read(ends: Make, certs: Certificates) -> None:
-    """HA-M-71: what OpenSSL holds already, the socket does not show; the last report must be read all the same."""
+    """HA-M-71: bytes already inside OpenSSL do not make the socket readable; the last report must still be read."""
     master = ends().serve(size=10_000)
     stranger = Stranger(master, certs.bare_context(certs.slave)).shake_hands()
     stranger.turn(lambda: stranger.sock.send(REPORT.pack(1)))
@@ -298,7 +300,7 @@ def test_reports_of_more_than_a_turn_in_few_records_are_all_read(ends: Make, cer
 
 
 def test_what_the_socket_has_not_taken_goes_out_though_nothing_follows(ends: Make, certs: Certificates) -> None:
-    """HA-M-71: the end of a log that is at rest, and no heartbeat that would push it."""
+    """HA-M-71: the end of an idle log is sent, without a heartbeat to push it out."""
     both = ends()
     master = both.serve(size=14_000, send_buffer=4096, ha_send_heartbeat_interval_ms=10**6, ha_housekeeping_interval_ms=10**7)
     stranger = Stranger(master, certs.bare_context(certs.slave), receive_buffer=4096).shake_hands()
@@ -350,7 +352,7 @@ def only_tls_1_2(context: ssl.SSLContext) -> ssl.SSLContext:
     ],
 )
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
-def test_who_proves_nothing_is_sent_nothing(
+def test_a_peer_without_a_valid_certificate_is_sent_nothing(
     made: Callable[[Certificates], ssl.SSLContext],
     version: float,
     says: str,
@@ -379,7 +381,9 @@ def test_who_proves_nothing_is_sent_nothing(
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_from_tls_1_2_on_who_proves_it_is_served(version: ssl.TLSVersion, ends: Make, certs: Certificates) -> None:
+def test_a_peer_with_a_valid_certificate_is_served_from_tls_1_2_on(
+    version: ssl.TLSVersion, ends: Make, certs: Certificates
+) -> None:
     """HA-M-70 "in TLS 1.2 or later"; HA-M-74 "the subject of its certificate, as RFC 4514 writes it"."""
     master = ends().serve(size=1000)
     context = certs.bare_context(certs.slave)
@@ -395,12 +399,12 @@ def test_from_tls_1_2_on_who_proves_it_is_served(version: ssl.TLSVersion, ends: 
 
 
 def test_nobody_is_known_before_the_handshake_is_done(ends: Make, certs: Certificates) -> None:
-    """HA-M-74 "MUST NOT be known before the handshake is done"; and a peer without TLS is nobody."""
+    """HA-M-74 "MUST NOT be known before the handshake is done"; and a peer without TLS has no name."""
     both = ends()
     master = both.serve()
     stranger, plain = Stranger(master, certs.bare_context(certs.slave)), plain_connect(master.plain_address)
     with pytest.raises(ssl.SSLWantReadError):
-        stranger.sock.do_handshake()  # its hello, and no answer is read
+        stranger.sock.do_handshake()  # sends its hello; the answer is not read yet
     wait_for(lambda: len(master.service.connections) == 2, lambda: master.poll(5))
     wait_for(lambda: any(tls._fetched for tls in master._tls.values()), lambda: master.poll(5))
     assert not master.subjects
@@ -412,7 +416,7 @@ def test_nobody_is_known_before_the_handshake_is_done(ends: Make, certs: Certifi
 
 
 @pytest.mark.parametrize("what", ["another CA", "expired", "another name"])
-def test_a_slave_tells_nothing_to_a_master_that_proves_nothing(
+def test_a_slave_sends_nothing_to_a_master_without_a_valid_certificate(
     what: str, ends: Make, certs: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     """HA-S-70 "MUST verify that its master's certificate is signed by the CA that it is told, and has the name"."""
@@ -448,18 +452,18 @@ def test_the_name_may_be_another_than_the_address(ends: Make, certs: Certificate
 
 
 def test_a_slave_that_its_master_refuses_says_so(ends: Make, certs: Certificates, caplog: pytest.LogCaptureFixture) -> None:
-    """HA-M-70, from the other end: in TLS 1.3 the refusal comes behind the slave's own half of the handshake."""
+    """HA-M-70, from the other end: in TLS 1.3 the refusal comes after the slave's own half of the handshake."""
     both = ends()
     master = both.serve(size=1000)
     replica, follower = both.follow(tls_port(master), certs.issue("intruder-2", signed_by=certs.other_ca))
     wait_for(lambda: follower.last_close_reason, lambda: master.poll(5))
     assert replica.max_offset == 0
-    if follower.last_close_reason == "tls":  # else the master's reset has overtaken its alert
+    if follower.last_close_reason == "tls":  # else the master's reset arrived before its alert was read
         assert any("its alert: unknown ca" in line for line in caplog.messages)
 
 
 def test_a_slave_without_tls_on_the_tls_port_is_told_what_to_give(ends: Make, caplog: pytest.LogCaptureFixture) -> None:
-    """HA-M-87 "SHOULD send a TLS alert before it closes"; the slave then says so, and keeps its longest pause."""
+    """HA-M-87 "SHOULD send a TLS alert before it closes"; the slave then says so, and uses its longest pause."""
     caplog.set_level(logging.INFO, "rocketmq_ha")
     both = ends()
     master = both.serve(size=1000)
@@ -490,7 +494,7 @@ def test_a_slave_with_tls_on_the_plain_port_is_told_which_port(
 
 
 def test_a_handshake_that_ends_like_a_report_acknowledges_nothing(ends: Make) -> None:
-    """HA-M-86: the last eight bytes of a handshake may be an offset that the log has."""
+    """HA-M-86: the last eight bytes of a handshake may equal an offset of the log."""
     master = ends().serve(size=1000)
     with plain_connect(master.plain_address) as sock:
         sock.sendall(b"\x16\x03\x01\x02\x00" + bytes(3) + REPORT.pack(500))
@@ -513,7 +517,7 @@ def test_a_reader_without_tls_on_the_tls_port_is_told_what_to_give(command: str,
 
 
 def hostile_master(listener: socket.socket, certs: Certificates, sends: bytes, encrypted: bool, done: threading.Event) -> None:
-    """One that has a certificate: it takes the first report, sends something, and waits until the slave has gone."""
+    """A master with a valid certificate: it reads the first report, sends hostile bytes, and waits until the slave has gone."""
     sock, _ = listener.accept()
     sock.settimeout(PATIENCE_S)
     with server_context(certs.master).wrap_socket(sock, server_side=True) as tls:
@@ -540,7 +544,7 @@ def hostile_master(listener: socket.socket, certs: Certificates, sends: bytes, e
 def test_a_proven_master_that_breaks_the_wire_is_left_as_any_other(
     sends: bytes, encrypted: bool, reason: str, end: int, ends: Make, certs: Certificates
 ) -> None:
-    """HA-S-72 "A slave MUST NOT depend on how": HA-S-4 and HA-S-11 hold inside TLS; and bytes beside it are none of it."""
+    """HA-S-72 "A slave MUST NOT depend on how": HA-S-4 and HA-S-11 hold inside TLS; bytes outside of TLS are no frames."""
     both, done = ends(), threading.Event()
     listener = both.resources.enter_context(socket.create_server(("127.0.0.1", 0)))
     listener.settimeout(PATIENCE_S)
@@ -553,12 +557,12 @@ def test_a_proven_master_that_breaks_the_wire_is_left_as_any_other(
     assert done.is_set()
 
 
-# --- Those who do not speak it ----------------------------------------------------------------------------------------
+# --- Peers without TLS ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("data", [REPORT.pack(0), b"GET / HTTP/1.1\r\n\r\n", random.Random(3).randbytes(70_000)])
 def test_bytes_that_are_no_tls_close_the_connection(data: bytes, ends: Make) -> None:
-    """HA-M-70: a slave without TLS gets nothing on that port, nor does anybody else."""
+    """HA-M-70: no peer without TLS gets a byte of the log on that port."""
     both = ends()
     master = both.serve(size=1000)
     with plain_connect(master.tls_address) as sock:
@@ -571,7 +575,7 @@ def test_bytes_that_are_no_tls_close_the_connection(data: bytes, ends: Make) -> 
 
 
 def test_a_hello_on_the_plain_port_closes_the_connection(ends: Make, certs: Certificates) -> None:
-    """HA-M-2 takes its last eight bytes for a report, of 0 or one that nobody could send; the slave finds no TLS."""
+    """HA-M-2 takes its last eight bytes for a report, of 0 or of an impossible offset; the slave finds no TLS."""
     both = ends()
     master = both.serve(size=1000)
     replica, follower = both.follow(master.address[1], certs.slave)
@@ -596,7 +600,7 @@ def test_a_handshake_that_stalls_is_closed_in_time_and_holds_nobody_up(
     hello = outgoing.read()
     with plain_connect(master.tls_address) as silent, plain_connect(master.tls_address) as stalled:
         stalled.sendall(hello[: len(hello) // 2])
-        done = Stranger(master, certs.bare_context(certs.slave)).shake_hands()  # and says nothing further
+        done = Stranger(master, certs.bare_context(certs.slave)).shake_hands()  # it sends nothing more
         slave = Stranger(master, certs.bare_context(certs.slave)).shake_hands()
         slave.turn(lambda: slave.sock.send(REPORT.pack(1)))
         slave.receive(HEADER.size + 999)
@@ -631,7 +635,7 @@ def test_a_turn_goes_on_with_a_few_handshakes(ends: Make, certs: Certificates) -
 
 
 def test_a_handshake_that_is_too_long_is_closed(ends: Make, certs: Certificates, caplog: pytest.LogCaptureFixture) -> None:
-    """HA-M-73 "MUST close one that takes more than 32 KiB": certificates without end, none of which is verified before."""
+    """HA-M-73 "MUST close one that takes more than 32 KiB": an endless chain of certificates, closed before any is verified."""
     files = certs.issue("many", signed_by=certs.other_ca)
     size = len(ssl.PEM_cert_to_DER_cert(certs.other_ca_file.read_text("ascii")))
     files.cert.write_bytes(files.cert.read_bytes() + certs.other_ca_file.read_bytes() * (2 * tls_module.HANDSHAKE_SIZE // size))
@@ -669,7 +673,7 @@ def test_key_updates_without_end_are_closed(ends: Make, certs: Certificates, cap
 
 
 def test_reports_in_single_bytes_are_data_enough(ends: Make, certs: Certificates) -> None:
-    """HA-M-73: an honest peer may send each byte in a record of its own, for ever."""
+    """HA-M-73: an honest peer may send every byte in its own record, for ever."""
     master = ends().serve(size=1000)
     stranger = Stranger(master, certs.bare_context(certs.slave)).shake_hands()
     for byte in REPORT.pack(0) * 600:
@@ -688,7 +692,7 @@ def test_half_open_and_half_closed_connections_end(ends: Make, certs: Certificat
     wait_for(lambda: len(master.subjects) == 3, lambda: master.poll(5))
     socket.socket.shutdown(three[0].sock, socket.SHUT_WR)
     with pytest.raises(ssl.SSLWantReadError):
-        three[1].sock.unwrap()  # its end is sent, the socket stays open
+        three[1].sock.unwrap()  # it sends its close_notify, the socket stays open
     wait_for(lambda: len(master.service.connections) == 1, lambda: master.poll(5))
     three[2].sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     three[2].close()
@@ -711,7 +715,7 @@ def test_a_slave_gives_up_a_handshake_that_does_not_come(
 
 
 def test_the_caps_count_both_ports_together(ends: Make) -> None:
-    """HA-M-75 "MUST hold on both ports together"; who is refused is not asked for a certificate."""
+    """HA-M-75 "MUST hold on both ports together"; a refused peer is closed without a handshake."""
     master = ends().serve(Limits(max_connections=2))
     with plain_connect(master.plain_address) as plain, plain_connect(master.tls_address) as secret:
         for _ in range(3):
@@ -724,7 +728,7 @@ def test_the_caps_count_both_ports_together(ends: Make) -> None:
 
 
 def test_a_turn_accepts_a_few_on_both_ports_together(ends: Make) -> None:
-    """HA-M-75, of HA-M-54 "MUST accept no more than 16 connections": eight on either, whatever comes on the other."""
+    """HA-M-75, of HA-M-54 "MUST accept no more than 16 connections": eight on each port, whatever comes on the other."""
     master = ends().serve()
     socks = [plain_connect(address) for _ in range(20) for address in (master.plain_address, master.tls_address)]
     seen = [0]
@@ -738,7 +742,7 @@ def test_a_turn_accepts_a_few_on_both_ports_together(ends: Make) -> None:
         sock.close()
 
 
-def test_who_takes_nothing_is_closed(ends: Make, certs: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_reads_nothing_is_closed(ends: Make, certs: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
     """HA-M-53 over TLS: HA-M-76 "a socket that has not taken all of these bytes has taken none"."""
     clock = Clock()
     monkeypatch.setattr(server_module, "clock_ms", clock)
@@ -749,9 +753,9 @@ def test_who_takes_nothing_is_closed(ends: Make, certs: Certificates, monkeypatc
     (link,) = master._links.values()
     assert not link.conn.close_reason
 
-    def later() -> None:  # the system may take some bytes late
+    def later() -> None:  # the system may accept some bytes late
         clock.ms += 5_000 + server_module.TICK_MS
-        stranger.sock.send(REPORT.pack(1))  # it is not silent
+        stranger.sock.send(REPORT.pack(1))  # so that it is not silent
         master.poll(5)
 
     with contextlib.suppress(OSError):
@@ -761,7 +765,10 @@ def test_who_takes_nothing_is_closed(ends: Make, certs: Certificates, monkeypatc
 
 
 def test_a_connection_costs_little_memory_of_ours(ends: Make, certs: Certificates) -> None:
-    """HA-M-75, HA-M-55 "more than 64 KiB of memory": of a peer that reports, and reads nothing. OpenSSL's comes on top."""
+    """HA-M-75, HA-M-55 "more than 64 KiB of memory": for a peer that reports, and reads nothing.
+
+    OpenSSL's memory is not counted.
+    """
     count = 20
     master = ends().serve(size=3 * MIB, send_buffer=4096)
     context = certs.bare_context(certs.slave)
@@ -776,7 +783,7 @@ def test_a_connection_costs_little_memory_of_ours(ends: Make, certs: Certificate
             lambda: sum(link.blocked_since_ms is not None for link in master._links.values()) == count, lambda: master.poll(5)
         )
         gc.collect()
-        each = (tracemalloc.get_traced_memory()[0] - before) / count  # the strangers' own part is in it
+        each = (tracemalloc.get_traced_memory()[0] - before) / count  # includes the memory of the test's own clients
     finally:
         tracemalloc.stop()
     assert MASTER_READ_BUFFER_SIZE < each < 64 * 1024
@@ -785,7 +792,7 @@ def test_a_connection_costs_little_memory_of_ours(ends: Make, certs: Certificate
 
 
 def test_sessions_are_not_hoarded(ends: Make, certs: Certificates) -> None:
-    """HA-M-75: a peer that comes again and again with TLS 1.2, and says goodbye each time, fills no cache of OpenSSL's."""
+    """HA-M-75: a peer that connects repeatedly with TLS 1.2, and closes properly, does not fill OpenSSL's session cache."""
     tls = ServerTls(ends().resources.enter_context(socket.create_server(("127.0.0.1", 0))), certs.master)
     context = only_tls_1_2(certs.bare_context(certs.slave))
     context.options |= ssl.OP_NO_TICKET
@@ -815,7 +822,7 @@ def test_sessions_are_not_hoarded(ends: Make, certs: Certificates) -> None:
 
 
 def pair(certs: Certificates, send_buffer: int = 4096) -> tuple[TlsSocket, TlsSocket]:
-    """A master's end and a slave's, which have shaken hands."""
+    """The master's end and the slave's end of a connection after the handshake."""
     socks = socket.socketpair()
     for sock in socks:
         sock.setblocking(False)
@@ -833,7 +840,7 @@ def pair(certs: Certificates, send_buffer: int = 4096) -> tuple[TlsSocket, TlsSo
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_a_socket_says_that_it_took_arrives_once_and_in_order(seed: int, certs: Certificates) -> None:
+def test_bytes_that_a_socket_has_accepted_arrive_once_and_in_order(seed: int, certs: Certificates) -> None:
     """HA-M-76 "until the socket has taken all that is encrypted already, 16 KiB at most"."""
     server, client = pair(certs)
     rng = random.Random(seed)
@@ -864,8 +871,8 @@ def test_what_a_socket_says_that_it_took_arrives_once_and_in_order(seed: int, ce
     client.close()
 
 
-def test_what_is_decrypted_already_is_waited_for_no_more(certs: Certificates) -> None:
-    """HA-S-72: a record that was read in part has left the socket, which shows nothing; as have those read with it."""
+def test_a_wait_ends_at_once_if_decrypted_bytes_are_pending(certs: Certificates) -> None:
+    """HA-S-72: the rest of a partly read record, and records read with it, are inside OpenSSL; the socket shows nothing."""
     server, client = pair(certs, 1 << 16)
     client._scratch = memoryview(bytearray(1 << 16))
     for part in (b"a" * 1000, b"b" * 1000):
@@ -880,10 +887,10 @@ def test_what_is_decrypted_already_is_waited_for_no_more(certs: Certificates) ->
 
 
 def test_the_end_and_what_breaks_tls_come_behind_the_data_before_them(certs: Certificates) -> None:
-    """HA-S-72: what was whole before a forged record is given out; then the violation; and it is the peer's."""
+    """HA-S-72: the data before a forged record is returned first, then the error, which counts as the peer's violation."""
     server, client = pair(certs, 1 << 16)
     server.sendmsg([memoryview(b"whole")])
-    server._sock.send(b"\x17\x03\x03\x00\x20" + bytes(32))  # a record that nobody has encrypted
+    server._sock.send(b"\x17\x03\x03\x00\x20" + bytes(32))  # a forged record
     buffer = memoryview(bytearray(100))
     assert bytes(buffer[: client.recv_into(buffer)]) == b"whole"
     assert client.has_buffered

@@ -1,4 +1,4 @@
-"""What one peer may take of a turn of the loop, and of descriptors: HA-M-54, HA-M-58."""
+"""Limits of one peer's share of a turn of the loop, and of descriptors: HA-M-54, HA-M-58."""
 
 import itertools
 import os
@@ -58,7 +58,7 @@ def test_a_flood_of_reports_ends_its_turn(tmp_path: Path) -> None:
 def test_without_descriptors_the_listener_is_left_alone_for_a_while(
     serve: Serve, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """HA-M-58 "MUST NOT ask its listening socket again before 100 ms have passed": a try would be a line of the log."""
+    """HA-M-58 "MUST NOT ask its listening socket again before 100 ms have passed": each try would log a line."""
     master = serve(Limits())
     late = connect(master)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -97,7 +97,7 @@ def test_without_descriptors_the_listener_is_left_alone_for_a_while(
 def test_descriptors_are_kept_for_the_log(
     soft: int, hard: int, wanted: int, soft_after: int, cap: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """256 of them: a log that finds none for its next file stops its master."""
+    """256 are reserved: a log without a descriptor for its next file stops its master."""
     now = [soft, hard]
     monkeypatch.setattr(limits_module.resource, "getrlimit", lambda _: tuple(now))
     monkeypatch.setattr(limits_module.resource, "setrlimit", lambda _, values: now.__setitem__(slice(None), values))

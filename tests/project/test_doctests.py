@@ -13,7 +13,7 @@ PACKAGES = (*(f"rocketmq_ha.{folder}" for folder in FOLDERS), "formal")
 
 
 def modules() -> list[str]:
-    """Every module of ours, walked from the packages: rocketmq_ha is a namespace, which cannot be listed."""
+    """Every module of the project, found from the packages: rocketmq_ha is a namespace package, which cannot be listed."""
     found = []
     for name in PACKAGES:
         package = importlib.import_module(name)

@@ -14,14 +14,14 @@ LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?:(?<=\n\n)|\A)(?:(?: {4}|\t)[^\n]*(?:\n|\Z)|\n(?= {4}))+")
-# What is made while the program runs, or stands in a store; spec/ may also name files of RocketMQ's own source.
+# Files that exist only at run time or in a store; spec/ may also name files of RocketMQ's source.
 MADE = ("build/", ".venv/", "commitlog/", "consumequeue/", "config/", "index/")
-# Documents that tell of the past, or of the files that a generator makes.
+# Documents about the past, or about generated files.
 NO_PATHS = ("CHANGELOG.md",)
 
 
 def documents() -> list[Path]:
-    """Every tracked *.md; in a source distribution, which has no .git, every one there is."""
+    """Every tracked *.md; in a source distribution, which has no .git, every *.md."""
     if (ROOT / ".git").exists():
         command = ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "*.md"]
         listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\n")
@@ -35,7 +35,7 @@ def without_code(text: str) -> str:
 
 
 def anchors(document: Path) -> set[str]:
-    """The anchors that a reader's browser finds: one for each heading, and those written as HTML."""
+    """The anchors of a document: one for each heading, and those written as HTML."""
     text = document.read_text("utf-8")
     found: set[str] = set(re.findall(r'<a (?:id|name)="([^"]+)"', text))
     for heading in re.findall(r"^#{1,6} +(.*?) *#*$", FENCE.sub("", text), re.MULTILINE):

@@ -1,7 +1,7 @@
-"""The import table: who may import whom.
+"""The import table: which folder may import which.
 
-The evidence rests on it: were `impl` to import `reference`, their agreement would prove nothing. The sources are
-parsed, not imported, so that an import inside a function counts too.
+If `impl` imported `reference`, their agreement would prove nothing. The sources are parsed, not imported, so imports
+inside functions count too.
 """
 
 import ast
@@ -99,13 +99,13 @@ def imports(path: Path, source: str) -> Iterator[tuple[int, str]]:
 
 
 def layer(parts: tuple[str, ...] | list[str]) -> str | None:
-    """The layer of ("impl", "wire", "frame.py") and the like: the longest entry of IMPL_LAYERS that its path begins with."""
+    """The layer of a path such as ("impl", "wire", "frame.py"): the longest entry of IMPL_LAYERS that is a prefix of it."""
     inner = [part.removesuffix(".py") for part in parts[1:]]
     return next((name for end in range(len(inner), 0, -1) if (name := ".".join(inner[:end])) in IMPL_LAYERS), None)
 
 
 def forbidden(path: Path, name: str) -> str | None:
-    """Why the file may not import the name, or None."""
+    """Return the reason why the file may not import the name, or None."""
     folder = path.parts[0]
     rule = TABLE[folder]
     top, *rest = name.split(".")
@@ -133,7 +133,7 @@ def forbidden(path: Path, name: str) -> str | None:
 
 
 def excuse(path: Path, name: str) -> tuple[str, str] | None:
-    """The entry of EXCEPTIONS that allows it, or None."""
+    """Return the entry of EXCEPTIONS that allows the import, or None."""
     for importer, module in EXCEPTIONS:
         if importer in (path.as_posix(), path.parts[0]) and (name == module or name.startswith(module + ".")):
             return importer, module
@@ -141,7 +141,7 @@ def excuse(path: Path, name: str) -> tuple[str, str] | None:
 
 
 def violations(path: Path, source: str, used: set[tuple[str, str]] | None = None) -> list[str]:
-    """Everything in one source that the table forbids, as `path:line: why`."""
+    """List everything in one source that the table forbids, as `path:line: why`."""
     found = []
     for line, name in imports(path, source):
         why = forbidden(path, name)

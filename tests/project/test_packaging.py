@@ -1,4 +1,4 @@
-"""The distributions hold what the tree holds, and say of themselves what is so. An editable install would not show it."""
+"""The distributions hold the files of the tree, and their metadata is right. An editable install would not test this."""
 
 import os
 import re
@@ -30,14 +30,14 @@ ROOT = Path(__file__).resolve().parents[2]
 CONFIG = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 FOLDERS = {name.split(".")[1]: folder for name, folder in CONFIG["tool"]["setuptools"]["package-dir"].items()}
 
-# For a checkout: test vectors, and what TLC reads. The demo needs one of the stores.
+# Only for a checkout: test vectors, and the files that TLC reads. But the demo needs one of the stores.
 LEFT_OUT = ("spec/vectors/", "spec/tla/")
 GOLDEN_STORE = "spec/vectors/rocketmq-4.9.8/store.tar.xz"
 DATA_FOLDERS = ("analysis.spark_conf", "analysis.templates", "spec.snapshots", "spec.vectors")
 DATA_PACKAGES = {
     f"rocketmq_ha.{name}" for name in ("analysis.spark_conf", "analysis.templates", "spec.snapshots", "spec.vectors")
 }
-# What a source distribution does without.
+# Files that a source distribution leaves out.
 ONLY_IN_A_CHECKOUT = (".types/", ".gitignore", ".pre-commit-config.yaml")
 
 
@@ -71,7 +71,7 @@ def files_of_the_tree() -> set[str]:
 
 @dataclass(frozen=True)
 class Built:
-    """A wheel and a source distribution, and what was said while they were built."""
+    """A wheel, a source distribution, and the output of their build."""
 
     wheel: zipfile.ZipFile
     sdist: tarfile.TarFile
@@ -80,7 +80,7 @@ class Built:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    """Built from a copy: in the tree, setuptools would pack what an older build left in build/."""
+    """Build from a copy: in the tree, setuptools would also pack the leftovers of an older build in build/."""
     tree, out = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("out")
     for path in files_of_the_tree():
         if not path.startswith(".types/"):
@@ -124,7 +124,7 @@ def test_the_metadata_names_no_person_and_no_address_that_does_not_exist(metadat
     assert [name for name in metadata if name in ("Author-email", "Home-page", "Project-URL")] == []
     classifiers = metadata.get_all("Classifier") or []
     assert len(classifiers) == len(set(classifiers)) > 10
-    assert not any("License ::" in classifier for classifier in classifiers)  # the expression says it
+    assert not any("License ::" in classifier for classifier in classifiers)  # the license expression replaces the classifier
 
 
 def test_the_long_description_is_the_readme_and_links_nowhere_into_the_tree(metadata: Message) -> None:
@@ -141,7 +141,7 @@ def test_the_long_description_is_the_readme_and_links_nowhere_into_the_tree(meta
 
 
 def test_the_changelog_names_the_version(metadata: Message) -> None:
-    """Unreleased first, while the version is one of development; then releases, the newest first."""
+    """A development version has Unreleased first; then come the releases, newest first."""
     headings = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
     assert headings[0] == "Unreleased"
     releases = [Version(heading) for heading in headings[1:]]
@@ -161,7 +161,7 @@ def test_the_security_page_names_options_and_sockets_that_exist() -> None:
 
 
 def test_the_demo_finds_its_store_in_an_installed_wheel(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
-    """Unpacked as an installer does it, far from the tree; -S, so that no editable install is found instead."""
+    """The wheel is unpacked as by an installer, outside the tree; -S hides an editable install."""
     wheel.extractall(tmp_path / "site")
     libraries = sysconfig.get_path("purelib")
     running = (

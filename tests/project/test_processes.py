@@ -1,4 +1,4 @@
-"""`make test` runs the tests in several processes: those of a file, and those of the files of a group, in one of them."""
+"""`make test` uses several processes: all tests of a file, and of the files of a group, run in the same one."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Consume queues of the model: entries, gaps, expiry, time, and what a recovery leaves. HA-ST-29 to HA-ST-38."""
+"""Consume queues of the model: entries, gaps, expiry, search by time, recovery. HA-ST-29 to HA-ST-38."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +21,7 @@ profiles = st.sampled_from((CLASSIC, HARDENED))
 
 
 def put_all(first: int, count: int, profile: Profile, file_size: int = FILE_SIZE) -> ConsumeQueue:
-    """Messages of 100 bytes each, one behind the other in the log, from queue offset `first` on."""
+    """Put consecutive messages of 100 bytes each, from queue offset `first` on."""
     queue = consume_queue.empty("T", 0, file_size)
     for number in range(count):
         entry = Entry(number * 100, 100, number)
@@ -125,7 +125,7 @@ def test_messages_of_a_transaction_that_is_not_committed_are_in_no_queue(sys_fla
 def test_dispatch_in_any_portions_over_a_log_that_grows_by_any_bytes_gives_the_same(
     told: list[tuple[str, int, int]], profile: Profile, data: st.DataObject
 ) -> None:
-    """HA-ST-36 "MUST dispatch the records that it has appended": up to the last whole one, and no byte sooner.
+    """HA-ST-36 "MUST dispatch the records that it has appended": up to the last whole one, and none before it is whole.
 
     HA-ST-35 "MUST be dispatched to queues and index in the order of the log".
     """
@@ -156,7 +156,7 @@ def test_dispatch_in_any_portions_over_a_log_that_grows_by_any_bytes_gives_the_s
 @UNHURRIED
 @given(messages, st.integers(0, 2000), profiles)
 def test_dispatching_again_changes_no_queue(told: list[tuple[str, int, int]], back: int, profile: Profile) -> None:
-    """HA-ST-31 "MUST be entry n of its queue": what is there is not added again, from whatever record it starts anew."""
+    """HA-ST-31 "MUST be entry n of its queue": existing entries are not added again, wherever the dispatch starts."""
     log = log_of(told)
     state = dispatched(log, profile)
     begins = [
@@ -168,7 +168,9 @@ def test_dispatching_again_changes_no_queue(told: list[tuple[str, int, int]], ba
 
 
 def test_a_classic_master_goes_on_behind_bytes_that_it_cannot_read_and_nobody_else_does() -> None:
-    """HA-ST-79 "skips all that its file holds at that moment": that reaches no queue, although it is whole in the log."""
+    """HA-ST-79 "skips all that its file holds at that moment": the skipped records are in no queue, although they are whole in
+    the log.
+    """
     log = log_of([("A", 0, 1)] * 3, file_size=1000)
     bad = replace(log, data=log.data[:97] + b"\xff\xff\xff\xff" + log.data[101:])
     one, all_of_them = 1, store.max_offset(bad)
@@ -243,7 +245,7 @@ def test_the_min_offset_of_a_queue_is_that_of_the_oldest_message_that_the_log_ha
 
 
 def test_classic_keeps_a_min_offset_whose_message_has_gone_with_all_others_of_its_file() -> None:
-    """HA-ST-13 "MUST be the start of its first file" is of the log; the queue's min is behind it in hardened alone."""
+    """HA-ST-13 "MUST be the start of its first file" speaks of the log; only hardened moves the queue's min offset with it."""
     queue = put_all(0, 3, CLASSIC)
     assert consume_queue.min_offset_in_queue(consume_queue.delete_expired_file(queue, 5000, CLASSIC)) == 0
     assert consume_queue.min_offset_in_queue(consume_queue.delete_expired_file(queue, 5000, HARDENED)) == 3
@@ -270,12 +272,12 @@ def test_a_search_by_time_finds_the_first_message_that_is_not_older(times: list[
     ("times", "timestamp", "found"),
     [
         ((10, 20, 30), 20, 1),
-        ((10, 20, 30), 24, 1),  # nearer to the one before
-        ((10, 20, 30), 25, 1),  # as near to both: the earlier
+        ((10, 20, 30), 24, 1),  # nearer to the message before
+        ((10, 20, 30), 25, 1),  # equally near to both: the earlier wins
         ((10, 20, 30), 26, 2),
         ((10, 20, 30), 1, 0),  # before all
-        ((10, 20, 30), 99, 2),  # behind all: the last, and not the max offset
-        ((10, 10, 10), 10, 1),  # the first that the search meets, not the first there is
+        ((10, 20, 30), 99, 2),  # after all: the last message, not the max offset
+        ((10, 10, 10), 10, 1),  # the first that the search meets, not the first in the queue
         ((10, 10, 10, 10, 10), 10, 2),
         ((10,), 5, 0),
     ],
@@ -288,7 +290,9 @@ def test_a_search_by_time_in_classic(times: tuple[int, ...], timestamp: int, fou
 
 
 def test_a_search_by_time_in_classic_is_in_one_file_which_the_file_system_chooses() -> None:
-    """HA-ST-30 "A consume-queue file MUST hold 300,000 entries": of several, the first that was last written then or later."""
+    """HA-ST-30 "A consume-queue file MUST hold 300,000 entries": of several files, the first one last written at that time or
+    later.
+    """
     times = (10, 20, 30, 40, 50, 60)
     log = log_of([("A", 0, time) for time in times], file_size=1000)
     queue = dispatched(log, CLASSIC).queues["A", 0]
@@ -304,7 +308,7 @@ def test_a_search_by_time_in_classic_is_in_one_file_which_the_file_system_choose
 
 
 def loaded(queue: ConsumeQueue) -> ConsumeQueue:
-    """What a new process has of a queue: its files, each taken for full."""
+    """A queue as a new process loads it: every file counts as full."""
     files = mapped_file_queue.load(queue.mapped_file_queue.file_size, mapped_file_queue.files(queue.mapped_file_queue))
     assert isinstance(files, Log)
     return ConsumeQueue(queue.topic, queue.queue_id, files)
@@ -321,7 +325,7 @@ def test_a_queue_that_was_flushed_comes_back(first: int, count: int, profile: Pr
 @UNHURRIED
 @given(st.integers(0, 5), st.integers(1, 20), st.integers(0, 2100))
 def test_classic_takes_off_the_entries_beyond_an_offset(first: int, count: int, end: int) -> None:
-    """HA-ST-38 "MUST NOT name a message beyond the end of the commit log"; the bytes of what goes stay (quirk 35)."""
+    """HA-ST-38 "MUST NOT name a message beyond the end of the commit log"; the bytes of the removed entries stay (quirk 35)."""
     queue = put_all(first, count, CLASSIC)
     after = consume_queue.truncate_dirty_logic_files(queue, end)
     kept = min(count, -(-end // 100))
@@ -335,7 +339,9 @@ def test_classic_takes_off_the_entries_beyond_an_offset(first: int, count: int, 
 
 
 def test_stale_entries_are_entries_again_once_the_log_has_grown_over_them() -> None:
-    """HA-ST-38 "a consume queue MUST NOT name a message beyond": classic names what has never been its message (quirk 35)."""
+    """HA-ST-38 "a consume queue MUST NOT name a message beyond": in classic a stale entry names a message that was never its
+    own (quirk 35).
+    """
     queue = consume_queue.truncate_dirty_logic_files(put_all(0, 3, CLASSIC), 100)
     assert consume_queue.max_offset_in_queue(queue) == 1
     queue, placed = consume_queue.put_message_position_info(queue, Entry(150, 40, 5), 1, CLASSIC)
@@ -373,8 +379,11 @@ def with_holes(queue: ConsumeQueue, holes: Sequence[int], entry: bytes = bytes(2
 
 
 def test_a_hole_among_expired_messages_is_not_the_end_of_a_queue_after_the_next_clean_stop() -> None:
-    """HA-ST-33 "an entry that names no message". D12 of the crash campaign: entries that nobody vouched for are lost."""
-    log = Log(1000, 2000)  # the messages of the queue have expired, all
+    """HA-ST-33 "an entry that names no message".
+
+    D12 of the crash campaign: entries that the checkpoint does not vouch for are lost.
+    """
+    log = Log(1000, 2000)  # all messages of the queue have expired
     torn = with_holes(put_all(0, 11, HARDENED), (1, 2, 5))
     kept = consume_queue.cut(torn, log, 2000, HARDENED)
     assert consume_queue.max_offset_in_queue(kept) == 11, "for their numbers"
@@ -404,7 +413,7 @@ no_entries = st.one_of(
 def test_what_is_no_entry_is_made_to_stand_for_nothing_and_nothing_else_is_changed(
     first: int, count: int, data: st.DataObject
 ) -> None:
-    """HA-ST-33 "an entry that names no message": whatever the bytes are, and how often it is done."""
+    """HA-ST-33 "an entry that names no message": for any bytes, and however often the replacement runs."""
     queue = put_all(first, count, HARDENED)
     before = list(consume_queue.entries(queue.mapped_file_queue.data))
     holes = data.draw(st.sets(st.integers(0, len(before) - 1)))
@@ -427,7 +436,7 @@ def test_what_is_no_entry_is_made_to_stand_for_nothing_and_nothing_else_is_chang
 def test_hardened_keeps_what_is_true_of_a_queue_whose_last_entries_are_torn(
     told: list[tuple[str, int, int]], data: st.DataObject
 ) -> None:
-    """HA-ST-82 "MUST keep the entries that the checkpoint vouches for, and no other"; dispatch makes the rest again."""
+    """HA-ST-82 "MUST keep the entries that the checkpoint vouches for, and no other"; dispatch writes the rest again."""
     log = log_of(told)
     state = dispatched(log, HARDENED)
     queue = state.queues["A", 0]
@@ -437,7 +446,7 @@ def test_hardened_keeps_what_is_true_of_a_queue_whose_last_entries_are_torn(
     image = bytearray(b"".join(mapped_file_queue.files(queue.mapped_file_queue).values()))
     for at in range(flushed * 20, len(image), 4):
         if data.draw(st.booleans()):
-            image[at : at + 4] = bytes(4)  # the smallest part of which a disk may have one half and not the other
+            image[at : at + 4] = bytes(4)  # the smallest unit that a crash can tear
     torn = ConsumeQueue("A", 0, replace(queue.mapped_file_queue, data=bytes(image)))
     cut = consume_queue.cut(torn, log, known, HARDENED)
     assert cut.mapped_file_queue.data == queue.mapped_file_queue.data[: flushed * 20]

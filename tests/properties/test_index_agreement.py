@@ -1,4 +1,4 @@
-"""The index: the implementation has, byte for byte, what the model has, and gives the same answers. HA-ST-39 to HA-ST-44."""
+"""Index files and query answers of the implementation equal those of the model, byte for byte. HA-ST-39 to HA-ST-44."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -43,7 +43,7 @@ messages = st.builds(
 
 
 class World:
-    """A log of messages, indexed by both."""
+    """A log of messages, indexed by the model and by the implementation."""
 
     def __init__(self, store: Path, geometry: Geometry) -> None:
         self.store, self.geometry = store, geometry
@@ -59,7 +59,7 @@ class World:
             self.log = replace(self.log, data=self.log.data + encode(message, None, len(self.log.data)))
 
     def dispatch(self, start: int = 0) -> None:
-        """Everything from an offset on; both know what they have."""
+        """Dispatch all messages from an offset on, to both sides; each skips the keys that it has."""
         requests: list[DispatchRequest] = []
         for offset in self.offsets:
             if offset < start:

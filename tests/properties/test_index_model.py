@@ -1,4 +1,4 @@
-"""Index files of the model: hashes, chains, queries, full files, and what a recovery keeps. HA-ST-39 to HA-ST-44."""
+"""Index files of the model: hashes, chains, queries, full files, recovery. HA-ST-39 to HA-ST-44."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ def request(offset: int, store_timestamp: int, *found: str, sys_flag: int = 0) -
 def index_of(
     told: Sequence[tuple[str, int, int]], *, counts_every_put: bool = False
 ) -> tuple[Index, list[tuple[str, int, int]]]:
-    """An index of one key a message, and (key, offset, store timestamp) of each."""
+    """An index with one key for each message, and each message's (key, offset, store timestamp)."""
     index: Index = ()
     offset, time, history = 0, 1_000_000, list[tuple[str, int, int]]()
     for key, further, later in told:
@@ -162,11 +162,12 @@ def test_slots_are_counted_by_version() -> None:
 def test_a_new_file_goes_on_from_the_one_before() -> None:
     """HA-ST-83 "its header MUST have the end of the file before it as its begin and its end, or zeros, and both counts 0".
 
-    HA-ST-84 "MUST be counted from the end of the file before": the begin is set after that, so the entry seems younger.
+    HA-ST-84 "MUST be counted from the end of the file before": the file's begin is set only after the entry, so the entry seems
+    younger.
     """
     index, _ = index_of([("a", 1, 1_000)] * (ENTRIES - 1))
     index = index_service.build_index(index, request(500, 9_000_000), NAME, CLASSIC, SLOTS, ENTRIES)
-    assert len(index) == 2  # a message without keys makes it
+    assert len(index) == 2  # a message without keys creates the second file
     empty = index_file.header(index[1])
     assert (empty.begin_timestamp, empty.end_timestamp, empty.begin_phy_offset, empty.end_phy_offset) == (
         1_007_000, 1_007_000, 7, 7,
@@ -203,7 +204,7 @@ def test_keys_of_one_message_may_lie_in_two_files() -> None:
     ],
 )
 def test_keys_of_a_message(properties: str, expected: tuple[str, ...]) -> None:
-    """HA-ST-44 "A query MUST find messages by key": the unique key, and those that spaces part."""
+    """HA-ST-44 "A query MUST find messages by key": the unique key, and the keys that are separated by spaces."""
     log, _, _ = store.append_record(Log(1000), Record(b"T", b"b", properties.encode()))
     found = dispatch_request.check_message_and_return_size(log, 0)
     assert isinstance(found, DispatchRequest)
@@ -220,7 +221,9 @@ def test_a_rolled_back_message_is_in_no_index_and_a_prepared_one_is(sys_flag: in
 @UNHURRIED
 @given(puts, st.integers(0, 130))
 def test_what_the_index_has_is_not_added_again(told: list[tuple[str, int, int]], begin: int) -> None:
-    """HA-ST-44 "A query MUST find messages by key": again from anywhere, it finds the same; classic one of them twice."""
+    """HA-ST-44 "A query MUST find messages by key": after a repeated dispatch from any record it finds the same; classic finds
+    one message twice.
+    """
     index, history = index_of(told)
     for profile, most in ((CLASSIC, 1), (HARDENED, 0)):
         again = index
@@ -280,7 +283,7 @@ def test_a_query_finds_the_newest_of_its_hash_within_its_span(
 
 
 def test_a_query_is_answered_with_other_keys_of_the_same_hash() -> None:
-    """HA-ST-44 "find messages by key": that two keys have one hash is seen by who reads the messages."""
+    """HA-ST-44 "find messages by key": only the reader of the messages sees that two keys have the same hash."""
     index, _ = index_of([("Aa", 1, 0), ("BB", 1, 0)])
     assert index_service.query_offset(index, "T", "Aa", 64, *FOREVER) == [2, 1]
 
@@ -333,7 +336,9 @@ def test_after_a_crash_only_files_are_kept_that_the_checkpoint_knows() -> None:
 
 
 def test_after_a_crash_an_index_is_believed_as_far_as_it_is_in_order() -> None:
-    """HA-ST-45 "as far as it is in order": an entry that is zeros, or does not point to the one before it in its slot."""
+    """HA-ST-45 "as far as it is in order": an entry of zeros, or one that does not point to its predecessor in the slot, ends
+    the order.
+    """
     told = [("k", number, 700) for number in range(ENTRIES - 1)]
     (file,), _ = index_of(told)
     log = Log(4000)
@@ -352,7 +357,9 @@ def test_after_a_crash_an_index_is_believed_as_far_as_it_is_in_order() -> None:
 @UNHURRIED
 @given(st.lists(st.lists(keys, max_size=3), max_size=15), st.integers(0, 15))
 def test_an_index_that_is_cut_is_the_index_of_a_shorter_log(told: list[list[str]], length: int) -> None:
-    """HA-ST-44 "A query MUST find messages by key", of what the log still has: byte for byte, but for a file in waiting."""
+    """HA-ST-44 "A query MUST find messages by key", of the messages that the log still has: byte for byte, except an empty file
+    at the end.
+    """
     log, ends = Log(4000), [0]
     for number, found in enumerate(told):
         record = Record(b"T", b"b", f"KEYS\x01{' '.join(found)}".encode(), store_timestamp=1_000 + number * 700)

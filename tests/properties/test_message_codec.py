@@ -1,4 +1,4 @@
-"""The record codec loses nothing, and believes nothing. HA-ST-2, HA-ST-4."""
+"""The record codec loses no field, and checks every byte that it can. HA-ST-2, HA-ST-4."""
 
 import ipaddress
 import struct
@@ -16,7 +16,7 @@ from rocketmq_ha.spec.constants import MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2
 
 i32 = st.integers(-(2**31), 2**31 - 1)
 i64 = st.integers(-(2**63), 2**63 - 1)
-# Any bytes as text: what is no UTF-8 passes by surrogateescape.
+# Any bytes as text: bytes that are no UTF-8 pass by surrogateescape.
 any_text = st.binary(max_size=120).map(lambda raw: raw.decode("utf-8", "surrogateescape"))
 topics = st.one_of(
     st.from_regex(r"[%|a-zA-Z0-9_-]{1,100}", fullmatch=True),
@@ -215,7 +215,7 @@ def test_noise_raises_the_named_error_alone(noise: bytes, position: int) -> None
 @example(Message("t", b"b" * 20), [(3, 92)], 0)
 @settings(deadline=None, max_examples=400)
 def test_the_fast_walk_and_decode_agree_on_every_mutant(message: Message, changes: list[tuple[int, int]], behind: int) -> None:
-    """scan repeats the checks of decode, for speed; it must never see more or less than decode does."""
+    """scan repeats the checks of decode, for speed; it must accept exactly the records that decode accepts."""
     record = bytearray(encode(message, physical_offset=4096) + bytes(behind))
     for position, value in changes:
         record[position % len(record)] = value
@@ -274,7 +274,7 @@ def test_properties_come_back(pairs: dict[str, str]) -> None:
 
 
 def test_properties_are_read_as_rocketmq_reads_them() -> None:
-    """4.9.8 string2messageProperties: the last of a name counts; no name, or no value, is no pair."""
+    """4.9.8 string2messageProperties: the last value of a name counts; an item without a name or a value is no pair."""
     assert parse_properties("a\x011\x02b\x012\x02a\x013") == {"a": "3", "b": "2"}
     assert parse_properties("a\x01\x02\x01v\x02novalue\x02\x02k\x01v\x01w") == {"k": "v\x01w"}
 

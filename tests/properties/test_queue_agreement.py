@@ -1,6 +1,6 @@
-"""Consume queues: the implementation has, byte for byte, what the model has, through dispatch, loss, deletion and tears.
+"""Consume queues of model and implementation are equal, byte for byte, through dispatch, truncation, deletion and tears.
 
-One log is dispatched by both, in pieces, with the log cut, deleted from the front, and dispatched again in between.
+Both dispatch one log in pieces. In between, the log is truncated, loses its first files, and is dispatched again.
 HA-ST-29 to HA-ST-38.
 """
 
@@ -32,7 +32,7 @@ SETTINGS = model_dispatch.DispatchSettings(QUEUE_FILE_SIZE, 5, 4)
 
 @dataclass(frozen=True)
 class Put:
-    """A message, and by how many its queue offset skips."""
+    """A message, and the number of queue offsets that it skips."""
 
     message: Message
     skipped: int
@@ -63,7 +63,7 @@ puts = st.lists(st.builds(Put, messages, st.sampled_from([0] * 9 + [1, 4])), max
 
 
 class World:
-    """One log, and what either side has made of it."""
+    """One log, and the queues that each side has built from it."""
 
     def __init__(self, store: Path) -> None:
         self.store = store
@@ -108,7 +108,7 @@ class World:
         self.ends.append(self.max_offset)
 
     def dispatch(self, start: int | None = None) -> None:
-        """Both go on from where they are, or from a record's start."""
+        """Dispatch on both sides from their own position, or from the start of a record."""
         begin = self.model.reput_from_offset if start is None else start
         self.model = model_dispatch.do_reput(
             replace(self.model, reput_from_offset=begin), self.log, "0" * 17, SETTINGS, HARDENED
@@ -117,7 +117,7 @@ class World:
         assert service.dispatch_all() == self.model.reput_from_offset
 
     def cut(self, end: int) -> None:
-        """The log ends there now, and so must the queues."""
+        """Truncate the log there, and the queues with it."""
         self.log = replace(self.log, data=self.log.data[: end - self.min_offset])
         self.ends = [known for known in self.ends if known <= end]
         queues = {key: model_queue.cut(queue, self.log, end, HARDENED) for key, queue in self.model.queues.items()}
@@ -128,7 +128,7 @@ class World:
         }
 
     def delete(self, files: int) -> None:
-        """The first files of the log are deleted."""
+        """Delete the first files of the log."""
         size = min(files, max(0, len(self.log.data) - 1) // FILE_SIZE) * FILE_SIZE
         self.log = replace(self.log, base=self.min_offset + size, data=self.log.data[size:])
         self.ends = [known for known in self.ends if known >= self.min_offset]
@@ -136,7 +136,7 @@ class World:
         self.table.delete_expired(self.min_offset)
 
     def reopen(self) -> None:
-        """Both forget what they know, and find it again in the files."""
+        """Open the queues again from their files, on both sides."""
         self.table.close()
         self.table = ConsumeQueueTable(self.store, QUEUE_FILE_SIZE, writable=True)
         self.table.recover(self.min_offset, self.max_offset if self.log.data else None)
@@ -165,7 +165,7 @@ class World:
 
 
 def files_of(directory: Path) -> dict[str, bytes]:
-    """Every file; but one behind the last entry, with nothing in it yet, says nothing."""
+    """Every file, except an empty one after the last entry."""
     found = {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
     if found and not any(found[last := max(found)]):
         del found[last]
@@ -200,7 +200,9 @@ def test_the_same_files_through_dispatch_loss_and_deletion(
 
 
 def test_a_queue_of_which_only_an_expired_message_is_left_begins_at_its_end(tmp_path: Path) -> None:
-    """Its first message goes with the first file of the log, the one behind a gap by a cut: its first offset goes back."""
+    """The queue loses its first message with the log's first file, and the message after a gap by truncation: its first offset
+    moves back.
+    """
     world = World(tmp_path)
     world.put(Put(Message("b", b"", queue_id=1), 0))
     while world.max_offset <= FILE_SIZE:
@@ -224,7 +226,7 @@ def test_a_queue_of_which_only_an_expired_message_is_left_begins_at_its_end(tmp_
 def test_a_torn_queue_is_whole_again_after_a_dispatch(
     tmp_path_factory: pytest.TempPathFactory, batch: Sequence[Put], data: st.DataObject
 ) -> None:
-    """What a crash has not brought to the disk is zeros, from any byte on: recovery and a second dispatch make it good.
+    """A crash leaves zeros from any byte on: recovery and a second dispatch restore the queue.
 
     Recovery looks at the last three files of a queue.
     """
@@ -275,8 +277,8 @@ def test_a_queue_offset_out_of_reach_stops_both(tmp_path: Path) -> None:
 def test_offsets_by_time_are_those_of_the_model(
     tmp_path_factory: pytest.TempPathFactory, times: list[int], timestamp: int, skipped: int, missing: int, deleted: int
 ) -> None:
-    """HA-ST-37: the first that is not older; and the nearest as 4.9.8 finds it, where the file system's times are those of
-    the last messages, in queues without gaps: RocketMQ's have none but at their beginning.
+    """HA-ST-37: hardened finds the first message that is not older, classic the nearest one as 4.9.8 does. For classic the
+    modification times are those of the last messages, and queues have no gaps: RocketMQ's have gaps only at their beginning.
     """
     world = World(tmp_path_factory.mktemp("queues"))
     for number, time in enumerate(sorted(times)):
@@ -294,7 +296,7 @@ def test_offsets_by_time_are_those_of_the_model(
         queue, world.log, timestamp
     )
     first = [number for number, time in enumerate(sorted(times)) if time >= timestamp]
-    if first and not deleted:  # said once more, without a search
+    if first and not deleted:  # asked again, answered without a search
         skips = skipped if 0 < missing <= first[0] else 0
         assert mine.lower_offset_by_time(timestamp, stored_ms) in (skipped + first[0], skipped + first[0] + skips)
     if 0 < missing < len(times):
@@ -316,8 +318,8 @@ def test_offsets_by_time_are_those_of_the_model(
 def test_after_a_crash_a_queue_keeps_what_was_vouched_for_whatever_is_behind(
     tmp_path_factory: pytest.TempPathFactory, batch: Sequence[Put], data: st.DataObject
 ) -> None:
-    """HA-ST-38; behind the entries of messages before `known` any bytes, in any file, may be missing. It used to look at the
-    last three files alone.
+    """HA-ST-38; after the entries of messages before `known` any bytes of any file may be missing. Recovery once checked only
+    the last three files.
     """
     world = World(tmp_path_factory.mktemp("queues"))
     for put in batch:
@@ -362,7 +364,7 @@ def test_after_a_crash_a_queue_keeps_what_was_vouched_for_whatever_is_behind(
 
 
 def test_a_file_with_a_message_stays_whatever_stands_at_its_end(tmp_path: Path) -> None:
-    """HA-ST-13: a filler behind the last message of a file says nothing of that."""
+    """HA-ST-13: fillers after the last message of a file do not make the file expire."""
     world = World(tmp_path)
     for skipped in (0, 0, 1, 0, 0):
         world.put(Put(Message("a", bytes(600 - 92)), skipped))  # one in each file of the log

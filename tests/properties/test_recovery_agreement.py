@@ -1,8 +1,8 @@
-"""Recovery of a whole store: the implementation comes to what the model comes to, from whatever a crash has left.
+"""Recovery of a whole store: model and implementation recover the same store from any state that a crash can leave.
 
-A store is driven by puts, rolls, flushes, deletions and clean stops. Then its machine fails: of every file any sectors are
-missing that came since the last flush. Both recover what is left, dispatch, and are compared: the log, the entries of all
-queues, where these begin and end, and the index, byte for byte. HA-ST-5, HA-ST-7, HA-ST-10, HA-ST-18 to 20, HA-ST-38, HA-ST-45.
+A store is driven by puts, rolls, flushes, deletions and clean stops. Then its machine fails: any of
+the sectors written since the last flush are missing. Both recover the rest and dispatch. Compared byte for byte: the log, the
+entries of all queues, their min and max offsets, and the index. HA-ST-5, HA-ST-7, HA-ST-10, HA-ST-18 to 20, HA-ST-38, HA-ST-45.
 """
 
 import os
@@ -73,7 +73,7 @@ actions = st.one_of(
 
 
 class Clock:
-    """The time of day, which puts move on."""
+    """A clock that advances with each put."""
 
     ms = BEGIN_MS
 
@@ -83,7 +83,7 @@ class Clock:
 
 @dataclass
 class World:
-    """A store at work, and what of it is known to be on the disk."""
+    """A running store, and the bytes of it that are known to be on the disk."""
 
     root: Path
     options: StoreOptions
@@ -109,13 +109,13 @@ class World:
                     self.store.put(put.message)
 
     def flush(self) -> None:
-        """What comes to the disk at intervals of its own is not counted on."""
+        """Flush everything. Only these flushes count as being on the disk, not those that run at intervals."""
         assert self.store.wait_for_dispatch()
         self.store.flush()
         self.flushed = self.images()
 
     def delete(self) -> None:
-        """All files of the log but the last two have expired."""
+        """Delete all files of the log but the last two, as if they had expired."""
         assert self.store.wait_for_dispatch()
         files = self.store.log.queue.files
         for index, file in enumerate(files):
@@ -124,7 +124,7 @@ class World:
         self.store.delete_expired(1000)
 
     def images(self) -> Images:
-        """Every file, but for one that is prepared behind the log: that would be a matter of moments."""
+        """Every file, except one that is prepared ahead of the log: whether it is there depends on timing."""
         paths = [path for name in ("commitlog", "consumequeue", "index") for path in sorted((self.root / name).rglob("*"))]
         found = {path.relative_to(self.root).parts: path.read_bytes() for path in paths if path.is_file()}
         bases = {file.path.name for file in self.store.log.queue.files}
@@ -132,7 +132,7 @@ class World:
         return found | {("checkpoint",): (self.root / "checkpoint").read_bytes()}
 
     def crash(self, rng: random.Random) -> Images:
-        """Any of the sectors that were written since the last flush are on the disk; the names of files all are."""
+        """The files after a crash: any of the sectors written since the last flush, and the names of all files."""
         assert self.store.wait_for_dispatch()
         images = self.images()
         images["checkpoint",] = self.flushed["checkpoint",]
@@ -180,7 +180,7 @@ def model_of(images: Images, options: StoreOptions, *, abort: bool) -> "store_re
 def assert_agrees(store: MessageStore, model: "store_recovery.Store") -> None:
     log = model.log
     assert (store.min_offset, store.max_offset) == (min_offset(log), max_offset(log))
-    # A file that begins at the end says nothing; one at the beginning does.
+    # An empty file at the end of the log does not matter; one at offset 0 does.
     files = [file for file in store.log.queue.files if file.base < max(store.max_offset, store.min_offset + 1)]
     assert {file.path.name: bytes(file.mapping) for file in files} == mapped_file_queue.files(log)
     ours = {(topic.decode(), queue_id): queue for (topic, queue_id), queue in store.queues if queue.max_offset}
@@ -201,7 +201,7 @@ def assert_agrees(store: MessageStore, model: "store_recovery.Store") -> None:
 
 
 def recover_both(root: Path, options: StoreOptions, does: "list[list[Put] | str]", crash_seed: int | None) -> None:
-    """Drive a store, stop it or (with a seed) let its machine fail, and recover what is left twice. Raises: AssertionError."""
+    """Drive a store, stop it or (with a seed) crash it, and recover the files with both sides. Raises: AssertionError."""
     clock = Clock()
     with mock.patch.object(time, "time_ns", clock.time_ns):
         world = World(root / "live", options, clock)
@@ -243,14 +243,14 @@ def test_both_recover_to_the_same_store(tmp_path_factory: pytest.TempPathFactory
 
 
 def test_queues_end_before_a_blank_and_a_message_that_is_in_none(tmp_path: Path) -> None:
-    """After a clean stop dispatch goes on from the last message that a queue has; what follows is in the index alone."""
+    """After a clean stop dispatch goes on from the last message that a queue has; later records are in the index alone."""
     kinds = [(0, "topic", 1, 250), (0x4, "topic", 1, 500)]
     first, prepared = (message_of(topic, queue, size, (flag, "127.0.0.1"), "KEYS\x01k") for flag, topic, queue, size in kinds)
     options = StoreOptions(file_size=2048, queue_file_size=600, index_geometry=Geometry(200, 40), floor_size=0)
     recover_both(tmp_path, options, [[Put(first, 700)] * 5, [Put(prepared, 1)]], None)
 
 
-# Half of the seeds leave such entries; which, any change of the drawing moves: so a dozen, not the three that once did.
+# Half of the seeds leave such entries, and a change of the drawing changes which: so a dozen seeds, not three known ones.
 @pytest.mark.parametrize("crash_seed", range(12))
 def test_entries_behind_the_count_of_an_index_go(tmp_path: Path, crash_seed: int) -> None:
     """A crash leaves a header without the entries that its count said, or entries without their header."""

@@ -1,4 +1,4 @@
-"""The pure model keeps its own laws, for all values: wire, buffers, store. And its codec and the implementation's are one."""
+"""Laws of the pure model, for all values: wire, buffers, store. Its record codec agrees with the implementation's."""
 
 import itertools
 import socket
@@ -26,7 +26,7 @@ from rocketmq_ha.spec import constants
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, PROFILES, Profile, Settings
 
 FILE_SIZE = 300
-UNHURRIED = hypothesis_settings(deadline=None)  # on a busy machine any example may take long
+UNHURRIED = hypothesis_settings(deadline=None)  # an example may take long on a busy machine
 ROOM = 1 << 20  # a socket that never blocks
 
 i64s = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -84,7 +84,7 @@ def test_what_is_no_i32_is_no_body_size(body_size: int) -> None:
 
 
 def frames(sizes: Sequence[int], batch: int, heartbeats: bool) -> bytes:
-    """What an honest master sends of a log whose bytes are counted out, in frames no larger than `batch`."""
+    """The frames, of at most `batch` bytes, in which an honest master sends a log of consecutive byte values."""
     stream, offset = b"", 0
     for size in sizes:
         body_size = min(size, batch, FILE_SIZE - offset % FILE_SIZE)
@@ -137,7 +137,10 @@ def test_fragments_make_no_difference_to_a_slave(
 def test_fragments_make_no_difference_to_a_slave_that_is_sent_garbage(
     garbage: bytes, cuts: list[int], profile: Profile
 ) -> None:
-    """The end comes at the same byte, for the same reason, with the same log. HA-S-4, HA-S-11, HA-S-14."""
+    """However the garbage is cut, the connection ends at the same byte, for the same reason, with the same log.
+
+    HA-S-4, HA-S-11, HA-S-14.
+    """
     settings = Settings(FILE_SIZE, slave_read_buffer_size=64)
     start = replace(Slave(Log(FILE_SIZE, 0, bytes(10))), connected=True)
     start_garbage = wire.pack_header(10, 3) + b"abc" + garbage
@@ -180,7 +183,7 @@ def test_a_frame_that_exactly_fills_the_buffer_works() -> None:
 def test_fragments_make_no_difference_to_the_last_ack(offsets: list[int], cuts: list[int], buffer_size: int) -> None:
     """Which reports are used depends on the reads: HA-W-8 "it takes the last one of each read". The last ack does not.
 
-    Nor do the bytes that are left over, for HA-M-10 "it is reused from its start only when it is
+    Nor do the leftover bytes depend on them, for HA-M-10 "it is reused from its start only when it is
     full, and its size is a multiple of 8".
     """
     settings = Settings(FILE_SIZE, master_read_buffer_size=buffer_size)
@@ -194,7 +197,7 @@ def test_fragments_make_no_difference_to_the_last_ack(offsets: list[int], cuts: 
     assert conn.slave_ack_offset == offsets[-1]
     assert len(conn.byte_buffer_read) - conn.process_position == 3
     assert conn.process_position % constants.REPORT_SIZE == 0
-    assert conn.slave_request_offset == used[0]  # HA-M-3: the first of those that a read ended with
+    assert conn.slave_request_offset == used[0]  # HA-M-3: the first of the reports that ended a read
     remaining = iter(offsets)
     assert all(offset in remaining for offset in used)  # a subsequence
 
@@ -202,7 +205,7 @@ def test_fragments_make_no_difference_to_the_last_ack(offsets: list[int], cuts: 
 @UNHURRIED
 @given(st.integers(0, 700), st.lists(st.integers(0, 60), max_size=60), st.integers(1, 100), st.integers(0, 700))
 def test_what_a_socket_takes_makes_no_difference_to_the_stream(size: int, rooms: list[int], batch: int, request: int) -> None:
-    """HA-M-6 "from the byte where the socket stopped taking it": of a log that stands still all frames are the same."""
+    """HA-M-6 "from the byte where the socket stopped taking it": if the log does not grow, all frames are the same."""
     log = Log(FILE_SIZE, 0, bytes(at % 251 for at in range(size)))
     settings = Settings(FILE_SIZE, batch)
     begun = replace(master.on_accept(0).state, slave_request_offset=request)
@@ -238,7 +241,7 @@ def test_what_a_socket_takes_makes_no_difference_to_the_stream(size: int, rooms:
 def test_data_never_crosses_a_file(files_before: int, size: int, offset: int, limit: int) -> None:
     """HA-W-4 "MUST NOT cross the end of a commit-log file"; HA-W-5 "MUST NOT be larger than ha_transfer_batch_size".
 
-    What is given is what stands there, and more of it is refused only for a file's or the log's end.
+    The bytes are the log's, and there are fewer than asked for only at the end of a file or of the log.
     """
     base = files_before * FILE_SIZE
     log = Log(FILE_SIZE, base, bytes(at % 251 for at in range(size)))
@@ -273,7 +276,10 @@ def log_of(put: Sequence[Record]) -> Log:
 @UNHURRIED
 @given(st.lists(records, max_size=8), st.integers(0, 400), profiles)
 def test_recovery_is_idempotent_and_keeps_a_prefix(put: list[Record], missing: int, profile: Profile) -> None:
-    """Cut anywhere, recovery keeps the log's beginning, but for zeros that count as there. HA-ST-5, HA-ST-7, HA-ST-10."""
+    """If the log is cut anywhere, recovery keeps a prefix of it, and missing zeros count as present.
+
+    HA-ST-5, HA-ST-7, HA-ST-10.
+    """
     complete = log_of(put)
     torn = replace(complete, data=complete.data[: max(0, len(complete.data) - missing)])
     once = store.recover(torn, profile).state
@@ -289,7 +295,7 @@ def test_recovery_is_idempotent_and_keeps_a_prefix(put: list[Record], missing: i
 @UNHURRIED
 @given(st.lists(records, min_size=1, max_size=8))
 def test_recovery_cuts_at_a_record_and_nowhere_else(put: list[Record]) -> None:
-    """HA-ST-5 "Recovery MUST end behind the last whole record": of every length of a log, by the BLANKs behind it too."""
+    """HA-ST-5 "Recovery MUST end behind the last whole record": for a log of any length, also inside a BLANK."""
     complete = log_of(put)
     ends, log = [0], Log(FILE_SIZE)
     for record in put:
@@ -299,7 +305,7 @@ def test_recovery_cuts_at_a_record_and_nowhere_else(put: list[Record]) -> None:
         ends.append(offset + size)
     for length in range(0, len(complete.data) + 1, 7):
         kept = store.recover(replace(complete, data=complete.data[:length]), HARDENED).state.data
-        # Zeros that are missing count as there: a record without properties ends in two, the rest of a BLANK is made of them.
+        # Missing zeros count as present: a record without properties ends in two, and a BLANK is padded with them.
         ready = [end for end in ends if not any(complete.data[length:end])]
         assert len(kept) == max(ready)
 
@@ -307,7 +313,7 @@ def test_recovery_cuts_at_a_record_and_nowhere_else(put: list[Record]) -> None:
 @UNHURRIED
 @given(st.binary(max_size=60), i64s, i64s)
 def test_a_blank_fills_the_rest_of_its_file(body: bytes, born: int, stored: int) -> None:
-    """HA-ST-3 "the rest MUST become a BLANK", where a message does not fit with 8 bytes to spare."""
+    """HA-ST-3 "the rest MUST become a BLANK", if a message does not leave 8 bytes free."""
     record = Record(b"T", body, born_timestamp=born, store_timestamp=stored)
     log = log_of([record] * 6)
     size = len(message.encode(record))
@@ -327,7 +333,7 @@ def test_a_blank_fills_the_rest_of_its_file(body: bytes, born: int, stored: int)
 
 
 def as_record(told: Message) -> Record:
-    """The same fields, as the model has them."""
+    """Convert a message to the model's record."""
     hosts = [ip_address(ip).packed + port.to_bytes(4, "big", signed=True) for ip, port in (told.born_host, told.store_host)]
     return Record(
         told.topic.encode("utf-8", "surrogateescape"),
@@ -380,7 +386,7 @@ def messages(draw: st.DrawFn) -> Message:
 @UNHURRIED
 @given(messages())
 def test_two_independent_codecs_write_and_read_the_same_bytes(told: Message) -> None:
-    """HA-ST-2 "A message MUST be one record: total size, magic, body CRC, queue id": neither codec has been seen by the
+    """HA-ST-2 "A message MUST be one record: total size, magic, body CRC, queue id": neither codec uses the
     other.
     """
     data = impl_message.encode(told)
@@ -393,7 +399,7 @@ def test_two_independent_codecs_write_and_read_the_same_bytes(told: Message) -> 
 
 @pytest.mark.parametrize(("topic_size", "is_whole"), [(0, False), (1, True), (127, True), (128, False), (255, False)])
 def test_a_v1_record_has_a_topic_of_1_to_127_bytes(topic_size: int, is_whole: bool) -> None:
-    """HA-ST-72 "A topic MUST have 1 to 127 bytes in a V1 record": its length is a signed byte to RocketMQ, too."""
+    """HA-ST-72 "A topic MUST have 1 to 127 bytes in a V1 record": RocketMQ also reads the length as a signed byte."""
     data = message.encode(Record(b"t" * topic_size, b"body"))
     assert (message.decode(data) is not None) is is_whole
     if is_whole:
@@ -406,7 +412,7 @@ def test_a_v1_record_has_a_topic_of_1_to_127_bytes(topic_size: int, is_whole: bo
 @UNHURRIED
 @given(messages(), st.data())
 def test_a_flipped_bit_is_whole_to_both_or_to_neither(told: Message, data: st.DataObject) -> None:
-    """HA-ST-4 "the CRC-32 of the stored body": the two readers agree on what a whole record is, too."""
+    """HA-ST-4 "the CRC-32 of the stored body": the two readers also agree on which records are whole."""
     encoded = bytearray(impl_message.encode(told))
     encoded[data.draw(st.integers(0, len(encoded) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     found = message.decode(bytes(encoded))

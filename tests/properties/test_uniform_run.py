@@ -1,7 +1,6 @@
-"""Records that are looked at many at once are judged as they are one by one.
+"""Checking a run of many records at once gives the same results as checking each record alone.
 
-A walk that may go no further than the record at which it begins never looks at more than that one; so such walks, one behind
-the other, are the oracle of the walk over all.
+The oracle is a series of walks, each limited to one record: such a walk never checks several records at once.
 """
 
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ LONG = 2 * RECORDS + BEFORE + 5  # records: two runs, and some before and behind
 
 
 def records_of(kinds: Sequence[tuple[Message, int]]) -> bytes:
-    """So many messages of each kind, behind one another, each in its place."""
+    """The given numbers of messages of each kind, encoded at consecutive offsets."""
     data = bytearray()
     number = 0
     for message, count in kinds:
@@ -32,7 +31,10 @@ def records_of(kinds: Sequence[tuple[Message, int]]) -> bytes:
 
 
 def step_by_step(data: bytes, suspect_from_ms: int | None) -> tuple[int, int, Stop, QueueOffsets]:
-    """Where a walk ends that looks at each record alone, how many it found, why it ended, and the queue offsets."""
+    """Walk record by record.
+
+    Returns: where the walk ends, the number of records, the reason of the end, and the queue offsets.
+    """
     position, count = 0, 0
     queue_offsets: QueueOffsets = {}
     while True:
@@ -85,7 +87,7 @@ LOGS = st.lists(st.tuples(KINDS, st.sampled_from([1, 3, BEFORE, RECORDS, LONG]))
 @settings(max_examples=60, deadline=None)
 @given(LOGS, st.data())
 def test_runs_end_where_their_records_do(log: bytes, data: st.DataObject) -> None:
-    """Whatever one byte is changed, and whichever sector is zero."""
+    """Runs and single checks agree after any changed byte or zeroed sector."""
     damaged = bytearray(log)
     place = data.draw(st.integers(0, len(log) - 1))
     if data.draw(st.booleans()):
@@ -110,7 +112,7 @@ def test_every_byte_of_a_run_is_looked_at_as_that_of_a_record(distance: int) -> 
 
 
 def test_runs_are_what_a_walk_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the tests above would compare a thing with itself."""
+    """The walks use runs; else the tests above would compare the single check with itself."""
     seen: list[int] = []
     is_at = Run.is_at
     monkeypatch.setattr(Run, "is_at", lambda run, buffer, position: seen.append(position) or is_at(run, buffer, position))

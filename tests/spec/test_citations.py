@@ -1,4 +1,4 @@
-"""Every clause is cited where it is met, by words that are still its own; and the checker finds what is wrong."""
+"""Every clause is cited where it is met, by its current words; the checker finds each kind of error."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ import pytest
 from rocketmq_ha.spec import citations, clauses, prose
 
 ROOT = Path(__file__).parents[2]
-NO_CLAUSE = "HA-W-" + "99"  # in two parts, for this file is read by the checker too
+NO_CLAUSE = "HA-W-" + "99"  # in two parts, for the checker reads this file too
 
 CHAPTER = """
 # 1. Wire
@@ -36,7 +36,7 @@ Tree = Callable[[dict[str, str]], list[str]]
 
 @pytest.fixture
 def errors_of(tmp_path: Path) -> Tree:
-    """The errors of a tree without any, after some of its files are written anew."""
+    """Replace files of a correct tree. Returns: the errors that the checker finds."""
 
     def errors(changes: dict[str, str]) -> list[str]:
         files = {
@@ -68,7 +68,7 @@ def test_every_clause_of_this_tree_is_cited_or_excused() -> None:
 
 
 def test_the_clauses_of_the_built_chapters_are_cited_in_all_columns_or_say_why_not() -> None:
-    """What the checker counts is not nothing."""
+    """The checker counts citations in every column."""
     coverage = citations.check_tree(ROOT)
     assert coverage.clauses.keys() == clauses.load().keys()
     for column in citations.COLUMNS:
@@ -84,7 +84,7 @@ def test_a_tree_in_which_all_is_cited_has_no_error(errors_of: Tree) -> None:
 
 
 def test_a_quote_that_is_not_in_its_clause_is_named_with_the_clause_as_it_is_now(errors_of: Tree) -> None:
-    """As when the clause is changed and the code is not."""
+    """The clause was changed, and the code was not."""
     changed = CHAPTER.replace("is 8 bytes", "is 9 bytes")
     short, long = "A report is 8 bytes", "is 8 bytes, and comes first"
     now = "is not in the clause, which is: A report is 9 bytes, and comes first."
@@ -112,7 +112,7 @@ def test_no_normative_word_and_no_object_changes_unnoticed(errors_of: Tree, edit
 
 @pytest.mark.parametrize("quote", ["send anything before the first report", "A master MUST NOT", "MUST NOT send"])
 def test_a_normative_word_must_be_quoted_with_two_words_behind_it(errors_of: Tree, quote: str) -> None:
-    """Else "MUST" alone would do, and turn into "MUST NOT"."""
+    """Else a quoted "MUST" would still match after the clause says "MUST NOT"."""
     found = errors_of({"reference/master.py": MODEL.replace("MUST NOT send anything before the first report", quote)})
     assert found == ['spec/1-wire.md:4: HA-W-1: no model, implementation or TLA+ quotes "MUST NOT send anything"']
 
@@ -149,7 +149,7 @@ def test_an_id_of_no_clause_is_an_error_wherever_it_stands(errors_of: Tree) -> N
 )
 def test_a_blank_needs_a_reason_and_a_mention_does_not_fill_it(errors_of: Tree, file: str, column: str) -> None:
     mention = "# HA-W-1, HA-W-2\n"
-    only_the_test = {"impl/ha/master.py": MODEL} if column == "model" else {}  # somebody quotes what is normative
+    only_the_test = {"impl/ha/master.py": MODEL} if column == "model" else {}  # one other column must quote the normative words
     found = errors_of({**only_the_test, file: mention})
     assert found == [
         f"spec/1-wire.md:4: HA-W-1 is not cited in {column}, and spec/exceptions.toml gives no reason",

@@ -1,4 +1,4 @@
-"""What the classic profile leaves out of RocketMQ 4.5.2 stands in one table, in spec/README.md."""
+"""One table in spec/README.md lists the parts of RocketMQ 4.5.2 that the classic profile leaves out."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""Each clause has the form; the check names each thing that a clause lacks; the indexes are what the chapters hold."""
+"""Each clause has the required form; the check names each missing part; the indexes match the chapters."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -34,7 +34,7 @@ Errors = Callable[[str, str], list[str]]
 
 @pytest.fixture
 def errors_after(tmp_path: Path) -> Errors:
-    """The errors of a chapter without any, after an edit of its text."""
+    """Edit a correct chapter. Returns: the errors that the check finds."""
 
     def errors(old: str, new: str) -> list[str]:
         assert old in GOOD

@@ -1,4 +1,4 @@
-"""The runner of the contracts is right about contracts whose verdict is known, and its list names contracts that there are."""
+"""The contract runner gives the right verdict on known contracts, and its list names only contracts that exist."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# CrossHair patches the interpreter in which it runs: every verdict is asked for in a process of its own.
+# CrossHair patches the interpreter in which it runs: every verdict runs in its own process.
 KNOWN = """
 from rocketmq_ha.reference import master
 from rocketmq_ha.reference.master import MasterConnection
@@ -52,7 +52,7 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
     [("right", "confirmed"), ("wrong", "counterexample"), ("beyond", "not confirmed"), ("idle", "counterexample")],
 )
 def test_the_verdict_on_a_contract_that_is_known(name: str, verdict: str, tmp_path: Path) -> None:
-    """One that supposes what cannot be says nothing, and is no pass either."""
+    """A contract with an impossible precondition proves nothing, and does not count as a pass."""
     (tmp_path / "known.py").write_text(KNOWN, encoding="utf-8")
     done = python("-c", ASK.format(name=name), str(tmp_path))
     assert done.stdout.strip() == verdict, done.stderr

@@ -1,4 +1,4 @@
-"""The diagrams of the chapters are drawn from the table of transitions, and say all that it says."""
+"""The diagrams of the chapters are drawn from the table of transitions, and hold all of its rows."""
 
 import json
 import re
@@ -28,7 +28,7 @@ def between_the_markers(name: str) -> str:
 
 
 def read_diagram(text: str) -> list[tuple[str, str, str, list[str]]]:
-    """The transitions that a picture and the words below it tell."""
+    """Read the transitions from a picture and the text below it."""
     members = {name: group.split(", ") for name, group in re.findall(r"\*(\w+)\* is ([\w, ]+)[;.]", text.partition("```\n")[2])}
     told = {
         (before, after, event): words

@@ -1,6 +1,6 @@
-"""What each premise says of small graphs, counted exactly: a premise that means something else counts something else.
+"""Exact counts of each premise on small graphs: a premise whose meaning has changed has another count.
 
-`make formal` asks for so many cases at least; a premise that is met too easily would pass there, and does not here.
+`make formal` requires a minimum of cases. A premise that is met too easily would pass there, but fails here.
 """
 
 from dataclasses import replace
@@ -22,7 +22,7 @@ SCOPES = {
     "windows": Scope(slaves=1, max_puts=3, batch=2, file_size=2, frame_window=2, sync_puts=True),
 }
 
-# By graph: the premises that it reaches, and how often; all others it does not reach.
+# For each graph: the premises that it reaches, and how often. It reaches no other premise.
 REACHED = {
     "crash": {
         "data_is_in_flight": 64,
@@ -175,24 +175,24 @@ def explored(name: str) -> graph.Graph:
 
 
 def each_premise() -> dict[str, premises.Premise]:
-    """Every premise, by its name and the actions whose edges it looks at."""
+    """Yield every premise with its name and the actions whose edges it checks."""
     found = (premise for of_property in premises.PREMISES.values() for premise in of_property)
     return {" ".join((premise.met.__name__, *actions(premise))): premise for premise in found}
 
 
 def actions(premise: premises.Premise) -> tuple[str, ...]:
-    """The actions whose edges a premise looks at; none where it looks at states."""
+    """The actions whose edges a premise checks; empty if it checks states."""
     return premise.actions if isinstance(premise, premises.EdgePremise) else ()
 
 
 def looked_at(premise: premises.Premise, found: graph.Graph) -> int:
-    """How many states or edges a premise is asked about."""
+    """The number of states or edges on which a premise is evaluated."""
     labels = [label.partition("(")[0] for label, _, _ in found.edges]
     return sum(map(labels.count, actions(premise))) if actions(premise) else len(found.states)
 
 
 def reached(premise: premises.Premise, found: graph.Graph, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How often the graph reaches a premise, by the function that `make formal` counts with."""
+    """The number of times that the graph reaches a premise, counted by the function that `make formal` uses."""
     monkeypatch.setitem(premises.PREMISES, "this one", (replace(premise, possible=lambda _scope: True),))
     return premises.counted(found, ["this one"])["this one"][0].reached
 
@@ -230,7 +230,7 @@ def test_a_put_with_one_connection_where_it_needs_two_finds_too_few() -> None:
 
 
 def test_of_two_best_slaves_each_must_have_what_was_acknowledged() -> None:
-    """HA-G-18: an operator may take either."""
+    """HA-G-18: an operator may promote either."""
     scope = of_profile(Scope(slaves=2, max_puts=2), HARDENED)
     unit, other = 7, 8
     state = replace(

@@ -1,4 +1,4 @@
-"""A property that holds because nothing ever happens is an error: `make formal` counts premises, and these tests count too."""
+"""A property that holds only because its premise never occurs is an error: `make formal` and these tests count premises."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ DURABLE = of_profile(Scope(slaves=2, max_puts=2, batch=1, file_size=4, sync_puts
 
 
 def test_a_put_of_a_hardened_pair_that_has_acknowledged_nothing_never_ends_with_put_ok() -> None:
-    """The premise is empty, whatever PutOkIsHeld says: with one put nobody may wait."""
+    """PutOkIsHeld has no case here: with a single put, no put may wait."""
     counts = premises.counted(graph.explore(ONE_PUT), ["PutOkIsHeld"])
     assert [count.reached for count in counts["PutOkIsHeld"]] == [0]
     assert premises.too_few(counts, {"PutOkIsHeld": 1}) == ["PutOkIsHeld is reached 0 times, not 1"]
@@ -56,7 +56,7 @@ def test_every_property_has_a_premise_or_a_reason_to_have_none() -> None:
 
 
 def planted(edit: tuple[str, str], tmp_path: Path) -> Path:
-    """scopes.toml with one text in the place of another."""
+    """Write scopes.toml with one text replaced."""
     text = scopes.SCOPES_FILE.read_text(encoding="utf-8")
     assert edit[0] in text
     file = tmp_path / "scopes.toml"

@@ -1,4 +1,4 @@
-"""The protocol level, stated in Python: its graphs are those that TLC found, and its properties hold or are named as broken.
+"""The protocol level in Python: its graphs equal TLC's, and each property holds or is listed as broken.
 
 `pytest tests/spec/test_protocol_model.py -s -k catalogued` prints the traces.
 """
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.xdist_group("protocol-graphs")  # the state graphs are 
 
 PROPERTIES: tuple[StateProperty | EdgeProperty, ...] = (*OF_STATES, *OF_EDGES)
 SCOPES = graph.load_scopes()
-SMALL_STATES = 26_000  # of the scopes of a profile that are explored here, together; make formal explores all
+SMALL_STATES = 26_000  # in total, of the scopes that are explored here for a profile; make formal explores all
 
 
 def small(profile: Profile) -> list[graph.NamedScope]:
@@ -48,7 +48,7 @@ def small(profile: Profile) -> list[graph.NamedScope]:
 
 SMALL = [*small(CLASSIC), *small(HARDENED)]
 
-# Small enough for every test run, and together they hold every action.
+# These are small enough for every test run, and together they take every action.
 OWN = (
     Scope(slaves=1, max_puts=1, max_cuts=1, max_forgeries=1, batch=1, sync_puts=True),
     Scope(slaves=1, max_puts=2, max_cuts=1, max_deletes=1, file_size=1, batch=1),
@@ -72,13 +72,13 @@ def explored_as_it_begins(name: str) -> graph.Graph:
 
 
 def graphs(profile: Profile) -> list[graph.Graph]:
-    """Those of OWN and those that are checked in."""
+    """The graphs of OWN, and the graphs that are checked in."""
     checked_in = [explored_as_it_begins(named.name) for named in SMALL if named.profile == profile.name and not named.durable]
     return [*(explored(of_profile(scope, profile)) for scope in OWN), *checked_in]
 
 
 def by_json(state: State) -> str:
-    """The line of a state, as canonical.md says it."""
+    """The canonical line of a state (canonical.md)."""
 
     def of_conn(conn: Connection | None) -> object:
         if conn is None:
@@ -97,7 +97,7 @@ def by_json(state: State) -> str:
 
 
 def includes(larger: Scope, smaller: Scope) -> bool:
-    """Whether every run of the smaller scope is one of the larger."""
+    """Return True if every run of the smaller scope is a run of the larger one."""
     alike = ("file_size", "batch", "checks", "forgets", "at_once", "ignores_heartbeats")
     return all(
         getattr(larger, field.name) == getattr(smaller, field.name)
@@ -155,7 +155,7 @@ def test_hardened_keeps_every_property_but_the_exceptions() -> None:
 
 
 def test_an_exception_needs_what_it_names() -> None:
-    """Where a scope cannot show an exception, its property holds: an exception excuses nothing else."""
+    """In a scope that lacks what the exception names, the property holds: the exception excuses nothing else."""
     for found in graphs(HARDENED):
         for holds in {excused.holds for excused in EXCEPTIONS}:
             if not any(excused.excuses(found.scope) for excused in EXCEPTIONS if excused.holds is holds):
@@ -214,7 +214,7 @@ def test_a_scope_includes_itself_and_no_larger_one() -> None:
 
 
 def dumped(found: graph.Graph, without: str = "", instead: str = "") -> dump.Graph:
-    """A graph as if TLC had dumped it, less every edge that begins with `without`, or with its label changed."""
+    """A graph in the form of TLC's dump, without the edges that begin with `without`, or with their label changed."""
     lines = found.edge_lines()
     hit = {line for line in lines if without and line.startswith(without)}
     lines = (lines - hit) | ({line.replace(without, instead, 1) for line in hit} if instead else set())
@@ -245,7 +245,7 @@ def test_a_label_that_differs_is_shown() -> None:
 
 
 def test_a_hash_alone_that_differs_is_a_difference() -> None:
-    """A state that TLC has and no edge leads to."""
+    """TLC has a state that no edge leads to."""
     found = explored(of_profile(OWN[0], HARDENED))
     tlc = dumped(found)
     larger = dump.Graph(tlc.initial, tlc.states | {tlc.initial.replace("0", "7", 1)}, tlc.edges)

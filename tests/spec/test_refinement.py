@@ -1,4 +1,4 @@
-"""Each step of the byte level is some steps of the protocol level, but for the exceptions that are named; and those occur."""
+"""Each byte-level step maps to zero or more protocol-level steps, except for named exceptions, each of which occurs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.xdist_group("refinement")  # it takes long: it begins f
 
 SEEDS = 150
 ALL = 1 << 18  # bytes
-SIZE = len(message.encode(Record(b"T", b"")))  # of the least message that is put here; it ends in two zeros
+SIZE = len(message.encode(Record(b"T", b"")))  # of the smallest message that is put here; it ends in two zeros
 CLUSTER = Settings(256, ha_transfer_batch_size=1000)
 
 
@@ -54,7 +54,7 @@ def walk(operations: Sequence[events.Event], settings: Settings, profile: Profil
 
 
 def check_schedule(seed: int) -> set[str]:
-    """Every step of a schedule refines. Returns: the names of the actions of its witnesses."""
+    """Check that every step of a schedule refines. Returns: the names of the protocol-level actions."""
     drawn = schedule.draw(seed)
     names = set()
     for index, step in enumerate(walk(drawn.events, drawn.settings, drawn.profile, drawn.slaves)):
@@ -71,8 +71,8 @@ def put(body: bytes = b"", wait: bool = False, pauses: bool = False) -> events.P
 # --- Each step ---------------------------------------------------------------------------------------------------------------
 
 
-def test_each_step_of_a_schedule_is_steps_of_the_protocol_level() -> None:
-    """And together the schedules take every action that the byte level has: it flushes and deletes nothing."""
+def test_each_step_of_a_schedule_maps_to_protocol_level_steps() -> None:
+    """Together the schedules take every action of the byte level, which flushes and deletes nothing."""
     names = set().union(*map(check_schedule, range(SEEDS)))
     assert names >= {
         *(
@@ -103,7 +103,7 @@ def test_any_schedule_refines(seed: int) -> None:
 
 @pytest.mark.parametrize("name", ["reads-classic", "acks-hardened"])
 def test_every_step_of_a_tiny_scope_refines(name: str) -> None:
-    """A byte at a time; `make formal` goes on to the other scopes."""
+    """Bytes move one at a time; `make formal` checks the other scopes."""
     (chosen,) = [one for one in tiny.SCOPES if one.name == name]
     found = tiny.explore(chosen)
     assert found.differences == []
@@ -119,7 +119,7 @@ def test_every_tiny_scope_has_its_results() -> None:
 
 # --- The exceptions ----------------------------------------------------------------------------------------------------------
 
-FIRST_REPORT = (events.Tick(5001), events.DeliverReports(0, ALL))  # of a slave that is silent until its interval has passed
+FIRST_REPORT = (events.Tick(5001), events.DeliverReports(0, ALL))  # the slave is silent until its interval has passed
 SERVED = (events.Connect(0, ALL, ALL), *FIRST_REPORT, events.DeliverFrames(0, ALL))
 
 SCENARIOS: dict[str, tuple[Profile, Settings, tuple[events.Event, ...]]] = {
@@ -146,7 +146,7 @@ SCENARIOS: dict[str, tuple[Profile, Settings, tuple[events.Event, ...]]] = {
         ),
     ),
     refinement.REFUSE_FRAME: (HARDENED, CLUSTER, (put(), *SERVED, events.ForgeHeader(0, -1), events.DeliverFrames(0, ALL))),
-    refinement.REFUSE_FILE_SIZE: (  # the second put opens a file of the master's, and would stand in the slave's first
+    refinement.REFUSE_FILE_SIZE: (  # the second put begins a new file at the master, but would lie in the slave's first file
         HARDENED,
         replace(CLUSTER, slave_file_size=1024),
         (put(bytes(80)), *SERVED, put(bytes(80)), events.DeliverFrames(0, ALL)),
@@ -166,7 +166,7 @@ SCENARIOS: dict[str, tuple[Profile, Settings, tuple[events.Event, ...]]] = {
             *SERVED,
             put(wait=True, pauses=True),
             put(wait=True, pauses=True),
-            events.Resume(1),  # now the second is served before the first
+            events.Resume(1),  # now the second put is served before the first
             events.Resume(0),
             events.DeliverFrames(0, 12 + SIZE),
             events.DeliverReports(0, ALL),
@@ -188,7 +188,7 @@ SCENARIOS: dict[str, tuple[Profile, Settings, tuple[events.Event, ...]]] = {
     refinement.TORN_BLANK: (
         HARDENED,
         Settings(256, ha_transfer_batch_size=40),
-        # The third does not fit; what remains of the file goes in two frames, of which one arrives.
+        # The third put does not fit; the rest of the file goes in two frames, and only one arrives.
         (put(), *SERVED, put(), events.DeliverFrames(0, ALL), put(), events.DeliverFrames(0, 12 + 40), events.RestartSlave(0)),
     ),
     refinement.GHOST_RECORD: (
@@ -199,12 +199,12 @@ SCENARIOS: dict[str, tuple[Profile, Settings, tuple[events.Event, ...]]] = {
             events.Connect(0, ALL, ALL),
             events.ForgeReport(
                 0, 100
-            ),  # the slave's log begins with the end of the record (quirk 18), and what comes then is right
+            ),  # the slave's log begins with the end of the record (quirk 18); the bytes after it are right
             events.DeliverReports(0, ALL),
             events.DeliverFrames(0, ALL),
             events.Cut(0, "both"),
             *SERVED,
-            events.RestartSlave(0),  # all is cut off, and left in the file
+            events.RestartSlave(0),  # recovery cuts everything off, but leaves the bytes in the file
             events.Connect(0, 12 + 12 + 50, ALL),
             *FIRST_REPORT,
             events.DeliverFrames(0, ALL),
@@ -220,7 +220,7 @@ def test_every_exception_has_a_scenario() -> None:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_an_exception_occurs(name: str) -> None:
-    """The last step is one that the protocol level cannot take, and the named action is all that it lacks."""
+    """The protocol level cannot take the last step, and would be able to with the named action."""
     profile, settings, operations = SCENARIOS[name]
     steps = list(walk(operations, settings, profile))
     assert [step.refines() for step in steps] == [""] * len(steps)
@@ -247,7 +247,7 @@ def with_conn(after: Cluster, **changes: object) -> Cluster:
 
 
 def test_a_put_that_is_not_appended_as_it_is_sent_is_told() -> None:
-    """One byte in flight is another than in the log."""
+    """One byte in flight differs from the log."""
     step = last(put(b"ab"), events.Connect(0, ALL, ALL), events.DeliverReports(0, ALL))
     stream = step.after.links[0].to_slave
     told = step.refines(with_link(step.after, to_slave=stream[:-1] + b"!"))
@@ -293,14 +293,14 @@ def test_the_outcome_of_a_put_is_compared(profile: Profile) -> None:
         put(),
         events.DeliverFrames(0, ALL),
         events.DeliverReports(0, ALL),
-    )  # so that in hardened somebody counts (HA-G-5)
+    )  # so that in hardened a slave counts (HA-G-5)
     step = last(
         *SERVED, *acknowledged, put(wait=True), events.DeliverFrames(0, ALL), events.DeliverReports(0, ALL), profile=profile
     )
     (done,) = step.after.done
     assert done.status == "PUT_OK"
     assert "puts that ended" in step.refines(replace(step.after, done=()))
-    if profile is HARDENED:  # in classic the fifth wait may end with a report, and the put with it
+    if profile is HARDENED:  # in classic a report may end the fifth wait, and the put with it
         assert "puts that ended" in step.refines(replace(step.after, done=(replace(done, status="FLUSH_SLAVE_TIMEOUT"),)))
 
 

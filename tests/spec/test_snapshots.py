@@ -1,4 +1,4 @@
-"""The state-by-event tables of spec/snapshots/ are what the model does, and leave no pair of a state and an event out."""
+"""The state-by-event tables of spec/snapshots/ match the model, and hold every pair of a state and an event."""
 
 import json
 from functools import cache
@@ -48,13 +48,13 @@ def test_there_is_no_snapshot_of_a_machine_that_is_not_there() -> None:
 
 @pytest.mark.parametrize(("name", "profile"), PAIRS)
 def test_every_event_is_done_in_every_state(name: str, profile: str) -> None:
-    """Those that make no sense included. Some states are one profile's alone, and a full file is none of a master's."""
+    """Also events that make no sense in a state. Some states exist in one profile only, and a master has no full file."""
     found = happenings(name, profile)
     events, done = {one.event for one in found}, {(one.state, one.event) for one in found}
     states = {one.state for one in found}
     assert set(machines.MACHINES[name].states) - states == NEVER_REACHED.get((name, profile), set())
     missing = {(state, event) for state in states for event in events} - done
-    if name == "store":  # whether a put rolls is what its event is called for
+    if name == "store":  # its put events are named by whether they roll
         missing = {pair for pair in missing if not pair[1].startswith("put")}
     assert not missing
 
@@ -62,7 +62,7 @@ def test_every_event_is_done_in_every_state(name: str, profile: str) -> None:
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", [name for name in machines.MACHINES if name != "link"])
 def test_the_snapshot_and_the_table_of_transitions_agree(name: str, profile: str) -> None:
-    """They explore the same machines, each in scopes of its own; an event that changes nothing is no row of all machines."""
+    """Both explore the same machines, in different scopes; the table has no rows for some events that change nothing."""
     table: dict[str, Any] = json.loads((ROOT / "spec" / "transitions.json").read_text(encoding="utf-8"))
     rows = {tuple(row[:3]) for row in table["machines"][name]["transitions"] if profile in row[3]}
     told = {
@@ -75,8 +75,8 @@ def test_the_snapshot_and_the_table_of_transitions_agree(name: str, profile: str
     assert {row for row, unchanged in told.items() if not unchanged} <= rows, "the snapshot has more"
 
 
-def test_what_no_cluster_does_to_a_machine_does_nothing_in_a_cluster() -> None:
-    """Frames, reports and faults on a link that is not there; a second connect."""
+def test_impossible_events_change_nothing_in_a_cluster() -> None:
+    """Frames, reports and faults on a link that does not exist; a second connect."""
     for profile in PROFILES:
         outcomes = {(one.state, one.event): set[str]() for one in happenings("link", profile)}
         for one in happenings("link", profile):

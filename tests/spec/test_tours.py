@@ -1,4 +1,4 @@
-"""The tours of spec/vectors/tours/: they make every triple of their graphs, and the implementation does what they tell."""
+"""The tours of spec/vectors/tours/: they take every triple of their graphs, and the implementation behaves as they say."""
 
 import json
 import zlib
@@ -29,7 +29,7 @@ def made(name: str, profile: str) -> tuple[str, tours.Graph, list[list[str]]]:
 
 
 class Vector:
-    """A file, read without anything of the program that made it."""
+    """A tour file, parsed without the code that wrote it."""
 
     def __init__(self, name: str, profile: str) -> None:
         text = (tours.DIRECTORY / f"{name}-{profile}.jsonl").read_text(encoding="utf-8")
@@ -67,7 +67,7 @@ def test_the_tour_is_what_is_made_now(name: str, profile: str) -> None:
 
 @pytest.mark.parametrize(("name", "profile"), TOURS)
 def test_the_walks_make_every_triple_of_the_graph(name: str, profile: str) -> None:
-    """Walked anew with the model, from the file."""
+    """Replay the file's walks with the model."""
     vector, scope = Vector(name, profile), tours.SCOPES[name]
     missing = set(made(name, profile)[1].triples)
     assert len(missing) == vector.head["triples"] > 150
@@ -81,7 +81,7 @@ def test_the_walks_make_every_triple_of_the_graph(name: str, profile: str) -> No
 
 
 @pytest.mark.parametrize(("name", "profile"), TOURS)
-def test_the_implementation_does_what_the_tour_tells(name: str, profile: str) -> None:
+def test_the_implementation_behaves_as_the_tour_says(name: str, profile: str) -> None:
     """Equal bytes in both directions, equal logs, equal ends of puts and of connections, after every step."""
     vector = Vector(name, profile)
     steps = 0
@@ -119,13 +119,13 @@ def test_the_worlds_agree_on_all_that_no_other_endpoint_sees(profile: str) -> No
 
 
 def test_every_event_of_a_schedule_is_in_a_tour() -> None:
-    """But for a producer that pauses, which no other endpoint sees, and a full disk, which a walk cannot make."""
+    """Except the pause of a producer, which no other endpoint sees, and a full disk, which a walk cannot cause."""
     told = {fields["event"] for name, profile in TOURS for fields in Vector(name, profile).head["actions"].values()}
     assert {kind.__name__ for kind in events.Event.__args__} - told == {"Resume", "DiskFull"}
 
 
 def record(offset: int, queue_offset: int, now_ms: int) -> bytes:
-    """The record of every put of a tour, as README.md beside the tours gives it."""
+    """The record of every put of a tour, as the tours' README.md defines it."""
     head = "0000005c daa320a7 00000000 00000000 00000000"
     host = "7f000001 00002a9f"
     text = f"{head} {queue_offset:016x} {offset:016x} 00000000 {now_ms:016x} {host} {now_ms:016x} {host} 00000000 {0:016x}"
@@ -133,8 +133,8 @@ def record(offset: int, queue_offset: int, now_ms: int) -> bytes:
 
 
 @pytest.mark.parametrize(("name", "profile"), TOURS)
-def test_the_file_and_its_readme_tell_every_byte(name: str, profile: str) -> None:
-    """The master's log is made of records and BLANKs alone, so a range of it stands for bytes that need no model."""
+def test_the_file_and_its_readme_define_every_byte(name: str, profile: str) -> None:
+    """The master's log has only records and BLANKs, so a reader gets the bytes of a range without the model."""
     vector = Vector(name, profile)
     logs = ranges = 0
     for walk in vector.walks:

@@ -1,4 +1,4 @@
-"""The table of what is possible at all is the model's own, and campaigns stay within it."""
+"""The table of possible transitions matches the model, and campaigns stay within it."""
 
 import json
 from pathlib import Path
@@ -64,7 +64,7 @@ def test_schedules_make_no_transition_that_is_not_in_the_table(table: dict[str, 
                 seen.add((row.actor, row.from_state, row.event, row.to_state, drawn.profile.name))
                 assert set(row.clauses) <= table["clauses"].keys(), (seed, row)
     assert seen <= possible, sorted(seen - possible)
-    assert len(seen) > 0.8 * len(possible)  # the scope of the table is not out of all proportion
+    assert len(seen) > 0.8 * len(possible)  # the scope of the table is not much larger than needed
 
 
 # --- Clauses ---------------------------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ def test_the_table_quotes_the_clauses_as_they_stand(table: dict[str, Any]) -> No
     assert table["clauses"].items() <= sentences.items()
 
 
-# --- What no schedule reaches: their masters have all of their history, and their clocks do not step back ----------------
+# --- Cases that no schedule reaches: its master deletes no file, and its clock does not step back ----------------
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_the_table_quotes_the_clauses_as_they_stand(table: dict[str, Any]) -> No
 def test_hardened_refuses_a_first_report_below_the_log(report: int, reason: str) -> None:
     """HA-M-12 "greater than 0 and less than the log's min offset" (quirk 7), on a log from 512 to 712.
 
-    0 is no offset but the last file (HA-M-4). Classic takes all of them.
+    0 is no offset: it asks for the last file (HA-M-4). Classic takes every report.
     """
     log = Log(256, 512, bytes(200))
     for profile in (HARDENED, CLASSIC):
@@ -98,7 +98,7 @@ def test_hardened_refuses_a_first_report_below_the_log(report: int, reason: str)
 @pytest.mark.parametrize("report", [0, 1, 511, 512, 700, 712, 713, -1])
 @pytest.mark.parametrize("profile", [CLASSIC, HARDENED], ids=lambda profile: profile.name)
 def test_the_implementation_refuses_what_the_model_refuses(report: int, profile: Profile) -> None:
-    """HA-M-11, HA-M-12: the lock-step never gets there, for no schedule deletes a file."""
+    """HA-M-11, HA-M-12: the lock-step never tests this, for no schedule deletes a file."""
     from rocketmq_ha.impl.errors import PeerViolation
     from rocketmq_ha.impl.ha.master import MasterConnection
 
@@ -131,7 +131,7 @@ def test_the_implementation_refuses_what_the_model_refuses(report: int, profile:
 def test_a_clock_that_steps_back_delays_what_is_due_and_nothing_else(profile: Profile, back_ms: int) -> None:
     """HA-T-2 "a clock that steps back delays what is due, and nothing else" (quirk 28), in both worlds.
 
-    No heartbeat, report or timeout comes for as long as it stepped, and then all as ever.
+    No heartbeat, report or timeout comes for the time of the step; after it all are as before.
     """
     settings = Settings(1000)
     with lockstep.scratch_directory() as directory:
@@ -139,7 +139,7 @@ def test_a_clock_that_steps_back_delays_what_is_due_and_nothing_else(profile: Pr
         try:
 
             def happens(*events: Event) -> set[str]:
-                """Which machines the clock moved in the last of the events."""
+                """The machines that the last event moved."""
                 outcomes = [worlds.apply(event) for event in events]
                 assert all(outcome.verdict == VERDICT_OK for outcome in outcomes), outcomes
                 return {row.actor for row in outcomes[-1].transitions}
@@ -149,7 +149,7 @@ def test_a_clock_that_steps_back_delays_what_is_due_and_nothing_else(profile: Pr
             )
             happens(
                 Put("T", b"first", "", 0, False), DeliverFrames(0, 999), DeliverReports(0, 99)
-            )  # so that it counts (HA-G-5)
+            )  # so that the slave counts (HA-G-5)
             happens(Put("T", b"waits", "", 0, True))
             assert happens(Tick(-back_ms)) == set()
             assert happens(Tick(back_ms)) == set()

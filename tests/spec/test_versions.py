@@ -1,4 +1,4 @@
-"""spec/versions.toml is of its form and whole, and says of the quirks what the catalogue and the record of runs say."""
+"""spec/versions.toml is well-formed and complete, and agrees with the catalogue of quirks and the record of runs."""
 
 import itertools
 import re
@@ -56,7 +56,7 @@ def test_ranges_ascend_and_do_not_overlap(behaviour: Behaviour) -> None:
 
 @of_each
 def test_nothing_is_open(behaviour: Behaviour) -> None:
-    """A value says what is so: no question mark, no "unknown", no bar that would break a table."""
+    """Each value is a fact: no question mark, no "unknown", and no bar, which would break a table."""
     for text in (behaviour.name, behaviour.classic, behaviour.hardened, *(found.value for found in behaviour.ranges)):
         assert text
         assert not re.search(r"\?|\bunknown\b|\|", text), text
@@ -64,7 +64,7 @@ def test_nothing_is_open(behaviour: Behaviour) -> None:
 
 
 def test_each_range_says_where_it_is_known_from() -> None:
-    """A source names a class of [files], so that each class has one file; a run names releases of the range."""
+    """A source names a class of [files], where each class has one file; a run names releases of the range."""
     for behaviour, found in ranges():
         assert found.source or found.run, behaviour.name
         if found.source and found.implementation == ROCKETMQ:
@@ -79,13 +79,13 @@ def test_each_range_says_where_it_is_known_from() -> None:
 
 
 def test_a_method_is_spelt_alike_wherever_it_is_named() -> None:
-    """Of one class no two methods differ in case alone, and none is named with and without the class that it stands in."""
+    """No two methods of a class differ in case alone, and none is named both with and without its class."""
     spelt: dict[tuple[str, str], str] = {}
     for _, found in ranges():
         if found.source and found.implementation == ROCKETMQ:
             outer, *_, method = found.source.split(".")
             inner = found.source.removeprefix(outer)
-            if method not in {"run", "processReadEvent"}:  # of several inner classes
+            if method not in {"run", "processReadEvent"}:  # names that several inner classes have
                 assert spelt.setdefault((outer, method.lower()), inner) == inner, found.source
 
 
@@ -121,7 +121,7 @@ def test_each_section_has_its_paragraph_between_the_markers() -> None:
 
 
 def test_what_ran_is_in_the_record_of_runs_and_in_a_row() -> None:
-    """spec/violations.toml: a release that showed a quirk is one that has it, and a row with the quirk says that it ran."""
+    """spec/violations.toml: a release that showed a quirk is listed as having it, and a row with the quirk names that run."""
     for item in tomllib.loads((SPEC / "violations.toml").read_text(encoding="utf-8"))["shown"]:
         ran = {
             release
@@ -143,8 +143,8 @@ def test_a_run_that_did_not_show_a_quirk_is_no_run_of_it(quirk: int, with_it: st
     assert without_it not in release_table.runs_of(quirk)
 
 
-def test_the_quirks_of_two_behaviours_stand_in_both() -> None:
-    """Without its number in one of the two rows a quirk is still catalogued, and its releases are those of the other alone."""
+def test_a_quirk_of_two_behaviours_is_in_both_rows() -> None:
+    """If one of the two rows lacked the number, the quirk would still be catalogued, but with the releases of one row only."""
     rows = {quirk: [row.name for row in BEHAVIOURS if quirk in row.quirks] for quirk in release_table.quirks()}
     assert {quirk: names for quirk, names in rows.items() if len(names) > 1} == {
         1: ["a first report beyond the log", "a later report beyond the log"],
@@ -159,11 +159,12 @@ def test_every_text_is_what_the_table_makes_of_it() -> None:
         assert path.read_text(encoding="utf-8") == text, f"{path}: make transitions"
 
 
-# --- Who else speaks of releases ---------------------------------------------------------------------------------------------
+# --- Other documents that name releases
+# ---------------------------------------------------------------------------------------------
 
 
 def test_the_key_sets_of_verify_are_those_of_the_table() -> None:
-    """HA-ST-47 "MUST all be of one of these sets": what `verify` prints names the releases of such a row."""
+    """HA-ST-47 "MUST all be of one of these sets": `verify` prints the releases of the matching row."""
     (behaviour,) = (each for each in BEHAVIOURS if each.name == "keys of the index")
     told = set()
     for found in behaviour.ranges:
@@ -188,7 +189,7 @@ def test_the_key_sets_of_verify_are_those_of_the_table() -> None:
     ],
 )
 def test_doctor_tells_of_the_releases_that_the_table_has(words: str, behaviour: str, value: str) -> None:
-    """Each release that begins a range is told what the table says of it, and no other is."""
+    """Doctor reports the table's row for each release that begins a range, and for no other release."""
     (row,) = (each for each in BEHAVIOURS if each.name == behaviour)
     begun = {found.first for each in BEHAVIOURS for found in each.of()} | {
         found.last for each in BEHAVIOURS for found in each.of()

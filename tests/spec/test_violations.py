@@ -1,4 +1,4 @@
-"""spec/violations.md is true: each violation is there in classic, by the shortest trace, and gone in hardened or excused."""
+"""spec/violations.md is true: classic shows each violation by the shortest trace; hardened does not, or names an exception."""
 
 import itertools
 import re
@@ -27,7 +27,7 @@ from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
 
 TEXT = violations.DOCUMENT.read_text(encoding="utf-8")
 REQUIRED = {1, 2, 3, 4, 7, 8, 9, 17, 20, 22, 23, 32, 33}
-KEPT_IN_HARDENED = {8}  # a named exception: no compatible endpoint can mend it
+KEPT_IN_HARDENED = {8}  # a named exception: no compatible endpoint can fix it
 FILE_SIZE = 100
 SETTINGS = Settings(FILE_SIZE, slave_read_buffer_size=64)
 
@@ -81,7 +81,7 @@ def test_the_record_of_real_releases_is_of_quirks_that_have_sections() -> None:
 
 @pytest.mark.parametrize("violation", CATALOGUE, ids=lambda violation: f"quirk-{violation.quirk}")
 def test_units_show_it_in_classic_and_not_in_hardened(violation: Violation) -> None:
-    """The same scope, the same property; what hardened keeps is an exception with a reason."""
+    """The same scope, the same property; a violation that hardened keeps is an exception with a reason."""
     assert graph.first_violation(graph.explore(of_profile(violation.scope, CLASSIC)), violation.breaks)
     in_hardened = graph.first_violation(graph.explore(of_profile(violation.scope, HARDENED)), violation.breaks)
     assert bool(in_hardened) == (violation.quirk in KEPT_IN_HARDENED)
@@ -113,7 +113,7 @@ def test_no_fewer_steps_show_it(violation: ByteViolation) -> None:
     length = violations.shown_after(classic, violation.shows)
     trigger = violations.Half(classic.profile, classic.settings, classic.steps[:length])
     assert violations.fewest(trigger, violation.shows) == length
-    # Nor does hardened show it in any order of them.
+    # Hardened does not show it in any order of the steps.
     same = violations.Half(hardened.profile, hardened.settings, trigger.steps)
     assert violations.fewest(same, violation.shows) is None
 
@@ -128,7 +128,7 @@ def test_frames_show_it_in_classic_and_not_in_hardened(violation: FrameViolation
 
 
 def frame(offset: int, size: int) -> bytes:
-    """A frame with as much of its body as anybody would send."""
+    """A frame with as much of its body as a peer would really send."""
     body = bytes((offset + at) % 251 for at in range(min(size, 2 * FILE_SIZE)))
     return wire.pack_header(offset, size) + body
 

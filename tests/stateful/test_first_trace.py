@@ -1,4 +1,4 @@
-"""The trace at the head of chapter 0: model and implementation, in lock-step, put each of its bytes on the wire."""
+"""The trace at the start of chapter 0: model and implementation, in lock-step, send exactly its bytes."""
 
 import re
 from collections.abc import Iterator
@@ -20,14 +20,14 @@ WIRE = re.compile(r"(slave  -> master|master -> slave) +([0-9a-f]+(?: [0-9a-f]+)
 
 
 def told_in_the_chapter() -> list[tuple[str, str, int]]:
-    """(direction, bytes of reports and headers in hex, how many bytes of the log follow) of each line of the trace."""
+    """(direction, bytes of reports and headers in hex, how many bytes of the log follow) for each line of the trace."""
     text = CHAPTER.read_text(encoding="utf-8")
     trace = text.partition("<!-- trace -->")[2].partition("<!-- end of trace -->")[0]
     return [(way, digits, int(size or 0)) for way, digits, size in WIRE.findall(trace)]
 
 
 class Trace:
-    """Two worlds in lock-step, with what has arrived at either end."""
+    """Two worlds in lock-step, and the bytes that have arrived at each end."""
 
     def __init__(self, worlds: Lockstep) -> None:
         self.worlds = worlds
@@ -98,7 +98,7 @@ def test_every_byte_of_the_trace_is_on_the_wire_of_both_worlds() -> None:
 
 
 def test_as_the_chapter_says_a_put_of_4_5_2_does_not_outlive_the_reconnect() -> None:
-    """HA-S-2 "when more than" its interval has passed: a slave of classic says nothing for 5 s, and the put waits for 5."""
+    """HA-S-2 "when more than" its interval has passed: a classic slave reports nothing for 5 s, and the put waits only 5 s."""
     with trace(CLASSIC) as run:
         everything = (DeliverReports(0, UNBOUNDED_ROOM), DeliverFrames(0, UNBOUNDED_ROOM), DeliverReports(0, UNBOUNDED_ROOM))
         run.do(MESSAGE, MESSAGE, CONNECT, Tick(5001), *everything)

@@ -1,7 +1,7 @@
-"""Whatever happens, in whatever fragments: the implementation does what the reference model does, after every event.
+"""For any events, in any fragments: implementation and reference model are in the same state after every event.
 
-The machine draws its events one by one and so shrinks to the few that matter; the schedules of fuzz are drawn whole from a
-seed, as the campaign draws them, and reach further. `make replay SEED=...` shows one of these.
+The machine draws its events one by one, so Hypothesis shrinks a failure to the few that matter. The schedules of fuzz are
+drawn whole from a seed, as in the campaign, and reach further. `make replay SEED=...` shows one of these.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
 pytestmark = pytest.mark.xdist_group("lock-step")  # it takes long: it begins first
 
 MAX_SLAVES = 3
-# In classic any offset is taken from anyone. Hardened refuses these in every state; others it cannot tell from honest ones.
+# Classic takes any offset from any peer. Hardened refuses these in every state; it cannot tell others from honest ones.
 REFUSED_OFFSETS = (-1, -5, -(1 << 63), 1 << 40, (1 << 63) - 1)
 # Sizes that no frame of these tiny settings has, around every bound of an i32.
 NO_SIZES = (-1, -4, -12, -(1 << 31), 1 << 20, (1 << 31) - 13, (1 << 31) - 12, (1 << 31) - 1)
@@ -33,9 +33,9 @@ NO_SIZES = (-1, -4, -12, -(1 << 31), 1 << 20, (1 << 31) - 13, (1 << 31) - 12, (1
 MANY = 4
 
 slaves = st.integers(0, MAX_SLAVES - 1)
-sizes = st.integers(0, 400) | st.just(1 << 20)  # of a body; one that fits no file is cut to the largest that does
+sizes = st.integers(0, 400) | st.just(1 << 20)  # of a body; one that fits no file is reduced to the largest that fits
 wholes, rests = st.sampled_from((MANY, 0, 1, 2, 3)), st.integers(-2, 13)
-waits = st.sampled_from(((False, False), (True, False), (True, False), (True, True)))  # and whether it pauses first
+waits = st.sampled_from(((False, False), (True, False), (True, False), (True, True)))  # (waits, pauses first)
 
 Fault = Callable[[int, Profile], events.Event]
 faults = st.one_of(
@@ -56,7 +56,10 @@ faults = st.one_of(
 
 @st.composite
 def tiny_settings(draw: st.DrawFn) -> Settings:
-    """Sizes so small that frames, files and buffers end everywhere. The simplest are the largest: nothing is cut there."""
+    """Draw sizes so small that frames, files and buffers end everywhere.
+
+    Hypothesis's simplest values are the largest, which cut nothing.
+    """
     batch = draw(st.sampled_from((1000, 100, 48, 16, 7, 1)))
     spare = draw(st.sampled_from((4000, 400, 40, 12, 1, 0)) | st.just(-(batch // 2)))  # -: too small for a frame (HA-S-14)
     return Settings(
@@ -81,7 +84,7 @@ class LockstepMachine(RuleBasedStateMachine):
         profile=st.sampled_from((HARDENED, CLASSIC)),
         settings=tiny_settings(),
         n_slaves=st.integers(1, MAX_SLAVES),
-        replicas=st.sampled_from((1, 1, 2)),  # where it is more than there are slaves, no put ever waits (HA-G-32)
+        replicas=st.sampled_from((1, 1, 2)),  # with fewer slaves than this no put ever waits (HA-G-32)
     )
     def start(self, profile: Profile, settings: Settings, n_slaves: int, replicas: int) -> None:
         directory = self._resources.enter_context(lockstep.scratch_directory())
@@ -99,9 +102,9 @@ class LockstepMachine(RuleBasedStateMachine):
         return self.worlds.reference.cluster
 
     def agree(self, event: events.Event) -> None:
-        """Both worlds take the event, and the one window shows the same in both. Hardened keeps its invariants, too.
+        """Apply the event to both worlds, and compare their visible state. Hardened also keeps its invariants.
 
-        And the step is some steps of the protocol level.
+        The step must map to zero or more protocol-level steps.
         """
         before = self.cluster
         outcome = self.worlds.apply(event)
@@ -111,12 +114,12 @@ class LockstepMachine(RuleBasedStateMachine):
         assert (told := refinement.refines(before, event, self.cluster, self.settings, self.profile)) == "", told
 
     def pick(self, number: int, eligible: Callable[[Link], object]) -> int:
-        """One of the slaves whose link is eligible, or any: a draw that nothing comes of would be lost."""
+        """Pick a slave whose link is eligible; if none is, pick any. A draw without effect would be wasted."""
         found = [link.slave for link in self.cluster.links if link.slave_open and eligible(link)] or range(self.n_slaves)
         return found[number % len(found)]
 
     def frames(self, whole: int, rest: int) -> int:
-        """Bytes of so many of the largest frames, and a few more or fewer."""
+        """The size of a number of the largest frames, plus or minus a few bytes."""
         if whole == MANY:
             return schedule.UNBOUNDED_ROOM
         return max(0, whole * (TRANSFER_HEADER_SIZE + self.settings.ha_transfer_batch_size) + rest)
@@ -167,7 +170,7 @@ class LockstepMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(link.slave_open for link in self.cluster.links))
     @rule(slave=slaves, whole=wholes, rest=rests)
     def healthy_round(self, slave: int, whole: int, rest: int) -> None:
-        """Report, room, frames, acks: without this, drawing one event at a time gets nowhere."""
+        """Report, room, frames, acks: random single events would seldom complete such a round."""
         slave = self.pick(slave, lambda _: True)
         if any(link.slave == slave and link.conn.slave_request_offset == -1 for link in self.cluster.links):
             self.agree(events.Tick(self.settings.ha_send_heartbeat_interval_ms + 1))  # classic is silent until then (HA-S-2)
@@ -176,7 +179,7 @@ class LockstepMachine(RuleBasedStateMachine):
         self.agree(events.DeliverFrames(slave, schedule.UNBOUNDED_ROOM))
         self.agree(events.DeliverReports(slave, schedule.UNBOUNDED_ROOM))
 
-    # --- Faults: one rule, so that they stay the exception ---------------------------------------------------------------
+    # --- Faults: one rule, so that they stay rare ------------------------------------------------------------------------
 
     @precondition(lambda self: self.cluster.links)
     @rule(slave=slaves, fault=faults)
@@ -193,7 +196,7 @@ TestLockstepMachine.settings = hypothesis_settings(
 )
 
 
-# Seeds that once found something. Whenever the drawing changes they are other schedules; what they found is in scenarios/.
+# Seeds that once found a bug. A change of the drawing makes them other schedules; the bugs are kept in scenarios/.
 @example(497)  # torn-topic.txt (HA-ST-10)
 @example(647)  # acks-before-a-violation.txt
 @example(2277)

@@ -1,6 +1,6 @@
-"""Bad machines must fail: the lock-step finds every planted fault from random schedules alone, and none where there is none.
+"""The lock-step finds every planted fault by random schedules alone, and finds none in the correct implementation.
 
-Each hunt is a process over a faulty copy of the implementation (fuzz/faults.py), for the harness must not know of the fault.
+Each hunt is a process that runs a faulty copy of the implementation (fuzz/faults.py): the harness must not know the fault.
 """
 
 from pathlib import Path
@@ -29,7 +29,7 @@ def test_a_hunt_finds_the_fault(fault: Fault, tmp_path: Path, capfd: pytest.Capt
     assert status == 0, printed.err
     found = printed.out.splitlines()[-1]
     assert found.startswith("found="), printed.out
-    # The replay stands above it, and its last line shows both sides, or where the implementation broke.
+    # The replay comes before it. Its last line shows both sides, or the place of the implementation's error.
     assert "divergence at operation" in printed.out or "error at operation" in printed.out, printed.out
 
 

@@ -1,4 +1,4 @@
-"""Each scenario happens as its file tells it; `formal/scenarios.py` says how a scenario is written."""
+"""Each scenario runs as its file says; `formal/scenarios.py` says how a scenario is written."""
 
 import difflib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A log that goes on with files of another size: its one file becomes shorter, and the store opens at every moment. HA-S-91."""
+"""A log changes the size of its only file to its master's; a crash at any moment leaves a store that opens. HA-S-91."""
 
 import errno
 import os
@@ -21,7 +21,7 @@ def bodies(log: CommitLog) -> list[bytes]:
 
 
 def filled(store: Path, begin: int = 0) -> tuple[CommitLog, list[bytes]]:
-    """A log with large files that holds 20 messages, begun at an offset by replicated bytes."""
+    """A log with large files and 20 messages. Its first bytes are replicated ones, at an offset."""
     log = CommitLog.open(store, file_size=LARGE)
     expected = [bytes([number]) * 100 for number in range(20)]
     offset = begin
@@ -43,7 +43,7 @@ def test_the_one_file_becomes_as_long_as_told_and_the_log_goes_on_behind_it(tmp_
         assert (log.file_size, log.max_offset, log.flushed_offset) == (size, end, begin)
         log.flush()
         assert log.flushed_offset == end
-        while log.max_offset < begin + 2 * size:  # over the end of the file, and of the next one
+        while log.max_offset < begin + 2 * size:  # past the end of this file and of the next
             expected.append(bytes(200))
             log.append(Message("orders", expected[-1]))
         assert bodies(log) == expected
@@ -63,7 +63,7 @@ def test_a_log_without_a_file_makes_its_first_one_of_the_new_size(tmp_path: Path
 
 
 def test_the_store_opens_whenever_the_process_ends_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store is copied before and after each call that changes the disk: what a kill -9 there would leave."""
+    """Copy the store before and after each call that changes the disk: each copy is what a kill -9 there would leave."""
     log, expected = filled(tmp_path / "store")
     copies: list[tuple[str, int]] = []
 
@@ -111,7 +111,7 @@ def test_a_disk_that_refuses_leaves_the_log_as_it_was(tmp_path: Path, monkeypatc
         with monkeypatch.context() as patch, pytest.raises(OSError, match="Input/output error"):
             patch.setattr(MappedFile, "sync", refuse)
             log.adopt_file_size(SMALL)
-        assert (log.file_size, bodies(log)) == (SMALL, expected)  # the file is cut, whether that is on the disk or not
+        assert (log.file_size, bodies(log)) == (SMALL, expected)  # the file has its new size, synced or not
         log.flush()
 
 

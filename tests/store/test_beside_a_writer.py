@@ -1,4 +1,4 @@
-"""The readers beside processes that write: they see no damage where there is none, and no work for a recovery.
+"""Readers run beside a process that writes: they report no damage where there is none, and nothing to recover.
 
 HA-ST-49 "MUST report no damage and nothing to cut while the owner is writing, and MUST report how far that store has come".
 """
@@ -32,7 +32,7 @@ from rocketmq_ha.impl.wire.message import Message, encode
 
 FILE_SIZE = 4096
 OPTIONS = StoreOptions(file_size=FILE_SIZE, queue_file_size=6000, index_geometry=Geometry(50, 100), floor_size=0)
-STRESS_S = 1.5  # of each kind of writer
+STRESS_S = 1.5  # for each kind of writer
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def told(result: Result) -> dict[str, str]:
     return dict(word.split("=", 1) for word in result.stdout.split())
 
 
-# --- A record that changes between two looks -------------------------------------------------------------------------
+# --- A record that changes between two reads -------------------------------------------------------------------------
 
 
 def record(offset: int, body: bytes = b"x" * 300) -> bytes:
@@ -53,7 +53,7 @@ def record(offset: int, body: bytes = b"x" * 300) -> bytes:
 
 
 class Torn:
-    """A store of which the third record is there but for its end, and who completes it."""
+    """A store whose third record lacks its end, and a writer that completes the record."""
 
     def __init__(self, store: Path) -> None:
         with CommitLog.open(store, file_size=FILE_SIZE) as log:
@@ -79,7 +79,7 @@ class Torn:
 
 
 def once_after(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], None]) -> None:
-    """Have a writer act after the first call of a function that recovery uses."""
+    """Run a writer's step after the first call of a function that recovery uses."""
     original, calls = getattr(recovery, name), []
 
     def watched(*arguments: Any, **options: Any) -> Any:
@@ -97,7 +97,7 @@ def once_after(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], Non
 def test_a_record_that_is_completed_between_two_looks_is_whole(
     look: str, goes_on: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody has the lock: a writer that has none, of another program, or one that began after it was looked for."""
+    """No process holds the lock: the writer takes no lock, or it started after the reader checked the lock."""
     torn = Torn(tmp_path / "s")
     once_after(monkeypatch, look, torn.complete_and_go_on if goes_on else torn.complete)
     plan = plan_recovery(tmp_path / "s")
@@ -106,7 +106,10 @@ def test_a_record_that_is_completed_between_two_looks_is_whole(
 
 
 def test_a_record_whose_sector_is_missing_is_damage_where_a_flushed_one_follows(tmp_path: Path) -> None:
-    """Clocks step back: what was stored later may stand before what the checkpoint vouches for. It is no bug of ours."""
+    """A clock stepped back: a later message may lie before a message that the checkpoint vouches for.
+
+    The store is not at fault.
+    """
     properties = "X\x01" + "p" * 1500
     first = encode(Message("t", b"", store_timestamp=9_000_000, properties_string=properties), None, 0)
     second = encode(Message("t", b"", store_timestamp=1_000_000), None, len(first))
@@ -163,7 +166,7 @@ def test_the_holder_of_a_lock_is_named_and_the_lock_left_alone(held: tuple[Path,
             f"print(lock_holder(Path({str(tmp_path)!r})))"
         )
         other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        assert int(other.stdout) == os.getpid()  # the look of this process has not given the lock back
+        assert int(other.stdout) == os.getpid()  # checking the lock did not release the lock of this process
     assert lock_holder(tmp_path) is None
 
 
@@ -185,7 +188,7 @@ def test_recover_writes_nothing_and_looks_at_nothing_where_a_process_has_the_sto
 
 
 def test_recover_keeps_the_lock_from_its_look_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So nobody changes what it has told of."""
+    """No other process can change what recover has reported."""
     with MessageStore.open(tmp_path / "s", OPTIONS) as store:
         store.put(Message("t", b"x"))
     owners: list[int | None] = []
@@ -210,7 +213,7 @@ def test_a_store_that_is_opened_during_a_look_is_looked_at_again(tmp_path: Path,
 
 
 def test_how_far_a_store_is_dispatched_is_told_while_it_is_open(tmp_path: Path) -> None:
-    """HA-ST-49 "MUST report no damage and nothing to cut": nor of a dispatch that would begin anew, as after a crash."""
+    """HA-ST-49 "MUST report no damage and nothing to cut": nor report a dispatch that would start again, as after a crash."""
     with MessageStore.open(tmp_path / "s", OPTIONS) as store:
         for _ in range(20):
             store.put(Message("t", bytes(500)))
@@ -281,12 +284,12 @@ def master_of(store: Path, count: int, *more: str) -> list[str]:
     ]
 
 
-# A put waits for the slave, who is sent no more than this: else there are thousands of files within seconds.
+# A put waits for the slave, and this limits the rate to the slave: else there are thousands of files within seconds.
 IN_STEP = ("--await-slaves", "1", "--role", "SYNC_MASTER", "--in-flight", "8", "--max-transfer-rate", "300000")
 
 
 def read_all(store: Path) -> None:
-    """Each reader, again and again; each tells what is right, and more than before."""
+    """Run each reader repeatedly. Each reports correct figures, and no less than before."""
     ends: dict[str, int] = {}
     deadline, rounds = time.monotonic() + STRESS_S, 0
     while time.monotonic() < deadline or rounds < 2:
@@ -304,7 +307,7 @@ def read_all(store: Path) -> None:
         ):
             result = invoke(*arguments)
             if result.exit_code == 1 and arguments[0] == "query":
-                continue  # there is no such key in the log of `master`
+                continue  # the log of `master` has no such key
             assert (result.exit_code, result.stderr) == (0, "")
             offsets = [json.loads(line)["commit_log_offset"] for line in result.stdout.splitlines()]
             assert offsets == sorted(offsets)

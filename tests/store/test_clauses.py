@@ -1,4 +1,4 @@
-"""Chapter 5: the store, where no other test makes the claim."""
+"""Clauses of chapter 5 (the store) that no other test checks."""
 
 from pathlib import Path
 
@@ -10,7 +10,10 @@ from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 
 
 def test_a_store_that_is_closed_refuses_replicated_bytes(tmp_path: Path) -> None:
-    """HA-ST-22 "MUST refuse replicated bytes": nothing of them is in the log that is opened next. One opened has started."""
+    """HA-ST-22 "MUST refuse replicated bytes": the log that is opened next has none of them.
+
+    An open store counts as started.
+    """
     store = MessageStore.open(tmp_path / "store", StoreOptions(file_size=1 << 16))
     store.append_data(0, [b"abc"])
     store.close()

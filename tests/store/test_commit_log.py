@@ -1,4 +1,7 @@
-"""The commit log over mapped files: what is appended is there, in RocketMQ's files, reopened too. HA-ST-1 to 9."""
+"""The commit log over mapped files keeps what is appended, in RocketMQ's format, also after it is opened again.
+
+HA-ST-1 to 9.
+"""
 
 import os
 import struct
@@ -47,7 +50,7 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def full_store(store: Path) -> Path:
-    """Three files of ten messages, each told by its fill byte, and a clean stop."""
+    """Three files of ten messages, closed cleanly. Each message has its own fill byte."""
     with CommitLog.open(store, file_size=FILE_SIZE) as log:
         for index in range(10):
             log.append(message_of(250, index + 1))
@@ -119,7 +122,7 @@ def test_a_blank_takes_the_rest_whatever_remains(store: Path, remaining: int) ->
         used = FILE_SIZE - remaining
         if remaining >= 8:
             log.append(message_of(used))
-        else:  # no put ends so near to the end of a file, but a slave's bytes can
+        else:  # only replicated bytes can end this near to the end of a file
             log.append_data(0, [encode(message_of(used))])
         if 0 < remaining < 8:
             with pytest.raises(AppendRefused, match=r"8, for a BLANK"):
@@ -253,7 +256,7 @@ def test_the_first_bytes_open_the_file_that_would_hold_their_offset(store: Path,
 
 
 def test_no_bytes_on_an_empty_log_make_a_phantom_file(store: Path) -> None:
-    """Facts.md item 17. With the tail left alone it survives a restart; else a log without records has no files."""
+    """Quirk 17. With clear_tail=False the phantom file survives a restart; else a log without records has no files."""
     with CommitLog.open(store, file_size=FILE_SIZE) as log:
         log.append_data(0, [])
         assert (log.min_offset, log.max_offset) == (0, 0)
@@ -330,8 +333,8 @@ def test_a_partial_record_at_the_tail_is_cut_off(full_store: Path, present: int,
 
 @pytest.mark.parametrize("properties", ["", "KEYS\x01key\x02TAGS\x01tag"])
 def test_a_record_without_the_end_of_its_topic_or_properties_is_not_whole(store: Path, properties: str) -> None:
-    """HA-ST-10 "end in a zero byte is not whole", HA-ST-89 "MUST be refused when". Lengths and CRC are right already:
-    RocketMQ takes it for whole, and differs from its master from then on.
+    """HA-ST-10 "end in a zero byte is not whole", HA-ST-89 "MUST be refused when". Lengths and CRC are right:
+    RocketMQ takes the record for whole, and from then on its log differs from its master's.
     """
     message = Message("topic", b"body", queue_id=1, properties_string=properties)
     with CommitLog.open(store, file_size=FILE_SIZE) as log:
@@ -341,7 +344,7 @@ def test_a_record_without_the_end_of_its_topic_or_properties_is_not_whole(store:
     looks_whole = []
     for present in range(1, end):
         patch(log_file(store, 0), first.size, record[:present] + bytes(len(record) - present))
-        with CommitLog.open(store, clear_tail=False) as log:  # as RocketMQ
+        with CommitLog.open(store, clear_tail=False) as log:  # as RocketMQ does
             looks_whole.append(log.max_offset > first.size)
         with CommitLog.open(store) as log:
             assert (log.max_offset, log.recovery.messages) == (first.size, 1)
@@ -371,7 +374,7 @@ ZEROS = "KEYS\x01" + "\0" * 512 + "k"
     ],
 )
 def test_a_message_that_recovery_could_take_for_one_with_a_lost_sector_is_refused(store: Path, message: Message) -> None:
-    """HA-ST-10 "nothing but zeros from a multiple of 512 in its file to the next one": wherever it will stand."""
+    """HA-ST-10 "nothing but zeros from a multiple of 512 in its file to the next one": at any position of the record."""
     with CommitLog.open(store, file_size=4096) as log:
         with pytest.raises(MessageIllegal, match="512 zero bytes in a row"):
             log.append(message)
@@ -383,7 +386,7 @@ def test_a_message_that_recovery_could_take_for_one_with_a_lost_sector_is_refuse
 
 
 def test_missing_bytes_that_would_be_zero_count_as_there(full_store: Path) -> None:
-    """HA-ST-5: a file is born as zeros, so a record without properties is whole when its topic is."""
+    """HA-ST-5: a new file is all zeros, so a record without properties is whole once its topic is."""
     patch(log_file(full_store, 2048), 500, encode(message_of(250, 77), physical_offset=2548)[:-2])
     with CommitLog.open(full_store) as log:
         assert (log.max_offset, log.recovery.cut_size) == (2798, 0)
@@ -429,7 +432,7 @@ def test_a_blank_counts_to_the_end_of_its_file(full_store: Path) -> None:
 
 
 def test_a_reopened_log_equals_the_one_that_was_killed(store: Path) -> None:
-    """A process that dies loses nothing that it has appended: the page cache is the kernel's."""
+    """A killed process loses nothing that it has appended, for the page cache belongs to the kernel."""
     script = f"""
 import os, signal, sys
 from pathlib import Path
@@ -451,7 +454,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_one_flipped_bit_names_file_and_offset_and_costs_no_byte(index: int, data: st.DataObject) -> None:
     """HA-ST-20 "MUST be refused, unchanged, with an error that names the file and the offset".
 
-    In classic the log ends there, as in RocketMQ.
+    In classic the log ends at the damage, as in RocketMQ.
     """
     with tempfile.TemporaryDirectory() as directory:
         store = Path(directory) / "store"
@@ -480,7 +483,7 @@ def test_a_lost_page_before_a_whole_record_is_damage_too(full_store: Path) -> No
 
 
 def test_a_log_of_records_of_another_place_is_refused_unless_the_tail_is_left_alone(store: Path) -> None:
-    """Quirks 17 and 18. RocketMQ takes such a log for empty; wiping it would be worse."""
+    """Quirks 17 and 18. RocketMQ takes this log for empty; to wipe it would be worse."""
     with CommitLog.open(store, file_size=FILE_SIZE) as log:
         log.append_data(0, [encode(message_of(200), physical_offset=4096)])
     before = log_file(store, 0).read_bytes()
@@ -497,7 +500,9 @@ def test_a_log_of_records_of_another_place_is_refused_unless_the_tail_is_left_al
 )
 @settings(deadline=None, max_examples=200)
 def test_whatever_stands_in_the_files_an_open_heals_or_refuses(sizes: list[int], noise: list[tuple[int, bytes]]) -> None:
-    """No error without a name; a refusal changes nothing; what an open leaves is sound, and opens the same again."""
+    """Each error names a file; a refusal changes nothing; a store that was opened is sound, and opens again with the same
+    contents.
+    """
     with tempfile.TemporaryDirectory() as directory:
         store = Path(directory) / "store"
         with CommitLog.open(store, file_size=FILE_SIZE) as log:
@@ -611,7 +616,7 @@ def test_what_is_no_directory_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def other_process(full_store: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that holds the store as RocketMQ does: one byte of `lock`, by fcntl."""
+    """A process that locks the store as RocketMQ does: one byte of the file `lock`, by fcntl."""
     script = (
         "import fcntl, sys; file = open(sys.argv[1], 'r+'); "
         "fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0); print('locked', flush=True); sys.stdin.read()"
@@ -640,7 +645,9 @@ def test_a_store_that_another_process_owns_is_refused(full_store: Path, other_pr
 
 
 def test_a_store_is_opened_once_in_a_process(full_store: Path, tmp_path: Path) -> None:
-    """POSIX locks are the process's; a second descriptor would get the lock, and closing it would lose it for both."""
+    """A POSIX lock belongs to the process: a second descriptor would get it too, and closing that one would release it for
+    both.
+    """
     link = tmp_path / "link"
     link.symlink_to(full_store)
     with CommitLog.open(full_store) as log:
@@ -669,7 +676,7 @@ def test_a_refused_open_leaves_no_lock_behind(full_store: Path) -> None:
 
 
 def test_an_empty_gigabyte_is_neither_read_nor_kept(store: Path) -> None:
-    """Looking for stale bytes in space that was never written must cost nothing, or each open reads a whole file."""
+    """The search for stale bytes skips space that was never written, or each open would read a whole file."""
     (store / "commitlog").mkdir(parents=True)
     with log_file(store, 0).open("wb") as file:
         file.truncate(1 << 30)

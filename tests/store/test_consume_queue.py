@@ -1,4 +1,7 @@
-"""A consume queue holds entry n for message n, whatever is put again, cut off, deleted or torn. HA-ST-29 to HA-ST-38."""
+"""A consume queue keeps entry n for message n through repeated puts, truncation, deletion and torn writes.
+
+HA-ST-29 to HA-ST-38.
+"""
 
 import logging
 import struct
@@ -15,7 +18,7 @@ from rocketmq_ha.impl.store.derived.consume_queue_table import ConsumeQueueTable
 from rocketmq_ha.impl.store.derived.dispatch_request import DispatchRequest
 from rocketmq_ha.impl.store.derived.queue_entry import ENTRY_SIZE, FILLER_SIZE, Entry
 
-ENTRIES = 4  # a file
+ENTRIES = 4  # entries in a file
 SIZE = ENTRIES * ENTRY_SIZE
 FILLER = struct.pack(">qiq", 0, 2147483647, 0)
 
@@ -27,7 +30,7 @@ def opened(directory: Path, *, writable: bool = True) -> ConsumeQueue:
 
 
 def filled(directory: Path, count: int, first: int = 0, at: int = 1000) -> ConsumeQueue:
-    """Messages of 100 bytes, one behind the other, from queue offset `first` on."""
+    """A queue of consecutive messages of 100 bytes, from queue offset `first` on."""
     queue = opened(directory)
     for index in range(count):
         queue.put(at + 100 * index, 100, index, first + index)
@@ -43,9 +46,11 @@ def request(topic: bytes, queue_id: int, offset: int, queue_offset: int, sys_fla
 
 
 def test_a_hole_among_expired_messages_is_not_the_end_of_a_queue_after_the_next_clean_stop(tmp_path: Path) -> None:
-    """HA-ST-33 "an entry that names no message". Pages of entries that nobody vouched for are lost; their messages expired.
+    """HA-ST-33 "an entry that names no message". Pages of entries that the checkpoint does not vouch for are lost; their
+    messages have expired.
 
-    Found by the crash campaign, seed 3, life 18, one journal: the queue was cut at the hole, and dispatch went on behind it.
+    The crash campaign found this (seed 3, life 18, one journal): the queue was cut at the hole, and dispatch continued after
+    it.
     """
     filled(tmp_path / "0", 11).close()
     for index in (1, 2, 5):
@@ -53,7 +58,7 @@ def test_a_hole_among_expired_messages_is_not_the_end_of_a_queue_after_the_next_
             file.seek(index % ENTRIES * ENTRY_SIZE)
             file.write(bytes(ENTRY_SIZE))
     queue = ConsumeQueue(tmp_path / "0", SIZE, writable=True)
-    queue.keep_before(2000, lambda _, entry: entry.offset < 2000)  # the log begins at 2000, with message 10
+    queue.keep_before(2000, lambda _, entry: entry.offset < 2000)  # the log now begins at 2000, with message 10
     queue.fill_holes()
     queue.put(2000, 100, 10, 10)
     queue.correct_min_offset(2000)
@@ -94,7 +99,7 @@ def test_a_size_that_cuts_entries_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_new_queue_begins_with_entries_that_stand_for_nothing(tmp_path: Path) -> None:
-    """HA-ST-33: from the start of the file that holds the first message's entry."""
+    """HA-ST-33: fillers start at the beginning of the file that holds the first message's entry."""
     queue = filled(tmp_path / "0", 1, first=10)
     assert state(queue) == (
         10,
@@ -127,7 +132,7 @@ def test_what_is_put_again_changes_nothing(tmp_path: Path, caplog: pytest.LogCap
 
 
 def test_missing_messages_leave_entries_that_stand_for_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """HA-ST-31: entry n is that of message n, though those before it are not in the log."""
+    """HA-ST-31: entry n belongs to message n, although the messages before it are not in the log."""
     queue = filled(tmp_path / "0", 2)
     queue.put(5000, 100, 9, 7)
     assert queue.entry(7) == (5000, 100, 9)
@@ -148,7 +153,7 @@ def test_a_queue_offset_out_of_reach_is_refused(tmp_path: Path, queue_offset: in
 
 @pytest.mark.parametrize("kept", range(9, 20))
 def test_a_torn_entry_is_mended_when_it_is_put_again(tmp_path: Path, kept: int) -> None:
-    """A crash can leave the first bytes of the last entry: its offset is right then, and size or tags code is not."""
+    """A crash can leave only the first bytes of the last entry: a right offset, and a wrong size or tags code."""
     queue = filled(tmp_path / "0", 2)
     queue.put(1200, 70_000, -2, 2)
     queue.close()
@@ -167,7 +172,7 @@ def test_a_torn_entry_is_mended_when_it_is_put_again(tmp_path: Path, kept: int) 
 
 @pytest.mark.parametrize("kept", range(11))
 def test_truncation_removes_the_entries_of_what_the_log_lost(tmp_path: Path, kept: int) -> None:
-    """HA-ST-38; and nothing stale is left to come back."""
+    """HA-ST-38; no stale entry is left that could come back."""
     queue = filled(tmp_path / "0", 10)
     queue.truncate_dirty(1000 + 100 * kept)
     expected = [(index, Entry(1000 + 100 * index, 100, index)) for index in range(kept)]
@@ -264,10 +269,10 @@ def test_reads_agree_with_a_list(
         (0, 0),
         (10, 0),
         (14, 0),
-        (15, 0),  # as near to 10 as to 20: the earlier
+        (15, 0),  # equally near to 10 and 20: the earlier wins
         (16, 1),
         (40, 3),
-        (44, 4),  # the file is chosen first: its first message is the nearest in it
+        (44, 4),  # the file is chosen first, and its first message is the nearest in it
         (45, 4),
         (99, 8),
         (1000, 9),

@@ -1,4 +1,4 @@
-"""A file gets its name when it is whole, wherever it is made before. HA-ST-1, HA-ST-8."""
+"""A log file is made under a temporary name or without one, and gets its name when it is complete. HA-ST-1, HA-ST-8."""
 
 import errno
 import os
@@ -23,7 +23,7 @@ WAYS = [
 
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How files are made: without a name, in a folder, or there because linking turns out to be impossible."""
+    """How files are made: without a name, in a temporary folder, or in that folder because linking fails."""
     chosen: str = request.param
     if chosen == "elsewhere":
         monkeypatch.setattr(creation, "_UNNAMED", None)
@@ -76,7 +76,7 @@ def test_what_fails_leaves_no_file_and_names_it(tmp_path: Path, way: str) -> Non
 
 
 def test_a_process_that_is_killed_while_it_makes_a_file_leaves_nothing_in_its_folder(tmp_path: Path, way: str) -> None:
-    """The next that owns the store removes what is left; a store that an older version left so is swept, too."""
+    """The next owner of the store removes its unfinished files, and also those that an older version left."""
     kill = "lambda fd: os.kill(os.getpid(), 9)"
     setting = {"unnamed": "", "elsewhere": "creation._UNNAMED = None", "no /proc": "creation._UNNAMED = None"}[way]
     code = (

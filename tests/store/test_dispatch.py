@@ -1,4 +1,4 @@
-"""Every record is dispatched once, in the order of the log, however it comes to be known. HA-ST-32 to HA-ST-36."""
+"""Every record is dispatched once, in log order, however the dispatcher learns of it. HA-ST-32 to HA-ST-36."""
 
 import errno
 import json
@@ -68,7 +68,7 @@ class FakeLog:
 
 
 class Told:
-    """A dispatcher that remembers."""
+    """A dispatcher that records its calls."""
 
     def __init__(self) -> None:
         self.requests: list[DispatchRequest] = []
@@ -165,7 +165,7 @@ def six(message: Message, born: bool, store: bool) -> Message:
 
 @given(st.lists(st.builds(six, messages, st.booleans(), st.booleans()), max_size=6), st.data())
 def test_requests_are_read_from_the_bytes_up_to_where_they_end(batch: list[Message], data: st.DataObject) -> None:
-    """HA-ST-36: of what a slave has, each whole record; the part of one is waited for."""
+    """HA-ST-36: a slave dispatches each whole record, and waits for the rest of a partial one."""
     start = data.draw(st.integers(0, 10**9))
     log, expected, ends = b"", [], []
     make = RequestMaker(LEVELS)
@@ -216,7 +216,7 @@ def test_records_are_read_from_the_log_through_blanks_and_files() -> None:
 @settings(deadline=None)
 @given(st.data())
 def test_each_record_once_in_order_whatever_is_handed_over(data: st.DataObject) -> None:
-    """Records are handed over, or not, or late, or again; the log is there to be asked."""
+    """Appended records are passed on at once, never, late or twice; the service can always read the log itself."""
     log, told = FakeLog(), Told()
     service = ReputMessageService(log, [told], 0)
     for _ in range(data.draw(st.integers(1, 30))):
@@ -245,7 +245,7 @@ def test_what_memory_forgets_is_read_from_the_log(monkeypatch: pytest.MonkeyPatc
 
 
 def test_it_waits_at_a_record_that_is_not_whole() -> None:
-    """HA-ST-36: a slave's log ends anywhere."""
+    """HA-ST-36: a slave's log can end inside a record."""
     whole = FakeLog()
     for size in (300, 300, 300, 50, 800, 10):
         whole.put(size=size)
@@ -312,7 +312,7 @@ def test_a_full_disk_is_tried_again_and_nothing_is_lost(
     service.start()
     assert service.wait_for(log.max_offset, 10)
     assert second.offsets == offsets(log)
-    assert sorted(set(first.offsets)) == offsets(log)  # told again, which it must stand
+    assert sorted(set(first.offsets)) == offsets(log)  # a repeated dispatch, which it must accept
     assert "tried again" in caplog.text
     assert service.shutdown()
 
@@ -363,7 +363,7 @@ def test_a_lone_record_is_dispatched_without_being_asked_for() -> None:
     time.sleep(0.02)
     service.offer(log.put())
     wait_for(lambda: len(told.requests) == 1)
-    log.put()  # as replicated bytes come, without even a wake-up
+    log.put()  # replicated bytes come without a wake-up
     wait_for(lambda: len(told.requests) == 2)
     assert service.shutdown()
 
@@ -387,7 +387,7 @@ def test_verify_holds_queues_and_index_against_the_log(golden: Path, vectors: Pa
     index_file = min((store / "index").iterdir())
     for path, position, error in (
         (entry_file, 20 * 7 + 7, "entry 7 is"),  # the last byte of an offset
-        (entry_file, 20 * 7 + 19, "entry 7 is"),  # and of a tags code
+        (entry_file, 20 * 7 + 19, "entry 7 is"),  # the last byte of a tags code
         (index_file, 40 + 4000 + 20 * 9 + 3, "keys of hashes|entry 9 points to"),  # the other hash may have another slot
         (index_file, 40 + 4000 + 20 * 900 + 19, "entry 900 points to"),
     ):
@@ -412,14 +412,14 @@ def test_topics_are_added_and_what_is_there_stays(golden: Path, tmp_path: Path) 
     assert not write_topics(tmp_path, {"GoldenOrders": 4, "BenchmarkTest": 1})
     assert write_topics(tmp_path, {"GoldenOrders": 6, "новый": 2}, now_ms=77)
     after = json.loads(path.read_text(encoding="utf-8"))
-    version = before["dataVersion"]  # 5.x has a stateVersion in it, which stays
+    version = before["dataVersion"]  # 5.x has a stateVersion in it, which is kept
     assert after["dataVersion"] == version | {"counter": version["counter"] + 1, "timestamp": 77}
     changed = {
         name: config for name, config in after["topicConfigTable"].items() if config != before["topicConfigTable"].get(name)
     }
     assert changed["GoldenOrders"] == before["topicConfigTable"]["GoldenOrders"] | {"readQueueNums": 6, "writeQueueNums": 6}
     assert set(changed) == {"GoldenOrders", "новый"}
-    assert set(changed["новый"]) == set(changed["GoldenOrders"]) - {"attributes"}  # of 5.x, empty unless told otherwise
+    assert set(changed["новый"]) == set(changed["GoldenOrders"]) - {"attributes"}  # 5.x has it; empty by default
     assert [entry.name for entry in path.parent.iterdir()] == ["topics.json"]
 
 
@@ -430,7 +430,7 @@ def test_a_store_without_a_config_gets_one(tmp_path: Path) -> None:
 
 
 def test_a_config_that_cannot_be_written_is_named_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What fails below a descriptor has no name of its own."""
+    """An error of a system call on a descriptor names no file by itself."""
     assert write_topics(tmp_path, {"a": 3})
     before = (tmp_path / "config" / "topics.json").read_bytes()
 

@@ -1,6 +1,6 @@
-"""Files that are removed or cut under a live store, and syncs that fail: said with the path, and nothing counts as flushed.
+"""Files are removed or truncated under a live store, or a sync fails: the error names the path, and nothing counts as flushed.
 
-HA-ST-8, HA-ST-28. What would end in SIGBUS is in tests/crash/cut_files.py, a process each.
+HA-ST-8, HA-ST-28. Cases that would end in SIGBUS are in tests/crash/cut_files.py, each in its own process.
 """
 
 import errno
@@ -61,7 +61,7 @@ def test_a_file_that_was_cut_is_named_before_its_mapping_is_used(file: MappedFil
         with pytest.raises(StoreCorrupt, match=rf"{file.path}.*found a length of 4096 bytes, expected {SIZE}"):
             use()
     assert (file.wrote_position, file.flushed_position) == (100, 0)
-    assert bytes(held) == bytes(100)  # the part that is still there
+    assert bytes(held) == bytes(100)  # the part that was not cut off
 
 
 def test_nothing_goes_into_a_file_without_a_name(file: MappedFile) -> None:
@@ -71,12 +71,12 @@ def test_nothing_goes_into_a_file_without_a_name(file: MappedFile) -> None:
         with pytest.raises(FileNotFoundError, match=str(file.path)):
             use()
     assert (file.wrote_position, file.flushed_position) == (100, 0)
-    assert bytes(file.view(0, 100)) == bytes(100)  # what is mapped can be read
+    assert bytes(file.view(0, 100)) == bytes(100)  # mapped bytes stay readable
 
 
 @pytest.mark.parametrize("batch", [False, True])
 def test_a_put_that_does_not_wait_for_the_disk_sees_a_file_without_a_name_too(tmp_path: Path, batch: bool) -> None:
-    """At the first message of a millisecond, and at each batch."""
+    """The file is checked at the first message of a millisecond, and at each batch."""
     with MessageStore.open(tmp_path / "s", StoreOptions(file_size=1 << 18, floor_size=0)) as store:
         message = Message("t", b"x")
         before = store.put(message).append.store_timestamp
@@ -113,7 +113,7 @@ def test_an_index_file_that_was_cut_or_removed_is_named(index: IndexFile) -> Non
 
 
 def test_a_sync_after_one_that_failed_needs_a_new_transaction(file: MappedFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    """HA-ST-28 "only over bytes that a successful sync has covered": of an aborted journal a retry of the pages may succeed."""
+    """HA-ST-28 "only over bytes that a successful sync has covered": after a journal abort a retry may succeed."""
     file.append(bytes(range(256)) * 30)
     with monkeypatch.context() as broken:
         broken.setattr(mapped_file, "_sync_data", fails(errno.EIO))
@@ -155,7 +155,7 @@ def test_so_does_that_of_an_index_file(index: IndexFile, monkeypatch: pytest.Mon
 
 @pytest.mark.skipif(not hasattr(signal, "SIGBUS"), reason="there is no such signal")
 def test_a_sigbus_in_the_program_says_where(tmp_path: Path) -> None:
-    """Between look and use a file can still be cut."""
+    """A file can still be truncated between the check and the use."""
     with MessageStore.open(tmp_path / "s", StoreOptions(file_size=4096, floor_size=0)) as store:
         store.put(Message("t", b"x"))
     code = (

@@ -1,4 +1,7 @@
-"""From the page cache to the disk: who waits, for what, and what a failure leaves. HA-ST-24 to HA-ST-28, HA-ST-60, HA-ST-61."""
+"""Flushes from the page cache to the disk: which puts wait, and the state after a failure.
+
+HA-ST-24 to HA-ST-28, HA-ST-60, HA-ST-61.
+"""
 
 import contextlib
 import errno
@@ -32,11 +35,11 @@ SYNC = StoreOptions(file_size=1 << 16, queue_file_size=2000, floor_size=0, sync_
 
 
 class Disk:
-    """A log whose flush takes what the test lets it take."""
+    """A log whose flush ends when the test says so."""
 
     def __init__(self) -> None:
         self.max_offset = self.flushed_offset = 0
-        self.flushes: list[int] = []  # least pages, of each call
+        self.flushes: list[int] = []  # the least number of pages of each call
         self.gate = threading.Event()
         self.gate.set()
         self.entered = threading.Semaphore(0)
@@ -75,7 +78,7 @@ def test_all_that_gather_during_a_flush_share_the_next_one() -> None:
     disk.gate.set()
     assert {request.wait(5) for request in (first, *others)} == {PutMessageStatus.PUT_OK}
     assert len(disk.flushes) == 2
-    assert service.put_request(50).wait(5) is PutMessageStatus.PUT_OK  # on the disk already
+    assert service.put_request(50).wait(5) is PutMessageStatus.PUT_OK  # already on the disk
     assert len(disk.flushes) == 2
     service.shutdown()
 
@@ -91,7 +94,7 @@ def test_a_put_ends_with_flush_disk_timeout_when_the_disk_is_late_and_no_sooner(
     assert request.wait(0.1) is PutMessageStatus.FLUSH_DISK_TIMEOUT
     assert time.monotonic() - started >= 0.1
     disk.gate.set()
-    assert request.wait(5) is PutMessageStatus.PUT_OK  # the disk has it after all
+    assert request.wait(5) is PutMessageStatus.PUT_OK  # it is on the disk now
     service.shutdown()
 
 
@@ -222,7 +225,7 @@ def test_a_store_that_cannot_flush_at_its_end_says_so_and_leaves_abort(tmp_path:
         store.close()
     monkeypatch.undo()
     assert was_aborted(tmp_path / "s")
-    with MessageStore.open(tmp_path / "s", SMALL) as store:  # it has let go of the lock
+    with MessageStore.open(tmp_path / "s", SMALL) as store:  # the first store has released the lock
         assert len(list(store.log.records())) == 1
     assert not was_aborted(tmp_path / "s")
 
@@ -259,7 +262,7 @@ def test_a_failed_background_flush_is_kept_and_tried_again(caplog: pytest.LogCap
         service.shutdown()
     assert disk.flushed_offset == 7
     assert service.error is None
-    assert caplog.text.count("flush failed") == 1  # one line for one failure, however often it is tried
+    assert caplog.text.count("flush failed") == 1  # one line for one failure, however many retries
 
 
 def test_an_asynchronous_put_does_not_wait_and_the_disk_has_it_soon(tmp_path: Path) -> None:
@@ -285,12 +288,12 @@ def test_the_checkpoint_is_rocketmqs_file(tmp_path: Path) -> None:
     assert data == struct.pack(">qqq", 10_000, 9_000, 8_000) + bytes(4072)
     again = StoreCheckpoint(tmp_path)
     assert (again.physic_msg_timestamp, again.logics_msg_timestamp, again.index_msg_timestamp) == (10_000, 9_000, 8_000)
-    assert again.min_timestamp == 6_000  # the lesser of the first two, less 3 s
+    assert again.min_timestamp == 6_000  # the smaller of the first two, less 3 s
 
 
 @pytest.mark.parametrize("length", [0, 5, 23])
 def test_a_checkpoint_that_is_too_short_says_nothing_and_is_made_whole(tmp_path: Path, length: int) -> None:
-    """HA-ST-24; RocketMQ killed in its first moments leaves an empty one. It must not make a store unreadable."""
+    """HA-ST-24; RocketMQ leaves an empty one if it is killed just after its start. The store must stay readable."""
     (tmp_path / "checkpoint").write_bytes(b"\x01" * length)
     checkpoint = StoreCheckpoint(tmp_path)
     assert (checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp, checkpoint.index_msg_timestamp) == (0, 0, 0)
@@ -306,7 +309,7 @@ def test_a_checkpoint_that_is_too_short_says_nothing_and_is_made_whole(tmp_path:
 
 @pytest.mark.parametrize("stop_at", range(6))
 def test_a_checkpoint_has_its_name_when_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_at: int) -> None:
-    """Killed at any system call of the first flush, a process leaves no checkpoint or a whole one."""
+    """A process that is killed at any system call of the first flush leaves no checkpoint, or a whole one."""
     calls = 0
 
     def counted(real: Callable[..., object]) -> Callable[..., object]:
@@ -332,8 +335,8 @@ def test_a_checkpoint_has_its_name_when_it_is_whole(tmp_path: Path, monkeypatch:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_else_the_checkpoint_holds_stays(tmp_path: Path) -> None:
-    """RocketMQ 5.x keeps more behind the three times."""
+def test_a_checkpoint_keeps_the_bytes_after_its_three_times(tmp_path: Path) -> None:
+    """RocketMQ 5.x stores more fields after the three times."""
     (tmp_path / "checkpoint").write_bytes(struct.pack(">qqqqqqq", 1, 2, 3, 4, 5, 6, 8) + bytes(4040))
     checkpoint = StoreCheckpoint(tmp_path)
     checkpoint.physic_msg_timestamp = 7
@@ -357,7 +360,7 @@ def test_abort_is_there_from_the_start_to_the_clean_stop(tmp_path: Path) -> None
 
 
 def test_the_checkpoint_says_no_more_than_what_was_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A message of the time that it says may have come behind the flush; one before that time may not."""
+    """A message stored at the checkpoint's time may have missed the flush; no earlier message may have."""
     with MessageStore.open(tmp_path / "s", SMALL) as store:
         for _ in range(20):
             store.put(MESSAGE)

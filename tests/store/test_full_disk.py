@@ -1,4 +1,4 @@
-"""A disk without room is a state that ends by itself: puts are refused, slaves wait, nothing is lost. HA-ST-67, HA-ST-68."""
+"""A full disk is a temporary state: puts are refused, slaves wait, nothing is lost. HA-ST-67, HA-ST-68."""
 
 import errno
 import logging
@@ -96,7 +96,7 @@ def test_a_store_without_a_log_says_that_smaller_files_may_do(
 def following(
     log: CommitLog, address: tuple[str, int], has_room: Callable[[], bool]
 ) -> Iterator[tuple[Follower, list[BaseException]]]:
-    """A slave in a thread, and what it has raised."""
+    """Run a slave in a thread. Gives the list of its errors."""
     stopped, raised = threading.Event(), []
     follower = Follower(log, *address, Settings(FILE_SIZE), HARDENED, has_room=has_room)
 
@@ -153,13 +153,13 @@ def test_a_slave_waits_for_room_and_goes_on(
             assert follower.disk_full is None
         assert not raised
         told = [line for line in caplog.messages if "until there is room" in line]
-        assert len(told) == 1, told  # however often it was tried
+        assert len(told) == 1, told  # one line for all retries
         log.flush()
         assert log.data_at(0, FILE_SIZE) == master.service.log.data_at(0, FILE_SIZE)
 
 
 def test_a_slave_that_shows_no_room_does_not_ask_its_master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """HA-ST-68: a disk that says how much is free is looked at, and no connection is made in vain."""
+    """HA-ST-68: the slave checks the free space, and does not connect while there is too little."""
     room = Space(1000)
     with (
         serving(tmp_path / "m", FILE_SIZE) as master,
@@ -218,7 +218,7 @@ SIZES = ("--file-size", str(MIB), "--min-free-space", "65536")
 
 @HAVE_TMPFS
 def test_a_slave_on_a_full_file_system_goes_on_when_retention_makes_room(tmp_path: Path, small: Path, nodes: ExitStack) -> None:
-    """HA-ST-68; and what is told to delete works on meanwhile."""
+    """HA-ST-68; retention goes on deleting files meanwhile."""
     with CommitLog.open(tmp_path / "m", file_size=MIB) as log:
         while log.max_offset < 9 * MIB:
             log.append(Message("topic", bytes(60_000)))
@@ -251,7 +251,7 @@ def test_a_slave_on_a_full_file_system_goes_on_when_retention_makes_room(tmp_pat
 def test_a_slave_that_starts_on_a_full_disk_ends_with_a_status_of_its_own(
     tmp_path: Path, small: Path, nodes: ExitStack
 ) -> None:
-    """A mistake is 2, and is not tried again by systemd; a full disk is 75, and is."""
+    """The status after bad input is 2, which systemd does not retry; after a full disk it is 75, which systemd retries."""
     (small / "filler").write_bytes(bytes(4 * MIB - 16384))
     with CommitLog.open(tmp_path / "m", file_size=MIB) as log:
         log.append(Message("topic", b""))
@@ -285,7 +285,7 @@ def test_a_master_on_a_full_file_system_takes_puts_again(tmp_path: Path, small: 
     wait_for(lambda: ask(tmp_path / "s")["max_offset"] == ask(store)["max_offset"])
 
 
-def test_an_append_says_whether_it_is_room_that_is_missing() -> None:
-    """HA-S-34 "MUST stop with an error that names the file": an error of the disk still does."""
+def test_an_append_tells_a_full_disk_from_other_disk_errors() -> None:
+    """HA-S-34 "MUST stop with an error that names the file": an error of the disk other than a lack of room still stops it."""
     assert AppendFailed("f", 0, OSError(errno.EDQUOT, "")).is_for_want_of_room
     assert not AppendFailed("f", 0, OSError(errno.EIO, "")).is_for_want_of_room

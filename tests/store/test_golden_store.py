@@ -1,6 +1,8 @@
-"""The stores that releases of RocketMQ wrote read as their clients said, and come back byte for byte. HA-ST-1 to HA-ST-5.
+"""Stores written by releases of RocketMQ read as RocketMQ's clients reported them, and are written again byte for byte. HA-ST-1
+to HA-ST-5.
 
-spec/vectors/rocketmq-4.9.8/README.md tells what the files hold and how they were made; those of other releases, what differs.
+spec/vectors/rocketmq-4.9.8/README.md describes the files and how they were made; the READMEs of the other releases say what
+differs.
 """
 
 import hashlib
@@ -56,7 +58,7 @@ def test_the_archive_holds_what_the_manifest_says(golden: Path, manifest: Told) 
 
 
 def reported_sys_flag(message: Message, release: str) -> int:
-    """What a client says of a message: that of 5.x clears the bit of a compressed body that it has decompressed."""
+    """The flags as a client reports them: clients of 5.x clear the compression bit when they have decompressed the body."""
     return message.sys_flag & ~SYS_FLAG_COMPRESSED if release.startswith("5.") else message.sys_flag
 
 
@@ -64,7 +66,8 @@ def test_every_message_decodes_to_what_rocketmq_reported(golden: Path, told: lis
     with LogReader(golden) as reader:
         found = list(reader.records())
     assert len(found) == len(told) == manifest["log"]["messages"]
-    assert sum(message.sys_flag & SYS_FLAG_COMPRESSED for _, _, message in found) == 50  # the same messages were sent to both
+    # every release was sent the same messages
+    assert sum(message.sys_flag & SYS_FLAG_COMPRESSED for _, _, message in found) == 50
     for (offset, size, message), expected in zip(found, told, strict=True):
         body = decompress_body(message)
         assert {
@@ -128,7 +131,7 @@ def test_recovery_finds_the_brokers_end_and_its_queues(copy: Path, manifest: Tol
 def test_a_log_that_is_put_again_message_by_message_is_the_same_log(golden: Path, tmp_path: Path) -> None:
     """Our put rolls where RocketMQ rolled, writes its BLANKs, and gives every message its place and its index.
 
-    But for a batch: RocketMQ puts it as one, so it rolls where its first message alone would have stayed.
+    Batches differ: RocketMQ puts a batch as one unit, so it rolls where the first message alone would still have fitted.
     """
     with LogReader(golden) as reader, CommitLog.open(tmp_path / "ours", file_size=1 << 20) as log:
         for offset, size, message in reader.records():
@@ -143,7 +146,7 @@ def test_a_log_that_is_put_again_message_by_message_is_the_same_log(golden: Path
 
 
 def derived_of(store: Path) -> dict[str, bytes]:
-    """Consume queues by name, index files by their order: their names are the times of their making."""
+    """The consume queues by name, and the index files in order, for their names are creation times."""
     queues = {str(path.relative_to(store)): path.read_bytes() for path in (store / "consumequeue").glob("*/*/*")}
     return queues | {f"index {n}": path.read_bytes() for n, path in enumerate(sorted((store / "index").iterdir()))}
 
@@ -152,17 +155,17 @@ def derived_of(store: Path) -> dict[str, bytes]:
 def test_our_store_opens_it_reads_all_of_it_and_leaves_it_as_it_was(
     copy: Path, golden: Path, told: list[Told], manifest: Told, release: str, is_whole: bool
 ) -> None:
-    """HA-ST-29 to HA-ST-34, HA-ST-39 to HA-ST-43: queues and index that we make are RocketMQ's, but for names of index files.
+    """HA-ST-29 to HA-ST-34, HA-ST-39 to HA-ST-43: our queues and index equal RocketMQ's, except the names of index files.
 
     HA-ST-37 "MUST go through the consume queue", HA-ST-44 "A query MUST find messages by key".
     """
     if not is_whole:
         for name in ("consumequeue", "index"):
             shutil.rmtree(copy / name)
-        (copy / "checkpoint").unlink()  # it would vouch for the queues
+        (copy / "checkpoint").unlink()  # or recovery would trust the queues
         (copy / "abort").touch()
     index = IndexService(golden, writable=False)
-    assert index.geometry == Geometry(1000, 4000)  # as the files tell it
+    assert index.geometry == Geometry(1000, 4000)  # read from the files
     index.close()
     options = StoreOptions(queue_file_size=6000, index_geometry=Geometry(1000, 4000))
     with MessageStore.open(copy, options) as store:
@@ -185,7 +188,7 @@ def test_our_store_opens_it_reads_all_of_it_and_leaves_it_as_it_was(
     assert not (copy / "abort").exists()
     ours, theirs = derived_of(copy), derived_of(golden)
     assert sum(not name.startswith("index") for name in theirs) == 24
-    if not is_whole and release in WITH_KEYS_OF_TAGS:  # ours has no keys of tags
+    if not is_whole and release in WITH_KEYS_OF_TAGS:  # our index has no keys for tags
         ours, theirs = ({name: found[name] for name in found if not name.startswith("index")} for found in (ours, theirs))
     assert ours == theirs
     for path in (golden / "commitlog").iterdir():
@@ -196,7 +199,7 @@ def test_our_store_opens_it_reads_all_of_it_and_leaves_it_as_it_was(
 def test_one_flipped_bit_is_named_by_file_and_offset(
     copy: Path, told: list[Told], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In any message, the last one too, in any byte that a check covers."""
+    """The bit may be in any message, including the last, and in any byte that a check covers."""
     monkeypatch.setattr(reader_module, "LOOK_AGAIN_S", 0.001)
     draw = random.Random(seed)
     expected = told[-1] if seed == 0 else draw.choice(told)

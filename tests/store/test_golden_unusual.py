@@ -1,6 +1,7 @@
-"""Stores of what RocketMQ seldom writes: IPv6 hosts, V2 records, open transactions, a slave that came late. HA-ST-1 to HA-ST-5.
+"""Stores with records that RocketMQ seldom writes: IPv6 hosts, V2 records, open transactions, a slave that joined late. HA-ST-1
+to HA-ST-5.
 
-spec/vectors/rocketmq-4.9.8/unusual/README.md tells what is in them.
+spec/vectors/rocketmq-4.9.8/unusual/README.md describes them.
 """
 
 import hashlib
@@ -47,7 +48,7 @@ def test_the_archives_hold_what_the_manifest_says(unusual: Path, tmp_path: Path,
 
 
 def host(told: str) -> tuple[str, int]:
-    """An address as the client reported it: Java leaves nothing out of IPv6."""
+    """An address as the client reported it: Java does not abbreviate IPv6 addresses."""
     ip, _, port = told.rpartition(":")
     return str(ipaddress.ip_address(ip)), int(port)
 
@@ -98,12 +99,12 @@ def test_the_slaves_log_is_the_end_of_the_masters(unusual: Path, tmp_path: Path)
 
 @pytest.mark.parametrize("name", ["store", "slave"])
 def test_queues_and_index_that_are_made_again_are_rocketmqs(unusual: Path, tmp_path: Path, name: str) -> None:
-    """HA-ST-33 "MUST be offset 0, size 2,147,483,647", in the slave's; HA-ST-34, of messages of open transactions."""
+    """HA-ST-33 "MUST be offset 0, size 2,147,483,647", in the slave's queues; HA-ST-34 for messages of open transactions."""
     theirs, ours = unpack(unusual, name, tmp_path), tmp_path / "ours"
     shutil.copytree(theirs, ours)
     for folder in ("consumequeue", "index"):
         shutil.rmtree(ours / folder)
-    (ours / "checkpoint").unlink()  # it would vouch for the queues
+    (ours / "checkpoint").unlink()  # or recovery would trust the queues
     (ours / "abort").touch()
     MessageStore.open(ours, OPTIONS).close()
     made = {path.relative_to(ours): path.read_bytes() for path in (ours / "consumequeue").rglob("*") if path.is_file()}

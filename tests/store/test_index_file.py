@@ -1,4 +1,4 @@
-"""The index leads from a key to its messages, newest first, and holds what RocketMQ's holds. HA-ST-39 to HA-ST-44."""
+"""The index finds the messages of a key, newest first, in RocketMQ's format. HA-ST-39 to HA-ST-44."""
 
 import struct
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from rocketmq_ha.impl.store.derived.java_hash import index_key_hash, java_hash, 
 from rocketmq_ha.impl.store.query import query
 from rocketmq_ha.impl.wire.message import Message
 
-SMALL = Geometry(hash_slot_num=7, index_num=5)  # four keys a file
+SMALL = Geometry(hash_slot_num=7, index_num=5)  # four keys in a file
 NOW_MS = 1_700_000_000_000
 FOREVER = 1 << 62
 
@@ -82,7 +82,7 @@ def test_hashes_of_many_are_those_of_each(texts: list[str]) -> None:
 
 @given(st.text(), st.text(st.characters(max_codepoint=127), max_size=300))
 def test_a_prefix_can_be_hashed_apart(prefix: str, text: str) -> None:
-    """As the index does with its topics."""
+    """The index hashes a topic once, and adds each key to that hash."""
     assert (unsigned_hash(prefix) * power_of_31(len(text)) + unsigned_hash(text)) & 0xFFFFFFFF == unsigned_hash(prefix + text)
 
 
@@ -121,7 +121,9 @@ def test_the_default_file_is_420000040_bytes_and_sparse(tmp_path: Path) -> None:
 
 
 def test_a_full_file_is_followed_by_another(index: IndexService) -> None:
-    """HA-ST-39: the count begins at 1, so five entries have room for four keys; one message's may be in two files."""
+    """HA-ST-39: the count begins at 1, so a file of five entries has room for four keys; the keys of one message may lie in two
+    files.
+    """
     index.put([request(100 * number, f"k{number} k", after_ms=1000 * number) for number in range(5)])
     assert [[entry[1] for entry in file] for file in entries(index)] == [[0, 0, 100, 100], [200, 200, 300, 300], [400, 400]]
     assert [file.is_full for file in index.files] == [True, True, False]
@@ -142,7 +144,7 @@ def test_keys_are_the_unique_key_and_each_word(index: IndexService) -> None:
 
 
 def test_nothing_is_put_twice(index: IndexService) -> None:
-    """A dispatch may be repeated, in this process or after a stop; also of a message whose keys lie in two files."""
+    """A dispatch may be repeated, in this process or after a restart, also for a message whose keys lie in two files."""
     requests = [request(0, "a b"), request(100, "a b c"), request(200, "a"), request(200 + 100, "x y z")]
     for length in (1, 2, 3, 4):
         index.put(requests[:length])
@@ -155,8 +157,8 @@ def test_nothing_is_put_twice(index: IndexService) -> None:
     again.close()
 
 
-def test_what_failed_half_way_is_completed(index: IndexService, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk is full when the second file is to be made: the keys that had room are not put again."""
+def test_a_put_that_failed_halfway_is_completed_by_the_next_try(index: IndexService, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full when the second file is needed: the keys that the first file took are not put again."""
 
     def full(*_: object, **__: object) -> IndexFile:
         raise OSError(28, "No space left on device")
@@ -200,7 +202,7 @@ def test_query_within_a_span_of_times(index: IndexService, begin: int, end: int,
 
 
 def test_a_corrupt_chain_ends(index: IndexService) -> None:
-    """A chain that goes in a circle must not be walked for ever, nor one that leads out of the file be followed."""
+    """A cyclic chain must not be walked for ever, and a chain that points out of the file must not be followed."""
     index.put([request(100 * number, "k") for number in range(4)])
     index.flush()
     (path,) = index.directory.iterdir()
@@ -235,14 +237,14 @@ def test_truncation_leaves_the_index_of_a_shorter_log(tmp_path: Path, kept: int)
 
 
 def test_truncation_mends_what_a_crash_has_left(tmp_path: Path) -> None:
-    """Slots and header came to the disk, and of the entries only those that were flushed."""
+    """The slots and the header reached the disk, but only the flushed entries did."""
     index = IndexService(tmp_path, Geometry(11, 100), writable=True)
     requests = [request(100 * number, f"k{number % 5}") for number in range(30)]
     index.put(requests)
     index.close()
     (path,) = (tmp_path / "index").iterdir()
     data = bytearray(path.read_bytes())
-    start = 40 + 4 * 11 + 20 * 21  # behind the entry of message 19
+    start = 40 + 4 * 11 + 20 * 21  # after the entry of message 19
     data[start:] = bytes(len(data) - start)
     path.write_bytes(data)
     again = IndexService(tmp_path, Geometry(11, 100), writable=True)
@@ -299,7 +301,7 @@ def test_deletion_follows_the_log_but_for_the_last_file(index: IndexService) -> 
 def test_the_geometry_is_told_from_the_files(
     tmp_path_factory: pytest.TempPathFactory, slots: int, keys: int, messages: int, first: int
 ) -> None:
-    """No two geometries read the same files differently: what is found has every key where it was put."""
+    """The geometry that is found from the files reads every key that was put."""
     store = tmp_path_factory.mktemp("index")
     index = IndexService(store, Geometry(slots, keys), writable=True)
     index.put([request(100 * (first + number), f"k{number}") for number in range(messages)])
@@ -336,7 +338,7 @@ def test_other_names_are_passed_over_and_leftovers_removed(tmp_path: Path) -> No
 def test_a_file_that_is_made_after_the_clock_was_set_back_comes_behind_the_others(
     index: IndexService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """HA-ST-88 "MUST be above that of the last one": files are found again in the order of their names."""
+    """HA-ST-88 "MUST be above that of the last one": the store opens index files in the order of their names."""
     for hour in (5, 4, 5):
         monkeypatch.setattr(index_service_module.time, "time_ns", lambda hour=hour: hour * 3_600_000_000_000)
         index.put([request(1000 * len(index.files) + number, f"k{number}") for number in range(4)])

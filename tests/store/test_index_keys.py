@@ -1,4 +1,4 @@
-"""`verify` takes the keys of each known release for right, says whose they are, and finds what is wrong, missing or too many.
+"""`verify` accepts the keys of each known release, names the release, and finds wrong, missing and surplus keys.
 
 HA-ST-47 "The keys that an index has of one message MUST all be of one of these sets".
 """
@@ -49,7 +49,7 @@ def read_log(store: Path) -> Log:
 
 
 def requests_of(log: Log, end: int, key_sets: Sequence[str]) -> list[DispatchRequest]:
-    """What the model dispatches of each message, with the keys of a set for each; the last set goes on to the end."""
+    """The model's dispatch requests, each with the keys of its key set; the last set holds to the end."""
     found: list[DispatchRequest] = []
     offset = 0
     while offset < end:
@@ -65,10 +65,10 @@ def requests_of(log: Log, end: int, key_sets: Sequence[str]) -> list[DispatchReq
 
 
 def write_index(store: Path, requests: Sequence[DispatchRequest], slots: int = SLOTS, entries: int = ENTRIES) -> None:
-    """The index that the model makes of requests."""
+    """Write the index that the model builds from the requests."""
     index: index_service.Index = ()
     for request in requests:
-        if request.keys:  # a message without keys would make a file in classic
+        if request.keys:  # in classic a message without keys would create a file
             index = index_service.build_index(index, request, "20240131235959123", CLASSIC, slots, entries)
     (store / "index").mkdir(exist_ok=True)
     for file in index:
@@ -90,7 +90,7 @@ def end_of(store: Path) -> int:
 # --- What releases wrote ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("release", WITH_KEYS_OF_TAGS)  # test_recovery_model.py has those of the other releases
+@pytest.mark.parametrize("release", WITH_KEYS_OF_TAGS)  # test_recovery_model.py tests the other releases
 def test_the_model_makes_the_index_of_a_release_with_keys_of_tags_byte_for_byte(release: str, tmp_path: Path) -> None:
     with tarfile.open(VECTORS / f"rocketmq-{release}" / "store.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
@@ -155,7 +155,7 @@ def test_a_key_that_no_release_would_put_is_refused(key_set: str, extra: str, tm
 
 @pytest.mark.parametrize("keys", [("u3", "U#u3", "a3", "b3", "T#t3"), ("U#u3", "a3", "b3", "U#u3", "u3")])
 def test_keys_of_two_sets_are_not_those_of_one_message(keys: tuple[str, ...], tmp_path: Path) -> None:
-    """Each of them is a key that some release puts; no release puts both."""
+    """Each is a key that some release puts, but no release puts both."""
     requests = indexed(tmp_path, TYPED_KEYS)
     requests[3] = replace(requests[3], keys=keys)
     write_index(tmp_path, requests)
@@ -180,7 +180,7 @@ def test_a_dispatch_that_was_interrupted_before_the_key_of_the_tags_lacks_one_ke
         ([TAG_KEYS] * 4 + [PLAIN_KEYS] * 4, "5.4.0-5.5.1,4.3.0-5.3.4", 0),
         ([TYPED_KEYS] * 3 + [TAG_KEYS] * 3 + [PLAIN_KEYS] * 2, "rocketmq-rust-0.9.0,5.4.0-5.5.1,4.3.0-5.3.4", 0),
         ([TAG_KEYS] * 3 + [PLAIN_KEYS] * 3 + [TYPED_KEYS] * 2, "5.4.0-5.5.1,4.3.0-5.3.4,rocketmq-rust-0.9.0", 0),
-        # Between two messages with keys of tags, those without lack them.
+        # Between two messages with keys for tags, some lack those keys.
         ([TAG_KEYS] * 3 + [PLAIN_KEYS] * 2 + [TAG_KEYS] * 3, "5.4.0-5.5.1", 2),
     ],
 )

@@ -1,4 +1,7 @@
-"""Files of one size, end to end: found, rolled, cut, deleted, flushed. HA-ST-1, HA-ST-8, HA-ST-13, HA-ST-21, HA-ST-28."""
+"""A sequence of mapped files of one size: search, roll, truncate, delete, flush.
+
+HA-ST-1, HA-ST-8, HA-ST-13, HA-ST-21, HA-ST-28.
+"""
 
 import errno
 import gc
@@ -21,7 +24,9 @@ SIZE = 8192
 
 
 def filled(directory: Path, count: int, *, file_size: int = SIZE) -> MappedFileQueue:
-    """A queue with `count` appends of 1,000 bytes, each told by its fill byte; what does not fit goes to the next file."""
+    """A queue with `count` appends of 1,000 bytes, each with its own fill byte; an append that does not fit goes to the next
+    file.
+    """
     queue = MappedFileQueue(directory, file_size, writable=True)
     for index in range(count):
         data = bytes([index % 255 + 1]) * 1000
@@ -50,7 +55,7 @@ def contents(queue: MappedFileQueue) -> bytes:
 )
 @settings(deadline=None, max_examples=150)
 def test_a_queue_is_a_sequence_of_bytes_whatever_is_done_to_it(actions: list[tuple[str, int]]) -> None:
-    """Against a bytearray and the offset of its first byte; reopened at the end, when every file counts as full."""
+    """Compare with a bytearray and its start offset; open the queue again at the end, when every file counts as full."""
     with tempfile.TemporaryDirectory() as directory:
         size = 100
         queue = MappedFileQueue(Path(directory) / "q", size, writable=True)
@@ -124,7 +129,7 @@ def test_a_truncation_clears_the_tail_or_leaves_it_as_rocketmq_does(tmp_path: Pa
 def test_what_a_truncation_clears_or_removes_is_on_the_disk_before_it_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the next power cut brings it back, where new bytes stand or are to stand."""
+    """Else a power cut could bring the old bytes back, where new ones were or will be written."""
     queue = filled(tmp_path / "q", 20)
     synced: list[str] = []
     real = os.fsync
@@ -143,7 +148,7 @@ def test_what_a_truncation_clears_or_removes_is_on_the_disk_before_it_returns(
 
 
 def test_views_outlive_the_deletion_of_their_file(tmp_path: Path) -> None:
-    """No view outlives its unmap: the mapping goes with the last view, the name at once."""
+    """The name goes at once, the mapping with the last view: no view outlives its mapping."""
     queue = filled(tmp_path / "q", 20)
     first = queue.files[0]
     view = first.view(0, 3)
@@ -163,7 +168,7 @@ def test_views_outlive_the_deletion_of_their_file(tmp_path: Path) -> None:
 
 
 def test_a_file_that_somebody_else_has_cut_is_refused_before_it_is_mapped(tmp_path: Path) -> None:
-    """To read beyond the end of a file through a mapping is SIGBUS."""
+    """A read through a mapping beyond the end of the file is SIGBUS."""
     filled(tmp_path / "q", 20).close()
     queue = MappedFileQueue(tmp_path / "q", SIZE, writable=False)
     os.truncate(queue.files[1].path, 100)
@@ -180,8 +185,8 @@ def test_a_failed_sync_moves_nothing_and_the_next_one_writes_the_pages_again(
 ) -> None:
     """HA-ST-28 "MUST advance only over bytes that a successful sync has covered"; quirk 36.
 
-    A system may drop a dirty page that it could not write. So after a failure every page counts as dirty again: here the
-    mapping is asked to touch them all.
+    A system may drop a dirty page that it could not write. So after a failure every page must count as dirty
+    again: the mapping touches them all.
     """
     queue = filled(tmp_path / "q", 20)
     assert queue.flushed_offset == 0
@@ -323,7 +328,8 @@ def test_the_next_file_is_made_once_this_one_is_half_full_and_taken_as_it_is(tmp
     assert following.stat().st_ino == inode
     queue.last().append(bytes([1]) * (SIZE // 2))
     allocator.shutdown()
-    assert sorted(path.name for path in (tmp_path / "q").iterdir()) == [f"{0:020d}", f"{SIZE:020d}"]  # none is left over
+    # no temporary file is left
+    assert sorted(path.name for path in (tmp_path / "q").iterdir()) == [f"{0:020d}", f"{SIZE:020d}"]
     queue.close()
 
 

@@ -1,4 +1,4 @@
-"""The store as its users have it: put, get, query, from many threads, over restarts. HA-ST-12, HA-ST-22, HA-ST-31 to 44."""
+"""The store's public API: put, get and query, from many threads and over restarts. HA-ST-12, HA-ST-22, HA-ST-31 to 44."""
 
 import errno
 import tempfile
@@ -69,7 +69,7 @@ def bodies(store: MessageStore, topic: str, queue_id: int) -> list[bytes]:
 @given(st.lists(st.one_of(MESSAGES, st.lists(MESSAGES, min_size=1, max_size=5)), max_size=8), st.booleans())
 @settings(deadline=None, max_examples=150)
 def test_what_is_put_is_the_record_that_encode_makes(puts: list[Message | list[Message]], keeps_times: bool) -> None:
-    """The hurried writers, single and batch, against `encode`: the same bytes, with offsets, time and host filled in."""
+    """The fast writers, single and batch, write the same bytes as `encode`, with offsets, time and host filled in."""
     with tempfile.TemporaryDirectory() as directory, CommitLog.open(Path(directory) / "s", file_size=1 << 16) as log:
         counts: dict[tuple[int, str], int] = defaultdict(int)
         stored_ms = None if keeps_times else 1_700_000_000_000
@@ -124,7 +124,7 @@ def test_what_is_put_is_the_record_that_encode_makes(puts: list[Message | list[M
 )
 @settings(deadline=None, max_examples=100)
 def test_a_batch_that_says_what_it_shares_is_its_messages(head: Message, parts: list[tuple[bytes, str]]) -> None:
-    """Long batches too, in which offsets carry over their lowest byte."""
+    """Also for long batches, whose queue offsets overflow their lowest byte."""
     head = replace(head, sys_flag=head.sys_flag & ~0xC)
     batch = MessageBatch(head, [body for body, _ in parts], [properties for _, properties in parts])
     with tempfile.TemporaryDirectory() as directory:
@@ -207,7 +207,7 @@ class Clock:
 
 
 def test_times_ascend_with_offsets_even_where_the_clock_steps_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Search by time, the index and the checkpoint rest on it; over a restart too."""
+    """Search by time, the index and the checkpoint rely on ascending times, also over a restart."""
     clock = Clock(0)
     monkeypatch.setattr(time, "time_ns", clock.time_ns)
     with MessageStore.open(path, OPTIONS) as store:
@@ -236,7 +236,7 @@ def test_a_store_of_ipv6_marks_its_messages(path: Path) -> None:
         assert bodies(store, "t", 0) == [b"one", b"two", b"three"]
     with pytest.raises(ConfigInvalid, match="store host"):
         MessageStore.open(path, replace(OPTIONS, store_host=("nowhere", 1)))
-    MessageStore.open(path, OPTIONS).close()  # the refusal has let go of the lock
+    MessageStore.open(path, OPTIONS).close()  # the refusal has released the lock
 
 
 # --- Threads ---------------------------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def test_puts_of_many_threads_are_all_there_each_queue_in_order(path: Path) -> N
 
 
 def test_a_close_beside_puts_refuses_or_keeps_each_of_them(path: Path) -> None:
-    """HA-ST-22. What a put has returned is there afterwards; what was refused is not."""
+    """HA-ST-22. A message whose put returned is in the store afterwards; a refused one is not."""
     store = MessageStore.open(path, OPTIONS)
     put: list[bytes] = []
     refused = threading.Event()
@@ -317,7 +317,7 @@ def test_a_close_beside_puts_refuses_or_keeps_each_of_them(path: Path) -> None:
 
 
 def test_reads_beside_deletion_end_well(path: Path) -> None:
-    """A record that was read stays; what is gone is told by a status; nobody crashes."""
+    """A record that was read stays valid; a read of a deleted message ends with a status; no thread crashes."""
     with MessageStore.open(path, replace(OPTIONS, file_size=4096)) as store:
         for index in range(400):
             store.put(Message("t", b"%03d" % index * 30))
@@ -376,7 +376,9 @@ def test_a_read_says_what_it_found_or_where_to_go_on(path: Path) -> None:
 
 
 def test_a_message_is_found_by_key_as_soon_as_it_is_put(path: Path) -> None:
-    """HA-ST-44 "MUST find messages by key within a span of store times": what is not in the index yet is looked through."""
+    """HA-ST-44 "MUST find messages by key within a span of store times": the messages that are not in the index yet are
+    searched one by one.
+    """
     with MessageStore.open(path, OPTIONS) as store:
         for index in range(200):
             properties = format_properties({"KEYS": f"order{index} all", "UNIQ_KEY": f"u{index}"})
@@ -396,7 +398,7 @@ def test_offsets_are_found_by_time(path: Path, monkeypatch: pytest.MonkeyPatch) 
             store.put(Message("t", b""))
         store.wait_for_dispatch()
         assert store.offset_by_time("t", 0, 10_700) == 7
-        assert store.offset_by_time("t", 0, 10_701) == 8  # whoever starts there misses none
+        assert store.offset_by_time("t", 0, 10_701) == 8  # a consumer that starts there misses none
         assert store.offset_by_time("t", 0, 99_999) == 20
         assert store.offset_by_time("unknown", 0, 10_700) == 0
     with MessageStore.open(path, replace(OPTIONS, clear_tail=False)) as store:
@@ -419,7 +421,7 @@ def test_a_damaged_message_is_not_served_as_one(path: Path) -> None:
 
 
 def test_replicated_records_are_dispatched_too(tmp_path: Path) -> None:
-    """HA-ST-36 "MUST dispatch the records that it has appended, as a master does": an incomplete one waits."""
+    """HA-ST-36 "MUST dispatch the records that it has appended, as a master does": an incomplete record waits for its rest."""
     with MessageStore.open(tmp_path / "a", OPTIONS) as master, MessageStore.open(tmp_path / "b", OPTIONS) as slave:
         for index in range(300):
             master.put(Message("t", b"%d" % index * 100, queue_id=index % 2, properties_string=f"KEYS\x01{index}"))
@@ -439,7 +441,7 @@ def test_replicated_records_are_dispatched_too(tmp_path: Path) -> None:
 
 
 def test_a_topic_is_noted_before_its_first_message_is_acknowledged(path: Path) -> None:
-    """A broker that takes over the store after a kill serves no topic that its configuration does not name."""
+    """After a kill a broker may open the store, and it serves only topics that its configuration names."""
     with MessageStore.open(path, OPTIONS) as store:
         store.put(Message("one", b""))
         assert read_topics(path) == {"one": 1}
@@ -494,7 +496,9 @@ def test_a_reopened_store_goes_on_where_it_was(path: Path) -> None:
 
 
 def test_what_has_expired_goes_file_by_file_and_the_last_one_stays(path: Path) -> None:
-    """HA-ST-13 "MUST be the start of its first file"; queues follow, and keep the offsets of their messages."""
+    """HA-ST-13 "MUST be the start of its first file"; the queues lose the same messages, and the others keep their queue
+    offsets.
+    """
     options = replace(OPTIONS, file_size=4096, queue_file_size=200)
     with MessageStore.open(path, options) as store:
         for index in range(200):
@@ -506,7 +510,7 @@ def test_what_has_expired_goes_file_by_file_and_the_last_one_stays(path: Path) -
         files = len(store.log.queue.files)
         count = 0
         while deleted := store.delete_expired(time.time_ns() // 1_000_000 + 60_000):
-            assert deleted <= 10  # at once
+            assert deleted <= 10  # in one round
             count += deleted
         assert count == files - 1
         assert store.min_offset == store.log.queue.files[0].base > 0

@@ -1,6 +1,6 @@
 """Recovery in the model: after a clean stop, after a crash that loses any unflushed pages, and of RocketMQ's own store.
 
-The crash is that of a machine: of every page that was written since the last flush any part may have come to the disk or not.
+The whole machine crashes: any part of each page that was written since the last flush may be missing on the disk.
 
 Spec: HA-ST-5, HA-ST-7, HA-ST-13, HA-ST-18 to HA-ST-21, HA-ST-23, HA-ST-24, HA-ST-28, HA-ST-38.
 """
@@ -44,10 +44,10 @@ from rocketmq_ha.reference.store_recovery import Store
 from rocketmq_ha.spec import constants
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile
 
-LOG_FILE_SIZE, PAGE_SIZE, SECTOR_SIZE = 2048, 512, 128  # a sector is larger than what stands before a body, as real ones are
+LOG_FILE_SIZE, PAGE_SIZE, SECTOR_SIZE = 2048, 512, 128  # a sector is larger than the head of a record, as real ones are
 SIZES = DispatchSettings(mapped_file_size_consume_queue=240, max_hash_slot_num=3, max_index_num=6)
 KEYS = ("k", "l", "m")
-MADE_AT = "20261120095708693"  # a name for an index file, should one be made
+MADE_AT = "20261120095708693"  # the name of an index file that is made
 profiles = pytest.mark.parametrize("profile", [CLASSIC, HARDENED], ids=lambda profile: profile.name)
 Images = dict[tuple[str, ...], bytes]
 
@@ -66,7 +66,7 @@ def images_of(state: Store) -> Images:
 
 
 def load(images: Images, sizes: DispatchSettings, log_file_size: int, *, abort: bool) -> Store | Refused:
-    """What a new process finds."""
+    """Load the files as a new process does."""
     commit_log = {path[1]: data for path, data in images.items() if path[0] == "commitlog"}
     queues = {}
     for topic, queue_id in sorted({path[1:3] for path in images if path[0] == "consumequeue"}):
@@ -83,7 +83,7 @@ def load(images: Images, sizes: DispatchSettings, log_file_size: int, *, abort: 
 
 
 def after_a_crash(flushed: Images, written: Images, draw: random.Random) -> Images:
-    """Each page as it was flushed, as it was written, or torn between sectors. A new file is there, and has zeros."""
+    """The files after a crash: each page as flushed, as written, or torn between sectors. A new file exists, full of zeros."""
     images = {}
     for path, new in written.items():
         old = flushed.get(path, bytes(len(new)))
@@ -101,7 +101,7 @@ def after_a_crash(flushed: Images, written: Images, draw: random.Random) -> Imag
 
 @dataclass
 class Broker:
-    """A store at work, and its disk."""
+    """A running store, and its disk."""
 
     state: Store
     flushed: Images
@@ -119,7 +119,7 @@ class Broker:
         self.state = replace(self.state, log=log)
 
     def queue_offset(self, topic: str, queue_id: int) -> int:
-        """What the next message of a queue gets: the dispatch may be behind, so the log is asked."""
+        """The queue offset of the next message. It is read from the log, for the dispatch may be behind."""
         complete = self.dispatched(self.state.dispatched)
         queue = complete.queues.get((topic, queue_id))
         return consume_queue.max_offset_in_queue(queue) if queue else 0
@@ -136,7 +136,7 @@ class Broker:
         self.flushed = images_of(self.state)
 
     def expire(self) -> None:
-        """The oldest file of the log goes; deletions are on the disk before anything else is written."""
+        """Delete the oldest file of the log. The deletion is on the disk before anything else is written."""
         count = mapped_file_queue.file_count(self.state.log)
         if count > 3 and self.state.dispatched.reput_from_offset > store.min_offset(self.state.log) + LOG_FILE_SIZE:
             log = mapped_file_queue.delete_first_files(self.state.log, 1)
@@ -150,7 +150,7 @@ def broker() -> Broker:
 
 
 def run(seed: int, sabotage: Callable[[Broker], None] | None = None) -> None:
-    """Put, dispatch, flush, expire, then crash, recover, and go on, three times; assert what a recovery promises."""
+    """Put, dispatch, flush and expire, then crash and recover, three times. Assert what a recovery promises."""
     draw = random.Random(seed)
     at_work = broker()
     for _ in range(3):
@@ -189,7 +189,10 @@ def crash(at_work: Broker, draw: random.Random) -> None:
 
 
 def agrees(at_work: Broker, *, to_the_byte: bool = True) -> None:
-    """Queues and index, once dispatch has caught up, are what the log says; without `to_the_byte` the index in its answers."""
+    """Assert that queues and index agree with the log after the dispatch.
+
+    Without `to_the_byte` compare only the index's answers.
+    """
     state = at_work.dispatched(at_work.state.dispatched)
     anew = at_work.dispatched(Dispatched())
     log = at_work.state.log
@@ -209,7 +212,7 @@ def agrees(at_work: Broker, *, to_the_byte: bool = True) -> None:
             ]
             assert answers[0] == answers[1]
     if store.min_offset(log) == 0 and to_the_byte:
-        # Nothing has expired: bytes, not answers alone. The names are times.
+        # Nothing has expired, so compare bytes too, except the names, which are times.
         assert [file.data for file in state.index] == [file.data for file in anew.index]
 
 
@@ -225,7 +228,7 @@ def test_after_a_crash_nothing_flushed_is_lost_nothing_torn_is_served_and_all_ag
 
 
 def _checkpoint_ahead(at_work: Broker) -> None:
-    """The checkpoint is written before what it speaks of."""
+    """Write the checkpoint before the data that it vouches for."""
     last = StoreCheckpoint(at_work.clock_ms, at_work.clock_ms, at_work.clock_ms)
     at_work.state = replace(at_work.state, checkpoint=replace(last, index_msg_timestamp=0))
     at_work.flushed = at_work.flushed | {("checkpoint",): checkpoints.encode(at_work.state.checkpoint)}
@@ -248,7 +251,9 @@ def _fails(seeds: range, sabotage: Callable[[Broker], None] | None = None) -> bo
 
 @pytest.mark.parametrize("sabotage", [_checkpoint_ahead, _index_checkpoint_ahead])
 def test_the_campaign_notices_a_checkpoint_that_says_more_than_is_so(sabotage: Callable[[Broker], None]) -> None:
-    """HA-ST-24 "up to which messages, then consume queues, then the index are on the disk": too soon, it loses messages."""
+    """HA-ST-24 "up to which messages, then consume queues, then the index are on the disk": a checkpoint that is written too
+    early loses messages.
+    """
     assert _fails(range(100), sabotage)
 
 
@@ -276,7 +281,7 @@ def test_the_campaign_notices_a_margin_that_is_missing(monkeypatch: pytest.Monke
 
 
 def test_the_campaign_notices_queues_that_are_not_cut_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """HA-ST-38 "MUST NOT name a message beyond the end of the commit log": torn entries would be read for good."""
+    """HA-ST-38 "MUST NOT name a message beyond the end of the commit log": torn entries would be taken for good ones."""
     monkeypatch.setattr(consume_queue, "cut", lambda queue, *_: consume_queue.recover(queue, HARDENED))
     assert _fails(range(100))
 
@@ -326,7 +331,7 @@ def test_what_a_process_appends_without_dispatching_is_dispatched_by_the_next_br
 ) -> None:
     """HA-ST-50 "MUST leave `abort` behind", HA-ST-51 "MUST first lower the checkpoint's second time": every message, every key.
 
-    With 85 messages before it two index files have been full, and a third nearly is: classic throws that away.
+    After 85 messages two index files are full, and a third nearly is. Classic throws the third away.
     """
     monkeypatch.setattr(sys.modules[__name__], "SIZES", replace(SIZES, max_index_num=30))
     at_work = filled(count, count)
@@ -347,7 +352,7 @@ def test_what_a_process_appends_without_dispatching_is_dispatched_by_the_next_br
     assert recovered.log == state.log
     assert recovered.checkpoint.logics_physical_offset == 0
     at_work.state = recovered
-    agrees(at_work, to_the_byte=profile is HARDENED)  # classic begins another index file behind one that was full
+    agrees(at_work, to_the_byte=profile is HARDENED)  # classic begins another index file after a full one
 
 
 def test_a_process_that_appends_nothing_leaves_the_store_as_it_was() -> None:
@@ -361,7 +366,7 @@ def test_a_process_that_appends_nothing_leaves_the_store_as_it_was() -> None:
 
 
 def test_a_classic_store_is_recovered_from_a_crash_of_the_process_too() -> None:
-    """HA-ST-19 "After any other stop": nothing of the page cache is lost, so log and queues come back as they were."""
+    """HA-ST-19 "After any other stop": the page cache survives, so log and queues come back as they were."""
     at_work = filled(7, 40)
     at_work.flush()
     for draw in (random.Random(seed) for seed in range(5)):
@@ -417,7 +422,7 @@ def test_without_commit_log_files_there_are_no_queues(profile: Profile) -> None:
 
 
 def log_with_times(*times: int, base: int = 0) -> Log:
-    """One message a file, stored at these times."""
+    """A log with one message in each file, stored at these times."""
     log = Log(LOG_FILE_SIZE, base)
     for time in times:
         log, _, _ = store.append_record(log, Record(b"T", bytes(1800), store_timestamp=time))
@@ -436,7 +441,7 @@ def log_with_times(*times: int, base: int = 0) -> Log:
         ((10_000, 20_000, 30_000, 40_000), StoreCheckpoint(0, 99_000, 0), 0),
         ((10_000, 20_000, 30_000, 40_000), StoreCheckpoint(12_999, 99_000, 0), 0),
         ((10_000, 20_000, 0, 40_000), StoreCheckpoint(33_000, 33_000, 0), 1),
-        ((10_000, 50_000, 20_000, 60_000), StoreCheckpoint(33_000, 33_000, 0), 2),  # the last, whatever lies before
+        ((10_000, 50_000, 20_000, 60_000), StoreCheckpoint(33_000, 33_000, 0), 2),  # the last, whatever the times before it
     ],
 )
 @pytest.mark.parametrize("base", [0, 5 * LOG_FILE_SIZE])
@@ -452,7 +457,7 @@ def test_a_file_that_begins_with_no_message_is_none_to_begin_at() -> None:
     """HA-ST-19 "whose first message has a known magic": V2 is known, a BLANK or zeros are not."""
     log = log_with_times(1, 1)
     assert mapped_file_queue.file_count(log) == 2
-    for magic, expected in ((0xDAA320A7, 1), (0xDAA320AB, 1), (constants.BLANK_MAGIC_CODE, 0), (0, 0)):  # V2 is not laid so
+    for magic, expected in ((0xDAA320A7, 1), (0xDAA320AB, 1), (constants.BLANK_MAGIC_CODE, 0), (0, 0)):  # V2 has another layout
         data = log.data[: LOG_FILE_SIZE + 4] + magic.to_bytes(4, "big") + log.data[LOG_FILE_SIZE + 8 :]
         start = store_recovery.start_of_recovery(replace(log, data=data), False, StoreCheckpoint(9_000, 9_000, 0), CLASSIC)
         assert start == expected * LOG_FILE_SIZE
@@ -460,11 +465,12 @@ def test_a_file_that_begins_with_no_message_is_none_to_begin_at() -> None:
 
 @pytest.mark.parametrize("present", [8, 61, 62, 63, 100, 1890])
 def test_a_file_whose_first_message_is_not_whole_is_none_to_begin_at(present: int) -> None:
-    """HA-ST-46 "whose first message is not whole MUST NOT be the one": a part of a time is another time."""
+    """HA-ST-46 "whose first message is not whole MUST NOT be the one": a partly written time is a wrong time."""
     times = [0x18BCFE56800 + 10**6 * index for index in range(3)]
     log = log_with_times(*times)
     assert mapped_file_queue.file_count(log) == 3
-    checkpoint = StoreCheckpoint(times[2], times[2], 0)  # vouches for the first two files, not for what begins the third
+    # vouches for the first two files, not for the first message of the third
+    checkpoint = StoreCheckpoint(times[2], times[2], 0)
     torn = replace(log, data=log.data[: 2 * LOG_FILE_SIZE + present].ljust(len(log.data), b"\0"))
     begin = [
         store_recovery.start_of_recovery(torn, False, checkpoint, profile) // LOG_FILE_SIZE for profile in (CLASSIC, HARDENED)
@@ -475,7 +481,7 @@ def test_a_file_whose_first_message_is_not_whole_is_none_to_begin_at(present: in
 @profiles
 @pytest.mark.parametrize("seed", range(10))
 def test_nothing_before_the_start_is_read(profile: Profile, seed: int) -> None:
-    """HA-ST-18 "MUST begin three files before the end of the log": so the cost grows with the tail, not with the log."""
+    """HA-ST-18 "MUST begin three files before the end of the log": so the cost depends on the tail, not on the whole log."""
     stopped = store_recovery.stop(filled(seed, 60).state)
     start = store_recovery.start_of_recovery(stopped.log, True, stopped.checkpoint, profile)
     assert start > 0
@@ -534,7 +540,7 @@ def test_a_sector_that_is_missing_from_properties_ends_the_log_where_nobody_was_
     whole = len(log.data)
     for start, end in ((512, 1024), (512, 1495), (1024, 1495)):
         assert recovered(start, end, 12_999) == 0
-        assert recovered(start, end, 13_000) == whole  # the checkpoint vouches for it, so these zeros were put
+        assert recovered(start, end, 13_000) == whole  # the checkpoint vouches for the record, so its zeros are genuine
         assert recovered(start, end, 0, abort=False) == whole
     for start, end in ((513, 1024), (512, 1023), (500, 1000), (300, 300)):
         assert recovered(start, end, 0) == whole
@@ -593,7 +599,7 @@ def test_recovery_cuts_as_truncation_does(profile: Profile, seed: int) -> None:
     ("ages", "clean_at_once", "deleted"),
     [
         ((9, 9, 9), False, 2),  # never the last
-        ((9, 1, 9), False, 1),  # none behind one that stays
+        ((9, 1, 9), False, 1),  # none after a file that stays
         ((1, 9, 9), False, 0),
         ((5, 4, 0), False, 1),
         ((1, 1, 1), True, 2),
@@ -657,7 +663,7 @@ GOLDEN_FILE_SIZE = 1 << 20
 # The model's dispatch puts no keys of tags: HA-ST-47.
 @pytest.fixture(scope="module", params=[release for release in RELEASES if release not in WITH_KEYS_OF_TAGS])
 def vectors(request: pytest.FixtureRequest) -> Path:
-    """What a release wrote, and what it said of that."""
+    """The files that a release wrote, and what its client reported."""
     return VECTORS / f"rocketmq-{request.param}"
 
 
@@ -677,7 +683,7 @@ def golden(vectors: Path) -> Images:
 
 @pytest.fixture(scope="module")
 def anew(golden: Images) -> Store:
-    """The golden log alone, recovered, and all of it dispatched."""
+    """Recover the golden log without queues and index, and dispatch all of it."""
     found = load(
         {path: golden[path] for path in golden if path[0] in ("commitlog", "checkpoint")},
         GOLDEN_SIZES,
@@ -699,7 +705,7 @@ def test_the_golden_queues_come_out_of_its_log_byte_for_byte(golden: Images, ane
 
 
 def test_the_golden_index_comes_out_of_its_log_byte_for_byte(golden: Images, anew: Store) -> None:
-    """HA-ST-39 "The header of an index file MUST be 40 bytes", HA-ST-40 to HA-ST-42; their names are times of making."""
+    """HA-ST-39 "The header of an index file MUST be 40 bytes", HA-ST-40 to HA-ST-42; their names are creation times."""
     expected = [golden[path] for path in sorted(golden) if path[0] == "index"]
     assert [len(data) for data in expected] == [84_040, 84_040]
     assert [file.data for file in anew.dispatched.index] == expected
@@ -744,8 +750,8 @@ def test_the_golden_checkpoint_is_of_the_last_message_and_of_the_last_full_index
 
 
 def test_the_golden_store_after_a_crash_that_lost_its_queues_and_index(golden: Images, anew: Store) -> None:
-    """HA-ST-19 "where there is none, at the first file", HA-ST-73 "MUST be dispatched again": without a checkpoint all is
-    made again, and is the same.
+    """HA-ST-19 "where there is none, at the first file", HA-ST-73 "MUST be dispatched again": without a checkpoint all queues
+    and index files are made again, and are the same.
     """
     images = {path: bytes(len(data)) if path[0] != "commitlog" else data for path, data in golden.items()}
     found = load(images, GOLDEN_SIZES, GOLDEN_FILE_SIZE, abort=True)

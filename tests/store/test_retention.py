@@ -1,4 +1,7 @@
-"""Which files of a log are deleted, and what goes on working without them. HA-ST-13, HA-ST-62 to HA-ST-66, HA-ST-69."""
+"""Retention: the choice of files to delete, and everything that must work without them.
+
+HA-ST-13, HA-ST-62 to HA-ST-66, HA-ST-69.
+"""
 
 import os
 import signal
@@ -43,7 +46,7 @@ ROOMY = Disk(10, 90)
 
 
 def fill(store: Path, files: int, file_size: int = FILE_SIZE) -> Path:
-    """A log of so many files, eleven messages in each but the last."""
+    """Fill a log with the given number of files: eleven messages in each but the last."""
     with CommitLog.open(store, file_size=file_size) as log:
         while log.max_offset < (files - 1) * file_size + 100:
             log.append(Message("topic", bytes(250)))
@@ -51,7 +54,7 @@ def fill(store: Path, files: int, file_size: int = FILE_SIZE) -> Path:
 
 
 def age(store: Path, hours: float, *, before: int = 1 << 62) -> None:
-    """Let files that begin before an offset have been written some hours ago."""
+    """Set the modification times of the files that begin before an offset to some hours ago."""
     then = time.time() - hours * 3600
     for path in (store / "commitlog").iterdir():
         if int(path.name) < before:
@@ -97,7 +100,9 @@ def test_model_and_implementation_delete_the_same_files(
     total: int,
     needed: int | None,
 ) -> None:
-    """HA-ST-62 "from the first on, at most ten in a round, and never the last one", each for its reason, and none needed."""
+    """HA-ST-62 "from the first on, at most ten in a round, and never the last one", each with the same reason, and never a file
+    that is needed.
+    """
     total = max(total, used)
     modified_ms = [1000 - age_ms for age_ms in ages_ms[:count]]
     before = Log(100, 100 * first, bytes(100 * count - 1))
@@ -140,7 +145,9 @@ def test_age_counts_in_the_hour_and_at_any_hour_on_a_full_disk() -> None:
 
 
 def test_a_full_disk_costs_as_many_files_as_it_must() -> None:
-    """HA-ST-64 "MUST be deleted whatever its age while the disk is more than 85 % full"; HA-ST-69: not without being told."""
+    """HA-ST-64 "MUST be deleted whatever its age while the disk is more than 85 % full"; HA-ST-69: only if the operator asked
+    for deletion.
+    """
     forced = Retention(clean_file_forcibly=True)
     assert decide(forced, (0,) * 20, disk=Disk(86, 14)) == (["SPACE"], None)
     assert decide(forced, (0,) * 20, disk=Disk(95, 5)) == (["SPACE"], None)
@@ -160,7 +167,7 @@ def test_a_log_has_a_size() -> None:
 
 
 def test_a_store_keeps_all_unless_told(tmp_path: Path, nodes: ExitStack) -> None:
-    """HA-ST-69 "MUST keep every file"; and HA-ST-62, as soon as it is told."""
+    """HA-ST-69 "MUST keep every file"; and HA-ST-62, once an option asks for deletion."""
     age(fill(tmp_path / "m", 6), 1000)
     node, _ = serve(nodes, tmp_path / "m", "--clean-resource-interval", "20", file_size=FILE_SIZE)
     time.sleep(0.3)
@@ -195,9 +202,9 @@ def test_a_slave_that_is_connected_keeps_what_it_needs(tmp_path: Path) -> None:
             while conn.on_transfer(0):
                 conn.on_transferred(conn.offered, 0)
 
-        assert service.needed_offset() is None  # it has said nothing
+        assert service.needed_offset() is None  # it has not reported
         conn.slave_request_offset = 2 * FILE_SIZE
-        assert service.needed_offset() == 2 * FILE_SIZE  # asked for, and nothing sent
+        assert service.needed_offset() == 2 * FILE_SIZE  # the slave has asked for it, and nothing was sent
         conn.slave_request_offset = -1
         report(2 * FILE_SIZE + 5)
         assert cleaner.run() == 2
@@ -216,9 +223,9 @@ def test_a_slave_that_is_connected_keeps_what_it_needs(tmp_path: Path) -> None:
 def test_a_slave_that_comes_between_two_deletions_of_a_round_keeps_what_it_needs(
     tmp_path: Path, deleted: int, asked: int
 ) -> None:
-    """HA-ST-66 "MUST NOT be deleted while a peer needs it": each file is asked about anew.
+    """HA-ST-66 "MUST NOT be deleted while a peer needs it": the needed offset is read again for each file.
 
-    deleted: files that have gone when it comes. asked: the file in which it asks to begin.
+    deleted: the number of files already deleted when the slave connects. asked: the file in which it asks to begin.
     """
     fill(tmp_path / "m", 6)
     with CommitLog.open(tmp_path / "m") as log:
@@ -285,7 +292,9 @@ def test_times_that_no_thread_can_wait_for_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_reader_keeps_what_it_has_not_been_sent(tmp_path: Path) -> None:
-    """HA-ST-66 "and any other peer needs what it has not been sent": who acknowledges nothing holds nothing back for ever."""
+    """HA-ST-66 "and any other peer needs what it has not been sent": a peer that acknowledges nothing does not keep files for
+    ever.
+    """
     fill(tmp_path / "m", 3)
     with CommitLog.open(tmp_path / "m") as log:
         service = HAService(log, Settings(FILE_SIZE, master_read_buffer_size=64), HARDENED)
@@ -345,8 +354,8 @@ def test_queues_and_index_follow_where_nobody_has_them_open(tmp_path: Path) -> N
         assert opened.put(Message("orders", b"")).append.queue_offset == 100
 
 
-def test_who_looks_at_a_store_while_files_go_sees_the_rest(tmp_path: Path) -> None:
-    """A view of a file that goes stays valid, and a reader goes on with what is left, or says which file it misses."""
+def test_a_reader_sees_the_remaining_files_while_others_are_deleted(tmp_path: Path) -> None:
+    """A view of a deleted file stays valid; a reader goes on with the remaining files, or names the file that is missing."""
     fill(tmp_path / "m", 6)
     with CommitLog.open(tmp_path / "m") as log:
         held = log.data_at(0, 100)
@@ -380,14 +389,14 @@ def test_a_file_that_cannot_be_removed_is_tried_again(tmp_path: Path, monkeypatc
 
 
 def test_a_file_that_is_added_while_another_is_deleted_stays(tmp_path: Path) -> None:
-    """The thread that deletes comes in just as the one that appends puts the new list together."""
+    """The deleting thread runs just while the appending thread builds the new list of files."""
     queue = MappedFileQueue(tmp_path / "q", FILE_SIZE, writable=True)
     for _ in range(3):
         queue.last().wrote_position = FILE_SIZE
     deleting = threading.Thread(target=queue.delete_before, args=(2 * FILE_SIZE,))
 
     class Guard:
-        """The guard of flushes, at whose release the other thread gets its chance."""
+        """The lock of flushes. When it is released, the other thread may run."""
 
         def __init__(self) -> None:
             self.lock = threading.Lock()
@@ -435,7 +444,7 @@ CleanCommitLogService(log, Retention(max_log_size=1), lambda to: None).run()
 
 @pytest.mark.parametrize("after", [0, 2])
 def test_a_kill_amid_deletions_leaves_a_store_that_opens(tmp_path: Path, after: int) -> None:
-    """HA-ST-62 "from the first on", so that what is left has no gap."""
+    """HA-ST-62 "from the first on": the remaining files have no gap."""
     fill(tmp_path / "m", 6)
     done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "m"), str(after)], timeout=60, check=False)
     assert done.returncode == -signal.SIGKILL
@@ -450,7 +459,7 @@ def test_a_kill_amid_deletions_leaves_a_store_that_opens(tmp_path: Path, after: 
 
 
 def test_a_slave_without_its_first_files_goes_on(tmp_path: Path, nodes: ExitStack) -> None:
-    """HA-ST-13 "The min offset of a log MUST be the start of its first file": of a slave, through every command."""
+    """HA-ST-13 "The min offset of a log MUST be the start of its first file": a slave's log too, through every command."""
     master, replica = fill(tmp_path / "m", 6), tmp_path / "s"
     arguments = ("master", "--store", str(master), "--role", "ASYNC_MASTER", "--listen", "127.0.0.1:0")
     node = Node(tmp_path / "m.log", *arguments)

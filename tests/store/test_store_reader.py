@@ -1,4 +1,4 @@
-"""Readers work beside a writer, stop at its end, and tell a tail from damage; verify finds what differs."""
+"""Readers work beside a writer, stop at the end of its log, and tell a torn tail from damage; verify finds differences."""
 
 import shutil
 import tempfile
@@ -49,7 +49,7 @@ def compared(a: Path, b: Path) -> Comparison:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Damage that no writer is mending is looked at 25 times, half a second apart in all; here less."""
+    """Shorten the waits: a reader reads damage 25 times within half a second, in case a writer completes it."""
     monkeypatch.setattr(reader_module, "LOOK_AGAIN_S", 0.001)
 
 
@@ -134,16 +134,17 @@ def test_every_beginning_of_a_blank_is_a_tail() -> None:
     blank = (100).to_bytes(4, "big") + bytes.fromhex("CBD43194") + bytes(92)
     for present in (4, 5, 6, 7):
         assert is_fragment(blank[:present] + bytes(100 - present), present, 0)
-    for size in (8, 99, 101):  # HA-S-92: the files of the master end elsewhere
+    for size in (8, 99, 101):  # HA-S-92: the master's files have another size
         assert is_fragment(size.to_bytes(4, "big") + bytes.fromhex("CBD431") + bytes(93), 7, 0)
     assert not is_fragment((7).to_bytes(4, "big") + bytes.fromhex("CBD431") + bytes(93), 7, 0)
-    assert not is_fragment((99).to_bytes(4, "big") + bytes.fromhex("CBD43194") + bytes(92), 8, 0)  # whole, and ends elsewhere
+    # a whole record that ends elsewhere
+    assert not is_fragment((99).to_bytes(4, "big") + bytes.fromhex("CBD43194") + bytes(92), 8, 0)
 
 
 @given(st.data())
 @settings(deadline=None, max_examples=300)
 def test_a_flipped_bit_in_the_last_record_is_damage_not_a_tail(data: st.DataObject) -> None:
-    """With properties no enlarged size passes for a record that is still to come."""
+    """A record with properties does not pass for an unfinished one if a flipped bit enlarges its size."""
     record = bytearray(encode(message_of(data.draw(st.integers(100, 400))), physical_offset=2048))
     checked = [*range(12), *range(28, 36), *range(84, len(record) - 10)]
     record[data.draw(st.sampled_from(checked))] ^= 1 << data.draw(st.integers(0, 7))
@@ -197,7 +198,7 @@ def test_data_in_a_later_file_is_damage(store: Path) -> None:
 
 
 def test_a_whole_record_is_found_at_any_place(store: Path) -> None:
-    """Also where its magic lies across two chunks of the file."""
+    """Also if its magic is split between two chunks of the file."""
     size = 3 << 20
     for position in (0, 1, 92, (1 << 20) - 6, (1 << 20) - 5, (1 << 20) - 4, (2 << 20) + 17, size - 250):
         store.mkdir(exist_ok=True)
@@ -248,7 +249,7 @@ def test_readers_beside_a_live_writer_never_see_damage(store: Path) -> None:
 
 
 def test_a_write_that_is_completed_in_time_is_no_damage(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A record is seen half written, out of order even; by the next looks it is there."""
+    """The reader sees a half-written record, even with its bytes out of order; a later read sees it whole."""
     monkeypatch.setattr(reader_module, "LOOK_AGAIN_S", 0.02)
     make(store, [250] * 10)
     record = encode(message_of(250, 9), physical_offset=2548)
@@ -285,7 +286,7 @@ def test_file_sizes_need_not_agree(tmp_path: Path) -> None:
 @given(st.integers(0, 9), st.data())
 @settings(deadline=None, max_examples=40)
 def test_the_first_difference_is_named(index: int, data: st.DataObject) -> None:
-    """Also where no check of a record sees it: a timestamp, a flag, a letter of the topic."""
+    """Also in bytes that no check covers: a timestamp, a flag, a letter of the topic."""
     with tempfile.TemporaryDirectory() as directory:
         a, b = Path(directory) / "a", Path(directory) / "b"
         offset = make(a, [250] * 10)[index]
@@ -301,8 +302,7 @@ def test_the_first_difference_is_named(index: int, data: st.DataObject) -> None:
 
 
 def test_padding_may_differ_and_is_counted(store: Path, tmp_path: Path) -> None:
-    """HA-ST-17 "two logs that differ in padding alone MUST count as equal"."""
-    """Facts.md item 38: what a BLANK leaves behind its eight bytes is no part of the log."""
+    """HA-ST-17 "two logs that differ in padding alone MUST count as equal": a BLANK's bytes from its ninth on are ignored."""
     make(store, [200] * 13)
     other = tmp_path / "slave"
     shutil.copytree(store, other)

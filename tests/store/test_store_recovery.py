@@ -1,4 +1,4 @@
-"""What a store finds after a stop of any kind: nothing flushed is lost, nothing torn is served. HA-ST-5, HA-ST-18 to 20."""
+"""Recovery after every kind of stop: nothing flushed is lost, nothing torn is served. HA-ST-5, HA-ST-18 to 20."""
 
 import os
 import random
@@ -39,7 +39,7 @@ def fill(store: MessageStore, count: int, size: int = 1000) -> None:
 
 @pytest.fixture
 def full(tmp_path: Path) -> Path:
-    """Eight files, closed cleanly; 14 records of 1,098 to 1,103 bytes a file."""
+    """Eight files, closed cleanly, with 14 records of 1,098 to 1,103 bytes in each."""
     with MessageStore.open(tmp_path / "s", OPTIONS) as store:
         fill(store, 110)
         assert len(store.log.queue.files) == 8
@@ -70,7 +70,7 @@ def first_stored_ms(store: Path, base: int) -> int:
 
 
 def set_times(store: Path) -> None:
-    """Give the messages of file k the store time (k + 1) * 100 s, as if they had come that far apart."""
+    """Give the messages of file k the store time (k + 1) * 100 s, as if they were put that far apart."""
     for base in range(0, 8 * FILE_SIZE, FILE_SIZE):
         data, position = bytearray(log_file(store, base).read_bytes()), 0
         while struct.unpack_from(">I", data, position + 4)[0] == MESSAGE_MAGIC_CODE:
@@ -79,7 +79,7 @@ def set_times(store: Path) -> None:
         log_file(store, base).write_bytes(data)
 
 
-# --- Where it begins: its cost is that of the tail -------------------------------------------------------------------
+# --- Where it begins: its cost depends on the tail -------------------------------------------------------------------
 
 
 def test_after_a_clean_stop_the_last_three_files_are_looked_at(full: Path, looked_at: list[int]) -> None:
@@ -87,7 +87,7 @@ def test_after_a_clean_stop_the_last_three_files_are_looked_at(full: Path, looke
     with MessageStore.open(full, OPTIONS) as store:
         assert looked_at == [5 * FILE_SIZE, 6 * FILE_SIZE, 7 * FILE_SIZE]
         assert store.log.recovery.messages < 110
-        assert store.put(Message("t", b"", queue_id=1)).append.queue_offset == 55  # the queues know the others
+        assert store.put(Message("t", b"", queue_id=1)).append.queue_offset == 55  # the queues have the others
         assert len(list(store.log.records())) == 111
 
 
@@ -96,7 +96,7 @@ def test_after_a_clean_stop_the_last_three_files_are_looked_at(full: Path, looke
     [
         (503_000, 503_000, 4),  # file 4 begins at 500 s: not after the checkpoint, less 3 s
         (502_999, 503_000, 3),
-        (803_000, 402_999, 2),  # the lesser of the two
+        (803_000, 402_999, 2),  # the smaller of the two
         (10**15, 10**15, 7),
         (1, 10**15, 0),
         (0, 0, 0),
@@ -116,21 +116,22 @@ def test_after_another_stop_the_checkpoint_says_where_to_begin(
 
 @pytest.mark.parametrize("present", [8, 61, 62, 63, 70, 500])
 def test_a_file_whose_first_message_is_not_whole_is_none_to_begin_at(full: Path, looked_at: list[int], present: int) -> None:
-    """HA-ST-46 "whose first message is not whole MUST NOT be the one": a part of a store timestamp is an earlier time.
+    """HA-ST-46 "whose first message is not whole MUST NOT be the one": a partly written timestamp is an earlier time.
 
-    A process was stopped amid the copy of that message, and then the machine; what is missing before it must be looked at.
+    The process was killed while it copied that message, and then the machine failed. Recovery must also check what lies before
+    it.
     """
     set_times(full)
     last = log_file(full, 7 * FILE_SIZE)
     patch(last, 0, last.read_bytes()[:present].ljust(FILE_SIZE, b"\0"))
-    abort(full, 793_000)  # not for 800,000 ms, as it was; but for 786,432, what 62 bytes leave of it
+    abort(full, 793_000)  # covers 786,432 ms, which the first 62 bytes leave of the time, but not 800,000 ms, the real time
     with MessageStore.open(full, OPTIONS) as store:
         assert looked_at == [6 * FILE_SIZE, 7 * FILE_SIZE]
         assert store.max_offset == 7 * FILE_SIZE
 
 
 def test_queues_and_index_that_are_gone_are_made_again(full: Path, looked_at: list[int]) -> None:
-    """Queues and index are made anew from the whole log; recovery looks at no more of it than it must."""
+    """Queues and index are built again from the whole log; recovery itself checks only the tail."""
     shutil.rmtree(full / "consumequeue")
     shutil.rmtree(full / "index")
     with MessageStore.open(full, OPTIONS) as store:
@@ -141,27 +142,27 @@ def test_queues_and_index_that_are_gone_are_made_again(full: Path, looked_at: li
 
 
 def test_damage_before_the_place_where_recovery_begins_shows_when_it_is_read(full: Path) -> None:
-    """What recovery does not look at it takes as it is: the open succeeds, the read does not."""
+    """Recovery does not check that place: the open succeeds, the read fails."""
     patch(log_file(full, 0), 200, b"\xff")
     with MessageStore.open(full, OPTIONS) as store:
         with pytest.raises(Exception, match="body CRC"):
             list(store.get("t", 0, 0, 1).messages())
         assert next(store.get("t", 1, 0, 1).messages()).body.startswith(b"00001")
     with pytest.raises(StoreCorrupt, match="body CRC"):
-        CommitLog.open(full)  # looks at all
+        CommitLog.open(full)  # checks all files
 
 
 # --- Tears and damage ------------------------------------------------------------------------------------------------
 
 
 def test_a_hole_among_what_was_not_flushed_is_a_tear_and_what_is_behind_it_goes(full: Path) -> None:
-    """A machine that loses its power loses pages in any order: whole records behind a lost one are nobody's promise."""
+    """A power cut loses pages in any order: no put has promised the whole records after a lost one."""
     set_times(full)
     hole = 7 * FILE_SIZE + 2 * 1100
     patch(log_file(full, 7 * FILE_SIZE), 2 * 1100, bytes(SECTOR))
     with pytest.raises(StoreCorrupt, match="a whole record follows"):
-        MessageStore.open(full, OPTIONS)  # after a clean stop all was on the disk: damage
-    abort(full, 802_999)  # what was stored at 800 s, less than 3 s before, may have come behind the flush
+        MessageStore.open(full, OPTIONS)  # after a clean stop everything is on the disk, so a hole is damage
+    abort(full, 802_999)  # messages stored at 800 s, less than 3 s before, may have missed the flush
     with MessageStore.open(full, OPTIONS) as store:
         assert hole - 1103 < store.max_offset <= hole
         file = store.log.queue.files[-1]
@@ -182,7 +183,7 @@ def test_a_hole_among_what_was_flushed_is_damage(full: Path) -> None:
     """HA-ST-20 "MUST be refused, unchanged, with an error that names the file and the offset"."""
     set_times(full)
     patch(log_file(full, 7 * FILE_SIZE), 2 * 1100, bytes(SECTOR))
-    abort(full, 803_000)  # what was stored at 800 s was on the disk
+    abort(full, 803_000)  # messages stored at 800 s were on the disk
     before = log_file(full, 7 * FILE_SIZE).read_bytes()
     with pytest.raises(StoreCorrupt, match=f"{7 * FILE_SIZE:020d}.*a whole record follows"):
         MessageStore.open(full, OPTIONS)
@@ -192,8 +193,8 @@ def test_a_hole_among_what_was_flushed_is_damage(full: Path) -> None:
 
 @pytest.mark.parametrize("at", range(500, 525, 3))
 def test_a_sector_of_properties_that_was_lost_makes_a_record_torn(tmp_path: Path, at: int) -> None:
-    """HA-ST-10 "hold nothing but zeros from a multiple of 512 in its file to the next one": no CRC covers them. What was
-    flushed has no holes, so there they are bytes like others.
+    """HA-ST-10 "hold nothing but zeros from a multiple of 512 in its file to the next one": no CRC covers them. Flushed
+    bytes have no holes, so there zeros are genuine.
     """
     path = tmp_path / "s"
     with MessageStore.open(path, OPTIONS) as store:
@@ -210,7 +211,7 @@ def test_a_sector_of_properties_that_was_lost_makes_a_record_torn(tmp_path: Path
 
 
 def test_a_whole_record_is_whole_wherever_its_sectors_begin() -> None:
-    """A record without properties ends in two zero bytes of its own; what was acknowledged must not go for them."""
+    """A record without properties ends in two zero bytes; recovery must not cut it off because of them."""
     for size in range(SECTOR):
         first = encode(Message("t", bytes(size)), 0, 0)
         data = first + encode(Message("topic", b"", properties_string="K\x01v"), 0, len(first))
@@ -219,7 +220,7 @@ def test_a_whole_record_is_whole_wherever_its_sectors_begin() -> None:
 
 
 def test_any_subset_of_unflushed_sectors_leaves_a_store_that_opens(tmp_path: Path) -> None:
-    """Lose sectors of what was put behind the last flush, in any combination: all before is there, the rest whole or gone."""
+    """Lose any combination of unflushed sectors: all flushed messages are there, each other message is whole or gone."""
     rng = random.Random(1)
     path = tmp_path / "s"
     with MessageStore.open(path, OPTIONS) as store:
@@ -270,7 +271,7 @@ def test_any_subset_of_unflushed_sectors_leaves_a_store_that_opens(tmp_path: Pat
 
 
 def test_a_log_of_which_the_first_files_have_expired_keeps_its_place(full: Path) -> None:
-    """HA-ST-7 "keeps its place while there are consume queues": else offsets would be given a second time."""
+    """HA-ST-7 "keeps its place while there are consume queues": else offsets would be used twice."""
     for base in range(0, 7 * FILE_SIZE, FILE_SIZE):
         log_file(full, base).unlink()
     log_file(full, 7 * FILE_SIZE).write_bytes(bytes(FILE_SIZE))  # never flushed
@@ -292,13 +293,13 @@ def test_a_log_of_which_the_first_files_have_expired_keeps_its_place(full: Path)
 
 
 def test_a_queue_begins_with_the_first_message_that_the_log_has(full: Path) -> None:
-    """HA-ST-33: fillers that are put into a queue after a crash are no messages."""
+    """HA-ST-33: the fillers that recovery writes into a queue are no messages."""
     for base in range(0, 5 * FILE_SIZE, FILE_SIZE):
         log_file(full, base).unlink()
     queue = full / "consumequeue" / "t" / "1"
     names = sorted(path.name for path in queue.iterdir())
     data = bytearray((queue / names[0]).read_bytes())
-    data[20 * 30 :] = bytes(len(data) - 20 * 30)  # of message 30 and those behind it nothing came to the disk
+    data[20 * 30 :] = bytes(len(data) - 20 * 30)  # message 30 and all later ones did not reach the disk
     (queue / names[0]).write_bytes(data)
     abort(full, 0)
     with MessageStore.open(full, OPTIONS) as store:
@@ -321,7 +322,7 @@ def test_an_index_file_that_the_checkpoint_does_not_vouch_for_is_looked_at(tmp_p
         whole = [file.path.read_bytes() for file in store.index.files]
         assert [file.is_full for file in store.index.files] == [True, True, True, False]
     names = sorted(file.name for file in (path / "index").iterdir())
-    vouched = first_stored_ms(path, 2 * FILE_SIZE) + 3000  # recovery begins behind message 27
+    vouched = first_stored_ms(path, 2 * FILE_SIZE) + 3000  # recovery begins after message 27
     zeros = bytes(len(whole[1]))
     for number, torn in ((1, zeros), (1, whole[1][:40] + zeros[40:]), (1, whole[1][:92] + zeros[92:]), (0, zeros)):
         for spoilt_slots in (False, True):
@@ -338,7 +339,7 @@ def test_an_index_file_that_the_checkpoint_does_not_vouch_for_is_looked_at(tmp_p
 
 
 def test_the_checkpoint_does_not_vouch_for_an_index_file_that_is_cut(tmp_path: Path) -> None:
-    """HA-ST-45: it fills up again with times that the checkpoint has spoken of, and they need not come to the disk."""
+    """HA-ST-45: it fills up again with times that the checkpoint covers, but its new entries may miss the disk."""
     path = tmp_path / "s"
     options = replace(OPTIONS, index_geometry=Geometry(3, 11))
     with MessageStore.open(path, options) as store:
@@ -347,7 +348,7 @@ def test_the_checkpoint_does_not_vouch_for_an_index_file_that_is_cut(tmp_path: P
     assert third > 0
     sizes = [len(record.read_bytes()) for record in (path / "index").iterdir()]
     assert len(set(sizes)) == 1
-    log_file(path, 2 * FILE_SIZE).unlink()  # the log has lost what two of the files speak of
+    log_file(path, 2 * FILE_SIZE).unlink()  # the log has lost messages that two of the files point to
     file = log_file(path, FILE_SIZE)
     file.write_bytes(bytes(FILE_SIZE))
     abort(path, 0)
@@ -385,7 +386,7 @@ def test_the_name_of_an_index_file_is_on_the_disk_with_its_keys(
 
 
 def test_a_queue_is_read_beside_the_deletion_of_its_files(full: Path) -> None:
-    """HA-ST-37; whoever reads beside a live broker meets files that it has deleted since."""
+    """HA-ST-37; a reader beside a live broker may meet files that the broker has deleted meanwhile."""
     directory = full / "consumequeue" / "t" / "0"
     [path] = directory.iterdir()
     data = path.read_bytes()
@@ -414,7 +415,7 @@ def test_a_queue_is_read_beside_the_deletion_of_its_files(full: Path) -> None:
 
 @pytest.mark.parametrize(("physic", "logics"), [(303_000, 903_000), (903_000, 303_000), (0, 903_000)])
 def test_the_checkpoint_does_not_vouch_for_what_is_dispatched_again(full: Path, physic: int, logics: int) -> None:
-    """HA-ST-24: a second power cut, behind a flush of the log alone, must not find a time that was true of the first life."""
+    """HA-ST-24: a second power cut, after a flush of the log alone, must not find a time from before the first one."""
     set_times(full)
     abort(full, physic, logics)
     with MessageStore.open(full, OPTIONS) as store:
@@ -464,7 +465,7 @@ time.sleep(60)
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_killed_process_loses_no_message_that_it_had_acknowledged(tmp_path: Path, seed: int) -> None:
-    """kill -9 with 64 puts in flight, three times over one store; the ledger of acknowledged offsets is this process's."""
+    """kill -9 with 64 puts in flight, three times on one store. This process keeps the list of acknowledged offsets."""
     rng = random.Random(seed)
     path = tmp_path / "s"
     script = WRITER.format(path=sys.path, store=str(path), file_size=FILE_SIZE)
