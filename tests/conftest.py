@@ -4,6 +4,7 @@ import signal
 import tarfile
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,10 @@ from kit.command_line import Process, Start
 from kit.golden import RELEASES, VECTORS
 from kit.processes import pytest_collection_modifyitems, pytest_xdist_make_scheduler  # noqa: F401  (hooks)
 from kit.sockets import Net
+from kit.worlds import FILE_SIZE, MakeWorlds, Worlds
+from rocketmq_ha.fuzz import lockstep
+from rocketmq_ha.fuzz.lockstep import Lockstep
+from rocketmq_ha.spec.profile import Profile, Settings
 
 
 @pytest.fixture
@@ -41,6 +46,20 @@ def golden(vectors: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with tarfile.open(vectors / "store.tar.xz") as archive:
         archive.extractall(store, filter="data")
     return store
+
+
+@pytest.fixture
+def worlds() -> Iterator[MakeWorlds]:
+    """Makes a cluster of empty stores with files of 1000 bytes."""
+    with ExitStack() as resources:
+
+        def make(profile: Profile, slaves: int = 1, **settings: int) -> Worlds:
+            directory = resources.enter_context(lockstep.scratch_directory())
+            both = Lockstep(slaves, replace(Settings(mapped_file_size=FILE_SIZE), **settings), profile, directory)
+            resources.callback(both.close)
+            return Worlds(both)
+
+        yield make
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from rocketmq_ha.reference.events import DeliverFrames, DeliverReports, Event
 from rocketmq_ha.spec.event_log import VERDICT_OK
 from rocketmq_ha.spec.profile import Profile
 
+FILE_SIZE = 1000
 ALL = 1 << 18
 
 
