@@ -1,7 +1,8 @@
-"""A fuzz campaign on Spark: many seeds in lock-step, logs written where they are made, one verdict row a run.
+"""A fuzz campaign on Spark: many seeds in lock-step; the executors write the logs, with one verdict row for each run.
 
-No run raises: a divergence is a row, or everything that the others found would be lost with it. Many small partitions, so
-that there is progress to show. `local[*]` by default; on a cluster, `out` must be a directory that all machines share.
+A run never raises: a divergence becomes a row, because an exception would lose the results of all other runs. Partitions are
+small and many, so that progress is visible. `local[*]` by default; on a cluster, `out` must be a directory that all machines
+share.
 """
 
 import json
@@ -28,7 +29,7 @@ from rocketmq_ha.spec.event_log import (
     VERDICT_OK,
 )
 
-RUNS_PER_PARTITION: Final = 50  # a second or two of work: often enough for a progress bar, seldom enough for Spark
+RUNS_PER_PARTITION: Final = 50  # one or two seconds of work: often enough for a progress bar, not too often for Spark
 POLL_S: Final = 0.2
 
 _VERDICT_SCHEMA: Final = recorder.RUN_SCHEMA.append(pa.field("digest", pa.int64(), nullable=False))
@@ -39,7 +40,7 @@ _VERDICT_DDL: Final = ", ".join(
 
 @dataclass(frozen=True, slots=True)
 class CampaignResult:
-    """What a campaign found; the rest is in its log."""
+    """The summary of a campaign; its log has the rest."""
 
     rows: tuple[dict[str, Any], ...]  # of runs, in order of their seeds, with digest
     seconds: float
@@ -50,16 +51,16 @@ class CampaignResult:
 
     @property
     def distinct(self) -> int:
-        """Schedules that differ, whatever their seeds."""
+        """The number of distinct schedules."""
         return len({row["digest"] for row in self.rows})
 
 
 def run(
     spark: SparkSession, runs: int, seed: int, out: Path, progress: Callable[[int], None] = lambda _: None
 ) -> CampaignResult:
-    """Run the schedules of seeds `seed` to `seed + runs - 1` and write their log into `out`, which is emptied of an older log.
+    """Run the schedules of seeds `seed` to `seed + runs - 1` and write their log into `out`, after removing an older log there.
 
-    Args: progress: is told how many runs are done.
+    Args: progress: called with the number of finished runs.
     """
     import time  # the campaign's own duration; no schedule ever sees a clock
 
@@ -94,7 +95,7 @@ def run(
 
 
 def _runner(out: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What an executor does with its seeds."""
+    """The function that an executor applies to its seeds."""
 
     def run_seeds(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -123,7 +124,7 @@ def _jobs(tracker: Any) -> list[Any]:
 
 
 def _provenance(runs: int, seed: int) -> dict[str, object]:
-    """What is needed to run the same campaign again. No time and no host: the same campaign leaves the same log."""
+    """Everything needed to repeat the campaign. Without time and host, so that the same campaign writes the same log."""
     packages = ("rocketmq-ha", "pyspark", "pyarrow")
     return {
         "schema_version": SCHEMA_VERSION,

@@ -1,17 +1,17 @@
-"""A scripted connection: two sockets in one process that take and give exactly as many bytes as the schedule says."""
+"""A scripted connection: two sockets in one process that move exactly the numbers of bytes that the schedule says."""
 
 from collections.abc import Iterable
 
 
 class ScriptedSocket:
-    """One end: what it may take is `room`, what it has received waits in `arrived`, what it sent lies in `in_flight`."""
+    """One end. `room`: bytes that it may still take; `arrived`: received bytes; `in_flight`: sent bytes not delivered yet."""
 
     def __init__(self, room: int) -> None:
         self.room = room
         self.in_flight = bytearray()  # sent here, not yet delivered to the other end
         self.arrived = bytearray()  # delivered here, not yet read
-        self.severed = False  # the network carries nothing any more
-        self.end_of_stream = False  # the other end has closed, and this one is told
+        self.severed = False  # the network delivers nothing any more
+        self.end_of_stream = False  # the other end has closed, and this end can see it
         self.closed = False  # this end has closed
 
     # The socket's own methods.
@@ -51,7 +51,7 @@ class Channel:
         self.at_slave = ScriptedSocket(slave_room)
 
     def deliver(self, sender: ScriptedSocket, nbytes: int) -> int:
-        """Move up to `nbytes` of what `sender` sent (all but so many, if negative). Returns: how many there were."""
+        """Deliver up to `nbytes` bytes from `sender`; if negative, all but that many. Returns: the number delivered."""
         receiver = self.at_slave if sender is self.at_master else self.at_master
         data = sender.in_flight[:nbytes]
         del sender.in_flight[: len(data)]
@@ -59,7 +59,7 @@ class Channel:
         return len(data)
 
     def sever(self) -> None:
-        """The network breaks: what is in flight is lost, and so is whatever is sent from now on."""
+        """Break the network: bytes in flight and all later bytes are lost."""
         for end in (self.at_master, self.at_slave):
             end.severed = True
             end.in_flight.clear()

@@ -1,7 +1,8 @@
 """`rocketmq-ha demo`: the main job, end to end.
 
 A master on a store that RocketMQ wrote and an empty slave, two processes on loopback, replicate under cuts and a kill -9; the
-two logs are compared byte by byte. Then a lock-step campaign on Spark, and its report. Only what was seen is counted.
+two logs are compared byte by byte. Then follow a lock-step campaign on Spark and its report. The result line counts only what
+was observed.
 """
 
 import shutil
@@ -26,7 +27,7 @@ from rocketmq_ha.impl.net.address import parse_address
 from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.store.log.verify import compare, verify
 
-FILE_SIZE: Final = 1024 * 1024  # of the golden store
+FILE_SIZE: Final = 1024 * 1024  # file size of the golden store
 BODY_SIZE: Final = 1024
 IN_FLIGHT: Final = 64
 CATCH_UP_SECONDS: Final = 60.0
@@ -37,10 +38,10 @@ ESTIMATE: Final = "This takes a minute or two on two processors: a replication, 
 
 @dataclass(frozen=True, slots=True)
 class Replication:
-    """What the first half of the demo saw."""
+    """The results of the first half of the demo."""
 
-    messages: int  # that the slave holds
-    nbytes: int  # of its log, from its start offset
+    messages: int  # messages in the slave's log
+    nbytes: int  # bytes of its log, from its start offset
     seconds: float  # from the first byte put to the last byte acknowledged
     cuts_in_header: int
     cuts_in_body: int
@@ -139,7 +140,7 @@ def replicate(out: Path, messages: int, console: Console) -> Replication:
 
             wait(lambda: proxy.body_bytes > expected * 0.45)
             proxy.hold()
-            time.sleep(POLL_S)  # the master goes on until its waiting puts are at their limit
+            time.sleep(POLL_S)  # the master goes on until too many puts wait
             slave.kill()
             outstanding = _end(stores["master"]) - _end(stores["slave"])
             slave = Node(out / "slave.log", *follow)
@@ -183,14 +184,14 @@ def replicate(out: Path, messages: int, console: Console) -> Replication:
 
 
 def _end(store: Path) -> int:
-    """The max offset of a store beside its writer, whole records only."""
+    """The end of the last whole record of a store that is being written."""
     with LogReader(store) as reader:
         reader.walk()
         return reader.max_offset
 
 
 def _line_while(node: Node, key: str, wait: Callable[[Callable[[], bool]], None]) -> str:
-    """A line of results, with progress shown until it comes."""
+    """Wait for a line of results, showing progress."""
     import threading
 
     lines: list[str] = []

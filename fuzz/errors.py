@@ -1,4 +1,4 @@
-"""What a user of fuzz can cause."""
+"""Errors that a user of fuzz can cause."""
 
 import click
 

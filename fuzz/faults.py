@@ -1,8 +1,8 @@
-"""Planted faults: source edits of a copy of the implementation. The harness knows nothing of them.
+"""Planted faults: source edits of a copy of the implementation, unknown to the harness.
 
-A check that has never failed proves nothing. Each edit here is a mistake that somebody could make; the lock-step must find it
-from random schedules alone, in seconds. A faulty copy is a directory that goes in front of the installed package on the
-import path of a new process, so that nothing of the harness changes.
+A check that has never failed proves nothing. Each edit is a realistic mistake, and the lock-step must find it from random
+schedules alone, in seconds. A new process imports the faulty copy in place of the installed package, so the harness is
+unchanged.
 """
 
 import os
@@ -21,7 +21,7 @@ from rocketmq_ha.impl.cli.commands import did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One edit: in `file` of the implementation, the one occurrence of `old` becomes `new`."""
+    """One edit: replace the only occurrence of `old` in `file` by `new`."""
 
     name: str
     file: str
@@ -171,9 +171,9 @@ def find(name: str) -> Fault:
 
 
 def plant(fault: Fault, directory: Path) -> Path:
-    """Make a copy of the implementation with the fault in it.
+    """Copy the implementation and plant the fault.
 
-    Returns: the directory to put in front on the import path of a process that is to run it.
+    Returns: the directory to put first on the import path of the process.
     """
     source = Path(rocketmq_ha.impl.__file__).parent
     root = directory / fault.name
@@ -188,7 +188,7 @@ def plant(fault: Fault, directory: Path) -> Path:
 
 
 def run_with(fault: Fault, directory: Path, arguments: Sequence[str]) -> int:
-    """Run `python -m rocketmq_ha.fuzz` with `arguments` over a faulty copy. Returns: its exit status."""
+    """Run `python -m rocketmq_ha.fuzz` with `arguments` on a faulty copy. Returns: its exit status."""
     root = plant(fault, directory)
     paths = [str(root.resolve()), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}

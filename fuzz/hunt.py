@@ -1,4 +1,4 @@
-"""Look for a schedule that fails, in this process, without Spark: for planted faults, and for a quick look."""
+"""Search for a failing schedule in this process, without Spark."""
 
 import time
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from rocketmq_ha.fuzz import lockstep, schedule
 from rocketmq_ha.fuzz.lockstep import RunOutcome
 from rocketmq_ha.spec.event_log import VERDICT_OK
 
-GO_ON: Final = 50  # seeds after the first failure, among which a shorter one may be
+GO_ON: Final = 50  # seeds to try after the first failure, in search of a shorter one
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""Lock-step: one schedule, both worlds, compared after every event.
+"""Lock-step: run one schedule in both worlds, and compare them after every event.
 
-A divergence does not raise: a campaign must not lose what it has seen. The outcome says what happened, and where it stopped.
+A divergence does not raise, since a campaign must keep its results. The outcome says what happened and where the run stopped.
 """
 
 import shutil
@@ -23,20 +23,20 @@ from rocketmq_ha.spec.profile import Profile, Settings
 
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
-    """One event, as both worlds took it."""
+    """The outcome of one event in both worlds."""
 
     op_index: int
     event: Event
     now_ms: int
     transitions: tuple[Transition, ...]
     verdict: str
-    signature: str = ""  # actor/event/field, of what went wrong
-    detail: str = ""  # one line
+    signature: str = ""  # actor/event/field of the failure
+    detail: str = ""  # one line about it
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """A whole schedule, up to its end or its first failure."""
+    """The outcome of a schedule, up to its end or its first failure."""
 
     schedule: Schedule
     steps: tuple[StepOutcome, ...]
@@ -55,7 +55,7 @@ class RunOutcome:
 
 
 class Lockstep:
-    """Both worlds, side by side. Close it."""
+    """Both worlds side by side. The caller must close it."""
 
     def __init__(self, slaves: int, settings: Settings, profile: Profile, directory: Path) -> None:
         self._profile, self._settings = profile, settings
@@ -64,7 +64,7 @@ class Lockstep:
         self.implementation = ImplementationWorld(slaves, settings, profile, START_MS, directory)
 
     def apply(self, event: Event) -> StepOutcome:
-        """One event. After a verdict other than ok the worlds no longer agree, and no further event makes sense."""
+        """Apply one event. After a verdict other than ok the worlds differ, so the run must end."""
         if isinstance(event, Tick):
             self._now_ms += event.ms
         transitions = self.reference.apply(event)
@@ -78,7 +78,7 @@ class Lockstep:
         try:
             self.implementation.apply(event)
             found = observe.differences(self.reference.observe(), self.implementation.observe())
-        except Exception as error:  # a bug of the implementation is what a campaign looks for: a verdict, not the end
+        except Exception as error:  # an exception of the implementation is a finding: a verdict, not the end of the campaign
             where = traceback.extract_tb(error.__traceback__)[-1]
             place = f"{Path(where.filename).parent.name}/{Path(where.filename).name}:{where.lineno}"
             return VERDICT_ERROR, f"{type(error).__name__}/{name}/{place}", f"{place}: {error or type(error).__name__}"
@@ -95,7 +95,7 @@ class Lockstep:
 
 @contextmanager
 def scratch_directory() -> Iterator[Path]:
-    """A directory for the files of one run: in memory where there is such a place, for they live for milliseconds."""
+    """A directory for the files of one run, in memory if possible, since they live for milliseconds."""
     memory = Path("/dev/shm")
     directory = Path(tempfile.mkdtemp(prefix="rocketmq-ha-", dir=memory if memory.is_dir() else None))
     try:
@@ -105,7 +105,7 @@ def scratch_directory() -> Iterator[Path]:
 
 
 def run(schedule: Schedule) -> RunOutcome:
-    """The outcome of a schedule; it ends at the first verdict that is not ok."""
+    """Run a schedule up to the first verdict that is not ok."""
     with scratch_directory() as directory:
         lockstep = Lockstep(schedule.slaves, schedule.settings, schedule.profile, directory)
         steps = []

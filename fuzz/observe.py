@@ -1,9 +1,8 @@
-"""What the lock-step compares: the reference and the implementation, seen through the same window after every event.
+"""The observation that the lock-step compares after every event, of the reference and of the implementation.
 
-Both sides are at rest, every machine having run until it would block. Compared are the bytes in flight in each direction, the
-logs, what is unparsed, the last report, the state of each connection, the waiting puts and their ends, and what classic's
-group transfer has before it. The slave of the
-model has the documents' two buffers and that of the implementation has one; what relates them is the unparsed bytes.
+All machines have run until they would block. Compared are: the bytes in flight in each direction, the logs, the unparsed bytes,
+the last report, the state of each connection, the waiting puts and the statuses of ended ones, and the queue of classic's group
+transfer. The model's slave has RocketMQ's two buffers, the implementation's has one; their unparsed bytes must be equal.
 """
 
 from dataclasses import dataclass, fields
@@ -11,7 +10,7 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True, slots=True)
 class ObservedLink:
-    """One connection; what is in flight is bytes, offsets are commit-log offsets."""
+    """One connection. All offsets are commit-log offsets."""
 
     link_id: int
     slave: int
@@ -23,8 +22,8 @@ class ObservedLink:
     slave_ack_offset: int
     next_transfer_from_where: int
     last_write_over: bool
-    taken: int  # bytes of the pending frame that the socket has taken
-    unparsed_report: int  # bytes
+    taken: int  # bytes of the pending frame that the socket took
+    unparsed_report: int  # bytes of a partial report
     slave_open: bool
 
 
@@ -42,19 +41,19 @@ class ObservedSlave:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A whole cluster."""
+    """The observation of a whole cluster."""
 
     min_offset: int
     max_offset: int
     log: bytes
     push2_slave_max_offset: int
-    paused: tuple[int, ...]  # next offsets of the puts that do not wait yet
+    paused: tuple[int, ...]  # next offsets of the puts that have not begun to wait
     waiting: tuple[int, ...]  # next offsets of the waiting puts, in their order
-    requests_write: tuple[int, ...]  # of classic's service; no hardened one has any
+    requests_write: tuple[int, ...]  # classic's service only
     requests_read: tuple[int, ...]
-    waits: int  # that have ended, of the first of requests_read
+    waits: int  # ended waits for the first of requests_read
     has_notified: bool
-    done: tuple[tuple[int, str], ...]  # (next offset, status) of those that ended in this step
+    done: tuple[tuple[int, str], ...]  # (next offset, status) of puts that ended in this step
     links: tuple[ObservedLink, ...]
     slaves: tuple[ObservedSlave, ...]
 
@@ -73,7 +72,7 @@ class Difference:
 
 
 def differences(reference: Observation, implementation: Observation) -> list[Difference]:
-    """Every field that differs, the master's first."""
+    """All fields that differ, the master's first."""
     found = _of("master", reference, implementation, skip=("links", "slaves"))
     if [link.link_id for link in reference.links] != [link.link_id for link in implementation.links]:
         numbers = [str([link.link_id for link in side.links]) for side in (reference, implementation)]
@@ -97,7 +96,7 @@ def _of(actor: str, reference: object, implementation: object, skip: tuple[str, 
 
 
 def _show(ours: object, theirs: object) -> tuple[str, str]:
-    """Both values; of long bytes only their length and where they part."""
+    """Format both values; of long bytes only the length and the first difference."""
     if isinstance(ours, bytes) and isinstance(theirs, bytes) and max(len(ours), len(theirs)) > 16:
         pairs = enumerate(zip(ours, theirs, strict=False))
         at = next((i for i, (a, b) in pairs if a != b), min(len(ours), len(theirs)))

@@ -1,4 +1,4 @@
-"""Pictures of a page as a phone and a desktop show it, by a headless Chromium where there is one."""
+"""Take pictures of a page in phone and desktop size by a headless Chromium, if one is installed."""
 
 import shutil
 import subprocess
@@ -12,7 +12,7 @@ TIMEOUT_S: Final = 30
 
 
 def take(page: Path, directory: Path) -> list[Path]:
-    """Write phone.png and desktop.png. Returns: those that were made; none where there is no browser, or it fails."""
+    """Write phone.png and desktop.png. Returns: the files written; none without a browser, or if it fails."""
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
         return []

@@ -1,4 +1,4 @@
-"""The master and the slave as processes of their own, as a person starts them."""
+"""Start a master and a slave as processes through the command line."""
 
 import subprocess
 import sys
@@ -12,9 +12,9 @@ STOP_SECONDS: Final = 20
 
 
 class Node:
-    """One `rocketmq-ha` process; its log lines go to `log`, its results are read line by line. Stop it.
+    """One `rocketmq-ha` process. Its log lines go to `log`; its results are read line by line. The caller must stop it.
 
-    `behind` is the beginning of a command that starts the process in its own place, as nsenter does.
+    `behind`: a command in front of it that starts the process in its place, such as nsenter.
     """
 
     def __init__(self, log: Path, *arguments: str, behind: Sequence[str] = ()) -> None:
@@ -29,7 +29,7 @@ class Node:
         )
 
     def line(self, key: str) -> str:
-        """The next line of results, without `key=` at its start. Raises: FuzzError if the process ends instead."""
+        """The next line of results, without `key=` at its start. Raises: FuzzError, if the process ends first."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line.startswith(f"{key}="):

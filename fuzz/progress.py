@@ -14,7 +14,7 @@ STARTING_SPARK: Final = "starting Spark, which takes some seconds"
 
 @contextmanager
 def run_progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A function that is told how much of `total` is done."""
+    """Return a function to call with the amount done of `total`."""
     console = Console(stderr=True)
     started = last = time.monotonic()
     if not console.is_terminal:

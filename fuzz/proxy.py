@@ -1,7 +1,8 @@
 """A TCP proxy between a slave and its master that cuts the connection in mid-frame, at a byte that it chooses.
 
-It reads the frames that pass, to know where it is: a cut in the header comes after 1 to 11 bytes of a frame, a cut in the body
-after 13 or more and before its end. Then the slave's side is half-closed: the slave gets exactly the bytes before the cut.
+It parses the frames that pass to know its position. A cut in the header comes after 1 to 11 bytes of a frame, a cut in the body
+after 13 bytes or more and before its end. Then the proxy half-closes the slave's side, so that the slave gets exactly the bytes
+before the cut.
 """
 
 import contextlib
@@ -23,11 +24,11 @@ class PlannedCut:
     """Cut the first frame after `after_bytes` of bodies have passed, in all connections together."""
 
     after_bytes: int
-    header_bytes: int  # that still pass, 1 to 11; 0: cut in the middle of the body
+    header_bytes: int  # header bytes that still pass, 1 to 11; 0: cut in the middle of the body
 
 
 class Frames:
-    """Follows the frames of one connection byte by byte."""
+    """Tracks the frames of one connection byte by byte."""
 
     def __init__(self) -> None:
         self.position = 0  # bytes of the current frame that have passed
@@ -43,9 +44,9 @@ class Frames:
         return self.position > TRANSFER_HEADER_SIZE
 
     def take(self, data: bytes, cut: PlannedCut | None) -> tuple[int, int, bool]:
-        """Follow `data`, at most to the place of `cut` in a frame.
+        """Pass over `data`, at most up to the place of `cut`.
 
-        Returns: (bytes followed, how many of them were of bodies, whether it stopped for the cut).
+        Returns: (bytes passed, how many of them belong to bodies, True if it stopped at the cut).
         """
         at = bodies = 0
         while at < len(data):
@@ -74,19 +75,19 @@ class Frames:
 
 
 class CuttingProxy:
-    """Listens on loopback for one slave at a time, in a thread. Close it.
+    """Listens on loopback for one slave at a time, in a thread. The caller must close it.
 
-    record: gets every byte of both directions, each before it is passed on: no answer stands before what it answers.
+    record: receives every byte of both directions before it is passed on, so causes precede their effects.
     """
 
     def __init__(self, upstream: tuple[str, int], cuts: list[PlannedCut], record: Transcript | None = None) -> None:
         self._upstream, self._cuts, self._record = upstream, list(cuts), record
-        self.links = 0  # connections, with the present one
+        self.links = 0  # connections so far
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._closed = threading.Event()
         self._held = threading.Event()
         self.cuts_in_header = self.cuts_in_body = 0
-        self.body_bytes = 0  # that have gone to the slave
+        self.body_bytes = 0  # body bytes passed to the slave
         self.slave_ack_offset = 0  # the last report that passed
         self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
         self._thread.start()
@@ -97,14 +98,14 @@ class CuttingProxy:
         return f"{host}:{port}"
 
     def hold(self) -> None:
-        """Let nothing through to the slave, as a network that is congested."""
+        """Pass nothing to the slave, like a congested network."""
         self._held.set()
 
     def release(self) -> None:
         self._held.clear()
 
     def note_restart(self) -> None:
-        """Say in the record that the slave's process has ended."""
+        """Record that the slave's process has ended."""
         if self._record is not None:
             self._record.append(Restarted())
 
@@ -124,7 +125,7 @@ class CuttingProxy:
                 self._carry(slave, master)
 
     def _carry(self, slave: socket.socket, master: socket.socket) -> None:
-        """One connection, until an end closes or it is cut."""
+        """Carry one connection until an end closes it, or until the cut."""
         self.links += 1
         frames, reports = Frames(), bytearray()
         with selectors.DefaultSelector() as selector:
@@ -141,7 +142,7 @@ class CuttingProxy:
                         self._note_reports(reports, data)
                         master.sendall(data)
                     elif self._held.is_set():
-                        self._closed.wait(POLL_S)  # what the master sends stays in the sockets' buffers
+                        self._closed.wait(POLL_S)  # the master's bytes stay in the socket buffers
                     else:
                         data = master.recv(CHUNK)
                         if not data or self._forward(frames, slave, data):
@@ -149,7 +150,7 @@ class CuttingProxy:
                             return
 
     def _forward(self, frames: Frames, slave: socket.socket, data: bytes) -> bool:
-        """Pass frames on. Returns: whether the connection is to be cut behind them."""
+        """Pass frames on. Returns: True if the connection must be cut behind them."""
         due = self._cuts[0] if self._cuts and self.body_bytes >= self._cuts[0].after_bytes else None
         passed, bodies, stopped = frames.take(data, due)
         if self._record is not None:
@@ -170,7 +171,7 @@ class CuttingProxy:
             del reports[:whole]
 
     def _end(self, slave: socket.socket) -> None:
-        """Half-close, and wait until the slave has read it all: a plain close could take back what is on the way."""
+        """Half-close, and wait until the slave has read everything: a plain close could discard bytes on the way."""
         slave.shutdown(socket.SHUT_WR)
         slave.settimeout(2)
         while slave.recv(CHUNK):

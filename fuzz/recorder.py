@@ -1,4 +1,4 @@
-"""Write what runs did as Parquet: the event log that analysis reads (spec/event_log.py)."""
+"""Write the steps of runs as Parquet: the event log that analysis reads (spec/event_log.py)."""
 
 import hashlib
 from collections.abc import Sequence
@@ -29,13 +29,13 @@ RUN_SCHEMA: Final = _schema(RUN_COLUMNS)
 
 
 class EventRecorder:
-    """Collects the rows of some runs, column by column: 4 us a row where a dict for each takes 15."""
+    """Collects the rows of runs by column: 4 us for a row; a dict for each row takes 15 us."""
 
     def __init__(self) -> None:
         self._columns: list[list[Any]] = [[] for _ in EVENT_COLUMNS]
 
     def add(self, outcome: RunOutcome) -> int:
-        """All transitions of a run. The verdict of an operation stands on its last row. Returns: how many rows."""
+        """Add all transitions of a run. The last row of an operation has its verdict. Returns: the number of rows."""
         rows: list[tuple[Any, ...]] = []
         run_id = outcome.schedule.seed
         for step in outcome.steps:
@@ -109,7 +109,7 @@ def write_parquet(table: pa.Table, path: Path) -> None:
 
 
 def digest(outcome: RunOutcome) -> int:
-    """An int64 that tells two schedules apart, whatever seeds they came from."""
+    """An int64 hash of a schedule, independent of its seed."""
     schedule = outcome.schedule
     text = repr((schedule.profile, schedule.settings, schedule.slaves, schedule.events))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)

@@ -1,4 +1,4 @@
-"""Show a schedule step by step: one line an event, a column a node, the failing line last with both sides."""
+"""Show a schedule step by step: a line for each event, a column for each node; a failing line comes last, with both sides."""
 
 from collections import Counter
 
@@ -24,7 +24,7 @@ Every column shows the reference model after the event; the implementation agree
 
 
 def show(schedule: Schedule, console: Console) -> StepOutcome:
-    """Run a schedule and print its table. Returns: the last step, which is the failing one if there is one."""
+    """Run a schedule and print its table. Returns: the last step; if the run fails, the failing one."""
     columns = [Column("op", is_number=True), Column("ms", is_number=True), Column("event"), Column("master")]
     for index in range(schedule.slaves):
         columns += [Column(f"s{index}"), Column(f"link of s{index}")]
@@ -78,7 +78,7 @@ def _row(outcome: StepOutcome, cluster: Cluster) -> list[str]:
 
 
 def _links(cluster: Cluster, index: int) -> str:
-    """The slave's own link; of those whose slave's end is gone only the number."""
+    """Format the slave's own link, and the number of links whose slave's end is closed."""
     text, stale = "", 0
     for link in cluster.links:
         if link.slave != index:

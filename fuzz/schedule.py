@@ -1,8 +1,8 @@
-"""Schedules: what happens to a cluster, as plain data drawn from a seed.
+"""Schedules: the events of a run as plain data, drawn from a seed.
 
-Each seed first draws a character, sizes, intervals and weights, and then events by those weights (swarm testing: a schedule
-that never cuts a link goes deeper into the transfer than one that may do anything at any time). The same seed gives the same
-schedule everywhere.
+Each seed first draws sizes, intervals and weights, and then events by those weights. This is swarm testing: a schedule that
+never cuts a link gets further into the transfer than one in which any event may happen. The same seed gives the same schedule
+on every machine.
 """
 
 import random
@@ -17,13 +17,13 @@ from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
 
 TOPICS: Final = ("T", "orders")
 MIN_OPS, MAX_OPS = 100, 220
-UNBOUNDED_ROOM: Final = 1 << 18  # bytes; a socket that all but never blocks, and stops an implementation that sends for ever
+UNBOUNDED_ROOM: Final = 1 << 18  # bytes: the socket hardly ever blocks, but an endless sender still stops
 START_MS: Final = 1_000_000  # model time at which every schedule begins
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Everything that a run depends on."""
+    """The complete input of a run."""
 
     seed: int
     profile: Profile
@@ -33,7 +33,7 @@ class Schedule:
 
 
 def draw(seed: int) -> Schedule:
-    """The schedule of a seed."""
+    """Draw the schedule of a seed."""
     rng = random.Random(seed)
     profile = rng.choice((CLASSIC, HARDENED))
     settings = draw_settings(rng)
@@ -54,7 +54,7 @@ def draw(seed: int) -> Schedule:
 
 
 def draw_slave_file_size(rng: random.Random, file_size: int) -> tuple[int, bool]:
-    """Of a slave's files, and whether it was told so: mostly the master's, else a multiple, a divisor, or neither."""
+    """Draw a slave's file size, and whether it was given one: mostly the master's, else a multiple, a divisor, or neither."""
     if rng.random() < 0.85:
         return 0, False
     sizes = (file_size, 2 * file_size, 3 * file_size, 16 * file_size, file_size // 2, file_size // 4, file_size + 100, 700)
@@ -62,7 +62,7 @@ def draw_slave_file_size(rng: random.Random, file_size: int) -> tuple[int, bool]
 
 
 def _with_rounds(rng: random.Random, drawn: list[events.Event], slaves: int) -> list[events.Event]:
-    """Add rounds in which one slave catches up; without them two slaves hardly ever do."""
+    """Add rounds in which one slave catches up; otherwise two slaves hardly ever do."""
     found: list[events.Event] = []
     for event in drawn:
         found.append(event)
@@ -78,7 +78,7 @@ def _with_rounds(rng: random.Random, drawn: list[events.Event], slaves: int) -> 
 
 
 def _with_full_disks(rng: random.Random, drawn: list[events.Event], slaves: int) -> list[events.Event]:
-    """Add times in which a slave's disk is full."""
+    """Add periods in which a slave's disk is full."""
     found: list[events.Event] = []
     for event in drawn:
         found.append(event)
@@ -88,9 +88,9 @@ def _with_full_disks(rng: random.Random, drawn: list[events.Event], slaves: int)
 
 
 def draw_settings(rng: random.Random) -> Settings:
-    """Sizes so small that frames, files and buffers end everywhere within a short run."""
+    """Draw sizes so small that frames, files and buffers end at every possible place within a short run."""
     batch = rng.choice((1, 7, 16, 48, 100, 1000))
-    # Mostly just enough for one frame, or two; now and then too small for any (HA-S-11, HA-S-14).
+    # Mostly room for one or two frames; sometimes too small for any (HA-S-11, HA-S-14).
     slave_buffer = batch + TRANSFER_HEADER_SIZE + rng.choice((0, 1, 12, 40, 400, 4000))
     if rng.random() < 0.04:
         slave_buffer = TRANSFER_HEADER_SIZE + max(1, batch // 2)
@@ -104,7 +104,7 @@ def draw_settings(rng: random.Random) -> Settings:
 
 
 def largest_body(settings: Settings) -> int:
-    """Bytes of the largest body that still fits a file, with the longest topic of a schedule and no properties."""
+    """The largest body in bytes that fits a file, with the longest topic of a schedule and no properties."""
     return settings.mapped_file_size - END_FILE_MIN_BLANK_SIZE - MESSAGE_FIXED_SIZE - max(map(len, TOPICS))
 
 
@@ -132,28 +132,28 @@ def fault_of(event: events.Event) -> str:
 def _event_draws(
     rng: random.Random, slaves: int, settings: Settings, profile: Profile
 ) -> list[tuple[int, bool, Callable[[], events.Event]]]:
-    """(weight, whether a schedule may do without, how to draw one)."""
+    """All events as (weight, a schedule may omit it, function that draws one)."""
 
-    # generous: sockets all but never block, so that slaves keep up and puts get their acks; exact: they stop between frames.
+    # generous: sockets hardly ever block, so slaves keep up and puts get their acks. exact: sockets stop between frames.
     character = rng.choice(("generous", "exact", "mixed"))
-    # In classic any offset is taken from anyone; hardened must refuse these, and cannot tell an honest one from a forged one.
+    # Classic accepts any offset. Hardened must refuse these offsets; it cannot detect a forged offset that is plausible.
     forged = (-1, -5, 1 << 40, (1 << 63) - 1) if profile.checks_reports else (-1, -5, 0, 1, 50, 300, 1 << 40, (1 << 63) - 1)
 
     no_sizes = (-1, -4, -12, -(1 << 31), settings.slave_read_buffer_size - 11, (1 << 31) - 13, (1 << 31) - 12, (1 << 31) - 1)
     waiting_share, pausing_share = rng.choice((0.2, 0.4, 0.9)), 0 if profile.joins_at_append else rng.choice((0, 0, 0.3))
 
-    # In steps of a second and less the service's waits decide (HA-G-15), in longer ones the producers' (HA-G-2).
+    # With steps of a second or less the service's waits end first (HA-G-15), with longer ones the producers' (HA-G-2).
     ticks = rng.choice(((1, 100, 1000, 2500, 5000, 5001), (1, 100, 2500, 5000, 5001), (100, 1000, 1000, 1000, 1000)))
 
     def slave() -> int:
         return rng.randrange(slaves)
 
     def few() -> int:
-        """A number of bytes about the size of a header."""
+        """Draw a number of bytes about the size of a header."""
         return rng.randint(1, TRANSFER_HEADER_SIZE + 1)
 
     def frames() -> int:
-        """A number of bytes about the size of a frame or several."""
+        """Draw a number of bytes about the size of one or several frames."""
         frame = TRANSFER_HEADER_SIZE + min(settings.ha_transfer_batch_size, 400)
         return max(1, rng.choice((frame, 2 * frame, 6 * frame)) + rng.randint(-2, 2))
 
@@ -174,7 +174,7 @@ def _event_draws(
         return events.Connect(slave(), room, UNBOUNDED_ROOM if rng.random() < 0.9 else rng.randint(0, 20))
 
     def restart_master(share: float) -> events.Event:
-        """Half of them stop, a quarter are killed, and a quarter lose their last records, one to four."""
+        """Draw the end of a master: half stop cleanly, a quarter are killed, a quarter lose their last one to four records."""
         return events.RestartMaster(share < 0.5, lost=max(0, int(16 * share) - 11))
 
     return [

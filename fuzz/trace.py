@@ -1,15 +1,15 @@
-"""Trace validation: is a recorded link one that the reference model may produce?
+"""Trace validation: check that the reference model could have produced a recorded link.
 
-Both ends are run as the model has them. The model's master is given the slave's reports, and must send each frame that the real
-one sent; the model's slave is given those frames, and must make each report that the real one made. What the model leaves open
-is settled by the transcript, and held against what it may be:
+Both ends run as models. The model's master receives the slave's reports and must send each frame that the real one sent. The
+model's slave receives these frames and must make each report that the real one made. The transcript decides what the model
+leaves open, within limits:
 
-    how far the master's log had come     a frame that is shorter than it might be ends where a record ends, or a file
-    when a heartbeat or a report was due  an interval has passed whenever one is seen: of times, only the order is checked
-    what the slave had of a lost link     its last report, or the end of a whole frame behind it; after a restart, what recovers
+    end of the master's log at a frame     a frame shorter than possible must end at the end of a record or a file
+    time of a heartbeat or a report        an interval is taken to have passed; only the order is checked
+    end of the slave's log on a lost link  its last report, or the end of a later whole frame; after a restart, what recovers
 
-So a byte that differs from the log, a gap, a frame across a file's end, a wrong start, a report of what has not been sent or in
-the wrong order: each is refused, with the link and the place in it.
+It refuses a byte that differs from the log, a gap, a frame across a file's end, a wrong start, a report of bytes not sent, and
+a report in the wrong order, and names the link and the position.
 """
 
 from collections.abc import Iterable
@@ -26,33 +26,33 @@ from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec.constants import REPORT_SIZE, TRANSFER_HEADER_SIZE
 from rocketmq_ha.spec.profile import Profile, Settings
 
-ROOM: Final = 1 << 40  # of the model's sockets: what real ones refused shows in the transcript as a split
+ROOM: Final = 1 << 40  # the model's sockets never block; real ones did where the transcript shows a split
 
 
 class TraceRefusedError(FuzzError):
-    """No run of the model has this transcript."""
+    """No run of the model produces this transcript."""
 
 
 @dataclass(slots=True)
 class Checked:
-    """What a transcript held."""
+    """The counts of a checked transcript."""
 
     links: int = 0
     frames: int = 0
     heartbeats: int = 0
     reports: int = 0
-    repeated_reports: int = 0  # of an offset that was reported before: the interval's
+    repeated_reports: int = 0  # reports of an offset reported before, made by the interval
     body_bytes: int = 0
-    slave_max_offset: int = 0  # of the model's slave, in the end
+    slave_max_offset: int = 0  # of the model's slave at the end
     slave_ack_offset: int = -1  # the last report
 
 
 def record_ends(log: Log) -> frozenset[int]:
-    """Where a put may have left the max offset: behind each record, and at the end of each file that is full."""
+    """The possible max offsets after a put: the end of each record, and of each full file."""
     base, position, ends = log.base or 0, 0, {log.base or 0}
     while position < len(log.data):
         rest = log.file_size - position % log.file_size
-        # The longest record that can be is no longer than a file, and one that crosses its end is none.
+        # A record is at most as long as a file, and never crosses a file's end.
         found = message.decode(log.data[position : position + rest])
         if found is not None:
             position += found[1]
@@ -66,15 +66,15 @@ def record_ends(log: Log) -> frozenset[int]:
 
 @dataclass(slots=True)
 class _Link:
-    """One connection of the transcript, as far as it has been read."""
+    """One connection of the transcript, read up to some point."""
 
     number: int
     conn: MasterConnection
     from_master: bytearray
     from_slave: bytearray
-    expected: list[int]  # reports that the model's slave has made and the real one has not been seen to make, in order
+    expected: list[int]  # reports of the model's slave that the transcript has not shown yet, in order
     last_report: int  # of the real slave on this connection; -1: none
-    sent_bytes: int = 0  # of whole frames
+    sent_bytes: int = 0  # bytes of complete frames
 
 
 def check_transcript(
@@ -85,12 +85,12 @@ def check_transcript(
     slave_profile: Profile,
     slave_log: Log | None = None,
 ) -> Checked:
-    """Hold a transcript against the model.
+    """Check a transcript against the model.
 
-    Args: master_log: what the master's log held in the end, from its base on: it only grew.
-          slave_log: what the slave had before; none: an empty store.
-    Returns: what was counted.
-    Raises: TraceRefusedError: the link, the byte in its direction, what the model does there and what was recorded.
+    Args: master_log: the master's log at the end, from its base on; it only grew.
+          slave_log: the slave's log before; None: an empty store.
+    Returns: the counts.
+    Raises: TraceRefusedError, with the link, the byte in its direction, the model's behaviour and the recorded one.
     """
     trace = _Trace(master_log, settings, master_profile, slave_profile, slave_log or Log(settings.mapped_file_size))
     for entry in transcript:
@@ -106,18 +106,19 @@ def check_transcript(
 
 class _Trace:
     def __init__(self, log: Log, settings: Settings, master_profile: Profile, slave_profile: Profile, slave_log: Log) -> None:
-        # Frames are fed one by one, and none is larger than a batch: a buffer of two behaves as one of 4 MiB, and copies less.
+        # Frames arrive one by one, none larger than a batch. So a buffer of two frames behaves like one of 4 MiB, but copies
+        # less.
         self.settings = replace(settings, slave_read_buffer_size=2 * (settings.ha_transfer_batch_size + TRANSFER_HEADER_SIZE))
         self.master_log, self.ends = log, record_ends(log)
         self.master_profile = master_profile
-        # One report a frame: those of a slave that coalesces them are some of these, in their order.
+        # One report for each frame. A slave that coalesces reports makes a subsequence of them.
         self.slave_profile = replace(slave_profile, coalesces_reports=False)
         self.may_skip = slave_profile.coalesces_reports
         self.slave = Slave(slave_log)
         self.link: _Link | None = None
         self.restarted = False
-        self.acked = store.max_offset(slave_log)  # what the slave certainly has
-        self.frame_ends = [self.acked]  # what it may have beyond that
+        self.acked = store.max_offset(slave_log)  # the slave has everything up to here
+        self.frame_ends = [self.acked]  # it may have everything up to one of these
         self.checked = Checked()
 
     # --- The master's side ---------------------------------------------------------------------------------------------------
@@ -135,7 +136,7 @@ class _Trace:
         self._partial_frame(link)
 
     def _whole_frame(self, link: _Link) -> int:
-        """The size of the frame that has begun to come, by its header; 0 while that is not whole."""
+        """The size of the frame that is arriving, from its header; 0 while the header is incomplete."""
         if len(link.from_master) < TRANSFER_HEADER_SIZE:
             return 0
         offset, body_size = wire.unpack_header(bytes(link.from_master[:TRANSFER_HEADER_SIZE]))
@@ -146,7 +147,7 @@ class _Trace:
         return TRANSFER_HEADER_SIZE + body_size
 
     def _frame(self, link: _Link, frame: bytes) -> None:
-        """The model's master must send this frame next, with a log as long as the frame says."""
+        """Check that the model's master sends this frame next, with a log that ends as the frame implies."""
         offset, body_size = wire.unpack_header(frame[:TRANSFER_HEADER_SIZE])
         expected = self._sent_by_model(link, offset, body_size)
         if expected != frame:
@@ -157,7 +158,7 @@ class _Trace:
         self.checked.body_bytes += body_size
 
     def _sent_by_model(self, link: _Link, offset: int, body_size: int) -> bytes:
-        """What the model's master sends on a log that ends as the frame tells; a frame of a whole batch leaves its end open."""
+        """The model's frame on a log that ends as the recorded frame implies. A full batch leaves the end open."""
         log, end = self.master_log, offset + body_size
         if not store.min_offset(log) <= offset <= end <= store.max_offset(log):
             self._refuse(
@@ -175,13 +176,13 @@ class _Trace:
         return sent(step)
 
     def _partial_frame(self, link: _Link) -> None:
-        """What has come of a frame must agree with the model's, as far as it goes."""
+        """Check that the received part of a frame equals the model's frame."""
         rest = bytes(link.from_master)
         if not rest:
             return
         next_offset = link.conn.next_transfer_from_where
         if next_offset == -1:
-            return  # the first frame: its start is checked when it is whole
+            return  # the first frame is checked when it is complete
         header = next_offset.to_bytes(8, "big", signed=True)
         if rest[:8] != header[: len(rest)]:
             self._refuse(link, f"a header of offset {next_offset}", rest[:8].hex())
@@ -193,7 +194,7 @@ class _Trace:
     # --- The slave's side ----------------------------------------------------------------------------------------------------
 
     def _to_slave(self, link: _Link, frame: bytes) -> None:
-        """The model's slave takes a frame, and owes the reports that it makes."""
+        """Give a frame to the model's slave; its reports are then expected."""
         step = slave.on_frames(self.slave, frame, ROOM, 0, self.settings, self.slave_profile)
         self.slave = step.state
         link.expected += _reports(sent(step))
@@ -212,7 +213,7 @@ class _Trace:
             self._report(link, report)
 
     def _report(self, link: _Link, report: int) -> None:
-        """The model's slave must have made this report, or repeat the last one; the model's master must take it."""
+        """Check that the model's slave made this report or repeats the last one, and that the model's master accepts it."""
         if link.last_report == -1:
             self._first_report(link, report)
         elif report in (link.expected if self.may_skip else link.expected[:1]):
@@ -233,9 +234,9 @@ class _Trace:
             self._refuse(link, f"a close of the master ({link.conn.close_reason})", f"a report of {report} that it took")
 
     def _first_report(self, link: _Link, report: int) -> None:
-        """Where the slave starts is what it has: all that passed, or, of a link that was lost, some of it.
+        """Check the first report: the slave has everything that passed; after a lost link, perhaps only a part of it.
 
-        Several ends may have one first report (HA-S-61): the most is taken, for what the slave has not it will be sent again.
+        Several ends may give the same first report (HA-S-61). The largest is taken: missing bytes will be sent again.
         """
         found: list[tuple[int, Slave, list[int]]] = []
         for end in dict.fromkeys(reversed(self.frame_ends)):
@@ -253,7 +254,7 @@ class _Trace:
         self.frame_ends, self.restarted = sorted({end for end, _, _ in found}), False
 
     def _forget_old_files(self) -> None:
-        """Drop files before the last two: nothing here looks at them again, and each append copies what is left."""
+        """Drop files before the last two: they are not read again, and each append copies the whole log."""
         log = self.slave.log
         spare = max(0, len(log.data) // log.file_size - 2) * log.file_size
         if spare and log.base is not None:

@@ -1,4 +1,4 @@
-"""What went over the connections of one slave and its master, byte for byte and in order, as the proxy between them saw it."""
+"""The transcript of a link: all bytes between one slave and its master, in order, as seen by the proxy between them."""
 
 import base64
 import json
@@ -12,24 +12,24 @@ from rocketmq_ha.fuzz.errors import FuzzError
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Bytes that one end sent, as one read of the proxy took them."""
+    """The bytes of one read of the proxy, sent by one end."""
 
-    link: int  # which connection, from 0 in the order in which they were made
+    link: int  # number of the connection, from 0
     source: Literal["master", "slave"]
     data: bytes
-    passed: int  # how many of them went on to the other end: all, but where the proxy cut
+    passed: int  # bytes passed on to the other end: fewer than all only at a cut
 
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """The slave's process ended, however; the next connection is of another one, over the same files."""
+    """The slave's process ended; the next connection comes from another process with the same files."""
 
 
 Transcript = list[Piece | Restarted]
 
 
 def save(transcript: Iterable[Piece | Restarted], path: Path) -> None:
-    """One JSON object a line; bytes in base64."""
+    """Write one JSON object on each line, with bytes in base64."""
     with path.open("w", encoding="utf-8") as file:
         for entry in transcript:
             row = {"restarted": "slave"} if isinstance(entry, Restarted) else asdict(entry)
@@ -39,7 +39,7 @@ def save(transcript: Iterable[Piece | Restarted], path: Path) -> None:
 
 
 def load(path: Path) -> Transcript:
-    """Raises: FuzzError for a line that `save` did not write."""
+    """Read a transcript. Raises: FuzzError for a line that `save` did not write."""
     transcript: Transcript = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:

@@ -1,8 +1,7 @@
 """The two worlds that the lock-step drives: the reference cluster, and the implementation over scripted sockets and real files.
 
-Each takes the same events (reference/events.py) and shows itself by `observe()`. The implementation's world holds what a
-network and an operating system would: connections, who is told of a break, processes that end. All decisions are the
-implementation's own.
+Each takes the same events (reference/events.py) and returns its state by `observe()`. The implementation's world plays network
+and operating system: connections, notices of a break, ends of processes. The implementation makes all decisions itself.
 """
 
 import errno
@@ -88,7 +87,7 @@ class ReferenceWorld:
 
 
 class _Log(CommitLog):
-    """The log of a slave, on a disk that a schedule may fill: it then has no room for a byte, nor for a file."""
+    """A slave's log on a disk that a schedule may fill; a full disk takes neither a byte nor a file."""
 
     is_full = False
 
@@ -99,7 +98,7 @@ class _Log(CommitLog):
 
 
 class _Connection:
-    """One connection of the implementation's world, with both of its ends."""
+    """Both ends of one connection in the implementation's world."""
 
     def __init__(self, channel: Channel, at_master: MasterLink, at_slave: SlaveLink) -> None:
         self.channel, self.at_master, self.at_slave = channel, at_master, at_slave
@@ -111,7 +110,7 @@ class _Connection:
 
 
 class ImplementationWorld:
-    """The implementation, over files in `directory`. Close it."""
+    """The implementation with files in `directory`. The caller must close it."""
 
     def __init__(self, slaves: int, settings: Settings, profile: Profile, now_ms: int, directory: Path) -> None:
         self._settings, self._profile, self._now_ms = settings, profile, now_ms
@@ -132,7 +131,7 @@ class ImplementationWorld:
         )
 
     def _open_slave(self, index: int) -> _Log:
-        """A slave that was told no size has that of its file, or a first guess."""
+        """Open a slave. Without a given file size it takes the size of its file, or a first guess."""
         size: int | None = self._settings.slave_file_size or self._settings.mapped_file_size
         directory = self._directory / f"slave-{index}"
         if self._settings.adopts_file_size and any(directory.glob(f"{COMMIT_LOG_DIR}/*")):
@@ -150,7 +149,7 @@ class ImplementationWorld:
             log.close()
 
     def apply(self, event: events.Event) -> None:
-        """One event, and everything that it sets in motion."""
+        """Apply one event and everything that it triggers."""
         self._done = []
         match event:
             case events.Put():
@@ -254,7 +253,7 @@ class ImplementationWorld:
             try:
                 while connection.channel.at_slave.arrived and connection.at_slave.client.connected:
                     connection.at_slave.on_frames(self._now_ms)
-            except AppendFailed as error:  # what net/client.py makes of it: HA-ST-68
+            except AppendFailed as error:  # as net/client.py does: HA-ST-68
                 assert error.is_for_want_of_room
                 connection.at_slave.close("disk_full")
 
@@ -262,7 +261,7 @@ class ImplementationWorld:
         connection = self._of(event.slave)
         if connection and connection.channel.deliver(connection.channel.at_slave, event.nbytes):
             while connection.channel.at_master.arrived and not connection.at_master.conn.close_reason:
-                connection.at_master.on_reports(self._now_ms)  # HA-M-54 ends a turn amid a flood of reports
+                connection.at_master.on_reports(self._now_ms)  # HA-M-54 may end a turn before all reports are read
 
     def _cut(self, event: events.Cut) -> None:
         connection = self._of(event.slave)
@@ -289,7 +288,7 @@ class ImplementationWorld:
         if clean:
             self._service.group_transfer.on_shutdown()
         self._paused = []
-        self._waiting = [request for request in self._waiting if request.status is not None]  # of the others nobody hears
+        self._waiting = [request for request in self._waiting if request.status is not None]  # the others have ended
         for connection in self._connections.values():
             if connection.master_open and not connection.channel.at_master.severed:
                 self._tell_master(connection)
@@ -306,7 +305,7 @@ class ImplementationWorld:
         self._service = HAService(self._open("master", self._settings.mapped_file_size), self._settings, self._profile)
 
     def _zero(self, name: str, offset: int) -> None:
-        """A power cut takes what had not been flushed: zeros, from an offset on."""
+        """A power cut: the unflushed bytes from an offset on become zeros."""
         size = self._settings.mapped_file_size
         for file in (self._directory / name / COMMIT_LOG_DIR).iterdir():
             start = max(0, offset - int(file.name))
@@ -318,7 +317,7 @@ class ImplementationWorld:
     # --- The network ---------------------------------------------------------------------------------------------------
 
     def _of(self, index: int) -> _Connection | None:
-        """The connection whose slave's end is open: a slave has at most one."""
+        """The connection whose slave's end is open, if any: a slave has at most one."""
         return next((c for c in self._connections.values() if c.channel.slave == index and c.slave_open), None)
 
     def _tell_master(self, connection: _Connection) -> None:
@@ -338,7 +337,7 @@ class ImplementationWorld:
             end.arrived.clear()
 
     def _settle(self) -> None:
-        """Let the other end know of every end that has closed itself."""
+        """Notify the other end of every end that has closed."""
         for connection in list(self._connections.values()):
             channel = connection.channel
             if not connection.master_open and connection.slave_open and not channel.at_slave.severed:
@@ -351,7 +350,7 @@ class ImplementationWorld:
             if not connection.slave_open and not connection.master_open:
                 del self._connections[channel.link_id]
 
-    # --- The window ----------------------------------------------------------------------------------------------------
+    # --- Observation ---------------------------------------------------------------------------------------------------
 
     def observe(self) -> Observation:
         service = self._service
@@ -399,7 +398,7 @@ class ImplementationWorld:
 
 
 def _of_thread(group_transfer: GroupTransfer | FiveWaits) -> tuple[tuple[int, ...], tuple[int, ...], int, bool]:
-    """The state of classic's service thread: requests_write, requests_read, waits, has_notified."""
+    """The observed state of classic's service thread: requests_write, requests_read, waits, has_notified."""
     if isinstance(group_transfer, GroupTransfer):
         return (), (), 0, False
     service = group_transfer.service
@@ -410,7 +409,7 @@ def _of_thread(group_transfer: GroupTransfer | FiveWaits) -> tuple[tuple[int, ..
 
 
 def _bytes(log: CommitLog) -> bytes:
-    """The whole log, file by file."""
+    """The bytes of the whole log."""
     parts = []
     offset = log.min_offset
     while part := log.data_at(offset, log.file_size):

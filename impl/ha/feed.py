@@ -1,8 +1,7 @@
-"""What a master sends, as a reader sees it that keeps no log: pieces of the log, and the records in them. Sans-I/O.
+"""Parse a master's stream for a reader without a log: into pieces of the log, and records. Sans-I/O.
 
-`Pieces` takes bytes from the wire and gives (offset, bytes of the log); `Records` takes those and gives whole records. Both
-hold no more than a record, and believe nothing: a header, a size, a magic or an offset that cannot be is an error as soon as it
-is seen.
+`Pieces` takes bytes from the wire and yields (offset, bytes of the log). `Records` takes these and yields whole records. Both
+buffer at most one record, and check everything: an impossible header, size, magic or offset is an error at once.
 
 Spec: HA-W-8 "MUST NOT depend on where its reads split the stream"; HA-W-10 "begin and end anywhere in a record".
 """
@@ -17,14 +16,14 @@ from rocketmq_ha.impl.wire.frame import HEADER
 from rocketmq_ha.impl.wire.record_layout import MAGICS, PHYSICAL_OFFSET, SIZE_AND_MAGIC, SMALLEST_RECORD, physical_offset_at
 from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, END_FILE_MIN_BLANK_SIZE, MAX_MESSAGE_SIZE, SLAVE_READ_BUFFER_SIZE
 
-LARGEST_BODY: Final = SLAVE_READ_BUFFER_SIZE - HEADER.size  # of a frame; quirk 23: no slave could take a larger one
-LARGEST_RECORD: Final = 16 * MAX_MESSAGE_SIZE  # bytes; a broker's maxMessageSize may have been raised, but not to any size
+LARGEST_BODY: Final = SLAVE_READ_BUFFER_SIZE - HEADER.size  # quirk 23: no slave could take a larger frame
+LARGEST_RECORD: Final = 16 * MAX_MESSAGE_SIZE  # bytes; a broker's maxMessageSize may be raised, but within reason
 
-Piece = tuple[int, memoryview]  # commit-log offset, bytes of the log from there on; none for a heartbeat
+Piece = tuple[int, memoryview]  # commit-log offset, bytes of the log at it; empty for a heartbeat
 
 
 class NotARecord(RocketmqHaError):
-    """Bytes at a place where a record should begin are none."""
+    """No record begins where one should."""
 
     def __init__(self, offset: int, found: object, expected: object) -> None:
         super().__init__(f"at commit-log offset {offset}: found {found}, expected {expected}")
@@ -32,22 +31,22 @@ class NotARecord(RocketmqHaError):
 
 
 class Pieces:
-    """The frames of one connection, their bodies handed on as they come in.
+    """Parses the frames of one connection and yields their bodies piecewise as they arrive.
 
     Spec: HA-W-2 "A transfer frame MUST be a 12-byte header"; HA-W-3 "A frame with a body size of 0 is a heartbeat".
     """
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
-        self.next_offset: int | None = None  # of the next byte of the log; None before the first header
-        self.first_body_size: int | None = None  # of the first frame that is no heartbeat
+        self.next_offset: int | None = None  # offset of the next byte; None before the first header
+        self.first_body_size: int | None = None  # body size of the first frame with data
         self._header = bytearray()
-        self._left = 0  # bytes of the current body that are still to come
+        self._left = 0  # bytes missing of the current body
 
     def take(self, data: memoryview) -> Iterator[Piece]:
-        """Yield what the bytes hold. The pieces are views of `data`.
+        """Yield the pieces in the bytes, as views of `data`.
 
-        Raises: PeerViolation: a frame that no honest master sends, or that does not follow the one before.
+        Raises: PeerViolation for a frame that no correct master sends, or that does not continue the previous one.
         """
         at = 0
         while at < len(data):
@@ -71,7 +70,7 @@ class Pieces:
 
     @property
     def unparsed(self) -> bytes:
-        """The bytes of a header that is not whole."""
+        """The bytes of an incomplete header."""
         return bytes(self._header)
 
     def _parse_header(self) -> int:
@@ -90,24 +89,24 @@ class Pieces:
 
 
 class Records:
-    """The log from the start of a record on, cut into records. BLANKs and the padding behind them are left out.
+    """Splits the log into records, from the start of a record on. BLANKs and their padding are left out.
 
-    A BLANK tells how far it reaches, so the size of a file need not be known: HA-ST-17 "behind its first 8 bytes is padding".
+    A BLANK holds its own size, so the file size need not be known: HA-ST-17 "behind its first 8 bytes is padding".
     """
 
     def __init__(self, start: int, *, known: bytes = b"") -> None:
-        """Begin at a record's start. known: its first bytes, if they are known without being sent."""
-        self.position = start  # of the next record
+        """Begin at a record's start. known: its first bytes, if the caller knows them already."""
+        self.position = start  # offset of the next record
         self._buffer = bytearray(known)
-        self._padding = 0  # bytes still to be left out
+        self._padding = 0  # bytes of padding still to skip
 
     @property
     def next_offset(self) -> int:
-        """The offset of the byte that `take` wants next."""
+        """The offset of the next byte for `take`."""
         return self.position + len(self._buffer) - self._padding
 
     def take(self, piece: memoryview) -> Iterator[tuple[int, bytes]]:
-        """Add what follows; yield (offset, bytes) of every record that is whole now. Raises: NotARecord."""
+        """Add the next bytes; yield (offset, bytes) of each record that is complete now. Raises: NotARecord."""
         if self._padding:
             left_out = min(self._padding, len(piece))
             self._padding -= left_out
@@ -131,7 +130,7 @@ class Records:
             del self._buffer[:at]
 
     def _size_at(self, at: int) -> int | None:
-        """The size of the record at a position of the buffer, negative for a BLANK; None if it is not whole yet."""
+        """The size of the record at a position of the buffer, negative for a BLANK; None if it is incomplete."""
         there = len(self._buffer) - at
         if there < END_FILE_MIN_BLANK_SIZE:
             return None

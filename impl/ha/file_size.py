@@ -1,9 +1,9 @@
-"""The walk from head to head that tells a slave how long its master's files are, before it appends what depends on it.
+"""Learn the size of the master's files by a walk over the heads of the records, before the slave appends them.
 
-The heads come in pieces, as the frames fall. Most records have the size of the one before, so that many heads are compared by
-one call: to step from each to the next would cost a catch-up a third of its speed.
+The heads arrive in pieces, split by frames. Most records have the size of the previous one, so one call compares many heads:
+stepping from each head to the next would slow a catch-up down by a third.
 
-Spec: HA-S-90 to HA-S-93; reference/file_size.py says the same without a word of speed.
+Spec: HA-S-90 to HA-S-93; reference/file_size.py does the same, without this optimisation.
 """
 
 import struct
@@ -15,14 +15,14 @@ from rocketmq_ha.impl.wire.record_layout import MAGICS, SIZE_AND_MAGIC, SMALLEST
 from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, END_FILE_MIN_BLANK_SIZE, MESSAGE_MAGIC_CODE
 
 _HEAD_SIZE: Final = SIZE_AND_MAGIC.size
-_TELLING: Final = TOTAL_SIZE.end - 1  # the last byte of the size: it differs most often
+_TELLING: Final = TOTAL_SIZE.end - 1  # last byte of the size, which differs most often
 _LEAST_RUN, _LARGEST_RUN = 4, 256  # heads compared by one call
-_FEW: Final = 48  # heads, up to which it is quicker to unpack them than to compare them byte by byte
-_AFTER: Final = 16  # records of one size, in bytes of which no run is looked for behind a place where the sizes change
+_FEW: Final = 48  # up to this number of heads, unpacking is faster than comparing bytes
+_AFTER: Final = 16  # after a change of sizes, look for no run within this number of records
 
 
 class Shows(Enum):
-    """What a walk ends with."""
+    """The result of a walk."""
 
     SAME = "same"  # the master's files are as long as the slave's
     OTHER = "other"
@@ -30,8 +30,8 @@ class Shows(Enum):
 
 
 class End(NamedTuple):
-    """How a walk has ended. position: of the head that it ended at, in bytes from the log's first. size: the master's, if it
-    is another one and is known.
+    """The end of a walk. position: of its last head, in bytes from the start of the log. size: the master's file size, if it
+    differs and is known.
     """
 
     shows: Shows
@@ -42,24 +42,24 @@ class End(NamedTuple):
 class Walk:
     """A walk over the bytes of a slave's first file, in pieces.
 
-    file_size: bytes, of the slave's files. position: of the next head; end: behind the last byte that was looked at. Both are
-    counted from the start of the file.
+    file_size: of the slave's files, in bytes. position: of the next head. end: behind the last byte walked over. Both count
+    from the start of the file.
     """
 
     __slots__ = ("_alone_to", "_ended", "_file_size", "_head", "end", "position")
 
     def __init__(self, file_size: int, position: int = 0) -> None:
-        """position: where a record begins, before which all is in order."""
+        """position: the start of a record; everything before it is checked already."""
         self._file_size = file_size
         self.position = self.end = position
-        self._head = b""  # what has come of the next head
-        self._alone_to = 0  # up to where no run is looked for
+        self._head = b""  # the first bytes of an incomplete head
+        self._alone_to = 0  # look for no run before this position
         self._ended: End | None = None
 
     def take(self, buffer: Buffer, start: int, stop: int) -> End | None:
         """Walk the next bytes, `buffer[start:stop]`. Twin: reference.file_size.walk.
 
-        Returns: how the walk has ended, or None if it goes on.
+        Returns: the end of the walk, or None if it goes on.
         Spec: HA-S-90 "MUST walk the heads of the records that it is sent".
         """
         if self._ended is None:
@@ -67,7 +67,7 @@ class Walk:
         return self._ended
 
     def _take(self, buffer: Buffer, start: int, stop: int) -> End | None:
-        shift = self.end - start  # what is at index x of the buffer belongs at x + shift in the file
+        shift = self.end - start  # index x of the buffer is position x + shift of the file
         self.end = stop + shift
         if self._head:
             missing = _HEAD_SIZE - len(self._head)
@@ -80,8 +80,8 @@ class Walk:
                 return ended
             self.position += size
         at = self.position - shift
-        most = self._file_size - shift - _HEAD_SIZE  # where the last record of the file may end
-        last = min(stop - _HEAD_SIZE, most)  # where a whole head may begin
+        most = self._file_size - shift - _HEAD_SIZE  # the last possible end of a record in the file
+        last = min(stop - _HEAD_SIZE, most)  # the last possible start of a whole head
         unpack_head, usual, smallest, before = SIZE_AND_MAGIC.unpack_from, MESSAGE_MAGIC_CODE, SMALLEST_RECORD, 0
         alone_to = self._alone_to - shift
         while at <= last:
@@ -91,7 +91,7 @@ class Walk:
                 self.position = at + shift
                 return self._judge(size, magic)
             if size == before and at >= alone_to and (heads := min((last - at) // size, _LARGEST_RUN)) >= _LEAST_RUN:
-                # As many as have their heads here, and so all of them end early enough.
+                # The number of records whose heads are here; so all of them end early enough.
                 if _are_alike(buffer, at, size, heads):
                     at += heads * size
                     continue
@@ -105,7 +105,7 @@ class Walk:
         return None
 
     def _judge(self, size: int, magic: int) -> End | None:
-        """What the head at the position shows; None where a record follows that fits the slave's file."""
+        """Judge the head at the position. Returns: None if it is of a record that fits the slave's file."""
         end = self.position + size
         if magic == BLANK_MAGIC_CODE and size >= END_FILE_MIN_BLANK_SIZE:
             if end == self._file_size:
@@ -119,20 +119,20 @@ class Walk:
 
 
 def _are_alike(buffer: Buffer, at: int, size: int, count: int) -> bool:
-    """Whether so many records of one size, the first at a position, have the same head."""
+    """Return True if `count` records of one size, the first at a position, have the same head."""
     end = at + size * count
     if buffer[at + _TELLING : end : size] != _REPEATED[buffer[at + _TELLING]][:count]:
         return False
     if count < _FEW:
         heads = _heads(size, count)(buffer, at)
         return bool(heads.count(heads[0]) == count)
-    # Byte by byte, in all records at once.
+    # Compare byte by byte, over all records at once.
     return all(buffer[start:end:size] == _REPEATED[buffer[start]][:count] for start in range(at, at + _HEAD_SIZE))
 
 
 @lru_cache(maxsize=256)
 def _heads(size: int, count: int) -> Any:
-    """Unpacks the heads of so many records of one size."""
+    """Returns a struct that unpacks the heads of `count` records of one size."""
     return struct.Struct(f"{_HEAD_SIZE}s" + f"{size - _HEAD_SIZE}x{_HEAD_SIZE}s" * (count - 1)).unpack_from
 
 

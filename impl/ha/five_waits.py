@@ -24,7 +24,7 @@ class ServiceThread:
         self.requests_write: deque[GroupCommitRequest] = deque()  # the requests that have come
         self.requests_read: deque[GroupCommitRequest] = deque()  # the batch; the thread waits for the first request of it
         self.waits = 0  # how many waits for the first request have ended
-        self.has_notified = False  # HA-G-14 "one is kept, and ends": it ends the next wait
+        self.has_notified = False  # HA-G-14 "one is kept, and ends" the next wait
         self.waiting_since_ms = 0  # when the present wait began
         self.stopped = False
         self.push2_slave_max_offset = 0  # of the last notification

@@ -14,11 +14,11 @@ from rocketmq_ha.impl.errors import PeerViolation
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.spec.profile import Profile, Settings
 
-MAX_FRAMES: Final = 16  # of one on_transfer; 32 buffers are far below IOV_MAX, and 512 KiB fill a socket's buffer
+MAX_FRAMES: Final = 16  # in one on_transfer: 32 buffers are far below IOV_MAX, and 512 KiB fill a socket's buffer
 
 
 class ReadableLog(Protocol):
-    """What the master needs of a commit log."""
+    """The part of a commit log that the master reads."""
 
     @property
     def min_offset(self) -> int: ...
@@ -83,8 +83,8 @@ class MasterConnection:
         # Write side.
         self.start_offset = -1  # where the transfer began; -1: the write side has found no report yet
         self.next_transfer_from_where = -1  # -1: no frame built yet
-        self.sent_offset = -1  # behind the last frame that the socket has taken whole
-        self.has_all = False  # the last on_transfer met the end of the log, and the socket took all of it
+        self.sent_offset = -1  # end offset of the last frame that the socket took completely
+        self.has_all = False  # the last on_transfer reached the end of the log, and the socket took everything
         self._headers = bytearray(MAX_FRAMES * HEADER.size)
         self._header_views = [
             memoryview(self._headers)[at : at + HEADER.size] for at in range(0, MAX_FRAMES * HEADER.size, HEADER.size)
@@ -139,10 +139,10 @@ class MasterConnection:
 
     @property
     def needed_offset(self) -> int | None:
-        """The offset from which on its peer may still ask for the log; None if it has not said, or needs the last file alone.
+        """The first offset that the peer may still ask for; None if it has not reported, or needs only the last file.
 
-        A slave needs the last byte that it has acknowledged, whose record it asks for again when it comes back (HA-S-61). A
-        peer that acknowledges nothing needs what it has not been sent.
+        A slave still needs the last byte that it has acknowledged, since it asks for that record again when it reconnects
+        (HA-S-61). A peer that acknowledges nothing needs everything behind the bytes sent to it.
         """
         if self.acked_offset > 0:
             return self.slave_ack_offset - 1

@@ -1,4 +1,4 @@
-"""Settings that a master cannot run with, or should not."""
+"""Check settings: refuse impossible ones, warn of harmful ones."""
 
 import logging
 
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 def check_replicas(replicas: int, profile: Profile) -> None:
-    """Refuse a number of copies that cannot be had.
+    """Refuse an impossible number of replicas.
 
     Raises: ConfigInvalid. HA-G-33 "below 1, or in classic other than 1, MUST be refused before it starts".
     """
@@ -39,9 +39,9 @@ def check_batch_size(size: int, slave_read_buffer_size: int = SLAVE_READ_BUFFER_
 
 
 def check_settings(settings: Settings, profile: Profile) -> None:
-    """Refuse what cannot be; warn of intervals that close idle connections again and again.
+    """Refuse impossible settings, and warn of intervals that close idle connections repeatedly.
 
-    Both intervals are taken to be the other end's too: nothing on the wire says what it has.
+    The check assumes the same intervals at the other end, since the protocol does not transmit them.
     Raises: ConfigInvalid.
     Spec: HA-T-6 "The heartbeat interval of either end SHOULD be less than the housekeeping interval of the other, by more than
     a second".

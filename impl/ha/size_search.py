@@ -1,4 +1,4 @@
-"""How large a master's commit-log files are: found by asking where one of its files begins. Sans-I/O.
+"""Find the size of a master's commit-log files by asking whether files begin at certain offsets. Sans-I/O.
 
 A frame never crosses the end of a file (HA-W-4). So the frame that begins one byte before an offset has one byte if a file
 begins at that offset, and more bytes if none does. All files of a log have one size, and each begins at a multiple of it. So
@@ -24,27 +24,27 @@ MOST_QUESTIONS: Final = 64
 _TRIED_FACTORS: Final = 1 << 20
 _MOST_TRIED: Final = 100_000  # pairs of sizes, for one question
 
-# Bytes of the frame that begins at an offset before the last file; None where the master has no data there.
+# Returns the body size of the frame at an offset before the last file; None if the master has no data there.
 BodySizeAt = Callable[[int], int | None]
 
 
 class CannotTell(RocketmqHaError):
-    """The size of the master's files cannot be seen in what it has now."""
+    """The files that the master has now do not reveal their size."""
 
 
 class OnlyLastFile(CannotTell):
-    """The master has nothing but its last file."""
+    """The master has only its last file."""
 
 
 class Contradiction(RocketmqHaError):
-    """Two answers of a master do not fit each other: it lies, or its log has changed between them."""
+    """Two answers of a master contradict each other: it is wrong, or its log has changed between them."""
 
 
 def find_file_size(last_file: int, body_size_at: BodySizeAt, likely: int | None = None) -> int:
-    """The size of a master's files, by at most MOST_QUESTIONS questions; by three where `likely` is right and a power of two.
+    """Find the size with at most MOST_QUESTIONS questions; with three if `likely` is right and a power of two.
 
-    Args:  last_file: the offset at which its last file begins, greater than 0. likely: a size to ask about first.
-    Raises: CannotTell; Contradiction; what body_size_at raises.
+    Args:  last_file: the offset at which its last file begins, greater than 0. likely: the size to try first.
+    Raises: CannotTell; Contradiction; exceptions of body_size_at.
     Spec: HA-S-96 "the smallest divisor of the offset at which the master's last file begins for which another file begins
     exactly that many bytes earlier"; HA-S-97 "MUST NOT ask more than 64 questions".
     """
@@ -71,35 +71,36 @@ def find_file_size(last_file: int, body_size_at: BodySizeAt, likely: int | None 
 
 
 class _Search:
-    """Which sizes are still possible, and what to ask next."""
+    """The sizes that are still possible, and the choice of the next question."""
 
     def __init__(self, last_file: int, body_size_at: BodySizeAt) -> None:
         self._primes = factors(last_file)
-        self.sizes = _divisors(self._primes)  # that are possible, ascending
-        self.nearest: int | None = None  # the least distance at which a file is known to begin; all from there on is there
-        self._gone: set[int] = set()  # distances before which the master has nothing
+        self.sizes = _divisors(self._primes)  # possible sizes, ascending
+        # the least distance at which a file is known to begin; the master has everything from there on
+        self.nearest: int | None = None
+        self._gone: set[int] = set()  # distances before which the master has no data
         self._last_file, self._body_size_at = last_file, body_size_at
         self._questions = 0
 
     def ask(self, offset: int) -> int | None:
-        """The answer of the master. Raises: CannotTell after too many questions."""
+        """Ask the master. Raises: CannotTell after too many questions."""
         if self._questions == MOST_QUESTIONS:
             raise CannotTell(f"{MOST_QUESTIONS} questions about what is before {self._last_file} were not enough")
         self._questions += 1
         return self._body_size_at(offset)
 
     def ask_about(self, distance: int, *, closely: bool) -> None:
-        """Ask whether a file begins at a distance before the last one, and strike the sizes that cannot be. Raises: as `ask`.
+        """Ask whether a file begins at a distance before the last one, and remove impossible sizes. Raises: as `ask`.
 
-        closely: where the master has not the byte before that place, ask for the byte at it too: if it is there, its log begins
-        with it, and so does a file.
+        closely: if the master does not have the byte before that place, also ask for the byte at it. If it is there, the log
+        begins with it, and so does a file.
         """
         place = self._last_file - distance
         found = self.ask(place - 1)
         if found is None and self.nearest is not None:
             raise Contradiction(f"what it had before {place} it has no longer")
         if found is None and closely and self.ask(place) is not None:
-            found = self.ask(place - 1) or 1  # asked again, for a master that is just being started has nothing at first
+            found = self.ask(place - 1) or 1  # ask again, since a master that is just starting has no data at first
         if found == 1:
             self.nearest = distance
             self.sizes = [size for size in self.sizes if distance % size == 0]
@@ -110,18 +111,18 @@ class _Search:
             self.sizes = [size for size in self.sizes if distance % size]
 
     def ask_about_file_0(self) -> None:
-        """Ask whether file 0 is there, and so all files. Raises: as `ask`."""
+        """Ask whether the master has file 0, and so all files. Raises: as `ask`."""
         if self.ask(1) is not None:
             self.nearest = self._last_file
-        else:  # there is a file before the last one, and it is not file 0
+        else:  # the master has a file before the last one, but not file 0
             self.sizes = [size for size in self.sizes if size != self._last_file]
 
     def next_distance(self) -> int:
-        """What to ask about.
+        """The distance to ask about next.
 
-        Where a file is known to begin, a prime's share of that distance: if a file begins there too it is the nearest one now,
-        and if none does, the prime's power in the size is known. Else, what leaves the fewest sizes in the worse case, and of
-        those the smallest, which is the likeliest to be there.
+        If a file is known to begin at a distance, ask about that distance divided by a prime. If a file begins there, it is the
+        nearest one now; if not, the power of that prime in the size is known. Otherwise choose the distance that leaves the
+        fewest sizes in the worse case; of several, the smallest one, which the master most likely has.
         """
         sizes, nearest = self.sizes, self.nearest
         if nearest is not None:
@@ -133,15 +134,15 @@ class _Search:
             dividing = sum(distance % size == 0 for size in sizes)
             return max(dividing, len(sizes) - dividing)
 
-        # Of a log of many files with many divisors only some are looked at.
+        # With many files and many divisors only some distances are tried.
         return min(asked[:: 1 + len(sizes) ** 2 // _MOST_TRIED], key=lambda distance: (worse_case(distance), distance))
 
 
 def factors(number: int) -> dict[int, int]:
-    """Prime -> its power in a number, ascending. What is left without a factor up to 2**20 counts as a prime.
+    """Map prime -> power in a number, ascending. A rest without a factor up to 2**20 counts as a prime.
 
-    Below 2**40 it is one. Else no size can contain it, or be mistaken because of it: a file that begins at a distance shows
-    that the size divides the distance, whose factors are all known.
+    Below 2**40 such a rest is a prime. A larger one is harmless: a file that begins at a distance shows that the size divides
+    the distance, and all factors of the distance are known.
 
     >>> factors(72), factors(2**31 - 1)
     ({2: 3, 3: 2}, {2147483647: 1})
@@ -159,7 +160,7 @@ def factors(number: int) -> dict[int, int]:
 
 
 def _divisors(primes: dict[int, int]) -> list[int]:
-    """The divisors that can be the size of a file, ascending.
+    """The divisors that are possible file sizes, ascending.
 
     >>> _divisors(factors(72))
     [8, 9, 12, 18, 24, 36, 72]

@@ -1,8 +1,8 @@
 """The slave's end of its connection, sans-I/O, over the log that it writes.
 
-The documents' slave has a read buffer and a backup; this one has a single buffer, parses the frames where they lie, and hands
-all their bodies to the log in one append. What it has not parsed is moved to the front when room runs out. The lock-step
-shows that it is the same machine: HA-S-9 "It MAY move the bytes within one buffer instead".
+RocketMQ's slave has a read buffer and a backup buffer. This one has a single buffer: it parses the frames in place and appends
+all their bodies at once. When the buffer is full, it moves the unparsed bytes to its start. The lock-step shows that both
+behave alike: HA-S-9 "It MAY move the bytes within one buffer instead".
 """
 
 from collections.abc import Sequence
@@ -21,11 +21,11 @@ RESTART_FIRST: Final = (
     "first; if the error comes again, "
 )
 _GREATEST_OFFSET: Final = 0x7FFFFFFFFFFFFFFF
-_LARGEST_ARRAY: Final = 0x7FFFFFFF - HEADER.size  # body sizes beyond overflow where RocketMQ adds the header to them
+_LARGEST_ARRAY: Final = 0x7FFFFFFF - HEADER.size  # RocketMQ adds the header size to an i32, so larger body sizes overflow
 
 
 class AppendableLog(ReadableLog, Protocol):
-    """What the slave needs of a commit log: to append, to compare the end of it, and to take another file size."""
+    """The part of a commit log that the slave uses: append, read back the end, change the file size."""
 
     def append_data(self, offset: int, buffers: Sequence[memoryview]) -> None: ...
 
@@ -35,7 +35,7 @@ class AppendableLog(ReadableLog, Protocol):
 
 
 class SlaveClient:
-    """One slave: its log, and its one connection to the master."""
+    """A slave: its log and its connection to the master."""
 
     __slots__ = (
         "_buffer",
@@ -68,10 +68,10 @@ class SlaveClient:
         self.last_write_timestamp = self.last_read_timestamp = 0
         self.close_reason = ""  # why the last connection ended
         self.overlap: Overlap | None = None  # while it is compared: HA-S-62
-        self.heartbeats = 0  # in a row, while it is
-        self._last_record = 0  # where the last one began, when the log was last looked at
+        self.heartbeats = 0  # heartbeats in a row during the comparison
+        self._last_record = 0  # start of the last record, when the log was last searched
         self._is_file_size_known = not profile.checks_file_size
-        self._walk: Walk | None = None  # of the heads that come; None once there is nothing to be learnt from them
+        self._walk: Walk | None = None  # the walk over incoming heads; None once it has ended
         self._resize(min(RECV_SIZE, settings.slave_read_buffer_size))
         self._start = self._end = 0  # the unparsed bytes are _buffer[_start:_end]
 
@@ -220,7 +220,10 @@ class SlaveClient:
             self.overlap = None
 
     def _walk_again(self) -> Walk | None:
-        """The walk over the log as it is; None where it is over. HA-S-90 "MUST go on from the log's last whole record"."""
+        """Start the walk over the present log again; None if it has ended.
+
+        HA-S-90 "MUST go on from the log's last whole record".
+        """
         log = self._log
         begin, held = log.min_offset, log.max_offset - log.min_offset
         walk = Walk(log.file_size, max(0, self._last_record - begin))
@@ -232,10 +235,10 @@ class SlaveClient:
         return None if self._is_file_size_known else walk
 
     def _walk_on(self, walk: Walk, offset: int, start: int, stop: int, before: list[memoryview]) -> None:
-        """Walk the heads in the bytes that are to be appended next, which are `_buffer[start:stop]`, at an offset.
+        """Walk over the heads in the bytes to be appended next, `_buffer[start:stop]`, at an offset.
 
-        Args:  before: bodies that are to be appended before them, and that the walk has seen.
-        Raises: FileSizeDiffers; then the log ends before the record that has shown it.
+        Args:  before: bodies to be appended before them; the walk has passed them already.
+        Raises: FileSizeDiffers; then the log ends before the record that showed the difference.
         Spec: HA-S-90 "before it appends them, and so before it reports them"; HA-S-91 "MUST make its one file as long as the
         master's are, before it appends that BLANK"; HA-S-92 "MUST append nothing from that record on".
         """
@@ -270,12 +273,12 @@ class SlaveClient:
         self._is_file_size_known = True
 
     def _append(self, offset: int, frames: list[memoryview]) -> None:
-        """Append the bodies of frames. Hardened's check leaves nothing that could be refused.
+        """Append the bodies of frames. In hardened they have been checked, so the log cannot refuse them.
 
         Spec: in classic HA-S-33 "does not look at the outcome of an append" (quirks 19 and 25), and HA-S-37 "counts an append
         whose write fails as done" (quirk 42); in hardened HA-S-38 "MUST NOT count the bytes as part of its log, and MUST NOT
-        report any of them" and HA-S-34 "MUST stop with an error that names the file and the offset". Where no file can be
-        made or found for the bytes, classic stops too.
+        report any of them" and HA-S-34 "MUST stop with an error that names the file and the offset". If no file can be
+        created or found for the bytes, classic stops, too.
         """
         try:
             try:
