@@ -1,9 +1,9 @@
-"""Profiles and settings: what the model and the implementation are both told. Data only.
+"""The profiles and settings of both the model and the implementation. Data only.
 
 A profile is a frozen value of named switches, one for each difference. `CLASSIC` is the behaviour that the articles describe
-(RocketMQ 4.5.2), its quirks included; `HARDENED` puts the same bytes on the wire and mends what a compatible endpoint may mend.
-The numbers in the comments are those of the catalogue of quirks in spec/violations.md. Code asks for a switch, never for the
-name of a profile.
+(RocketMQ 4.5.2), with its quirks. `HARDENED` puts the same bytes on the wire, and corrects every quirk that a compatible
+endpoint may correct. The comments number the quirks as spec/violations.md does. Code reads switches, never the name of a
+profile.
 """
 
 from dataclasses import dataclass, fields
@@ -14,40 +14,40 @@ from rocketmq_ha.spec import constants
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """Named switches; each is False in CLASSIC and True in HARDENED."""
+    """Named switches. Each is False in CLASSIC and True in HARDENED."""
 
     name: str
     # The slave.
     reports_on_connect: bool  # HA-S-3; classic stays silent until the first interval has passed
     coalesces_reports: bool  # HA-S-7; classic reports after every frame
-    checks_overlap: bool  # HA-S-61 to HA-S-63; quirks 7 and 9: classic compares offsets alone
+    checks_overlap: bool  # HA-S-61 to HA-S-63; quirks 7 and 9: classic compares only offsets
     checks_frames: bool  # HA-S-11; quirks 18 to 24
-    ignores_heartbeats: bool  # HA-S-10; quirk 17: classic appends a heartbeat, with length 0, and so makes a file
-    checks_file_size: bool  # HA-S-90 to HA-S-93; quirk 19: classic acknowledges what its own files cannot hold
-    checks_appends: bool  # HA-S-33, HA-S-38; quirks 25, 42: classic acknowledges what was refused, or did not reach its disk
+    ignores_heartbeats: bool  # HA-S-10; quirk 17: classic appends a heartbeat as 0 bytes, which may make a file
+    checks_file_size: bool  # HA-S-90 to HA-S-93; quirk 19: classic acknowledges bytes that its own files cannot hold
+    checks_appends: bool  # HA-S-33, HA-S-38; quirks 25, 42: classic acknowledges bytes that its log refused or could not write
     detects_silent_master: bool  # HA-S-12; classic counts its own reports as signs of life
-    has_frame_deadline: bool  # HA-S-50; classic waits for the rest of a frame for ever
+    has_frame_deadline: bool  # HA-S-50; classic waits for ever for the rest of a frame
     # The master.
     checks_reports: bool  # HA-M-11, HA-M-12; quirks 1, 4, 7, 9
-    limits_peers: bool  # HA-M-50 to HA-M-54: classic serves everybody who connects, as many and as long as they like
+    limits_peers: bool  # HA-M-50 to HA-M-54: classic serves every peer, in any number and for any time
     offers_tls: bool  # HA-M-70, HA-M-86, HA-S-70: TLS, at either end; classic has none
-    # The puts that wait.
-    forgets_lost_slaves: bool  # HA-G-5; quirks 2 and 3: acks and counts outlive, or precede, a replica
-    counts_replicas: bool  # HA-G-30 to HA-G-33: a put may need more than one; classic counts connections
-    serves_by_deadline: bool  # HA-G-7; quirks 32 and 33: classic gives each request five waits, one request after the other
+    # Puts that wait for a slave.
+    forgets_lost_slaves: bool  # HA-G-5; quirks 2, 3: in classic acks outlive a slave, and a mere socket counts as one
+    counts_replicas: bool  # HA-G-30 to HA-G-33: a put may need several replicas; classic counts connections
+    serves_by_deadline: bool  # HA-G-7; quirks 32 and 33: classic gives each request five waits, one request after another
     joins_at_append: bool  # HA-G-7; quirk 32: in classic another put may overtake one between its append and its wait
     waits_at_once: bool  # HA-G-42; classic waits for the disk, and then for a slave (HA-G-43)
-    checks_flush: bool  # HA-G-44, HA-G-46; quirk 36: classic ends with PUT_OK a put whose flush has failed
+    checks_flush: bool  # HA-G-44, HA-G-46; quirk 36: classic answers PUT_OK to a put whose flush has failed
     # The store.
-    clears_tail: bool  # HA-ST-7; quirk 35: classic leaves stale bytes behind the end of the log and of the queues
-    checks_recovery: bool  # HA-ST-10, HA-ST-20; quirk 40: classic takes a torn record for whole, and cuts at any damage
-    stops_at_damage: bool  # HA-ST-79; quirk 29: classic's dispatch skips the rest of a file behind a record that is not whole
-    keeps_queues_right: bool  # HA-ST-71, HA-ST-75; classic misplaces entries after a gap, and moves the min offset too seldom
-    keeps_index_right: bool  # HA-ST-87; classic loses keys after a crash, and adds others twice
+    clears_tail: bool  # HA-ST-7; quirk 35: classic leaves old bytes after the end of the log and of the queues
+    checks_recovery: bool  # HA-ST-10, HA-ST-20; quirk 40: classic accepts a torn record as whole, and cuts at any damage
+    stops_at_damage: bool  # HA-ST-79; quirk 29: classic's dispatch skips the rest of a file after an incomplete record
+    keeps_queues_right: bool  # HA-ST-71, HA-ST-75; classic misplaces entries after a gap, and may not move the min offset
+    keeps_index_right: bool  # HA-ST-87; after a crash classic loses some keys and adds others twice
 
     @property
     def keeps_invariants(self) -> bool:
-        """True if every switch is on: only then does everything hold that chapter 9 promises."""
+        """True if every switch is on. Only then do all properties of chapter 9 hold."""
         return all(getattr(self, switch) for switch in SWITCHES)
 
 
@@ -109,7 +109,7 @@ PROFILES: Final = {profile.name: profile for profile in (CLASSIC, HARDENED)}
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Sizes in bytes and intervals in milliseconds. Small ones reach every boundary of the state machines."""
+    """Sizes in bytes and intervals in milliseconds. Small values reach every boundary of the state machines in few steps."""
 
     mapped_file_size: int = constants.MAPPED_FILE_SIZE_COMMIT_LOG
     ha_transfer_batch_size: int = constants.HA_TRANSFER_BATCH_SIZE
@@ -119,6 +119,6 @@ class Settings:
     sync_flush_timeout_ms: int = constants.SYNC_FLUSH_TIMEOUT_MS
     master_read_buffer_size: int = constants.MASTER_READ_BUFFER_SIZE  # a multiple of 8 (HA-M-10, quirk 5)
     slave_read_buffer_size: int = constants.SLAVE_READ_BUFFER_SIZE  # no frame can be larger (quirk 23)
-    slave_file_size: int = 0  # of a slave's commit-log files; 0: as large as the master's, which is mapped_file_size
-    adopts_file_size: bool = False  # the slave was told no size: it takes the master's (HA-S-91)
-    replicas: int = 1  # that must have a put which waits before it ends with PUT_OK (HA-G-30); 1 in classic (HA-G-33)
+    slave_file_size: int = 0  # size of a slave's commit-log files; 0 means the master's, mapped_file_size
+    adopts_file_size: bool = False  # True if the slave's size is not configured: it uses the master's (HA-S-91)
+    replicas: int = 1  # replicas that a waiting put needs for PUT_OK (HA-G-30); 1 in classic (HA-G-33)
