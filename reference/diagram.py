@@ -99,7 +99,7 @@ def block(states: list[str], rows: list[Row], meaning: str) -> str:
     if told:
         lines += ["", f"In the picture {told}."]
     if found := exceptions(states, rows):
-        lines += ["An arrow holds for each of them and to each of them, except:", "", *found]
+        lines += ["An arrow from or to a merged state stands for every pair of its states, except:", "", *found]
     return "\n".join(lines)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketmq_ha.spec import clauses, release_table
+from rocketmq_ha.spec.clause_form import anchor
 from rocketmq_ha.spec.release_table import ROCKETMQ, Behaviour, number
 
 SPEC: Final = Path(__file__).parent
@@ -80,7 +81,9 @@ def sentence(behaviour: Behaviour) -> str:
 def versions_md(spec_dir: Path) -> str:
     """Return the document: a table for each subject, then the changes of each release."""
     chapters = {clause_id: clause.place.partition(":")[0] for clause_id, clause in clauses.read(spec_dir).items()}
-    anchors = {int(quirk): _anchor(quirk, title) for quirk, title in SECTION.findall(_text(spec_dir / "violations.md"))}
+    anchors = {
+        int(quirk): "#" + anchor(f"{quirk}. {title}") for quirk, title in SECTION.findall(_text(spec_dir / "violations.md"))
+    }
     parts = [HEAD.format(releases=joined(release_table.RELEASES))]
     for table in dict.fromkeys(behaviour.table for behaviour in release_table.load()):
         rows = [behaviour for behaviour in release_table.load() if behaviour.table == table]
@@ -102,10 +105,6 @@ def _rows(rows: Iterable[Behaviour], chapters: dict[str, str], anchors: dict[int
         links += [f"[{clause}]({chapters[clause]})" for clause in row.clauses]
         lines.append(f"| {row.name} | {values} | {row.classic} | {row.hardened} | {', '.join(links)} |\n")
     return "".join(lines)
-
-
-def _anchor(quirk: str, title: str) -> str:
-    return "#" + re.sub(r"[^a-z0-9 -]", "", f"{quirk}. {title}".lower()).replace(" ", "-")
 
 
 def _changes() -> str:
