@@ -1,6 +1,6 @@
 """Check the refinement: each byte-level step maps to zero or more protocol-level steps, which are built here.
 
-For a byte-level step, `witness` lists the actions of spec/protocol.md that it maps to. The functions of protocol.py take these
+For a byte-level step, `simulate` lists the actions of spec/protocol.md that it maps to. The functions of protocol.py take these
 actions one by one, from the protocol-level view of the cluster before the step (refinement_map.py). Each action must be
 enabled, and the last state must be the view of the cluster after the step. The puts that end on the way must be those that end
 at the byte level, with the same outcome. `refines` checks all this.
@@ -9,6 +9,7 @@ EXCEPTIONS names the byte-level steps that the protocol level lacks: each is an 
 others. No other deviation is accepted.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
@@ -123,41 +124,66 @@ class _StuckError(Exception):
 
 def refines(before: Cluster, event: events.Event, after: Cluster, settings: Settings, profile: Profile) -> str:
     """Return the first difference, with the witness up to it; "" if the step refines."""
-    return simulate(before, event, after, settings, profile)[0]
+    return labels(before, event, after, settings, profile)[0]
 
 
-def witness(before: Cluster, event: events.Event, after: Cluster, settings: Settings, profile: Profile) -> tuple[Taken, ...]:
-    """The actions that a step maps to; if it does not refine, the actions up to the difference."""
-    return simulate(before, event, after, settings, profile)[1]
+def labels(
+    before: Cluster, event: events.Event, after: Cluster, settings: Settings, profile: Profile
+) -> tuple[str, tuple[str, ...]]:
+    """Both: (what `refines` says, the labels of the witness). The states are not kept: a step may be of 10,000 frames."""
+    return _build(before, event, after, settings, profile, lambda _: None)
 
 
 def simulate(
     before: Cluster, event: events.Event, after: Cluster, settings: Settings, profile: Profile
 ) -> tuple[str, tuple[Taken, ...]]:
-    """Both: (what `refines` says, the witness).
+    """Both: (what `refines` says, the witness: the actions that the step maps to, up to the difference)."""
+    taken: list[Taken] = []
+    told, _ = _build(before, event, after, settings, profile, taken.append)
+    return told, tuple(taken)
+
+
+def _build(
+    before: Cluster,
+    event: events.Event,
+    after: Cluster,
+    settings: Settings,
+    profile: Profile,
+    took: Callable[[Taken], object],
+) -> tuple[str, tuple[str, ...]]:
+    """What `labels` returns; `took` is given each action.
 
     A classic slave whose files have another size than its master's is not checked: it does not notice it (quirk 19).
     """
     if settings.slave_file_size and not profile.checks_file_size:
         return "", ()
-    work = _Witness(before, event, after, settings, profile)
+    work = _Witness(before, event, after, settings, profile, took)
     try:
         work.build()
         told = work.difference()
     except (_StuckError, NoViewError) as error:
         told = str(error)
-    labels = " ".join(taken.label for taken in work.taken) or "no action"
-    return told and f"{type(event).__name__} as {labels}: {told}", tuple(work.taken)
+    names = " ".join(work.labels) or "no action"
+    return told and f"{type(event).__name__} as {names}: {told}", tuple(work.labels)
 
 
 class _Witness:
     """The witness of one step while it is being built."""
 
-    def __init__(self, before: Cluster, event: events.Event, after: Cluster, settings: Settings, profile: Profile) -> None:
+    def __init__(
+        self,
+        before: Cluster,
+        event: events.Event,
+        after: Cluster,
+        settings: Settings,
+        profile: Profile,
+        took: Callable[[Taken], object],
+    ) -> None:
         self.before, self.event, self.after = before, event, after
         self.settings, self.profile = settings, profile
+        self.took = took  # given each action
         self.scope = byte_scope(len(before.slaves), settings, profile)
-        self.taken: list[Taken] = []
+        self.labels: list[str] = []  # of the actions
         self.done: list[tuple[int, str]] = []  # (next offset, outcome) of the puts that have ended
         self.ended = [(done.next_offset, done.status) for done in after.done]  # the same, at the byte level
 
@@ -220,8 +246,12 @@ class _Witness:
         if outcome:
             self.done += ((offset, outcome) for offset in self.state.waiting if offset not in after.waiting)
         if after != self.state:
-            self.taken.append(Taken(label, self.state, after))
+            self.take(Taken(label, self.state, after))
         self.state = after
+
+    def take(self, taken: Taken) -> None:
+        self.labels.append(taken.label)
+        self.took(taken)
 
     # --- Events, in the order of reference/events.py ---------------------------------------------------------------------
 
@@ -470,7 +500,7 @@ class _Witness:
         for offset, status in self.ended:
             was_late = offset in late and offset <= push2 and (offset, status) not in self.done
             if was_late and status != group_transfer.SLAVE_NOT_AVAILABLE:
-                self.taken.append(Taken(f"{LATE_OUTCOME}({offset})", self.state, self.state))
+                self.take(Taken(f"{LATE_OUTCOME}({offset})", self.state, self.state))
                 self.done.append((offset, status))
         still = {request.next_offset for request in self.after.group.requests}
         self.done = [

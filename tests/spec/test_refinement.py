@@ -36,13 +36,12 @@ class Walked:
     def refines(self, after: Cluster | None = None) -> str:
         return refinement.refines(self.before, self.event, after or self.after, self.settings, self.profile)
 
-    def simulate(self) -> tuple[str, tuple[refinement.Taken, ...]]:
-        """The first difference, and the actions up to it."""
-        return refinement.simulate(self.before, self.event, self.after, self.settings, self.profile)
+    def told_and_labels(self) -> tuple[str, tuple[str, ...]]:
+        """The first difference, and the labels of the actions up to it."""
+        return refinement.labels(self.before, self.event, self.after, self.settings, self.profile)
 
-    def labels(self) -> list[str]:
-        taken = refinement.witness(self.before, self.event, self.after, self.settings, self.profile)
-        return [one.label for one in taken]
+    def labels(self) -> tuple[str, ...]:
+        return self.told_and_labels()[1]
 
 
 def walk(operations: Sequence[events.Event], settings: Settings, profile: Profile, slaves: int = 1) -> Iterator[Walked]:
@@ -58,9 +57,9 @@ def check_schedule(seed: int) -> set[str]:
     drawn = schedule.draw(seed)
     names = set()
     for index, step in enumerate(walk(drawn.events, drawn.settings, drawn.profile, drawn.slaves)):
-        told, taken = step.simulate()
+        told, labels = step.told_and_labels()
         assert not told, f"seed {seed}, event {index}: {told}"
-        names |= {one.label.partition("(")[0] for one in taken}
+        names |= {label.partition("(")[0] for label in labels}
     return names
 
 
