@@ -40,8 +40,8 @@ class DispatchRound(Sequence[DispatchRequest]):
         """Take what puts have handed over or the log was read for: of single messages, and of batches; see wire/batch.py."""
         if handed:
             self._parts.append(handed)
-            for is_batch, group in groupby(handed, _is_batch):
-                if is_batch:
+            for kind, group in groupby(handed, type):
+                if kind is HandedBatch:
                     for batch in group:
                         self._add_batch(*batch)
                 else:
@@ -114,10 +114,6 @@ class DispatchRound(Sequence[DispatchRequest]):
             for part in self._parts:
                 self._requests += [self._make(*each) for handed in part for each in _each(handed)]
         return self._requests
-
-
-def _is_batch(handed: AnyHanded) -> bool:
-    return isinstance(handed, HandedBatch)
 
 
 def _each(handed: AnyHanded) -> Iterable[HandedFields]:
