@@ -1,8 +1,8 @@
 """One master, its slaves, and the network between them: `step(cluster, event)`.
 
-A link is one TCP connection. What the master's socket has taken and the slave has not read is in `to_slave`; reports on their
-way are in `to_master`. `room` is what the master's socket will still take. After every event all machines run until they
-would block.
+A link is one TCP connection. `to_slave` holds the bytes that the master's socket took and the slave has not read; `to_master`
+holds reports in flight. `room` is the number of bytes that the master's socket still takes. After every event all machines run
+until they would block.
 """
 
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from rocketmq_ha.reference.step import Acked, Close, Done, Step, sent
 from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec.profile import Profile, Settings
 
-STORE_HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")  # of every message that a schedule puts
+STORE_HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")  # the store host of every message of a schedule
 
 
 class LinkState(Enum):
@@ -28,7 +28,7 @@ class LinkState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One connection, with both of its ends and what is between them.
+    """One connection: both ends and the bytes in flight.
 
     Spec: HA-W-7 "MUST carry nothing but reports from the slave and frames from the master".
     """
@@ -39,7 +39,7 @@ class Link:
     room: int
     slave_room: int
     slave_open: bool = True  # the slave's end is open
-    severed: bool = False  # the network carries nothing any more; an end that was not told holds a stale connection
+    severed: bool = False  # the network delivers nothing any more; an end that has not noticed holds a stale connection
     to_slave: bytes = b""
     to_master: bytes = b""
 
@@ -60,9 +60,9 @@ class Cluster:
     queue_offsets: tuple[tuple[str, int, int], ...] = ()  # (topic, queue id, next queue offset)
     next_link_id: int = 0
     puts: int = 0  # the next request id
-    paused: tuple[tuple[int, int], ...] = ()  # (request id, next offset) of puts that are appended, and do not wait yet
+    paused: tuple[tuple[int, int], ...] = ()  # (request id, next offset) of puts that are appended but do not wait yet
     done: tuple[Done, ...] = ()  # of the last step
-    has_lost: bool = False  # the master has lost a tail that had not been flushed
+    has_lost: bool = False  # the master has lost an unflushed tail
 
 
 @dataclass(frozen=True, slots=True)

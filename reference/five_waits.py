@@ -48,13 +48,13 @@ class ServiceThread:
 
 @dataclass(frozen=True, slots=True)
 class FiveWaits(GroupTransfer):
-    """The producers that wait, and the thread beside them."""
+    """The waiting producers and the service thread."""
 
     service: ServiceThread = ServiceThread()
 
 
 def service_of(group: GroupTransfer) -> ServiceThread:
-    """The thread of a group transfer; for hardened, which has none, a thread without work."""
+    """The service thread of a group transfer. Hardened has none; then an idle thread."""
     return group.service if isinstance(group, FiveWaits) else ServiceThread()
 
 
@@ -87,7 +87,7 @@ def run(group: FiveWaits, push2_slave_max_offset: int, now_ms: int) -> Step[Five
         transfer_ok = push2_slave_max_offset >= request.next_offset
         if transfer_ok or service.waits == GROUP_TRANSFER_WAITS:
             clauses.append("HA-G-1" if transfer_ok else "HA-G-15")
-            if request in waiting:  # else its producer has given up
+            if request in waiting:  # else its producer has timed out
                 status = PUT_OK if transfer_ok else FLUSH_SLAVE_TIMEOUT
                 outputs.append(Done(request.request_id, request.next_offset, status))
                 waiting = tuple(other for other in waiting if other != request)
@@ -112,7 +112,7 @@ def on_put(
     now_ms: int,
     settings: Settings,
 ) -> Step[FiveWaits]:
-    """Give the thread a request, and let its producer wait; or end the put at once, where no slave could answer.
+    """Give the thread a request and let its producer wait; or end the put at once, if no slave can answer.
 
     Args: slaves: connections that count as slaves (HA-G-4).
     Spec: HA-G-12 "the list of those that have come".  Source: article 001, handleHA, putRequest.
@@ -130,7 +130,7 @@ def on_put(
 
 
 def on_ack(group: FiveWaits, push2_slave_max_offset: int, now_ms: int) -> Step[FiveWaits]:
-    """A notification: it ends the wait there is, or else the next one.
+    """A notification ends the current wait of the thread, or else the next one.
 
     Spec: HA-G-14 "that come while the service does not wait, one is kept, and ends its next wait at once".
     Source: article 001, notifyTransferSome; 4.5.2, WaitNotifyObject.
@@ -143,13 +143,13 @@ def on_ack(group: FiveWaits, push2_slave_max_offset: int, now_ms: int) -> Step[F
 
 
 def on_tick(group: FiveWaits, push2_slave_max_offset: int, now_ms: int) -> Step[FiveWaits]:
-    """Time ends producers' waits, and then the thread's. However late the thread wakes, it has waited once.
+    """Time ends the producers' waits, and then the thread's. A late wake-up of the thread counts as one wait.
 
     Spec: HA-G-2, HA-G-13.  Source: article 001, waitForFlush and doWaitTransfer.
     """
     gave_up = group_transfer.on_tick(group, now_ms)
     group, service = gave_up.state, gave_up.state.service
-    # A timed wait ends when its second is up; HA-T-1 is about intervals that are compared.
+    # A timed wait ends exactly after a second; HA-T-1 is about compared intervals.
     if not service.requests_read or now_ms - service.waiting_since_ms < GROUP_TRANSFER_WAIT_MS:
         return gave_up
     went_on = run(replace(group, service=replace(service, waits=service.waits + 1)), push2_slave_max_offset, now_ms)
@@ -157,7 +157,7 @@ def on_tick(group: FiveWaits, push2_slave_max_offset: int, now_ms: int) -> Step[
 
 
 def on_shutdown(group: FiveWaits) -> Step[FiveWaits]:
-    """The thread ends its batch, and takes no other: nobody tells the producers of what has come meanwhile (quirk 33).
+    """The thread ends its batch and takes no other one, so producers that came meanwhile get no status (quirk 33).
 
     Source: 4.5.2, GroupTransferService.run, which looks at `stopped` between batches only.
     """

@@ -1,6 +1,6 @@
-"""What must hold of every cluster in the hardened profile, one predicate a property.
+"""The invariants of every cluster in the hardened profile, one predicate for each property.
 
-Classic breaks some of them; which, by which shortest trace, is the catalogue's matter (spec/violations.md).
+Classic violates some of them; spec/violations.md has the catalogue with shortest traces.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from rocketmq_ha.spec.profile import HARDENED, Settings
 def _served(cluster: Cluster) -> list[Slave]:
     """The slaves that must agree with their master.
 
-    Those whose report it has taken, and that have compared the overlap (HA-S-62); and while no master has lost anything, all.
+    If a master has lost bytes: the slaves whose report it accepted and that have compared the overlap (HA-S-62). Else all.
     """
     if not cluster.has_lost:
         return list(cluster.slaves)
@@ -28,7 +28,7 @@ def _served(cluster: Cluster) -> list[Slave]:
 
 
 def slave_holds_a_prefix(cluster: Cluster, _settings: Settings) -> bool:
-    """Every byte of a slave's log is the master's at that offset, as far as the master has it."""
+    """Every byte of a slave's log equals the master's byte at that offset, if the master has it."""
     first = store.min_offset(cluster.log)
     for node in _served(cluster):
         base = node.log.base
@@ -38,7 +38,7 @@ def slave_holds_a_prefix(cluster: Cluster, _settings: Settings) -> bool:
 
 
 def slave_is_not_ahead(cluster: Cluster, _settings: Settings) -> bool:
-    """No slave has an offset that the master has not."""
+    """No slave's log extends beyond its master's."""
     return all(store.max_offset(node.log) <= store.max_offset(cluster.log) for node in _served(cluster))
 
 
@@ -52,7 +52,7 @@ def transfer_is_within_the_log(cluster: Cluster, _settings: Settings) -> bool:
 
 
 def ack_is_appended(cluster: Cluster, _settings: Settings) -> bool:
-    """What a slave is believed to hold on its live connection, it holds."""
+    """A slave holds every byte that its live connection has acknowledged."""
     return all(
         link.conn.slave_ack_offset <= store.max_offset(cluster.slaves[link.slave].log)
         for link in cluster.links
@@ -61,7 +61,7 @@ def ack_is_appended(cluster: Cluster, _settings: Settings) -> bool:
 
 
 def holds_up_to(cluster: Cluster, node: Slave, next_offset: int) -> bool:
-    """A slave has the master's bytes, from where its own log begins to an offset."""
+    """Return True if a slave has the master's bytes from the beginning of its own log up to an offset."""
     base = node.log.base
     if base is None or store.max_offset(node.log) < next_offset:
         return False
@@ -80,7 +80,7 @@ def put_ok_is_replicated(cluster: Cluster, settings: Settings) -> bool:
 def slave_log_opens(cluster: Cluster, _settings: Settings) -> bool:
     """What a slave holds can be opened again, with its own file size: a recovery cuts off no record that is whole. HA-S-90.
 
-    So whatever it has acknowledged but a part of a record, it still has after a restart.
+    So after a restart it still has everything that it acknowledged, except a partial record.
     """
     for node in _served(cluster):
         recovered = store.recover(node.log, HARDENED).state

@@ -20,10 +20,10 @@ from rocketmq_ha.spec.profile import Profile, Settings
 
 class MasterConnectionState(Enum):
     AWAIT_REPORT = "await_report"
-    CAUGHT_UP = "caught_up"  # nothing pending, and the log holds nothing more for this slave
-    FRAME_WAITING = "frame_waiting"  # a data frame is built, and the socket has taken none of it
+    CAUGHT_UP = "caught_up"  # no pending frame, and everything in the log is sent
+    FRAME_WAITING = "frame_waiting"  # a data frame is built, and the socket has not taken a byte of it
     HEADER_PARTIAL = "header_partial"
-    BODY_PARTIAL = "body_partial"  # the header is out whole, the body is not
+    BODY_PARTIAL = "body_partial"  # the header is written, the body is not
     HEARTBEAT_WAITING = "heartbeat_waiting"
     HEARTBEAT_PARTIAL = "heartbeat_partial"
     CLOSED = "closed"
@@ -33,21 +33,21 @@ class MasterConnectionState(Enum):
 class MasterConnection:
     """One slave's connection, as the master holds it."""
 
-    last_read_timestamp: int  # ms; of the accept until the first byte is read
-    last_write_timestamp: int  # ms; of the accept until the first byte is written
+    last_read_timestamp: int  # ms; the time of the accept until the first byte is read
+    last_write_timestamp: int  # ms; the time of the accept until the first byte is written
     # Read side.
-    byte_buffer_read: bytes = b""  # what has been read; its length is the buffer's position
-    process_position: int = 0  # bytes of the buffer that are used up; a multiple of 8
+    byte_buffer_read: bytes = b""  # the bytes read; its length is the buffer's position
+    process_position: int = 0  # bytes of the buffer that are processed; a multiple of 8
     slave_request_offset: int = -1  # -1: nothing reported yet; fixed by the first report that is not negative
     slave_ack_offset: int = -1  # the last report
     # Write side.
     next_transfer_from_where: int = -1  # -1: no frame built yet; then only grows
     start_offset: int = -1  # where the transfer started; -1: the write side has found no report yet
     last_write_over: bool = True  # no frame is pending
-    byte_buffer_header: bytes = b""  # what remains of the pending header
-    select_mapped_buffer: bytes | None = None  # what remains of the pending body; None: a heartbeat, or no frame
+    byte_buffer_header: bytes = b""  # the rest of the pending header
+    select_mapped_buffer: bytes | None = None  # the rest of the pending body; None: a heartbeat, or no frame
     this_offset: int = -1  # the offset in the last header that was built
-    close_reason: str = ""  # empty while open; one for both sides: HA-M-36 "The end of either side MUST end the other"
+    close_reason: str = ""  # empty while open; both sides share it: HA-M-36 "The end of either side MUST end the other"
 
 
 def classify(conn: MasterConnection) -> MasterConnectionState:
@@ -65,7 +65,7 @@ def classify(conn: MasterConnection) -> MasterConnectionState:
 
 
 def on_accept(now_ms: int) -> Step[MasterConnection]:
-    """A new connection owes nothing and knows nothing.
+    """A new connection, without a report and without a pending frame.
 
     Spec: HA-M-16 "MUST become one connection, with a read side and a write side of its own"; HA-M-40 "MUST set its
     last_read_timestamp and its last_write_timestamp to now".
@@ -80,7 +80,7 @@ def on_reports(
     """Take the last complete report of each read.
 
     Args: arrived: the bytes that the socket holds; each read takes as many as the buffer has room for.
-    Returns: Step with an `Acked` for each report used, of 0 where it acknowledges nothing, or a `Close`.
+    Returns: Step with an `Acked` for each report used (0 if it acknowledges nothing), or a `Close`.
     Spec: HA-W-8 "A receiver MUST NOT depend on where its reads split the stream"; HA-M-2 "the master MUST take the last
     complete report, and no other, as slave_ack_offset"; HA-M-10 "Reports MUST stay aligned in
     the read buffer: it is reused from its start only when it is full"; HA-M-23
@@ -124,7 +124,7 @@ def on_reports(
 
 
 def acked_offset(conn: MasterConnection, profile: Profile) -> int:
-    """What a connection has acknowledged: in classic its last report, whatever that says; in hardened 0 for nothing.
+    """The acknowledged offset: in classic always the last report; in hardened 0 if it acknowledges nothing.
 
     Spec: HA-G-5 "A report MUST count as an acknowledgement only when it is greater than the offset at which the transfer of its
     connection started".
@@ -134,7 +134,7 @@ def acked_offset(conn: MasterConnection, profile: Profile) -> int:
 
 
 def check_report(conn: MasterConnection, read_offset: int, log: Log) -> str:
-    """The clause that a report breaks in the hardened profile, or the empty string.
+    """The clause that a report violates in the hardened profile, or "".
 
     Spec: HA-M-11 "MUST close the connection and MUST NOT be used if it is negative, if it is less than the report taken before
     it, or if it is too large"; HA-M-12 "greater than 0 and less than the log's min offset MUST close the connection".
@@ -147,7 +147,7 @@ def check_report(conn: MasterConnection, read_offset: int, log: Log) -> str:
 
 
 def on_transfer(conn: MasterConnection, log: Log, room: int, now_ms: int, settings: Settings) -> Step[MasterConnection]:
-    """Send what there is to send, until the socket or the log has no more.
+    """Send frames until the socket is full or the log is sent.
 
     Args: room: bytes that the socket will take; 0 where it would block.
     Returns: Step with a `Send` for each write that took bytes.
@@ -199,7 +199,7 @@ def on_transfer(conn: MasterConnection, log: Log, room: int, now_ms: int, settin
 
 
 def build_frame(conn: MasterConnection, offset: int, body: bytes | None) -> MasterConnection:
-    """The connection with a frame pending: of data, or a heartbeat where `body` is None.
+    """The connection with a new pending frame: a data frame, or a heartbeat if `body` is None.
 
     Spec: HA-M-7 "next_transfer_from_where MUST advance by their number at once"; HA-W-3 "A frame with a body size of 0 is a
     heartbeat, and its offset MUST be next_transfer_from_where".
@@ -220,7 +220,7 @@ def transfer_data(conn: MasterConnection, room: int, now_ms: int) -> tuple[Maste
 
     Spec: HA-M-6 "from the byte where the socket stopped taking it"; HA-M-34 "A write that takes at least one byte MUST set
     last_write_timestamp".
-    Source: article 001, transferData (its three tries at an empty socket change nothing that can be observed).
+    Source: article 001, transferData (its three tries on an empty socket have no observable effect).
     """
     body = conn.select_mapped_buffer or b""
     data = (conn.byte_buffer_header + body)[:room]
@@ -237,14 +237,14 @@ def transfer_data(conn: MasterConnection, room: int, now_ms: int) -> tuple[Maste
 
 
 def sent_offset(conn: MasterConnection) -> int:
-    """The offset behind the last frame that the socket has taken whole: no honest report is beyond it."""
+    """The end offset of the last frame that the socket took completely. No correct report exceeds it."""
     if conn.next_transfer_from_where == -1:
         return conn.slave_request_offset
     return conn.next_transfer_from_where if conn.last_write_over else conn.this_offset
 
 
 def taken(conn: MasterConnection) -> int:
-    """Bytes of the pending frame that the socket has taken; 0 where no frame is pending."""
+    """Bytes of the pending frame that the socket took; 0 without a pending frame."""
     if conn.last_write_over:
         return 0
     frame_size = TRANSFER_HEADER_SIZE + conn.next_transfer_from_where - conn.this_offset
@@ -252,7 +252,7 @@ def taken(conn: MasterConnection) -> int:
 
 
 def on_tick(conn: MasterConnection, now_ms: int, settings: Settings) -> Step[MasterConnection]:
-    """Close a connection from which nothing has come for too long.
+    """Close a connection that has been silent for too long.
 
     Spec: HA-M-9 "nothing has been read for more than ha_housekeeping_interval MUST be closed"; HA-T-1 "MUST count as
     passed when strictly more than its length has passed".
@@ -273,7 +273,7 @@ def on_end_of_stream(conn: MasterConnection) -> Step[MasterConnection]:
 
 
 def close(conn: MasterConnection, reason: str) -> MasterConnection:
-    """Close the connection. A closed connection is never looked at again, so the bytes that it holds need not be dropped.
+    """Close the connection. No function uses a closed connection, so its bytes need not be dropped.
 
     Spec: HA-M-36 "The end of either side MUST end the other".
     """

@@ -1,10 +1,10 @@
 """The protocol level: the same protocol in units, as spec/protocol.md defines it and spec/tla/ states it in TLA+.
 
-A unit is one message's worth of log, a frame is a run of units, a report is one offset. Names are the page's; where the byte
-level has another for the same thing, the field says so. One function an action, in the order of the page: it returns the state
-after, or None where it is not enabled. `edges` labels them; an action whose outcome is the state as it is, is not an edge.
+A unit is one message's worth of log, a frame is a run of units, a report is one offset. Names come from that page; if the byte
+level has another name, the field says so. Each action has one function, in the order of the page: it returns the state after,
+or None if the action is not enabled. `edges` labels the outcomes; an unchanged state is no edge.
 
-The parts of a state are in protocol_state.py; what must hold of states and edges is in protocol_properties.py.
+The parts of a state are in protocol_state.py; the properties of states and edges are in protocol_properties.py.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ from rocketmq_ha.reference.protocol_state import (
     initial,
 )
 
-# --- What the actions share ---------------------------------------------------------------------------------------------------
+# --- Shared by the actions ----------------------------------------------------------------------------------------------------
 
 
 def max_offset(node: SlaveNode) -> int:
@@ -36,7 +36,7 @@ def start_of_file(offset: int, scope: Scope) -> int:
 
 
 def counted(state: State, scope: Scope) -> int:
-    """Slaves that a put may wait for: those with a connection that counts, or two. HA-G-4, HA-G-5, HA-G-31."""
+    """The slaves that a put may wait for: those with at least one connection that counts. HA-G-4, HA-G-5, HA-G-31."""
     return sum(any(not scope.forgets or has_acked(one) for one in slots if one is not None) for slots in state.conn)
 
 
@@ -50,28 +50,28 @@ def sent(conn: Connection) -> int:
 
 
 def has_acked(conn: Connection) -> bool:
-    """Whether it has reported more than where its transfer started: something that this master sent it. HA-G-5."""
+    """Return True if it has reported more than the start of its transfer, so bytes that this master sent. HA-G-5."""
     return conn.start != -1 and conn.ack > conn.start
 
 
 def acked(conn: Connection, scope: Scope) -> int:
-    """What a connection has acknowledged: in classic its last report, whatever that says. HA-G-4, HA-G-5."""
+    """The acknowledged offset of a connection: in classic always its last report. HA-G-4, HA-G-5."""
     return 0 if scope.forgets and not has_acked(conn) else conn.ack
 
 
 def acknowledged(conn: tuple[tuple[Connection | None, ...], ...], scope: Scope) -> int:
-    """What as many slaves as are needed have acknowledged on their connections, or 0. HA-G-5, HA-G-30, HA-G-31."""
+    """The offset that enough slaves have acknowledged, or 0. HA-G-5, HA-G-30, HA-G-31."""
     greatest = sorted((max((0, *(acked(one, scope) for one in slots if one is not None))) for slots in conn), reverse=True)
     return greatest[scope.replicas - 1] if scope.replicas <= len(greatest) else 0
 
 
 def started(conn: Connection, n: int) -> Connection:
-    """The write side looks: where it starts is kept. HA-M-27, HA-G-5."""
+    """The write side runs for the first time, and fixes the start of the transfer. HA-M-27, HA-G-5."""
     return replace(conn, start=n) if conn.next == -1 else conn
 
 
 def transfer_from(conn: Connection, state: State, scope: Scope) -> int:
-    """Where the next frame begins. HA-M-4, HA-M-5."""
+    """The offset of the next frame. HA-M-4, HA-M-5."""
     if conn.next != -1:
         return conn.next
     return start_of_file(len(state.log), scope) if conn.req == 0 else conn.req
@@ -89,7 +89,7 @@ def with_slave(state: State, s: int, node: SlaveNode) -> State:
 
 
 def close(state: State, scope: Scope, s: int, k: int) -> State:
-    """A connection closes at the master; its slave is told unless the connection is stale. HA-M-13, HA-G-5."""
+    """Close a connection at the master; its slave notices unless the connection is stale. HA-M-13, HA-G-5."""
     conn = state.conn[s - 1][k - 1]
     assert conn is not None
     state = with_conn(state, s, k, None)
@@ -99,7 +99,7 @@ def close(state: State, scope: Scope, s: int, k: int) -> State:
 
 
 def lose(state: State, s: int) -> State:
-    """The slave's end of its connection is gone, and the master is not told; what was reported still arrives. HA-S-13."""
+    """Close the slave's end of its connection. The master does not notice; reports in flight still arrive. HA-S-13."""
     k = state.slave[s - 1].slot
     conn = state.conn[s - 1][k - 1]
     assert conn is not None
@@ -108,19 +108,19 @@ def lose(state: State, s: int) -> State:
 
 
 def acknowledge(state: State, r: int) -> State:
-    """Move push2, and release whom it frees with PUT_OK. HA-G-1, HA-G-4."""
+    """Advance push2, and end the puts that it reaches with PUT_OK. HA-G-1, HA-G-4."""
     if r <= state.push2:
         return state
     return replace(state, push2=r, waiting=tuple(o for o in state.waiting if o > r))
 
 
 def reporting(conn: Connection, r: int, scope: Scope) -> Connection:
-    """A connection with a report more in flight; where the window is full it takes the place of the last one. HA-M-2."""
+    """Add a report in flight; if the window is full, it replaces the last one. HA-M-2."""
     return replace(conn, reports=(*conn.reports[: scope.report_window - 1], r))
 
 
 def flushing(node: SlaveNode, r: int, scope: Scope) -> SlaveNode:
-    """A slave that reports `r`: what it says has been flushed before. HA-S-60."""
+    """A slave before it reports `r`: it has flushed everything up to `r`. HA-S-60."""
     return replace(node, flushed=r) if scope.acks_flushed and r > node.flushed else node
 
 
@@ -134,7 +134,7 @@ def attached(state: State, s: int) -> Connection | None:
 
 
 def put(state: State, scope: Scope) -> State | None:
-    """A message is appended to the master's log, and nobody waits. HA-ST-2."""
+    """A message is appended to the master's log; its put does not wait. HA-ST-2."""
     # GUARD
     if state.used.puts >= scope.max_puts:
         return None
@@ -158,7 +158,7 @@ def put_sync(state: State, scope: Scope) -> State | None:
 
 
 def join(before: State, after: State, scope: Scope) -> State:
-    """The put that has just been appended waits: slaves enough count, nobody has reported beyond it, not all lag too far.
+    """The new put waits if enough slaves count, none has reported its end yet, and not all lag too far.
 
     Spec: HA-G-1, HA-G-3, HA-G-32.
     """
@@ -178,7 +178,7 @@ def timeout(state: State, o: int) -> State | None:
 
 
 def flush(state: State, scope: Scope) -> State | None:
-    """What the log holds becomes durable, if a crash is still to come: else it makes no difference."""
+    """Flush the log. Enabled only if a crash can still come; otherwise it makes no difference."""
     # GUARD
     if state.used.mcrashes >= scope.max_master_crashes:
         return None
@@ -187,7 +187,7 @@ def flush(state: State, scope: Scope) -> State | None:
 
 
 def delete(state: State, scope: Scope) -> State | None:
-    """The oldest file goes, unless it is the last. HA-ST-1."""
+    """Delete the oldest file, unless it is the last. HA-ST-1."""
     # GUARD
     mmax, after = len(state.log), state.min + scope.file_size
     if state.used.deletes >= scope.max_deletes or after > start_of_file(mmax, scope) or after >= mmax:
@@ -200,14 +200,14 @@ def delete(state: State, scope: Scope) -> State | None:
 
 
 def first_report(node: SlaveNode, scope: Scope) -> int:
-    """What a slave reports on connecting: its max offset, or in hardened where its last unit begins. HA-S-1, HA-S-61."""
+    """The first report of a slave: its max offset; in hardened the start of its last unit. HA-S-1, HA-S-61."""
     return max_offset(node) - (1 if scope.overlaps and node.units else 0)
 
 
 def connect(state: State, scope: Scope, s: int, first: int | None = None) -> State | None:
     """A slave without a connection opens one, in the lowest free slot. HA-M-1, HA-S-1, HA-S-3, HA-S-61.
 
-    first: another first report, within the slave's log: in the refinement a record is many units.
+    first: another first report within the slave's log, for the refinement, where a record is many units.
     """
     # GUARD
     node = state.slave[s - 1]
@@ -226,7 +226,7 @@ def connect(state: State, scope: Scope, s: int, first: int | None = None) -> Sta
 
 
 def report(state: State, scope: Scope, s: int) -> State | None:
-    """It is time for a report. HA-S-2."""
+    """A slave reports because its interval has passed. HA-S-2."""
     # GUARD
     node, conn = state.slave[s - 1], attached(state, s)
     if conn is None:
@@ -237,7 +237,7 @@ def report(state: State, scope: Scope, s: int) -> State | None:
 
 
 def forge_report(state: State, scope: Scope, s: int, r: int) -> State | None:
-    """Somebody else reports `r` in the slave's name: there is no authentication. HA-W-7."""
+    """Another peer reports `r` in the slave's name, since there is no authentication. HA-W-7."""
     # GUARD
     conn = attached(state, s)
     if state.used.forgeries >= scope.max_forgeries or conn is None:
@@ -248,7 +248,7 @@ def forge_report(state: State, scope: Scope, s: int, r: int) -> State | None:
 
 
 def is_bad(conn: Connection, r: int, state: State) -> bool:
-    """Whether the hardened master refuses a report. HA-M-11, HA-M-12."""
+    """Return True if the hardened master refuses a report. HA-M-11, HA-M-12."""
     if conn.req == -1:
         return r > len(state.log) or not (r == 0 or r >= state.min)
     return not conn.ack <= r <= max(conn.ack, sent(conn))
@@ -273,7 +273,7 @@ def deliver_reports(state: State, scope: Scope, s: int, k: int, n: int = 1) -> S
 
 
 def begin(state: State, scope: Scope, s: int, k: int) -> State | None:
-    """The write side finds the first report, and nothing to send: where the transfer starts is fixed all the same. HA-M-27."""
+    """The write side finds the first report but nothing to send; it still fixes the start of the transfer. HA-M-27."""
     # GUARD
     conn = state.conn[s - 1][k - 1]
     if conn is None or conn.req == -1 or conn.next != -1:
@@ -286,7 +286,7 @@ def begin(state: State, scope: Scope, s: int, k: int) -> State | None:
 
 
 def transfer(state: State, scope: Scope, s: int, k: int) -> State | None:
-    """A data frame, to the end of its file at most. HA-M-4 to HA-M-7, HA-W-4, HA-W-5."""
+    """Send a data frame, up to the end of its file at most. HA-M-4 to HA-M-7, HA-W-4, HA-W-5."""
     # GUARD
     conn = state.conn[s - 1][k - 1]
     if conn is None or conn.req == -1 or len(conn.frames) >= scope.frame_window:
@@ -301,7 +301,7 @@ def transfer(state: State, scope: Scope, s: int, k: int) -> State | None:
 
 
 def heartbeat(state: State, scope: Scope, s: int, k: int) -> State | None:
-    """A frame without units, wherever the transfer stands: inside the log or not. HA-M-8, HA-W-3."""
+    """Send a frame without units, even if the transfer's offset is outside the log. HA-M-8, HA-W-3."""
     # GUARD
     conn = state.conn[s - 1][k - 1]
     if conn is None or conn.stale or conn.req == -1 or len(conn.frames) >= scope.frame_window:
@@ -314,7 +314,7 @@ def heartbeat(state: State, scope: Scope, s: int, k: int) -> State | None:
 def deliver_frames(state: State, scope: Scope, s: int, n: int = 1) -> State | None:
     """The slave takes the first `n` frames: appends them and reports, or closes over one. HA-S-4 to HA-S-7, HA-S-10, HA-S-11.
 
-    Classic reports after every frame, and so takes one; hardened reports once behind all that it has read.
+    Classic reports after every frame, so it takes one at a time; hardened reports once after all frames that it has read.
     """
     # GUARD
     node, conn = state.slave[s - 1], attached(state, s)
@@ -333,7 +333,7 @@ def deliver_frames(state: State, scope: Scope, s: int, n: int = 1) -> State | No
 
 
 def refuses(node: SlaveNode, frame: Frame, scope: Scope) -> bool:
-    """Whether a slave closes over the offset of a frame: it wants it where it stands; an empty log wants the start of a file.
+    """Return True if a slave closes at a frame because of its offset. An empty log accepts only the start of a file.
 
     Spec: HA-S-4, HA-S-11, HA-S-63.
     """
@@ -343,13 +343,13 @@ def refuses(node: SlaveNode, frame: Frame, scope: Scope) -> bool:
 
 
 def differs(node: SlaveNode, frame: Frame) -> bool:
-    """Whether a frame at the right offset has other units than the slave, where the slave has any. HA-S-62."""
+    """Return True if a frame at the right offset differs from units that the slave has already. HA-S-62."""
     own = held(node, frame)[: len(frame.units)]
     return own != frame.units[: len(own)]
 
 
 def appended(node: SlaveNode, frame: Frame, scope: Scope) -> SlaveNode:
-    """A slave that has appended what it has not yet of a frame; a log without files opens the file of the offset.
+    """The slave after it appended the new units of a frame; a log without files opens the file of the offset.
 
     Spec: HA-S-5, HA-S-10, HA-ST-6.
     """
@@ -363,7 +363,7 @@ def appended(node: SlaveNode, frame: Frame, scope: Scope) -> SlaveNode:
 
 
 def held(node: SlaveNode, frame: Frame) -> Units:
-    """The slave's own units from a frame's offset on; none on a log without units, where no offset is compared."""
+    """The slave's own units from a frame's offset on; none in an empty log, where no offset is compared."""
     return node.units[frame.offset - node.base :] if max_offset(node) else b""
 
 
@@ -371,7 +371,7 @@ def held(node: SlaveNode, frame: Frame) -> Units:
 
 
 def cut(state: State, scope: Scope, s: int) -> State | None:
-    """A link breaks, and both ends are told. HA-M-13, HA-S-13."""
+    """A link breaks, and both ends notice. HA-M-13, HA-S-13."""
     # GUARD
     k = state.slave[s - 1].slot
     if state.used.cuts >= scope.max_cuts or not k:
@@ -382,7 +382,7 @@ def cut(state: State, scope: Scope, s: int) -> State | None:
 
 
 def cut_unseen(state: State, scope: Scope, s: int) -> State | None:
-    """A link breaks, and the slave alone is told: the master holds a stale connection, with the reports on it. HA-S-13."""
+    """A link breaks, and only the slave notices: the master keeps a stale connection with its reports. HA-S-13."""
     # GUARD
     if state.used.cuts >= scope.max_cuts or not state.slave[s - 1].slot:
         return None
@@ -392,7 +392,7 @@ def cut_unseen(state: State, scope: Scope, s: int) -> State | None:
 
 
 def reap(state: State, scope: Scope, s: int, k: int) -> State | None:
-    """A connection from which nothing comes any more is closed. HA-M-9."""
+    """The master closes a stale connection, which stays silent. HA-M-9."""
     # GUARD
     conn = state.conn[s - 1][k - 1]
     if conn is None or not conn.stale:
@@ -402,7 +402,7 @@ def reap(state: State, scope: Scope, s: int, k: int) -> State | None:
 
 
 def master_crash(state: State, scope: Scope, kept: int) -> State | None:
-    """The master comes back with `kept` units, at least those that were durable, and remembers nothing else."""
+    """The master restarts with `kept` units, at least the flushed ones, and without any other state."""
     # GUARD
     if state.used.mcrashes >= scope.max_master_crashes or not max(state.flushed, state.min) <= kept <= len(state.log):
         return None
@@ -421,7 +421,7 @@ def master_crash(state: State, scope: Scope, kept: int) -> State | None:
 
 
 def slave_crash(state: State, scope: Scope, s: int, kept: int) -> State | None:
-    """A slave comes back with `kept` of its units, at least those that were durable. HA-ST-5, HA-ST-7, HA-S-60."""
+    """A slave restarts with `kept` of its units, at least the flushed ones. HA-ST-5, HA-ST-7, HA-S-60."""
     # GUARD
     node = state.slave[s - 1]
     if state.used.scrashes >= scope.max_slave_crashes or not 0 <= kept <= len(node.units):
@@ -471,7 +471,7 @@ def attempts(state: State, scope: Scope) -> Iterator[tuple[str, State | None]]:
 
 
 def several(action: Callable[..., State | None], window: int) -> list[State | None]:
-    """The outcomes of an action that takes one or more of what is in flight, each once."""
+    """The distinct outcomes of an action that takes one or more items in flight."""
     return list(dict.fromkeys(action(n) for n in range(1, window + 1)))
 
 

@@ -1,7 +1,7 @@
-"""What is left when the master and its disk are gone: the log of the best slave, the one with the greatest max offset.
+"""Durability after the loss of the master and its disk: the log of the best slave, the one with the greatest max offset.
 
 The protocol level forgets a put that has ended. Here each state also remembers the units whose puts ended with PUT_OK, so that
-they can be looked for later; spec/tla/HADurable.tla is the same in TLA+. Nothing else of the protocol level changes.
+properties can search for them; spec/tla/HADurable.tla is the same in TLA+. Otherwise the protocol level is unchanged.
 """
 
 from collections.abc import Iterator
@@ -14,18 +14,18 @@ from rocketmq_ha.reference.protocol_state import Scope, SlaveNode, State
 
 @dataclass(frozen=True, slots=True)
 class AckedState(State):
-    """A state, and what was acknowledged on the way to it."""
+    """A state, with the units acknowledged on the way to it."""
 
     acked: tuple[tuple[int, int], ...] = ()  # (next offset, unit) of each put that ended with PUT_OK, ascending
 
 
 def remembering(state: State) -> AckedState:
-    """The state with nothing acknowledged yet."""
+    """The state without acknowledged units."""
     return AckedState(**{name: getattr(state, name) for name in State.__slots__})
 
 
 def edges(state: State, scope: Scope) -> Iterator[tuple[str, State]]:
-    """The labelled edges of protocol.py, each with what it acknowledges."""
+    """The labelled edges of protocol.py, each with the units that it acknowledges."""
     assert isinstance(state, AckedState)
     for label, after in protocol.edges(state, scope):
         assert isinstance(after, AckedState)
@@ -35,13 +35,13 @@ def edges(state: State, scope: Scope) -> Iterator[tuple[str, State]]:
 
 
 def best(state: State) -> list[SlaveNode]:
-    """The slaves with the greatest max offset: an operator who must choose looks at nothing else."""
+    """The slaves with the greatest max offset, by which an operator chooses."""
     most = max(map(max_offset, state.slave))
     return [node for node in state.slave if max_offset(node) == most]
 
 
 def acked_is_in_the_best_log(state: State, _scope: Scope) -> bool:
-    """Whichever of the best slaves is taken, it has every unit whose put ended with PUT_OK. HA-G-18, HA-G-30."""
+    """Each of the best slaves has every unit whose put ended with PUT_OK. HA-G-18, HA-G-30."""
     assert isinstance(state, AckedState)
     return all(
         0 <= node.base < o <= max_offset(node) and node.units[o - 1 - node.base] == unit
@@ -51,5 +51,5 @@ def acked_is_in_the_best_log(state: State, _scope: Scope) -> bool:
 
 
 def lost_is_beyond_the_best_log(state: State, _scope: Scope) -> bool:
-    """What a put left in the master's log and the best slave has not, is all that lies beyond the slave's max offset."""
+    """The units of the master's log that the best slave lacks all lie beyond the slave's max offset."""
     return all(node.base <= 0 and node.units[: len(state.log)] == state.log[: max_offset(node)] for node in best(state))

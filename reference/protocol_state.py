@@ -1,13 +1,13 @@
-"""What the protocol level is made of: the constants of a scope, and the parts of a state, as spec/protocol.md lists them."""
+"""The data of the protocol level: the constants of a scope and the parts of a state, as spec/protocol.md lists them."""
 
 from dataclasses import dataclass, replace
 from typing import Final
 
 from rocketmq_ha.spec.profile import Profile
 
-FORGED_REPORT: Final = 99  # which no log reaches
-NO_BOUND: Final = 99  # fall_behind_max of a scope that bounds nothing
-SLOTS: Final = (1, 2)  # at most two connections of a slave stand at the master; all but its own are stale
+FORGED_REPORT: Final = 99  # beyond every log
+NO_BOUND: Final = 99  # fall_behind_max of a scope without this bound
+SLOTS: Final = (1, 2)  # the master has at most two connections of a slave; all but the current one are stale
 
 Units = bytes  # a run of log; a unit is the epoch in which it was put, or, in the refinement (refinement.py), the byte itself
 
@@ -26,8 +26,8 @@ class Scope:
     file_size: int = 2  # units
     batch: int = 2  # units
     sync_puts: bool = False
-    replicas: int = 1  # slaves that must have a put which waits (HA-G-30); 1 in classic
-    fall_behind_max: int = NO_BOUND  # units; a put whose end is so far beyond push2 is refused (HA-G-3)
+    replicas: int = 1  # slaves that must hold a waiting put (HA-G-30); 1 in classic
+    fall_behind_max: int = NO_BOUND  # units; a put whose end is at least this far beyond push2 is refused (HA-G-3)
     acks_flushed: bool = False  # a slave flushes before it reports (HA-S-60)
     frame_window: int = 1  # frames in flight on a connection
     report_window: int = 1  # reports in flight on a connection
@@ -78,16 +78,16 @@ class Connection:
 class SlaveNode:
     """A slave's log and its end of a connection."""
 
-    base: int = -1  # of the first file; -1: no files
+    base: int = -1  # offset of the first file; -1: no files
     units: Units = b""
-    slot: int = 0  # of the connection that it holds; 0: none
+    slot: int = 0  # slot of its connection; 0: none
     reported: int = 0  # current_reported_offset; while it holds a connection, where its next unit belongs
-    flushed: int = 0  # a crash takes nothing before it; stays 0 without Scope.acks_flushed
+    flushed: int = 0  # a crash loses nothing before it; stays 0 without Scope.acks_flushed
 
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """How often each has happened."""
+    """The number of puts and of each fault so far."""
 
     puts: int = 0
     cuts: int = 0
@@ -99,11 +99,11 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One master, its slaves, and what is between them."""
+    """One master, its slaves, and the frames and reports in flight."""
 
     log: Units  # the master's, deleted units included
-    flushed: int  # <= len(log); what is beyond may be lost in a crash
-    epoch: int  # how often the master has crashed
+    flushed: int  # <= len(log); a crash may lose units beyond it
+    epoch: int  # number of crashes of the master
     push2: int  # push2_slave_max_offset
     min: int  # units below it are deleted; a multiple of file_size
     waiting: tuple[int, ...]  # next offsets of the puts that wait, ascending
@@ -119,9 +119,9 @@ def initial(scope: Scope) -> State:
 
 
 def warm(scope: Scope) -> State:
-    """A later beginning: one unit is put, every slave holds it, is connected and has acknowledged it.
+    """A later start: one unit is put, and every slave is connected, holds it and has acknowledged it.
 
-    It is reached from the initial state too; a scope that begins here spends its bounds on what comes after.
+    The initial state reaches it, too; a scope that starts here spends its bounds on later events.
     """
     conn = Connection(req=0, ack=1, start=0, next=1)
     push2 = 1 if scope.slaves >= scope.replicas else 0

@@ -1,6 +1,6 @@
 """The slave: HAClient, and the log that it writes.
 
-The read buffer is the documents' own: bytes are read to its position, frames are taken from `dispatch_position`, and
+The read buffer is RocketMQ's: bytes are read to its position, frames are taken from `dispatch_position`, and
 `reallocate_byte_buffer` makes room at its start. impl/ha/slave.py has no second buffer; the unparsed bytes relate the two.
 
     DISCONNECTED --connect--> CONNECTED --bytes--> HEADER_PARTIAL / BODY_PARTIAL --rest--> CONNECTED
@@ -25,24 +25,24 @@ class SlaveState(Enum):
     DISCONNECTED = "disconnected"
     CONNECTED = "connected"  # no unparsed bytes
     HEADER_PARTIAL = "header_partial"
-    BODY_PARTIAL = "body_partial"  # the header is there, the body is not
-    DEAF = "deaf"  # connected, and reporting; no frame is dispatched any more (quirks 20 to 22)
+    BODY_PARTIAL = "body_partial"  # the header is complete, the body is not
+    DEAF = "deaf"  # connected and reporting, but it dispatches no frame any more (quirks 20 to 22)
 
 
 @dataclass(frozen=True, slots=True)
 class Slave:
-    """One slave: its log, and its one connection to the master."""
+    """A slave: its log and its connection to the master."""
 
     log: Log
     connected: bool = False
-    current_reported_offset: int = 0  # the last report, or on connecting the max offset (hardened: the last record's start)
-    last_write_timestamp: int = 0  # ms; of the last report, or of the connect
-    last_read_timestamp: int = 0  # ms; of the last byte read, or of the connect
-    byte_buffer_read: bytes = b""  # what has been read; its length is the buffer's position
+    current_reported_offset: int = 0  # the last report; after connecting the max offset (hardened: the last record's start)
+    last_write_timestamp: int = 0  # ms; time of the last report, or of the connect
+    last_read_timestamp: int = 0  # ms; time of the last byte read, or of the connect
+    byte_buffer_read: bytes = b""  # the bytes read; its length is the buffer's position
     dispatch_position: int = 0  # start of the first frame that is not dispatched; <= len(byte_buffer_read)
-    deaf: bool = False  # what is read is of no more use: the buffer stays empty
+    deaf: bool = False  # bytes read are dropped: the buffer stays empty
     close_reason: str = ""  # why the last connection ended
-    disk_full: bool = False  # what is appended does not come to the file (quirk 42)
+    disk_full: bool = False  # appended bytes do not reach the file (quirk 42)
 
 
 def classify(slave: Slave) -> SlaveState:
@@ -57,7 +57,7 @@ def classify(slave: Slave) -> SlaveState:
 
 
 def on_connect(slave: Slave, room: int, now_ms: int, profile: Profile) -> Step[Slave]:
-    """Start at the max offset; hardened starts where its last record does, and says so at once.
+    """Start at the max offset; hardened starts at its last record, and reports at once.
 
     Args: room: bytes that the socket will take.
     Spec: HA-S-1 "MUST set current_reported_offset to its max offset and last_write_timestamp to now"; HA-S-61 "the start of its
@@ -95,7 +95,7 @@ def on_frames(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: Se
     """
     outputs: list[Output] = []
     clauses: list[str] = []
-    # Where the next byte belongs: at the max offset, or as far as the overlap has been compared, which is what was reported.
+    # The position of the next byte: the max offset, or the end of the compared overlap, which is the last report.
     position = slave.current_reported_offset if profile.checks_overlap else store.max_offset(slave.log)
 
     def report() -> None:
@@ -135,7 +135,7 @@ def on_frames(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: Se
             if len(slave.byte_buffer_read) < at + body_size:
                 break
             body = slave.byte_buffer_read[at : at + body_size]
-            held = min(max_offset - position, body_size) if max_offset else 0  # bytes of it that the log has already
+            held = min(max_offset - position, body_size) if max_offset else 0  # bytes of the body that the log has already
             if held:
                 if overlap.differs(slave.log, position, body[:held]):
                     return close("diverged", "HA-S-62")
@@ -186,7 +186,7 @@ def on_frames(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: Se
 
 
 def check_frame(log: Log, offset: int, body_size: int, settings: Settings) -> str:
-    """The clause that a frame breaks in the hardened profile, or the empty string. `ends_in_its_file` checks where it ends.
+    """The clause that a frame violates in the hardened profile, or "". `ends_in_its_file` checks its end.
 
     Spec: HA-S-11 "of negative size, or of a size that the read buffer cannot hold, or that crosses the end of a file, or, on an
     empty log, whose offset is negative or not the start of a file"; HA-S-52 "A frame whose file would end beyond the greatest
@@ -200,7 +200,7 @@ def check_frame(log: Log, offset: int, body_size: int, settings: Settings) -> st
 
 
 def ends_in_its_file(log: Log, offset: int, body_size: int) -> bool:
-    """Whether a frame ends in the file of the slave in which it begins.
+    """Return True if a frame ends in the same file of the slave in which it begins.
 
     Spec: HA-S-11 "or that crosses the end of a file"; HA-S-90 "where a frame crosses it".
     """
@@ -208,9 +208,9 @@ def ends_in_its_file(log: Log, offset: int, body_size: int) -> bool:
 
 
 def parsing_throws(body_size: int) -> bool:
-    """Whether 4.5.2 takes a body for complete that it can make no array for, or not fill it.
+    """Return True if 4.5.2 takes a body for complete but cannot create or fill an array for it.
 
-    Its test is `diff >= 12 + body_size` in 32 bits, which holds of a negative size, and of one with which the sum overflows.
+    Its test is `diff >= 12 + body_size` in 32 bits. It is true for a negative size, and for a size that makes the sum overflow.
     Spec: HA-S-36 "of negative size, or of a size above 2,147,483,635, leaves the slave deaf".
     Source: article 001, dispatchReadRequest; quirks 20 to 22.
     """
@@ -222,8 +222,8 @@ def reallocate_byte_buffer(slave: Slave) -> Slave:
 
     Spec: HA-S-9 "MUST copy the unparsed bytes to the start of the backup buffer, swap the two buffers, and set
     dispatch_position to 0".
-    Source: 000 section 5.2 step 1.A to 1.C. What the swapped-out buffer still holds is never read, so the state
-    keeps one buffer only.
+    Source: 000 section 5.2 step 1.A to 1.C. The swapped-out buffer is never read, so the state keeps only one
+    buffer.
     """
     byte_buffer_backup = unparsed(slave)
     return replace(slave, byte_buffer_read=byte_buffer_backup, dispatch_position=0)
@@ -244,7 +244,7 @@ def on_tick(slave: Slave, room: int, now_ms: int, settings: Settings, profile: P
     if now_ms - slave.last_write_timestamp > settings.ha_send_heartbeat_interval_ms:
         slave, outputs = report_slave_max_offset(slave, room, now_ms)
         clauses = ("HA-T-1", "HA-S-2", *_report_clauses(outputs))
-    # 4.5.2 measures from last_write_timestamp, which the report above has just moved: its test can never be true. HA-S-29
+    # 4.5.2 measures from last_write_timestamp, which the report above has just set, so its test is never true. HA-S-29
     # "is measured from the slave's own last report, so that no silence is ever noticed".
     silent = now_ms - slave.last_read_timestamp > settings.ha_housekeeping_interval_ms
     if slave.connected and profile.detects_silent_master and silent:
@@ -262,7 +262,7 @@ def on_end_of_stream(slave: Slave) -> Step[Slave]:
 
 
 def on_restart(slave: Slave, profile: Profile) -> Step[Slave]:
-    """The process ends, however, and starts again: the log is recovered, all else is forgotten.
+    """The process ends, by a stop or a kill, and starts again: the log is recovered, everything else is lost.
 
     Spec: HA-ST-5, HA-ST-7, HA-ST-10.
     """
@@ -271,7 +271,7 @@ def on_restart(slave: Slave, profile: Profile) -> Step[Slave]:
 
 
 def report_slave_max_offset_plus(slave: Slave, position: int, room: int, now_ms: int) -> tuple[Slave, tuple[Output, ...]]:
-    """Report where the slave stands if it has come further: the max offset, or in hardened what has been compared of it.
+    """Report the max offset if it has grown; in hardened, during a comparison, the end of the compared part.
 
     Spec: HA-S-6 "After each frame the slave reports its max offset" in classic; HA-S-7 "When the socket holds no more bytes" in
     hardened; both HA-S-6 "if that is greater than current_reported_offset"; HA-S-62 "reports how far it has compared".
@@ -304,7 +304,7 @@ def close_master(slave: Slave, reason: str) -> Slave:
 
 
 def unparsed(slave: Slave) -> bytes:
-    """The bytes that have been read and not dispatched: what a slave without these buffers would hold."""
+    """The bytes that have been read but not dispatched."""
     return slave.byte_buffer_read[slave.dispatch_position :]
 
 

@@ -1,4 +1,4 @@
-"""What a transition returns: the new state, what goes out, and the clauses that were exercised."""
+"""The result of a transition: the new state, the outputs, and the exercised clauses."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -55,5 +55,5 @@ def sent(step: Step[State_co]) -> bytes:
 
 
 def unique(clauses: Iterable[str]) -> tuple[str, ...]:
-    """Each clause once, where it was first met."""
+    """The clauses without duplicates, in order of first occurrence."""
     return tuple(dict.fromkeys(clauses))
