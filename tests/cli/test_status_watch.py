@@ -25,6 +25,9 @@ def status(*arguments: object) -> Result:
 
 def watching(*arguments: object) -> subprocess.Popen[str]:
     command = [*COMMAND, "status", "--watch", "--every", "0.1", *map(str, arguments)]
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a background job of a shell ignores SIGINT, and so would the child
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

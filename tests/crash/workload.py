@@ -8,12 +8,10 @@ is made of times. Everything else is the real store.
 import os
 import random
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Final
 from unittest import mock
 
@@ -108,9 +106,6 @@ class Clock:
     def __init__(self) -> None:
         self.ms = BEGIN_MS
 
-    def time_ns(self) -> int:
-        return self.ms * 1_000_000
-
 
 @contextmanager
 def at_hand(clock: Clock) -> Iterator[None]:
@@ -118,9 +113,6 @@ def at_hand(clock: Clock) -> Iterator[None]:
 
     A put that waits for the disk triggers one round of the GroupCommitService for all puts that wait by then.
     """
-    now = SimpleNamespace(
-        time_ns=clock.time_ns, monotonic=time.monotonic, strftime=time.strftime, localtime=time.localtime, sleep=time.sleep
-    )
     services: dict[int, GroupCommitService] = {}
     put_request, wait = GroupCommitService.put_request, GroupCommitRequest.wait
 
@@ -138,7 +130,7 @@ def at_hand(clock: Clock) -> Iterator[None]:
 
     with ExitStack() as stack:
         for module in (message_store, index_service):
-            stack.enter_context(mock.patch.object(module, "time", now))
+            stack.enter_context(mock.patch.object(module, "wall_clock_ms", lambda: clock.ms))
         for thread in THREADS:
             stack.enter_context(mock.patch.object(thread, "start", lambda _: None))
         stack.enter_context(mock.patch.object(GroupCommitService, "put_request", put_request_noted))
