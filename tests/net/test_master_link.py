@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kit.played import AGAIN, PlayedSocket, Result, error
-from rocketmq_ha.impl.errors import PeerViolation
+from rocketmq_ha.impl.errors import PeerViolation, StoreCorrupt
 from rocketmq_ha.impl.ha.service import HAService
 from rocketmq_ha.impl.net import link as link_module
 from rocketmq_ha.impl.net.link import MAX_REPORTS_TURN, MasterLink
@@ -255,3 +255,19 @@ def test_the_first_reason_stays_and_the_service_is_told_once(service: HAService)
     assert (link.conn.close_reason, sock.closed) == ("report_deadline", 2)
     assert (link.conn.last_write_over, link.conn.taken) == (True, 0)
     assert service.connections == []
+
+
+def test_a_new_link_has_moved_nothing_and_is_not_full(service: HAService) -> None:
+    link = MasterLink(PlayedSocket(), service.on_accept("peer", 0), service)
+    assert (link.moved, link.received, link.blocked_since_ms, link.unread) == (0, 0, None, None)
+    assert (link.is_throttled, link.is_full, link.is_watched) == (False, False, False)
+
+
+def test_an_error_of_the_log_is_kept_for_the_line_that_names_it(service: HAService, tmp_path: Path) -> None:
+    """HA-M-88 "MUST end the connection for which it reads": the file was cut under the master."""
+    link, sock = reporting(service)
+    (file,) = (tmp_path / "commitlog").iterdir()
+    with file.open("r+b") as opened:
+        opened.truncate(50)
+    assert link.on_transfer(1000) is False
+    assert (type(link.unread), link.conn.close_reason, sock.closed, sock.sent) == (StoreCorrupt, "store", 1, b"")
