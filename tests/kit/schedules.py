@@ -1,7 +1,13 @@
-"""Schedules written by hand, and events with defaults: a test gives only the fields that it is about."""
+"""Schedules written by hand, where a test gives only what it is about; and those of the first seeds, for a census."""
 
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from rocketmq_ha.fuzz import schedule
 from rocketmq_ha.fuzz.schedule import Schedule
 from rocketmq_ha.reference.events import Event, Put
+from rocketmq_ha.spec.constants import TRANSFER_HEADER_SIZE
 from rocketmq_ha.spec.profile import HARDENED, Profile, Settings
 
 ALL = 1 << 18  # bytes: more than any schedule here moves
@@ -13,6 +19,7 @@ SETTINGS = Settings(
     master_read_buffer_size=16,
     slave_read_buffer_size=4000,
 )
+DRAWN = 800  # schedules of a census
 RECORD = 92  # bytes of a record of topic T without body and properties
 
 
@@ -25,3 +32,32 @@ def schedule_of(
     *events: Event, profile: Profile = HARDENED, settings: Settings = SETTINGS, slaves: int = 1, seed: int = 7
 ) -> Schedule:
     return Schedule(seed, profile, settings, slaves, events)
+
+
+@cache
+def drawn_schedules() -> tuple[Schedule, ...]:
+    """The schedules of the seeds from 0 on."""
+    return tuple(schedule.draw(seed) for seed in range(DRAWN))
+
+
+def all_of(kind: type) -> Iterator[tuple[Schedule, Any]]:
+    """Each drawn event of a kind, with its schedule."""
+    for drawn in drawn_schedules():
+        for event in drawn.events:
+            if isinstance(event, kind):
+                yield drawn, event
+
+
+def values(kind: type, name: str) -> set[Any]:
+    """All values of a field of the drawn events of a kind."""
+    return {getattr(event, name) for _, event in all_of(kind)}
+
+
+def share(counted: int, whole: int) -> float:
+    assert whole > 0
+    return counted / whole
+
+
+def frame_size(drawn: Schedule, limit: int = 1 << 30) -> int:
+    """The size of a full frame of a schedule; of larger batches as if they were `limit`."""
+    return TRANSFER_HEADER_SIZE + min(drawn.settings.ha_transfer_batch_size, limit)
