@@ -295,11 +295,13 @@ def test_the_clock_of_a_frame_runs_from_its_first_byte(log: CommitLog) -> None:
         (50, HEARTBEAT[11:]),
         (60, HEARTBEAT),
         (70, HEARTBEAT + HEARTBEAT[:5]),
+        (80, HEARTBEAT[5:11]),
+        (90, HEARTBEAT[11:] + HEARTBEAT[:1]),
     ):
         sock.reads.append(data)
         link.on_frames(now_ms)
         since.append(link._frame_since_ms)
-    assert since == [10, 10, 30, 30, None, None, 70]
+    assert since == [10, 10, 30, 30, None, None, 70, 70, 90]
 
 
 @pytest.mark.parametrize(("now_ms", "may_expire", "reason"), [(110, True, ""), (111, True, "frame_deadline"), (111, False, "")])
