@@ -1,12 +1,16 @@
-"""Fixtures: a master with limits, and its clock."""
+"""Fixtures: a master with limits, and its clock; a slave's loop with a script for its master."""
 
+import logging
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kit.limits import MIB, Clock, Serve
+from kit.stage import FILE_SIZE, MESSAGE, FullableLog, MakeStage, Stage
 from rocketmq_ha.impl.app.run_master import MASTER_READ_BUFFER_SIZE
 from rocketmq_ha.impl.net import server as server_module
 from rocketmq_ha.impl.net.limits import Limits
@@ -43,3 +47,32 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     for master, log in opened:
         master.close()
         log.close()
+
+
+@pytest.fixture
+def make_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Iterator[MakeStage]:
+    """Makes a slave whose log has some messages of 100 bytes."""
+    caplog.set_level(logging.INFO, "rocketmq_ha")
+    with ExitStack() as resources:
+
+        def stage(messages: int = 0, base: int = 0, **options: Any) -> Stage:
+            log = resources.enter_context(FullableLog.open(tmp_path / "slave", file_size=FILE_SIZE))
+            if base:
+                with CommitLog.open(tmp_path / "other", file_size=FILE_SIZE) as other:
+                    while other.max_offset < base + 100:
+                        other.append(MESSAGE)
+                    log.append_data(base, [bytes(other.data_at(base, 100) or b"")])
+            for _ in range(messages):
+                log.append(MESSAGE)
+            return Stage(log, monkeypatch, resources, file_size=FILE_SIZE, **options)
+
+        yield stage
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> bytes:
+    """The first nine messages of a master."""
+    with CommitLog.open(tmp_path / "records", file_size=FILE_SIZE) as log:
+        for _ in range(9):
+            log.append(MESSAGE)
+        return bytes(log.data_at(0, 900) or b"")
