@@ -18,6 +18,7 @@ Source: articles 000 section 5.1.4 and 003; 4.9.8 DefaultMessageStore.
 
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -79,10 +80,14 @@ class MessageStore:
         self._gate = Gate(self._closed_error)
         is_clean = not was_aborted(store_dir)
         self.checkpoint: Final = StoreCheckpoint(store_dir)
-        self.queues: Final = ConsumeQueueTable(store_dir, options.queue_file_size, writable=True)
-        self.index: Final = IndexService(store_dir, options.index_geometry, writable=True)
-        self._derived = Derived(self.queues, self.index)
-        start = self._recover_derived(is_clean)
+        with ExitStack() as opened:
+            self.queues: Final = ConsumeQueueTable(store_dir, options.queue_file_size, writable=True)
+            opened.callback(self.queues.close)
+            self.index: Final = IndexService(store_dir, options.index_geometry, writable=True)
+            opened.callback(self.index.close)
+            self._derived = Derived(self.queues, self.index)
+            start = self._recover_derived(is_clean)
+            opened.pop_all()
         dispatchers = (self.queues.put, self._derived.put_keys, self._derived.note)
         self.dispatcher: Final = ReputMessageService(log, dispatchers, start)
         log_flush = self._log_flush = LogFlush(log, self.checkpoint, self._derived)
@@ -119,6 +124,7 @@ class MessageStore:
             try:
                 store._start()
             except BaseException:
+                store._stop_threads()
                 store.queues.close()
                 store.index.close()
                 raise
@@ -310,17 +316,12 @@ class MessageStore:
         """
         if not self._gate.shut():
             return
-        self._housekeeping.shutdown()  # first, since it could clear the refusal
-        self.log.refuse(self._closed_error)
-        is_dispatched = self.dispatcher.shutdown()
-        for service in (self._group_commit, self._flush, self._allocator):
-            if service is not None:
-                service.shutdown()
+        self._stop_threads()
         try:
             self._flush_all()
             self._topics.write()
-            # no partial record is left: quirk 31
-            if is_dispatched and self.dispatcher.reput_from_offset >= self.log.max_offset:
+            # Not where part of a record is left (quirk 31), or where an error has ended the dispatch.
+            if self.dispatcher.reput_from_offset >= self.log.max_offset:
                 mark_stopped(self.store_dir)
         finally:
             self.queues.close()
@@ -357,6 +358,15 @@ class MessageStore:
         if self._group_commit is not None:
             self._group_commit.start()
         self._housekeeping.start()
+
+    def _stop_threads(self) -> None:
+        """Refuse appends, dispatch what is there, and end the threads that run."""
+        self._housekeeping.shutdown()  # first, since it could clear the refusal
+        self.log.refuse(self._closed_error)
+        self.dispatcher.shutdown()
+        for service in (self._group_commit, self._flush, self._allocator):
+            if service is not None:
+                service.shutdown()
 
     # --- Chores ------------------------------------------------------------------------------------------------------
 
