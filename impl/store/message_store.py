@@ -57,7 +57,6 @@ from rocketmq_ha.impl.store.retention import Retention
 from rocketmq_ha.impl.store.store_options import StoreOptions, store_host_part
 from rocketmq_ha.impl.wire.batch import MessageBatch
 from rocketmq_ha.impl.wire.message import Message, decode, read_header
-from rocketmq_ha.impl.wire.parts import UNUSUAL_FLAGS, USUAL_MAGIC
 from rocketmq_ha.spec.constants import SYS_FLAG_STORE_HOST_V6
 from rocketmq_ha.spec.role import BrokerRole
 
@@ -146,8 +145,8 @@ class MessageStore:
         message". Raises: MessageIllegal, StoreFull, StoreClosed, RoleRefuses, OSError: then it is not stored, and
         results.status_of has the status.
         """
-        if message.sys_flag & UNUSUAL_FLAGS or message.magic != USUAL_MAGIC or self._store_host is None:
-            message = self._with_store_host(message)
+        if self._store_host is None:
+            message = self._with_ipv6_store_host(message)
         if self._ends_at_once:
             append = self.log.append(message, wall_clock_ms(), self._store_host)
             if self.log.queue_count != self._topics.known:
@@ -163,7 +162,7 @@ class MessageStore:
         Raises: also MessageIllegal for messages of several queues, part of a transaction, or more than 4 MiB in all.
         """
         if self._store_host is None:
-            messages = [self._with_store_host(one) for one in _each(messages)]
+            messages = [self._with_ipv6_store_host(one) for one in _each(messages)]
         with self._gate:
             self._check_role()
             append = self.log.append_batch(messages, wall_clock_ms(), self._store_host)
@@ -175,8 +174,8 @@ class MessageStore:
 
     def submit(self, message: Message) -> PendingPut:
         """`put` without waiting: one thread may have many puts in flight, which share a flush. Raises: as `put`."""
-        if message.sys_flag & UNUSUAL_FLAGS or message.magic != USUAL_MAGIC or self._store_host is None:
-            message = self._with_store_host(message)
+        if self._store_host is None:
+            message = self._with_ipv6_store_host(message)
         with self._gate:
             self._check_role()
             append = self.log.append(message, wall_clock_ms(), self._store_host)
@@ -206,11 +205,9 @@ class MessageStore:
         timeout_at = time.monotonic() + self.options.sync_flush_timeout_ms / 1000
         return PendingPut(append, group_commit.put_request(append.next_offset), timeout_at, self._slave_status)
 
-    def _with_store_host(self, message: Message) -> Message:
-        """The message with the store's host, and the bit for its address family."""
-        is_v6 = SYS_FLAG_STORE_HOST_V6 if self._store_host is None else 0
-        sys_flag = message.sys_flag & ~SYS_FLAG_STORE_HOST_V6 | is_v6
-        return replace(message, store_host=self.options.store_host, sys_flag=sys_flag)
+    def _with_ipv6_store_host(self, message: Message) -> Message:
+        """The message with the store's host, which is IPv6, and the bit that says so."""
+        return replace(message, store_host=self.options.store_host, sys_flag=message.sys_flag | SYS_FLAG_STORE_HOST_V6)
 
     # --- Reading -----------------------------------------------------------------------------------------------------
 

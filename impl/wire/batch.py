@@ -18,10 +18,19 @@ from sys import byteorder
 from typing import Final, NamedTuple, TypeAlias
 
 from rocketmq_ha.impl.errors import MessageIllegal
-from rocketmq_ha.impl.wire.message import TRANSACTION_MASK, Message, encode
-from rocketmq_ha.impl.wire.parts import UNUSUAL_FLAGS, USUAL_HEAD, USUAL_MAGIC, Parts, check_body, check_zeros, properties_part
-from rocketmq_ha.impl.wire.record_layout import BODY_CRC, PHYSICAL_OFFSET, PROPERTIES_LENGTH_SIZE, QUEUE_OFFSET, STORE_HOST
-from rocketmq_ha.spec.constants import MAX_MESSAGE_SIZE, SYS_FLAG_STORE_HOST_V6
+from rocketmq_ha.impl.wire.message import TRANSACTION_MASK, Message, encode, with_store_host
+from rocketmq_ha.impl.wire.parts import (
+    UNUSUAL_FLAGS,
+    USUAL_HEAD,
+    USUAL_MAGIC,
+    Parts,
+    check_body,
+    check_zeros,
+    no_integer,
+    properties_part,
+)
+from rocketmq_ha.impl.wire.record_layout import BODY_CRC, PHYSICAL_OFFSET, PROPERTIES_LENGTH_SIZE, QUEUE_OFFSET
+from rocketmq_ha.spec.constants import MAX_MESSAGE_SIZE
 
 _shared: Final = attrgetter(
     *("topic", "queue_id", "flag", "sys_flag", "magic", "born_timestamp", "born_host", "store_timestamp", "store_host"),
@@ -136,7 +145,7 @@ class Alike(Laid):
                 *(head.prepared_transaction_offset, len(self._bodies[0])),
             )
         except struct.error as error:
-            raise MessageIllegal("integer field", error, "an i32 (i64 for offsets and timestamps)") from None
+            raise no_integer(error) from None
 
     def place(
         self, queue_offset: int, offset: int, stored_ms: int | None
@@ -171,7 +180,7 @@ class Alike(Laid):
 class Each(Laid):
     """Records of any kind, each encoded by itself."""
 
-    __slots__ = ("_messages", "_sizes", "_store_host")
+    __slots__ = ("_messages", "_sizes")
 
     def __init__(self, messages: Sequence[Message], store_host: bytes | None) -> None:
         first = messages[0]
@@ -182,9 +191,11 @@ class Each(Laid):
             if message.sys_flag & TRANSACTION_MASK:
                 raise MessageIllegal("batch", f"sysFlag {message.sys_flag:#x}", "no part in a transaction")
             properties_part(message.properties_string)
+        if store_host is not None:
+            messages = [with_store_host(each, store_host) for each in messages]
         self._sizes = [len(encode(message)) for message in messages]
         check_zeros("topic", first.topic_bytes)
-        self._messages, self._store_host = messages, store_host
+        self._messages = messages
         super().__init__(first, sum(self._sizes), len(messages))
 
     def place(self, queue_offset: int, offset: int, stored_ms: int | None) -> tuple[bytes | bytearray, AllHanded]:
@@ -193,11 +204,7 @@ class Each(Laid):
         places = accumulate(self._sizes, initial=offset)
         for number, message, size, at in zip(count(queue_offset), self._messages, self._sizes, places, strict=False):
             time_ms = message.store_timestamp if stored_ms is None else stored_ms
-            record = encode(replace(message, store_timestamp=time_ms), number, at)
-            if self._store_host is not None and not message.sys_flag & SYS_FLAG_STORE_HOST_V6:
-                host_at = STORE_HOST.position_in(message.sys_flag)
-                record = record[:host_at] + self._store_host + record[host_at + len(self._store_host) :]
-            records.append(record)
+            records.append(encode(replace(message, store_timestamp=time_ms), number, at))
             fields = (time_ms, number, message.sys_flag, message.prepared_transaction_offset)
             handed.append((self.topic, self.queue_id, at, size, message.properties_bytes, *fields))
         return b"".join(records), handed
@@ -206,7 +213,7 @@ class Each(Laid):
 def lay_batch(batch: Sequence[Message] | MessageBatch, parts: Parts, store_host: bytes | None = None) -> Alike | Each:
     """Make messages of one topic and queue ready to be written.
 
-    Args:  store_host: 8 bytes, IPv4 and port, by default each message's own.
+    Args:  store_host: as CommitLog.append has it.
     Raises: MessageIllegal for what no record holds, for messages of several queues, for a part in a transaction, and for
     more than 4 MiB in all, the most that a broker takes at once.
     """

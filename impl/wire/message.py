@@ -12,7 +12,7 @@ import socket
 import struct
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -264,6 +264,17 @@ def decompress_body(message: Message, max_size: int = 16 * MAX_MESSAGE_SIZE) -> 
         found = f"more than {max_size} bytes" if stream.unconsumed_tail else "a stream that ends early"
         raise MessageMalformed("compressed body", found, f"a whole zlib stream of at most {max_size} bytes")
     return body
+
+
+def with_store_host(message: Message, store_host: bytes) -> Message:
+    """The message as a store whose host is IPv4 stores it. store_host: 8 bytes, address and port."""
+    host, sys_flag = _ipv4_host(store_host), message.sys_flag & ~SYS_FLAG_STORE_HOST_V6
+    return replace(message, store_host=host, sys_flag=sys_flag)
+
+
+@lru_cache(maxsize=16)
+def _ipv4_host(part: bytes) -> Host:
+    return _unpack_host(part, 0, is_v6=False)[0]
 
 
 def _utf8(field: str, text: str) -> bytes:

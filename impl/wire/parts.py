@@ -25,9 +25,11 @@ from rocketmq_ha.impl.wire.record_layout import (
     HEAD,
     HOSTS_V6,
     PHYSICAL_OFFSET,
+    PREPARED_TRANSACTION_OFFSET,
     PROPERTIES_LENGTH_SIZE,
     QUEUE_ID,
     QUEUE_OFFSET,
+    RECONSUME_TIMES,
     SIZE_AND_MAGIC,
     STORE_HOST,
     STORE_TIMESTAMP,
@@ -61,6 +63,9 @@ pack_place: Final = _PLACE.pack
 pack_stored: Final = _STORED.pack
 pack_rest: Final = _REST.pack
 
+_INTEGERS: Final = struct_of(
+    QUEUE_ID, FLAG, SYS_FLAG, BORN_TIMESTAMP, STORE_TIMESTAMP, RECONSUME_TIMES, PREPARED_TRANSACTION_OFFSET
+)
 _ZERO_SECTOR: Final = bytes(SECTOR_SIZE)
 _TOPIC_POSITION: Final = BODY_POSITION + TOPIC_FORMS[USUAL_MAGIC][0]  # where there is no body
 _REMEMBERED: Final = 4096
@@ -157,6 +162,21 @@ def check_zeros(field: str, text: bytes) -> None:
         raise MessageIllegal(field, "a zero byte at the end", "none: recovery would cut it off")
     if len(text) > SECTOR_SIZE and _ZERO_SECTOR in text:
         raise MessageIllegal(field, f"{SECTOR_SIZE} zero bytes in a row", "fewer: recovery would cut them off after a crash")
+
+
+def check_integers(message: Message, time_ms: int) -> None:
+    """Raises: MessageIllegal for a number that its field of a record does not hold."""
+    try:
+        _INTEGERS.pack(
+            *(message.queue_id, message.flag, message.sys_flag, message.born_timestamp, time_ms),
+            *(message.reconsume_times, message.prepared_transaction_offset),
+        )
+    except struct.error as error:
+        raise no_integer(error) from None
+
+
+def no_integer(error: struct.error) -> MessageIllegal:
+    return MessageIllegal("integer field", error, "an i32 (i64 for offsets and timestamps)")
 
 
 def check_body(size: int) -> None:

@@ -7,6 +7,7 @@ sockets       connect masters, slaves and bare sockets within one process
 worlds        run the model and the implementation in lock-step
 limits        a clock that the test moves, and peers for a master with limits
 files         find, read, change and compare the files of a store
+variants      a message of any kind, with the bytes of its record; variant_tables has them
 golden        the stores that releases of RocketMQ wrote
 certificates  issue TLS certificates
 event_logs    build event logs for the tests of analysis

@@ -94,13 +94,12 @@ def test_what_is_put_is_the_record_that_encode_makes(puts: list[Message | list[M
             assert result.messages == len(messages)
             for index, message in enumerate(messages):
                 key = (message.queue_id, message.topic)
-                usual = message.magic != MESSAGE_MAGIC_CODE_V2 and not message.sys_flag & 0xC
                 expected = replace(
                     message,
                     physical_offset=offset,
                     queue_offset=counts[key] if message.is_queued else 0,
                     store_timestamp=message.store_timestamp if stored_ms is None else stored_ms,
-                    store_host=("10.0.0.7", 9) if store_host and (usual or isinstance(put, list)) else message.store_host,
+                    store_host=("10.0.0.7", 9) if store_host else message.store_host,
                 )
                 record = encode(expected)
                 assert bytes(log.data_at(offset, len(record)) or b"") == record

@@ -20,12 +20,14 @@ from rocketmq_ha.impl.store.log.mapped_file import MappedFile
 from rocketmq_ha.impl.store.log.mapped_file_queue import MappedFileQueue
 from rocketmq_ha.impl.store.log.results import AppendResult
 from rocketmq_ha.impl.wire.batch import AllHanded, HandedFields, MessageBatch, lay_batch
-from rocketmq_ha.impl.wire.message import Message, encode
+from rocketmq_ha.impl.wire.message import Message, encode, with_store_host
 from rocketmq_ha.impl.wire.parts import (
     UNUSUAL_FLAGS,
     USUAL_MAGIC,
     Parts,
+    check_integers,
     check_zeros,
+    no_integer,
     pack_place,
     pack_rest,
     pack_stored,
@@ -51,7 +53,7 @@ class QueueEnd:
         try:
             self.place = pack_place(queue_id, 0)
         except struct.error as error:
-            raise _no_integer(error) from None
+            raise no_integer(error) from None
 
 
 class LogWriter:
@@ -123,14 +125,14 @@ class LogWriter:
 
         Args:  stored_ms: the store timestamp, by default the message's own; where given, one that would lie before that of
                the message before becomes equal to it, so that times ascend with offsets. store_host: 8 bytes, IPv4 and
-               port, by default the message's own; not for a message of which sysFlag says that its store host is IPv6.
+               port, by default the message's own; where given, sysFlag says afterwards that the store host is IPv4.
         Raises: MessageIllegal for what no record holds, a record that fits no file of this log, or one that could not
         be told from a part of it (it ends in a zero byte, or has 512 in a row); StoreFull or another OSError where a new file
         cannot be allocated, or the last one was removed; StoreCorrupt where that was cut. Then nothing was written.
         """
         sys_flag = message.sys_flag
         if sys_flag & UNUSUAL_FLAGS or message.magic != USUAL_MAGIC:
-            return self._append_unusual(message, stored_ms)
+            return self._append_unusual(message, stored_ms, store_host)
         # All in one function: each call to a piece of it would cost a put more than 2% of its time. PARTS
         parts = self._parts
         topic_part = parts.topics.get(message.topic) or parts.topic(message.topic)
@@ -153,12 +155,13 @@ class LogWriter:
             if self._refusal is not None:
                 raise self._refusal()
             # PLACE: file, offset, queue offset, time.
-            file = self._last
-            if file is None or size + END_FILE_MIN_BLANK_SIZE > file.size - file.wrote_position:
+            file, queue = self._last, self._queue_ends.get((queue_id, topic))
+            if queue is None or file is None or size + END_FILE_MIN_BLANK_SIZE > file.size - file.wrote_position:
+                check_integers(message, time_ms)  # a refused message begins no file, and no queue
                 file = self._room_for(size)
+                queue = queue or self._queue_end(queue_id, topic)
             at = file.wrote_position
             offset = file.base + at
-            queue = self._queue_ends.get((queue_id, topic)) or self._queue_end(queue_id, topic)
             queue_offset = queue.next_offset
             if stored_ms is not None:
                 if time_ms > self._last_stored_ms:
@@ -183,7 +186,7 @@ class LogWriter:
                 )
             except struct.error as error:
                 file.mapping[at : at + BODY_POSITION] = bytes(BODY_POSITION)
-                raise _no_integer(error) from None
+                raise no_integer(error) from None
             # STATE
             file.wrote_position = at + size
             queue.next_offset = queue_offset + 1
@@ -191,8 +194,10 @@ class LogWriter:
                 self._offer((topic, queue_id, offset, size, properties, time_ms, queue_offset, sys_flag, prepared))
         return _new_tuple(AppendResult, (offset, size, queue_offset, time_ms, 1))
 
-    def _append_unusual(self, message: Message, stored_ms: int | None) -> AppendResult:
+    def _append_unusual(self, message: Message, stored_ms: int | None, store_host: bytes | None) -> AppendResult:
         """`append` of a message that is not of the usual kind: V2, a host of IPv6, part of a transaction."""
+        if store_host is not None:
+            message = with_store_host(message, store_host)
         topic, properties = message.topic_bytes, message.properties_bytes
         check_zeros("topic", topic)
         check_zeros("properties", properties)
@@ -200,15 +205,16 @@ class LogWriter:
             if self._refusal is not None:
                 raise self._refusal()
             if stored_ms is not None:
-                self._last_stored_ms = max(self._last_stored_ms, stored_ms)
-                message = replace(message, store_timestamp=self._last_stored_ms)
-            queue = self._queue_end(message.queue_id, topic)
-            queue_offset = queue.next_offset if message.is_queued else 0
+                message = replace(message, store_timestamp=max(self._last_stored_ms, stored_ms))
             size = len(encode(message))
             file = self._room_for(size)
             file.check_file()
+            queue = self._queue_end(message.queue_id, topic)
+            queue_offset = queue.next_offset if message.is_queued else 0
             offset = file.end
             file.append(encode(message, queue_offset, offset))
+            if stored_ms is not None:
+                self._last_stored_ms = message.store_timestamp
             queue.next_offset += message.is_queued
             if self._offer is not None:
                 handed = (message.store_timestamp, queue_offset, message.sys_flag, message.prepared_transaction_offset)
@@ -227,10 +233,10 @@ class LogWriter:
         with self._put_lock:
             if self._refusal is not None:
                 raise self._refusal()
-            if stored_ms is not None:
-                self._last_stored_ms = stored_ms = max(stored_ms, self._last_stored_ms)
             file = self._room_for(size)
             file.check_file()
+            if stored_ms is not None:
+                self._last_stored_ms = stored_ms = max(stored_ms, self._last_stored_ms)
             offset = file.end
             queue = self._queue_end(laid.queue_id, laid.topic)
             queue_offset = queue.next_offset
@@ -321,10 +327,6 @@ class LogWriter:
     def _take(self, file: MappedFile) -> MappedFile:
         self._last, self._mapping = file, None
         return file
-
-
-def _no_integer(error: struct.error) -> MessageIllegal:
-    return MessageIllegal("integer field", error, "an i32 (i64 for offsets and timestamps)")
 
 
 def _base_of(offset: int, file_size: int) -> int:
