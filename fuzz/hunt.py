@@ -1,6 +1,7 @@
 """Search for a failing schedule in this process, without Spark."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,15 +19,24 @@ class Found:
     seconds: float
 
 
-def hunt(seed: int, max_seconds: float) -> Found | None:
+def run_seed(seed: int) -> RunOutcome:
+    return lockstep.run(schedule.draw(seed))
+
+
+def hunt(
+    seed: int,
+    max_seconds: float,
+    run: Callable[[int], RunOutcome] = run_seed,
+    clock: Callable[[], float] = time.monotonic,
+) -> Found | None:
     """The shortest failing run among the first ones from `seed` on, or None if none failed in time."""
-    started = time.monotonic()
+    started = clock()
     best: RunOutcome | None = None
     runs, first_failure = 0, 0
-    while time.monotonic() - started < max_seconds and (best is None or runs < first_failure + GO_ON):
-        outcome = lockstep.run(schedule.draw(seed + runs))
+    while clock() - started < max_seconds and (best is None or runs < first_failure + GO_ON):
+        outcome = run(seed + runs)
         runs += 1
         if outcome.verdict != VERDICT_OK and (best is None or len(outcome.steps) < len(best.steps)):
             first_failure = first_failure or runs
             best = outcome
-    return Found(best, runs, time.monotonic() - started) if best else None
+    return Found(best, runs, clock() - started) if best else None

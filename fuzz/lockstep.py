@@ -81,7 +81,9 @@ class Lockstep:
         except Exception as error:  # an exception of the implementation is a finding: a verdict, not the end of the campaign
             where = traceback.extract_tb(error.__traceback__)[-1]
             place = f"{Path(where.filename).parent.name}/{Path(where.filename).name}:{where.lineno}"
-            return VERDICT_ERROR, f"{type(error).__name__}/{name}/{place}", f"{place}: {error or type(error).__name__}"
+            kind = type(error).__name__
+            told = str(error).partition("\n")[0] or kind  # a bare assert has no text
+            return VERDICT_ERROR, f"{kind}/{name}/{place}", f"{place}: {told}"
         if found:
             actor = found[0].actor.split()[0]
             return VERDICT_DIVERGENCE, f"{actor}/{name}/{found[0].field}", "; ".join(map(str, found[:3]))

@@ -5,9 +5,11 @@ from functools import cache
 from typing import Any
 
 from rocketmq_ha.fuzz import schedule
-from rocketmq_ha.fuzz.schedule import Schedule
-from rocketmq_ha.reference.events import Event, Put
+from rocketmq_ha.fuzz.lockstep import RunOutcome, StepOutcome
+from rocketmq_ha.fuzz.schedule import START_MS, Schedule
+from rocketmq_ha.reference.events import Event, Put, Tick
 from rocketmq_ha.spec.constants import TRANSFER_HEADER_SIZE
+from rocketmq_ha.spec.event_log import VERDICT_OK
 from rocketmq_ha.spec.profile import HARDENED, Profile, Settings
 
 ALL = 1 << 18  # bytes: more than any schedule here moves
@@ -61,3 +63,10 @@ def share(counted: int, whole: int) -> float:
 def frame_size(drawn: Schedule, limit: int = 1 << 30) -> int:
     """The size of a full frame of a schedule; of larger batches as if they were `limit`."""
     return TRANSFER_HEADER_SIZE + min(drawn.settings.ha_transfer_batch_size, limit)
+
+
+def outcome_of(seed: int, n_ops: int, verdict: str = VERDICT_OK) -> RunOutcome:
+    """The outcome of a run of `n_ops` operations without transitions; the last one has the verdict."""
+    verdicts = [*[VERDICT_OK] * (n_ops - 1), verdict]
+    steps = tuple(StepOutcome(at, Tick(1), START_MS, (), one) for at, one in enumerate(verdicts))
+    return RunOutcome(schedule_of(seed=seed), steps)
