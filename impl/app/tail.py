@@ -124,6 +124,9 @@ class Tail:
             self._finish(stopped)
         except Stopped:
             self._finish(stopped)
+        except LogChanged:  # the messages before the damage are whole
+            self._finish(stopped)
+            raise
         finally:
             self._save()
 
