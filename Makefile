@@ -11,7 +11,7 @@ ARGS ?=
 .DEFAULT_GOAL := help
 
 .PHONY: help setup demo test check format bench fuzz replay report demo-bug transitions golden lock clean
-.PHONY: interop formal formal-breaks clauses golden-claims hostile soak
+.PHONY: mutants interop formal formal-breaks clauses golden-claims hostile soak
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | \
@@ -94,6 +94,9 @@ formal: setup ## TLC, equal state graphs of TLA+ and model, exhaustive refinemen
 
 formal-breaks: setup ## Break one thing of each kind in a copy, and name the check that notices it
 	@$(BIN)/python -m formal.breaks
+
+mutants: setup ## Plant mistakes one at a time and see which test fails; ARGS="--sample 25", "--only impl/ha", "--resume", "--list"
+	@$(BIN)/python -m mutants $(ARGS)
 
 interop: setup ## Real RocketMQ brokers on both ends (needs a JDK and Maven); RELEASE=4.5.2 chooses the release, VIOLATIONS=1 shows its quirks
 	@RELEASE="$(RELEASE)" VIOLATIONS="$(VIOLATIONS)" $(BIN)/python -m pytest tests/interop $(ARGS)

@@ -12,7 +12,6 @@ Checks that need Java or Maven are skipped if these are missing; with CI=true in
 import argparse
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,10 +24,8 @@ from typing import Final
 
 from formal import tlc
 from formal.graph import say
-from formal.scopes import ROOT
+from formal.tree_copy import ROOT, copy_tree, environment
 
-COPIED: Final = ("spec", "reference", "impl", "fuzz", "analysis", "bench", "formal", "tests", ".types", "pyproject.toml")
-LEFT_OUT: Final = shutil.ignore_patterns("__pycache__", ".mypy_cache", ".hypothesis", "target", "scratch")
 TIMEOUT_S: Final = 300
 WIDTH: Final = 110  # characters shown of a check's output line
 
@@ -176,16 +173,9 @@ EDITS: Final = (
 )
 
 
-def copy_tree(directory: Path) -> Path:
-    """Copy the tree so that it runs by itself, with TLC's jar if it has been fetched."""
-    root = directory / "tree"
-    root.mkdir(parents=True)
-    for name in COPIED:
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, root / name, symlinks=True, ignore=LEFT_OUT)
-        else:
-            shutil.copy(source, root / name)
+def copy(directory: Path) -> Path:
+    """Copy the tree, with TLC's jar if it has been fetched."""
+    root = copy_tree(directory)
     if tlc.JAR.exists():
         build = root / tlc.BUILD.relative_to(ROOT)
         build.mkdir(parents=True)
@@ -203,11 +193,8 @@ def apply(edit: Edit, root: Path) -> None:
 
 def run(check: Check, root: Path) -> tuple[int, str]:
     """Run a check on a copy, whose folders replace the installed packages. Returns: exit status and output."""
-    paths = [str(root / ".types"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(
-        check.command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=TIMEOUT_S
-    )
+    env = environment(root) | {"PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(check.command, cwd=root, env=env, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -220,7 +207,7 @@ def told(check: Check, output: str) -> str:
 def passes(check: Check) -> str:
     """Run a check on an unedited copy. Returns: why it does not pass there; "" if it passes."""
     with tempfile.TemporaryDirectory(prefix="formal-breaks-") as directory:
-        status, output = run(check, copy_tree(Path(directory)))
+        status, output = run(check, copy(Path(directory)))
     last = (output.strip().splitlines() or ["no word"])[-1]
     return "" if status == check.passes else f"{check.name} fires over a copy without an edit: {told(check, output) or last}"
 
@@ -228,7 +215,7 @@ def passes(check: Check) -> str:
 def notice(edit: Edit) -> tuple[bool, str, float]:
     """Run the check on an edited copy. Returns: whether it fails, its message, and its time in seconds."""
     with tempfile.TemporaryDirectory(prefix="formal-breaks-") as directory:
-        root = copy_tree(Path(directory))
+        root = copy(Path(directory))
         apply(edit, root)
         began = time.monotonic()
         status, output = run(edit.check, root)

@@ -1,0 +1,24 @@
+"""The edits of `make mutants` fit the tree: an edit that no longer does would check nothing."""
+
+import ast
+from collections import Counter
+
+import pytest
+
+from formal.tree_copy import ROOT
+from mutants.edits import AREAS, Edit, load_all
+
+EDITS = load_all()
+IDS = [f"{edit.file}-{edit.key}" for edit in EDITS]
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=IDS)
+def test_each_edit_has_one_place_a_story_and_another_meaning(edit: Edit) -> None:
+    text = (ROOT / edit.file).read_text(encoding="utf-8")
+    assert ast.dump(ast.parse(edit.apply(text))) != ast.dump(ast.parse(text)), "only the layout or a comment differs"
+    assert len(edit.story.split()) >= 4
+    assert edit.area in AREAS
+
+
+def test_no_two_edits_are_the_same() -> None:
+    assert [key for key, times in Counter(edit.key for edit in EDITS).items() if times > 1] == []
