@@ -31,11 +31,12 @@ from rocketmq_ha.impl.wire.record_layout import (
     SMALLEST_RECORD,
     STORE_TIMESTAMP,
     SYS_FLAG,
+    TOPIC_FORMS,
     TOTAL_SIZE,
     body_length_at,
     struct_of,
 )
-from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, END_FILE_MIN_BLANK_SIZE, MESSAGE_MAGIC_CODE_V2
+from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, END_FILE_MIN_BLANK_SIZE, MAX_PROPERTIES_LENGTH
 
 
 class DispatchRequest(NamedTuple):
@@ -158,8 +159,10 @@ def read_handed(
         size, magic, queue_id, queue_offset, physical_offset, sys_flag, store_timestamp, prepared, body_length = unpack_head(
             view, position
         )
-        if magic not in MAGICS:
+        form = TOPIC_FORMS.get(magic)
+        if form is None:
             return _small(view, position, room, offset)
+        topic_length_size, topic_limit = form
         if not SMALLEST_RECORD <= size <= room - position or physical_offset != offset + position:
             return offset + position, Read.BAD
         if size > left:
@@ -172,15 +175,17 @@ def read_handed(
             if at > end:
                 return offset + position, Read.BAD
             *_, store_timestamp, prepared, body_length = head.unpack_from(view, position)
-        at += body_length + 1
-        if body_length < 0 or at + 3 > end:
+        at += body_length + topic_length_size
+        if body_length < 0 or at + 1 + PROPERTIES_LENGTH_SIZE > end:
             return offset + position, Read.BAD
         topic_length = view[at - 1]
-        if magic == MESSAGE_MAGIC_CODE_V2:
-            topic_length = topic_length << 8 | view[at]
-            at += 1
+        if topic_length_size == 2:
+            topic_length |= view[at - 2] << 8
         properties_at = at + topic_length + PROPERTIES_LENGTH_SIZE
-        if properties_at > end or properties_at + (view[properties_at - 2] << 8 | view[properties_at - 1]) != end:
+        if not 0 < topic_length <= topic_limit or properties_at > end:  # HA-ST-72: RocketMQ reads a signed length
+            return offset + position, Read.BAD
+        properties_length = view[properties_at - 2] << 8 | view[properties_at - 1]
+        if properties_length > MAX_PROPERTIES_LENGTH or properties_at + properties_length != end:
             return offset + position, Read.BAD
         topic, properties = bytes(view[at : properties_at - 2]), bytes(view[properties_at:end])
         handed.append((topic, queue_id, physical_offset, size, properties, store_timestamp, queue_offset, sys_flag, prepared))
