@@ -21,10 +21,10 @@ def move_aside(store: Path) -> Path:
     aside = store.with_name(f"{store.name}.aside-{time.strftime('%Y%m%d-%H%M%S')}")
     existed = (store / LOCK_FILE).exists()
     with StoreLock(store, create=True):
+        if not existed:  # a refusal, too, leaves the store as it was
+            (store / LOCK_FILE).unlink()
         if os.path.lexists(aside):  # rename would silently replace an empty directory
             raise ConfigInvalid(f"{aside}: exists, expected a free name to move {store} to; try again in a second")
-        if not existed:
-            (store / LOCK_FILE).unlink()
         store.rename(aside)
         sync_directory(aside.parent)
     return aside
