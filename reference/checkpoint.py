@@ -44,7 +44,8 @@ def encode(checkpoint: StoreCheckpoint) -> bytes:
 
 
 def decode(data: bytes) -> StoreCheckpoint:
-    """Decode the three times and the offset. The two offsets of 5.x between them are ignored. Missing fields become 0.
+    """Decode the three times and the offset. The two offsets of 5.x between them are ignored. In a file too short for the
+    times all fields are 0; a missing offset is 0, too.
 
     >>> decode(encode(StoreCheckpoint(1, 2, 3, 4))) == StoreCheckpoint(1, 2, 3, 4)
     True
@@ -66,7 +67,9 @@ def vouches_for(checkpoint: StoreCheckpoint, store_timestamp: int) -> bool:
 
 
 def min_timestamp(checkpoint: StoreCheckpoint) -> int:
-    """The time up to which all messages are on the disk: HA-ST-19 "the lesser of the checkpoint's first two times, less 3 s".
+    """The time up to which all messages are on the disk, in the log and in the consume queues.
+
+    Spec: HA-ST-19 "the lesser of the checkpoint's first two times, less 3 s".
 
     >>> min_timestamp(StoreCheckpoint(9_000, 8_000, 0)), min_timestamp(StoreCheckpoint(9_000, 0, 0))
     (5000, 0)
@@ -95,7 +98,7 @@ def last_store_timestamp(log: Log, until: int) -> int:
     """The store timestamp of the last message that ends by `until`; 0 if there is none.
 
     It becomes the checkpoint's first time once the log is flushed up to `until`. A 4.5.2 *slave* never sets that time, so after
-    every unclean stop it recovers from its first file. In 4.9.8 its dispatch sets it, before the log is flushed, too.
+    every unclean stop it recovers from its first file. In 4.9.8 a slave's dispatch sets it, even before the log is flushed.
     """
     offset, timestamp = min_offset(log), 0
     while offset < until:

@@ -161,7 +161,7 @@ def put_message_position_info(
 
 
 def fill_pre_blank(files: MappedFileQueue, until: int) -> MappedFileQueue:
-    """fillers, from the end of the files up to `until`: HA-ST-33 "an entry that names no message"."""
+    """Append fillers, from the end of the files up to `until`: HA-ST-33 "an entry that names no message"."""
     count = (until - mapped_file_queue.end(files)) // CQ_STORE_UNIT_SIZE
     return mapped_file_queue.append(files, encode(FILLER) * count)
 
@@ -198,9 +198,9 @@ def delete_expired_file(queue: ConsumeQueue, phy_min_offset: int, profile: Profi
 def correct_min_offset(queue: ConsumeQueue, phy_min_offset: int, profile: Profile) -> ConsumeQueue:
     """Set the queue's min offset to the first entry whose message the log still has.
 
-    Classic looks in the first file alone, keeps the old value where no entry of it will do, and takes an entry that stands for
-    nothing for a message, as long as the log begins at 0. Hardened does none of the three: where every message has gone, the
-    min offset is the max offset.
+    Classic reads the first file alone, keeps the old value if no entry of it names such a message, and takes a filler for a
+    message, as long as the log begins at 0. Hardened does none of the three: if every message is deleted, the min offset is
+    the max offset.
     """
     files = queue.mapped_file_queue
     if files.base is None:

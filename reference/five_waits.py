@@ -159,6 +159,6 @@ def on_tick(group: FiveWaits, push2_slave_max_offset: int, now_ms: int) -> Step[
 def on_shutdown(group: FiveWaits) -> Step[FiveWaits]:
     """The thread ends its batch and takes no other one, so producers that came meanwhile get no status (quirk 33).
 
-    Source: 4.5.2, GroupTransferService.run, which looks at `stopped` between batches only.
+    Source: 4.5.2, GroupTransferService.run, which reads `stopped` only between two batches.
     """
     return Step(replace(group, service=replace(group.service, stopped=True)))

@@ -45,7 +45,7 @@ def classify(group: GroupTransfer) -> GroupTransferState:
 
 
 def acknowledged(acks: Iterable[tuple[int, int]], replicas: int) -> int:
-    """What so many replicas have acknowledged; 0 where fewer have acknowledged anything.
+    """The greatest offset that `replicas` replicas have acknowledged; 0 if fewer have acknowledged anything.
 
     Args: acks: (replica, acknowledgement) of each connection, in any order; 0 for nothing.
     Spec: HA-G-30 "MUST be the N-th greatest among the acknowledgements of the replicas"; HA-G-31 "MUST count once, by the
@@ -64,7 +64,7 @@ def acknowledged(acks: Iterable[tuple[int, int]], replicas: int) -> int:
 
 
 def is_slave_ok(slaves: int, next_offset: int, push2_slave_max_offset: int, settings: Settings) -> bool:
-    """Whether there are slaves that could answer in time. Else a put ends at once:
+    """Return True if there are slaves that could answer in time. Else a put ends at once:
 
     Spec: HA-G-3 "when there is no slave, or when the offset after its message is ha_slave_fallbehind_max or more beyond
     push2_slave_max_offset"; HA-G-32 "MUST end with SLAVE_NOT_AVAILABLE, without waiting,

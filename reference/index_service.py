@@ -79,7 +79,7 @@ def _entries_at_the_end(index: Index, phy_offset: int) -> int:
 
 
 def end_phy_offset(index: Index) -> int:
-    """The offset of the last message in the index."""
+    """The commit-log offset of the last message in the index; 0 if the index is empty."""
     return index_file.header(index[-1]).end_phy_offset if index else 0
 
 

@@ -15,7 +15,8 @@ from rocketmq_ha.spec.profile import HARDENED, Settings
 def _served(cluster: Cluster) -> list[Slave]:
     """The slaves that must agree with their master.
 
-    If a master has lost bytes: the slaves whose report it accepted and that have compared the overlap (HA-S-62). Else all.
+    If a master has lost bytes: the slaves on an intact connection whose first report the master has accepted, and that have
+    compared the whole overlap (HA-S-62). Otherwise all slaves.
     """
     if not cluster.has_lost:
         return list(cluster.slaves)
@@ -28,7 +29,7 @@ def _served(cluster: Cluster) -> list[Slave]:
 
 
 def slave_holds_a_prefix(cluster: Cluster, _settings: Settings) -> bool:
-    """Every byte of a slave's log equals the master's byte at that offset, if the master has it."""
+    """Every byte of a slave's log equals the master's byte at that offset; the master has all of these bytes."""
     first = store.min_offset(cluster.log)
     for node in _served(cluster):
         base = node.log.base

@@ -333,7 +333,9 @@ def deliver_frames(state: State, scope: Scope, s: int, n: int = 1) -> State | No
 
 
 def refuses(node: SlaveNode, frame: Frame, scope: Scope) -> bool:
-    """Return True if a slave closes at a frame because of its offset. An empty log accepts only the start of a file.
+    """Return True if a slave closes at a frame because of its offset.
+
+    An empty log accepts only the start of a file in hardened, and any offset in classic.
 
     Spec: HA-S-4, HA-S-11, HA-S-63.
     """

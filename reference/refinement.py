@@ -444,7 +444,7 @@ class _Witness:
         self.act("MasterCrash", protocol.master_crash(self.state, self.scope, kept), outcome)
 
     def transfer(self, link: Link) -> None:
-        """Frames in flight only after the step were built in it; on a stale connection, those that `next` has passed."""
+        """Build the frames that are in flight after the step but were not before; if stale, those that `next` has passed."""
         s, k, fixed = link.slave + 1, self.slot_of[link.link_id], link.conn.next_transfer_from_where
         if self.state.conn[link.slave][k - 1] is None:
             return  # closed at one level alone: the comparison will say so

@@ -149,7 +149,7 @@ def begins_with_whole_message(image: bytes, base: int) -> bool:
 
 
 def recover_log(log: Log, start_offset: int, profile: Profile) -> Log:
-    """Cut the log as `store.recover` does, but read it only from the file at `start_offset` on."""
+    """Cut the log as `store.recover` does, but read it only from the file at `start_offset` on; the part before is kept."""
     assert log.base is not None
     size = start_offset - log.base
     tail = store.recover(replace(log, base=start_offset, data=log.data[size:]), profile).state

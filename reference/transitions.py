@@ -282,7 +282,7 @@ def explore_group_transfer(table: Table, profile: Profile) -> int:
 
 
 def aged(group: FiveWaits, ms: int) -> FiveWaits:
-    """The same group some time later. Time is always 0 in a node; deadlines beyond a bound are not distinguished."""
+    """The same group some time later. Time is always 0 in a node, and all deadlines that have passed count as the same."""
 
     def older(request: GroupCommitRequest) -> GroupCommitRequest:
         return replace(request, deadline_ms=max(-1, request.deadline_ms - ms))

@@ -104,7 +104,7 @@ class Tail:
         self._back_off = BackOff()
 
     def run(self, stopped: Callable[[], bool]) -> None:
-        """Follow until the options or `stopped` end it. Raises: errors that a retry would not mend."""
+        """Follow until the options or `stopped` end it. Raises: errors that no retry can remove."""
         was_connected = False
         try:
             while not self._done and not stopped():
@@ -154,7 +154,7 @@ class Tail:
             ) from error
 
     def _begin(self, feed: MasterFeed) -> _Connection:
-        """Decide from which offset on the bytes of a new connection are taken."""
+        """Decide from which offset on the bytes of a new connection are taken, and whether the first record was read before."""
         first_offset = feed.first_offset
         assert first_offset is not None
         is_known = False

@@ -266,10 +266,11 @@ class Follower:
         link.close("shutdown")
 
     def _count_refusal(self, compared: Overlap, stopped: Callable[[], bool]) -> None:
-        """After REFUSALS connections without a byte, ask for the master's last file; after one more refusal, give up.
+        """Count a connection that the master closed without a byte, and give up if this shows that it lacks our offset.
 
-        The answer matters because a master that is just starting, or a proxy before it, closes connections too. If the master
-        answers this question and refuses our offset again, it has not got it. Raises: OutOfStep.
+        A master that is just starting, or a proxy before it, closes connections too. So after REFUSALS of them in a row ask for
+        the start of the master's last file, on a connection of its own, until an answer comes. A master that has answered and
+        then refuses our offset once more does not have it. Raises: OutOfStep.
         """
         self._refusals += 1
         if self._last_file is not None:

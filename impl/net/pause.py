@@ -41,7 +41,7 @@ class Pauses:
 
 
 class Deadline:
-    """The deadline of one wait. Call `has_passed` before each poll: it is True only after one more poll behind the deadline.
+    """The deadline of one wait. Call `has_passed` before each poll: it is True only if a poll came after the deadline.
 
     Spec: HA-T-20 "Between reading the clock and letting anything expire by that reading, each end MUST look at what has come".
     """

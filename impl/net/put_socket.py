@@ -217,7 +217,7 @@ class PutSocket:
     # --- Answers -----------------------------------------------------------------------------------------------------
 
     def _say(self, client: Client, answer: bytes) -> None:
-        """Add an answer behind the answers of waiting puts."""
+        """Add an answer. It comes after the answers of all earlier lines, so behind those of waiting puts."""
         if client.pending:
             client.pending.append(answer)
         else:
@@ -297,7 +297,7 @@ class PutSocket:
     def finish(self, end_puts: Callable[[], object]) -> None:
         """Take no more lines, end the waiting puts, send their answers, close the clients and remove the socket.
 
-        A last line tells each client that the master has put nothing behind the answered lines.
+        A last line tells each client that the master has put none of the lines that it has not answered.
         """
         if self._listener is not None:
             self._listener.close()

@@ -299,7 +299,7 @@ class Master:
             self._selector.modify(sock, events, link)
 
     def _know(self, conn: MasterConnection, tls: TlsSocket) -> None:
-        """A handshake is done: acknowledgements count for the subject of the certificate. No byte behind it has been read yet.
+        """A handshake is done: acknowledgements count for the subject of the certificate. No byte after it has been read yet.
 
         Spec: HA-G-31; HA-M-74 "MUST NOT be known before the handshake is done".
         """

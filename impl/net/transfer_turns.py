@@ -27,7 +27,7 @@ class TransferTurns:
     """
 
     def __init__(self, write: Callable[[socket.socket, MasterLink, int, int], bool]) -> None:
-        """write: lets a link write at most so many bytes: (socket, link, now_ms, most). Returns: whether it has more."""
+        """write: lets a link write about `most` bytes: (socket, link, now_ms, most); it returns whether the link has more."""
         self._write = write
         self.reported: dict[socket.socket, MasterLink] = {}
         self.has_more = self.is_throttled = False

@@ -110,7 +110,8 @@ def disk_of(directory: Path) -> Disk:
 def clean_closed(store_dir: Path, min_offset: int) -> None:
     """Delete the files of queues and index whose messages are all deleted, in a store whose queues are not open.
 
-    A queue's last file stays. A file whose last entry is invalid stays, too: recovery must judge the remains of a crash.
+    A queue's last file stays. A file whose last entry is a filler or invalid stays, too, with all files after it: recovery
+    must judge the remains of a crash.
 
     Spec: HA-ST-13 "older files may have been deleted".
     Source: 4.9.8 MappedFileQueue.deleteExpiredFileByOffset.

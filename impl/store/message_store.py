@@ -155,7 +155,10 @@ class MessageStore:
         return self.submit(message).result()
 
     def put_batch(self, messages: Sequence[Message] | MessageBatch) -> PutMessageResult:
-        """Put messages of one topic and queue by one append: all of them, or none. The result is that of the last message.
+        """Put messages of one topic and queue by one append: all of them, or none.
+
+        The result has the position of the first message and the size of all; its status holds for all of them. Whether the put
+        waits depends on the WAIT property of the first message.
 
         A MessageBatch holds the shared fields once, so it is faster than single messages.
 
@@ -297,7 +300,7 @@ class MessageStore:
             return self._flush_all()
 
     def delete_expired(self, stored_before_ms: int) -> int:
-        """Delete log files whose last message was stored before a time, with their queue entries and keys. HA-ST-13.
+        """Delete log files last written before a time, at most ten, with their queue entries and keys. HA-ST-13.
 
         Returns: the number of log files. Existing views of records stay valid.
         """

@@ -32,7 +32,7 @@ class PendingPut:
     def result(self) -> PutMessageResult:
         """Wait for the disk. Returns: PUT_OK, or FLUSH_DISK_TIMEOUT; the message is stored in either case.
 
-        If the put found no slave, the status says so after the wait for the disk.
+        If the put's wait for a slave ended in another status than PUT_OK, that status is returned instead.
         """
         request = self._request
         status = _OK if request is None else request.wait(self._timeout_at - time.monotonic())

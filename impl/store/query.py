@@ -21,7 +21,7 @@ _SECOND_MS: Final = 1000
 
 
 def has_key(message: Message, topic: str, key: str) -> bool:
-    """Return True if the index holds a message under a topic and key."""
+    """Return True if a message belongs into the index under a topic and key. The index is not read."""
     if message.topic != topic or message.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
         return False
     properties = message.properties

@@ -77,7 +77,7 @@ class ConsumeQueue:
         repeated; an entry torn by a crash is repaired then. If the queue is new, or earlier messages are missing, fillers take
         their places: HA-ST-75 "MUST fill the places between".
 
-        Args:  fields: queue offset, commit-log offset, size and tags code of each message in turn. The list is emptied.
+        Args:  fields: queue offset, commit-log offset, size and tags code of each message in turn. The list may be changed.
         Raises: OSError, if a file cannot be created; StoreCorrupt for an impossible queue offset. Then the messages before the
         failed one are in the queue, and the caller may put all of them again.
         """
@@ -196,8 +196,8 @@ class ConsumeQueue:
         Spec: HA-ST-82 "MUST keep the entries that the checkpoint vouches for, and no other".
 
         The entries of these messages were flushed before the checkpoint was written. Later entries may be on the disk or not,
-        in any order, and some garbage may look like an entry. So the search goes forward to the last plausible entry, and back
-        from there to an entry whose message the log really has.
+        in any order, and some garbage may look like an entry. So the binary search ends at or behind the last entry of these
+        messages, and the search goes back from there to an entry whose message the log really has.
 
         Args:  is_true: returns True if the log has the entry's message, with this queue and queue offset.
         """

@@ -117,7 +117,7 @@ class _QueueCheck:
             self.checked += 1
 
     def finish(self, max_offset: int) -> None:
-        """Check the entries behind the last message: none may name a message in the log or, without a writer, behind it."""
+        """Check the entries behind the last message: none may name a message before the log's end."""
         for key, queue in self._table:
             first = max(self._reached.get(key, queue.min_offset), queue.min_offset)
             for queue_offset, entry in queue.entries(first):

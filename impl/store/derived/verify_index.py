@@ -109,7 +109,7 @@ class _Releases:
         return True
 
     def lose(self, keys: MessageKeys) -> None:
-        """Take a message without keys in the index."""
+        """Take a message of which the index has no key."""
         self.missing += min(len(keys.hashes(key_set)) for key_set in self._possible)
 
     def finish(self) -> None:

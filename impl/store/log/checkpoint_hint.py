@@ -1,7 +1,8 @@
-"""Where recovery begins: what the checkpoint and `abort` say of a log before it is looked at.
+"""Where recovery begins: what the checkpoint and `abort` say about a log before it is read.
 
-Recovery costs what it looks at, so it should grow with the tail of a log and not with the log. What is before the place where
-it begins it takes as it is: damage there shows when it is read, or to `verify`. Queue offsets come from the consume queues.
+The cost of recovery grows with the bytes that it reads, so it reads the tail of a log and not all of it. It takes the bytes
+before that place as they are: damage there shows when they are read, or to `verify`. Queue offsets come from the consume
+queues.
 
 Source: 4.9.8 CommitLog.recoverNormally, recoverAbnormally and isMappedFileMatchedRecover; article 003 section 1.4.
 """
@@ -22,7 +23,9 @@ CLEAN_STOP_FILES: Final = 3
 
 
 def recovery_hint(store_dir: Path, files: Sequence[MappedFile], *, strict: bool = True) -> RecoveryHint:
-    """What an earlier process has left says about the files of its log. Changes nothing. Raises: StoreCorrupt, OSError.
+    """What checkpoint and `abort` of an earlier process say about the files of its log. Changes nothing.
+
+    Raises: StoreCorrupt, OSError.
 
     Args:  strict: if not, all is as in RocketMQ; see recovery.py.
     """
@@ -34,7 +37,7 @@ def recovery_hint(store_dir: Path, files: Sequence[MappedFile], *, strict: bool 
 
 
 def place_hint(store_dir: Path, files: Sequence[MappedFile]) -> RecoveryHint:
-    """Whether a log keeps its place, and nothing else: recovery looks at every record."""
+    """A hint that says only whether a log keeps its place, so that recovery reads every record."""
     return RecoveryHint(keeps_place=bool(files) and files[0].base > 0 and _has_queues(store_dir))
 
 

@@ -23,7 +23,7 @@ logger.addHandler(logging.NullHandler())  # silent where nobody has set logging 
 
 
 class RecoveryHint(NamedTuple):
-    """What is known of a log before it is looked at."""
+    """What is known of a log before it is read."""
 
     first: int = 0  # index of the file at which recovery begins; what is before it is taken as it is
     flushed_before_ms: int | None = None  # messages that were stored before this time were on the disk; None: who knows
@@ -52,7 +52,7 @@ class Examined(NamedTuple):
 
 
 def no_hint(_: Sequence[MappedFile]) -> RecoveryHint:
-    """Recovery looks at every record."""
+    """Give no hint, so that recovery reads every record."""
     return RecoveryHint()
 
 
