@@ -342,3 +342,19 @@ def test_a_close_forgets_what_the_connection_had(log: CommitLog) -> None:
     link.close("shutdown")
     link.close("housekeeping")
     assert (link.client.close_reason, link.client.unparsed, sock.closed) == ("shutdown", b"", 2)
+
+
+@pytest.mark.parametrize(
+    ("writes", "end", "received"), [((), 300, 336), ((GONE[0],), 100, 224), ((8, AGAIN, AGAIN, AGAIN), 200, 224)]
+)
+def test_a_report_that_fails_between_two_frames_ends_the_turn(
+    log: CommitLog, records: bytes, writes: tuple[Result, ...], end: int, received: int
+) -> None:
+    """HA-S-6: classic reports after each frame; the frames behind a report that fails are dropped with the connection."""
+    frames = [HEADER.pack(at, 100) + records[at : at + 100] for at in (0, 100, 200)]
+    link, sock = linked(log, (frames[0] + frames[1], frames[2]), writes, CLASSIC)
+    link.on_connect(0)
+    assert link.on_frames(10) is None
+    assert (log.max_offset, link.received, link.client.connected) == (end, received, end == 300)
+    assert (link.client.close_reason, sock.closed) == (("", 0) if end == 300 else ("report", 1))
+    assert sock.sent == b"".join(REPORT.pack(at) for at in range(100, end + (end == 300), 100))
