@@ -25,7 +25,7 @@ from rocketmq_ha.fuzz.progress import STARTING_SPARK, run_progress
 from rocketmq_ha.fuzz.proxy import CuttingProxy, PlannedCut
 from rocketmq_ha.impl.net.address import parse_address
 from rocketmq_ha.impl.store.log.reader import LogReader
-from rocketmq_ha.impl.store.log.verify import compare, verify
+from rocketmq_ha.impl.store.log.verify import Comparison, Summary, compare, verify
 
 FILE_SIZE: Final = 1024 * 1024  # file size of the golden store
 BODY_SIZE: Final = 1024
@@ -161,16 +161,8 @@ def replicate(out: Path, messages: int, console: Console) -> Replication:
         decoded = sum(1 for _ in theirs.records())
         comparison = compare(ours, theirs)
         nbytes = theirs.max_offset - theirs.min_offset
-        problems = [f"the logs differ: {comparison.difference}"] if comparison.difference else []
-        problems += (
-            [f"the slave ends at {theirs.max_offset}, not {ours.max_offset}"] if theirs.max_offset != ours.max_offset else []
-        )
-    problems += [f"{decoded} messages decoded of {theirs_summary.messages}"] if decoded != theirs_summary.messages else []
-    problems += [f"only {decoded} messages on the slave"] if decoded < messages else []
-    problems += ["no cut in a header"] if not proxy.cuts_in_header else []
-    problems += ["no cut in a body"] if not proxy.cuts_in_body else []
-    problems += ["nothing outstanding when the slave was killed"] if outstanding <= 0 else []
-    problems += [f"not every put ended with PUT_OK: {statuses}"] if f"PUT_OK={messages}" not in statuses.split() else []
+    seen = (proxy.cuts_in_header, proxy.cuts_in_body), outstanding, statuses
+    problems = problems_of(messages, decoded, ours_summary, theirs_summary, comparison, *seen)
     console.print(
         f"   {proxy.cuts_in_header} cuts in a header, {proxy.cuts_in_body} in a body; killed with {outstanding} bytes "
         f"outstanding\n"
@@ -181,6 +173,34 @@ def replicate(out: Path, messages: int, console: Console) -> Replication:
     return Replication(
         decoded, nbytes, seconds, proxy.cuts_in_header, proxy.cuts_in_body, outstanding, statuses, tuple(problems)
     )
+
+
+def problems_of(
+    messages: int,
+    decoded: int,
+    ours: Summary,
+    theirs: Summary,
+    comparison: Comparison,
+    cuts: tuple[int, int],
+    outstanding: int,
+    statuses: str,
+) -> list[str]:
+    """What is wrong with a replication, or was not exercised by it.
+
+    Args:  messages: that were put. decoded: that the slave has. ours, theirs: the logs of master and slave. cuts: in a header,
+           and in a body. outstanding: bytes that the slave lacked when it was killed. statuses: counts of the puts, as words.
+    """
+    wrong = {
+        f"the logs differ: {comparison.difference}": comparison.difference is not None,
+        f"the slave ends at {theirs.max_offset}, not {ours.max_offset}": theirs.max_offset != ours.max_offset,
+        f"{decoded} messages decoded of {theirs.messages}": decoded != theirs.messages,
+        f"only {decoded} messages on the slave": decoded < messages,
+        "no cut in a header": not cuts[0],
+        "no cut in a body": not cuts[1],
+        "nothing outstanding when the slave was killed": outstanding <= 0,
+        f"not every put ended with PUT_OK: {statuses}": f"PUT_OK={messages}" not in statuses.split(),
+    }
+    return [text for text, holds in wrong.items() if holds]
 
 
 def _end(store: Path) -> int:
