@@ -13,15 +13,15 @@ STARTING_SPARK: Final = "starting Spark, which takes some seconds"
 
 
 @contextmanager
-def run_progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
+def run_progress(what: str, total: int, clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[int], None]]:
     """Return a function to call with the amount done of `total`."""
     console = Console(stderr=True)
-    started = last = time.monotonic()
+    started = last = clock()
     if not console.is_terminal:
 
         def line(done: int) -> None:
             nonlocal last
-            now = time.monotonic()
+            now = clock()
             if now - last >= LINE_EVERY_S and 0 < done < total:
                 last = now
                 rate = done / (now - started)
@@ -34,6 +34,6 @@ def run_progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
         task = progress.add_task(what, total=total, rate="")
 
         def bar(done: int) -> None:
-            progress.update(task, completed=done, rate=f"{done / max(time.monotonic() - started, 0.001):.0f}/s")
+            progress.update(task, completed=done, rate=f"{done / max(clock() - started, 0.001):.0f}/s")
 
         yield bar

@@ -1,0 +1,54 @@
+"""Progress on stderr: a line every five seconds, with the rate and the time left; on a terminal a bar."""
+
+from collections.abc import Callable
+
+import pytest
+
+from rocketmq_ha.fuzz.progress import LINE_EVERY_S, run_progress
+
+
+def at(times: list[float]) -> Callable[[], float]:
+    return lambda: times[-1]
+
+
+@pytest.fixture(autouse=True)
+def no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_a_line_comes_every_five_seconds_and_tells_rate_and_time_left(capsys: pytest.CaptureFixture[str]) -> None:
+    times = [1000.0]
+    told = []
+    with run_progress("schedules", 300, at(times)) as progress:
+        for now, done in ((1000.0, 0), (1004.9, 40), (1005.0, 50), (1009.9, 90), (1010.0, 120), (1020.0, 300), (1030.0, 0)):
+            times.append(now)
+            progress(done)
+            told.append(capsys.readouterr().err)
+    assert LINE_EVERY_S == 5.0
+    assert told == [
+        "",
+        "",
+        "schedules: 50 of 300, 10/s, 25 s left\n",
+        "",  # five seconds from the last line, not from the start
+        "schedules: 120 of 300, 12/s, 15 s left\n",
+        "",  # all is done
+        "",  # nothing is done: no rate
+    ]
+
+
+def test_a_terminal_shows_a_bar_with_count_and_rate(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("NO_COLOR", "1")
+    times = [1000.0]
+    with run_progress("schedules", 300, at(times)) as progress:
+        times.append(1004.0)
+        progress(100)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "schedules" in captured.err
+    assert "100/300" in captured.err
+    assert "25/s" in captured.err
