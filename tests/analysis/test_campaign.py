@@ -78,11 +78,18 @@ def test_rows_are_those_of_one_process_for_the_same_seeds(log: Path) -> None:
 def test_same_campaign_writes_the_same_log_and_deletes_an_older_one(log: Path, spark: "SparkSession", tmp_path: Path) -> None:
     result = campaign.run(spark, 2 * RUNS, SEED, tmp_path)
     assert isinstance(result, CampaignResult)
+    # A file for each partition of fifty runs or fewer.
+    assert [file.name for file in sorted((tmp_path / "events").iterdir())] == [
+        "seeds-00000000000000001000.parquet",
+        "seeds-00000000000000001040.parquet",
+    ]
     progress: list[int] = []
     result = campaign.run(spark, RUNS, SEED, tmp_path, progress.append)
     assert not result.failed
     assert result.distinct == len(result.rows) == RUNS
+    assert progress == sorted(progress)
     assert progress[-1] == RUNS
+    assert set(progress) <= {0, RUNS}  # one partition: none of it or all
     for part in ("events", "runs"):
         assert read(tmp_path, part) == read(log, part)
     assert (tmp_path / "campaign.json").read_bytes() == (log / "campaign.json").read_bytes()
@@ -107,7 +114,7 @@ def test_analysis_reads_the_log(log: Path, spark: "SparkSession") -> None:
     assert exercised == Counter(clause for row in events for clause in row["clauses"])
 
 
-def test_campaign_records_the_verdicts_of_a_faulty_implementation(tmp_path: Path) -> None:
+def test_campaign_records_the_verdicts_of_a_faulty_implementation(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A divergence never raises. In a campaign with a planted fault every run has a row; failed runs have both values."""
     fault = faults.find("heartbeat-on-time")
     out = tmp_path / "log"
@@ -128,3 +135,12 @@ def test_campaign_records_the_verdicts_of_a_faulty_implementation(tmp_path: Path
         if steps[-1]["op_index"] == run["failing_op"]:
             assert steps[-1]["verdict"] == run["verdict"]
     assert [run["run_id"] for run in runs] == list(range(SEED, SEED + RUNS))
+    # The command names the first five, and sums up.
+    printed = capfd.readouterr()
+    told = [line for line in printed.err.splitlines() if "fuzz replay" in line]
+    assert told == [f"{run['verdict']}: {run['signature']}: rocketmq-ha fuzz replay {run['run_id']}" for run in failed[:5]]
+    summary = (
+        f"log={out} schedules={RUNS} distinct={RUNS} operations={sum(run['n_ops'] for run in runs)} "
+        f"steps={len(events)} failed={len(failed)} seconds="
+    )
+    assert printed.out.splitlines()[-1].startswith(summary)

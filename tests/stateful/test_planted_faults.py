@@ -3,13 +3,14 @@
 Each hunt is a process that runs a faulty copy of the implementation (fuzz/faults.py): the harness must not know the fault.
 """
 
+import re
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 import rocketmq_ha.impl
-from rocketmq_ha.fuzz import faults
+from rocketmq_ha.fuzz import faults, hunt
 from rocketmq_ha.fuzz.cli import fuzz
 from rocketmq_ha.fuzz.faults import FAULTS, Fault
 
@@ -28,7 +29,12 @@ def test_a_hunt_finds_the_fault(fault: Fault, tmp_path: Path, capfd: pytest.Capt
     printed = capfd.readouterr()
     assert status == 0, printed.err
     found = printed.out.splitlines()[-1]
-    assert found.startswith("found="), printed.out
+    told = re.fullmatch(r"found=(\d+) runs=(\d+) seconds=\d+\.\d", found)
+    assert told, printed.out
+    best, runs = int(told[1]), int(told[2])
+    assert seed <= best < seed + runs
+    assert runs > hunt.GO_ON
+    assert f"seed {best}: " in printed.out  # the replay is that of the run that was found
     # The replay comes before it. Its last line shows both sides, or the place of the implementation's error.
     assert "divergence at operation" in printed.out or "error at operation" in printed.out, printed.out
 
