@@ -3,6 +3,7 @@
 waiting       wait for a condition
 command_line  run a command, within this process or as a process
 nodes         start masters and slaves as processes, or a master in a thread
+examples      how many examples a state machine runs
 sockets       connect masters, slaves and bare sockets within one process
 worlds        run the model and the implementation in lock-step
 limits        a clock that the test moves, and peers for a master with limits

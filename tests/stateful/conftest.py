@@ -1,6 +1,11 @@
-"""The one option of the stateful tests."""
+"""The one option of the stateful tests, and the profile of Hypothesis with which their machines run long."""
 
+import hypothesis
 import pytest
+
+from kit.examples import LONG
+
+hypothesis.settings.register_profile("long", max_examples=LONG)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
