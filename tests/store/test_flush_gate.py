@@ -27,6 +27,7 @@ class Window:
 
     def __init__(self, service: GroupCommitService, offset: int) -> None:
         self._lock, self._service, self._offset = threading.Lock(), service, offset
+        self._is_used = False
         self.late: GroupCommitRequest | None = None
 
     def __enter__(self) -> None:
@@ -34,7 +35,8 @@ class Window:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._lock.release()
-        if threading.current_thread().name == "GroupCommitService" and self.late is None:
+        if threading.current_thread().name == "GroupCommitService" and not self._is_used:
+            self._is_used = True
             self.late = self._service.put_request(self._offset)
 
 
