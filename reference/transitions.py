@@ -43,7 +43,7 @@ SETTINGS = Settings(
     master_read_buffer_size=8,
     slave_read_buffer_size=24,
 )
-LATE_MS = 4  # later than every interval
+LATE_MS = 4  # longer than every interval
 NEAR, FAR = 1, 7  # offsets: FAR needs more than six reports, and classic's service waits for fewer
 
 

@@ -36,7 +36,7 @@ class Putter:
         self.lost_master = ""  # why no more answers come
         self._sock, self._source, self._writer = service.sock, source, writer
         self._in_flight, self._row, self._quiet = in_flight, row, quiet
-        self._number = 0  # the number of the last line that was sent; the first one is 1
+        self._number = 0  # the number of the last line that was taken; the first one is 1
         self._open: deque[tuple[int, MessageIllegal | None]] = (
             deque()
         )  # lines without an answer; one that was not sent has its error

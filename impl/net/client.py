@@ -262,7 +262,7 @@ class Follower:
         if (violation and not self._learns_anew) or self.client.close_reason == "tls_port":
             self.back_off.use_longest()
         elif self._log.max_offset > held_offset or time.monotonic() - since_s > LAST_BACK_OFF_S:
-            self.back_off.reset()  # HA-S-25: only a connection that brought bytes resets the back-off
+            self.back_off.reset()  # HA-S-25: only a connection that brought bytes, or that lasted, resets the back-off
         link.close("shutdown")
 
     def _count_refusal(self, compared: Overlap, stopped: Callable[[], bool]) -> None:

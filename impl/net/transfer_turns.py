@@ -1,7 +1,8 @@
 """The order in which the slaves are served in one turn of the master's loop, and how many bytes each of them gets.
 
-A slave is in step if it had everything before the last puts. Slaves in step come first and have no bound, for synchronous puts
-wait for them. The slaves behind share BULK_TURN bytes: first the one with the least left to send, then the others in rotation.
+A slave is in step if it had everything before the last puts. Slaves in step come first, with MAX_TURN bytes for each, because
+synchronous puts wait for them. The slaves behind share BULK_TURN bytes: first the one with the least left to send, then the
+others in rotation.
 
 Spec: HA-M-60 "A master MUST send the bytes of the last puts to the slaves that are in step before"; HA-M-61 "MUST NOT send more
 than 2 MiB"; HA-M-62 "MUST serve in each turn the slave with the least left to send; it MUST NOT serve one of the others twice".
