@@ -3,11 +3,12 @@
     python -m mutants                            every edit of mutants/edits/
     python -m mutants --sample 25                so many of them, drawn by the commit
     python -m mutants --only impl/ha/slave.py    those of a file or a folder
+    python -m mutants --drawn 100 --seed 7       edits that are drawn from the syntax instead
     python -m mutants --edits FILE.json          edits from elsewhere (JSON or TOML)
     python -m mutants --list                     list them, and run none
 
-Exit status 1 if an edit survives, unless the edit says why it is equivalent; of edits from elsewhere, if fewer than the target
-are caught; 2 if an edit cannot be read.
+Exit status 1 if an edit survives, unless the edit says why it is equivalent; of edits that are drawn or come from elsewhere,
+if fewer than the target are caught; 2 if an edit cannot be read.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from typing import Final
 from rich.console import Console
 
 from formal.tree_copy import ROOT
-from mutants import recording, table
+from mutants import drawn, recording, table
 from mutants.edits import Edit, EditError, load_all
 from mutants.order import Order
 from mutants.results import KILLED, RESULTS, UNDECIDED, Result, Store
@@ -43,6 +44,8 @@ console: Final = Console(stderr=True, highlight=False, soft_wrap=True)
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="mutants", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--edits", type=Path, nargs="+", default=[], metavar="FILE", help="edits from elsewhere")
+    parser.add_argument("--drawn", type=int, default=0, metavar="N", help="draw N edits from the syntax")
+    parser.add_argument("--seed", type=int, default=1, help="of what is drawn (default: %(default)s)")
     parser.add_argument("--only", nargs="+", default=[], metavar="PATH", help="only edits of these files or folders")
     parser.add_argument("--sample", type=int, default=0, metavar="N", help="only N of them, drawn by the commit")
     parser.add_argument("--list", action="store_true", help="list the edits, and run none")
@@ -75,12 +78,12 @@ def main(arguments: Sequence[str]) -> int:
     known = store.read() if options.resume else {}
     kept = [known[edit.key] for edit in edits if edit.key in known]
     results = [*kept, *run([edit for edit in edits if edit.key not in known], options, store)]
-    return table.show(results, len(edits), options.target, own=not options.edits)
+    return table.show(results, len(edits), options.target, own=not (options.edits or options.drawn))
 
 
 def chosen(options: argparse.Namespace) -> list[Edit]:
     """The edits that the options ask for. Raises: EditError."""
-    edits = load_all(options.edits)
+    edits = drawn.draw(options.drawn, options.seed, options.only) if options.drawn else load_all(options.edits)
     if options.only:
         edits = [edit for edit in edits if any(edit.file == name or edit.file.startswith(f"{name}/") for name in options.only)]
     if options.sample:

@@ -115,8 +115,6 @@ class Shard:
         path.write_text(text, encoding="utf-8")
         self._clock -= 10
         os.utime(path, (self._clock, self._clock))
-        for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
-            compiled.unlink()
 
     def _run(self, stage: Stage, without: set[str]) -> Ran:
         """Run the tests of a stage, except those that have run."""
@@ -130,6 +128,8 @@ class Shard:
         options = ("-x", "-q", "--tb=short", "-p", "no:cacheprovider", "-p", "mutants.choose_plugin")
         command = [sys.executable, "-m", "pytest", *options, "--basetemp", str(self._folder / "t"), *stage.files]
         env = environment(self.root) | {"MUTANTS_CHOICE": str(choice), "MUTANTS_LOG": str(log)}
+        env |= {"PYTHONPYCACHEPREFIX": str(self._folder / "compiled")}  # what pytest rewrites, too: half of the time
+        env.pop("PYTHONDONTWRITEBYTECODE", None)
         with output.open("wb") as told:
             process = subprocess.Popen(
                 command, cwd=self.root, env=env, stdin=subprocess.DEVNULL, stdout=told, stderr=told, start_new_session=True
