@@ -108,7 +108,7 @@ class World:
         self.ends.append(self.max_offset)
 
     def dispatch(self, start: int | None = None) -> None:
-        """Dispatch on both sides from their own position, or from the start of a record."""
+        """Dispatch on both sides, from where the model's dispatch stopped, or from the start of a record."""
         begin = self.model.reput_from_offset if start is None else start
         self.model = model_dispatch.do_reput(
             replace(self.model, reput_from_offset=begin), self.log, "0" * 17, SETTINGS, HARDENED
@@ -117,7 +117,7 @@ class World:
         assert service.dispatch_all() == self.model.reput_from_offset
 
     def cut(self, end: int) -> None:
-        """Truncate the log there, and the queues with it."""
+        """Truncate the log at `end`, and the queues with it."""
         self.log = replace(self.log, data=self.log.data[: end - self.min_offset])
         self.ends = [known for known in self.ends if known <= end]
         queues = {key: model_queue.cut(queue, self.log, end, HARDENED) for key, queue in self.model.queues.items()}
@@ -228,7 +228,7 @@ def test_a_torn_queue_is_whole_again_after_a_dispatch(
 ) -> None:
     """A crash leaves zeros from any byte on: recovery and a second dispatch restore the queue.
 
-    Recovery looks at the last three files of a queue.
+    Only the last three files are torn, because recovery after a clean stop reads no others.
     """
     world = World(tmp_path_factory.mktemp("queues"))
     for put in batch:

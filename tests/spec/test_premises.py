@@ -17,7 +17,7 @@ DURABLE = of_profile(Scope(slaves=2, max_puts=2, batch=1, file_size=4, sync_puts
 
 
 def test_a_put_of_a_hardened_pair_that_has_acknowledged_nothing_never_ends_with_put_ok() -> None:
-    """PutOkIsHeld has no case here: with a single put, no put may wait."""
+    """The premise of PutOkIsHeld never occurs: before the only put no slave has acknowledged a byte, so it cannot wait."""
     counts = premises.counted(graph.explore(ONE_PUT), ["PutOkIsHeld"])
     assert [count.reached for count in counts["PutOkIsHeld"]] == [0]
     assert premises.too_few(counts, {"PutOkIsHeld": 1}) == ["PutOkIsHeld is reached 0 times, not 1"]

@@ -189,7 +189,7 @@ def test_the_key_sets_of_verify_are_those_of_the_table() -> None:
     ],
 )
 def test_doctor_tells_of_the_releases_that_the_table_has(words: str, behaviour: str, value: str) -> None:
-    """Doctor reports the table's row for each release that begins a range, and for no other release."""
+    """Doctor prints the line for exactly those releases for which the table has this value."""
     (row,) = (each for each in BEHAVIOURS if each.name == behaviour)
     begun = {found.first for each in BEHAVIOURS for found in each.of()} | {
         found.last for each in BEHAVIOURS for found in each.of()
