@@ -86,7 +86,7 @@ _table = (
         "negative numbers", sys_flag=-(1 << 31), flag=-1, born_timestamp=-1, reconsume_times=-2, prepared_transaction_offset=-3
     ),
     Variant(
-        "born IPv6 and reconsumed", sys_flag=0x10, flag=(1 << 31) - 1, reconsume_times=16, prepared_transaction_offset=1 << 40
+        "born IPv6 and reconsumed", sys_flag=0x10, flag=(1 << 31) - 1, reconsume_times=14, prepared_transaction_offset=1 << 40
     ),
 )
 
