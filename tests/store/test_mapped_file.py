@@ -263,18 +263,18 @@ def test_a_truncation_leaves_the_file_that_holds_the_end(
 
 
 @pytest.mark.parametrize(
-    ("offset", "deleted"), [(0, 0), (99, 0), (100, 1), (101, 1), (199, 1), (200, 2), (299, 2), (300, 2), (999, 2)]
+    ("offset", "deleted"), [(0, 0), (99, 0), (100, 1), (101, 1), (199, 1), (200, 2), (299, 2), (300, 3), (400, 3), (999, 3)]
 )
-@pytest.mark.parametrize("flushed", [0, 100, 300])
+@pytest.mark.parametrize("flushed", [0, 100, 200, 400])
 def test_a_deletion_takes_the_files_that_lie_wholly_before(tmp_path: Path, offset: int, deleted: int, flushed: int) -> None:
     """HA-ST-62 "never the last one". What is flushed stays flushed, and what is not is flushed later."""
     queue = queue_of(tmp_path, flushed // 100)
     queue.flush()
-    while queue.max_offset < 300:
+    while queue.max_offset < 400:
         queue.last().append(b"x" * 100)
     assert queue.delete_before(offset) == deleted
-    assert (queue.min_offset, queue.max_offset, queue.flushed_offset) == (100 * deleted, 300, max(100 * deleted, flushed))
-    assert queue.flush() == 300
+    assert (queue.min_offset, queue.max_offset, queue.flushed_offset) == (100 * deleted, 400, max(100 * deleted, flushed))
+    assert queue.flush() == 400
     assert all(file.flushed_position == 100 for file in queue.files)
     queue.close()
 

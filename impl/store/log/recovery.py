@@ -89,14 +89,6 @@ def recover(files: Sequence[MappedFile], *, strict: bool, first: int = 0, flushe
     return Recovery(0, 0, 0, 0, queue_offsets)
 
 
-def _is_suspect(file: MappedFile, position: int, suspect_from_ms: int | None) -> bool:
-    """Whether the record at a position looks whole, stands in its place, and was refused for what it was not flushed."""
-    if suspect_from_ms is None:
-        return False
-    message = decode(file.view(position, file.size))
-    return message.store_timestamp >= suspect_from_ms and message.physical_offset == file.base + position
-
-
 def _judge(files: Sequence[MappedFile], index: int, position: int, strict: bool, flushed_before_ms: int | None) -> int | None:
     """Judge why a walk stopped at a position of file `index`.
 
@@ -105,7 +97,7 @@ def _judge(files: Sequence[MappedFile], index: int, position: int, strict: bool,
     Raises: StoreCorrupt, if `strict`, where to cut there would lose a whole record.
     """
     file = files[index]
-    if strict and whole_record_at(file, position) and not _is_suspect(file, position, flushed_before_ms):
+    if strict and whole_record_at(file, position):
         if _stands(file, position, flushed_before_ms):
             return None
         error = explain(file, position)
