@@ -75,10 +75,10 @@ class MasterLink:
         conn, moved = self.conn, 0
         try:
             while nbytes := self.sock.recv_into(buffer := conn.recv_buffer()):
+                self.received += nbytes
                 if conn.on_reports(nbytes, now_ms):  # HA-M-24 "handed to the group transfer before the next read"
                     self._service.on_ack(conn)
                 moved += nbytes
-                self.received += nbytes
                 if moved >= MAX_REPORTS_TURN or (self._ends_short and nbytes < len(buffer)):
                     return None
         except BlockingIOError:

@@ -60,9 +60,14 @@ class Time:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.slept = 50.0, []  # type: tuple[float, list[float]]
         self.drawn: list[tuple[float, float]] = []
-        self.part = 1.0
-        monkeypatch.setattr(back_off_module, "time", SimpleNamespace(monotonic=lambda: self.now, sleep=self._sleep))
+        self.part, self.looks = 1.0, 0
+        monkeypatch.setattr(back_off_module, "time", SimpleNamespace(monotonic=self._monotonic, sleep=self._sleep))
         monkeypatch.setattr(back_off_module, "random", SimpleNamespace(uniform=self._uniform))
+
+    def _monotonic(self) -> float:
+        self.looks += 1
+        assert self.looks < 50_000, "the wait does not end"
+        return self.now
 
     def _sleep(self, seconds: float) -> None:
         self.now += seconds
