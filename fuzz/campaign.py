@@ -1,4 +1,4 @@
-"""A fuzz campaign on Spark: many seeds in lock-step; the executors write the logs, with one verdict row for each run.
+"""A fuzz campaign on Spark: many seeds in lock-step; executors write the event logs, and return one verdict row for each run.
 
 A run never raises: a divergence becomes a row, because an exception would lose the results of all other runs. Partitions are
 small and many, so that progress is visible. `local[*]` by default; on a cluster, `out` must be a directory that all machines

@@ -288,7 +288,7 @@ class ImplementationWorld:
         if clean:
             self._service.group_transfer.on_shutdown()
         self._paused = []
-        self._waiting = [request for request in self._waiting if request.status is not None]  # the others have ended
+        self._waiting = [request for request in self._waiting if request.status is not None]  # the others never get a status
         for connection in self._connections.values():
             if connection.master_open and not connection.channel.at_master.severed:
                 self._tell_master(connection)

@@ -60,7 +60,7 @@ class Handed(NamedTuple):
 
 
 class HandedBatch(NamedTuple):
-    """The same for several messages of one size with the same properties. Offsets are of the first message; size is of all."""
+    """One Handed for several messages of one size with the same properties: offsets of the first message, size of all."""
 
     topic: bytes
     queue_id: int

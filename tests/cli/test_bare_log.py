@@ -87,7 +87,7 @@ def check_all_is_served(store_dir: Path, count: int) -> None:
 def test_a_store_that_was_appended_to_without_dispatching_serves_all(tmp_path: Path, before: int, is_killed: bool) -> None:
     """HA-ST-50 "MUST leave `abort` behind", HA-ST-51 "lower the checkpoint's second time to the least of its three".
 
-    On a new store, and on one that a broker wrote and closed cleanly before, with full index files.
+    On a new store, and on one that a dispatching store wrote and closed cleanly before, with full index files.
     """
     source, store = tmp_path / "source", tmp_path / "store"
     with MessageStore.open(source, OPTIONS) as master:

@@ -145,7 +145,7 @@ def cut_power(store: Path, flushed: int) -> None:
 
 
 def compare(store: Path, acknowledged: Sequence[tuple[int, int, int]]) -> Acknowledged:
-    """Count the acknowledged messages that a store has. Raises: Broken, if they are no prefix, or if a message differs."""
+    """Return the acknowledged messages that a store has. Raises: Broken, if they are no prefix, or if a message differs."""
     with CommitLog.open(store, file_size=FILE_SIZE) as log:
         held = {offset + size: message for offset, size, message in log.records()}
         end = log.max_offset

@@ -257,7 +257,7 @@ def failing_sync_of_the_log(directory: Path) -> None:
 
 
 def failing_sync_of_the_derived(directory: Path) -> None:
-    """EIO from a sync of a queue, the index or the checkpoint: the file's name is logged, and the checkpoint stays."""
+    """EIO from a sync of a queue, the index or the checkpoint: the error names the file, and the checkpoint claims no more."""
     ledger, path = Ledger(), directory / "s"
     with MessageStore.open(path, OPTIONS) as store:
         ledger.put(store)

@@ -166,7 +166,7 @@ def _check_index(store: MessageStore, held: Sequence[Record], rng: random.Random
 
 
 def _go_on(store: MessageStore, held: list[Record], shape: Shape, clock: Clock, rng: random.Random) -> list[Record]:
-    """Put messages that the store must accept: one in each queue behind its last message, with ascending times."""
+    """Put messages that the store must accept, in random queues: each comes behind the last one of its queue."""
     held = list(held)
     clock.ms += 1
     counts: dict[tuple[str, int], int] = {}

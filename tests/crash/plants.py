@@ -98,7 +98,7 @@ def show(fault: Fault) -> str | None:
 
 
 def hunt(fault: Fault, seed: int = 1, points: int = POINTS) -> str | None:
-    """Find a life that breaks a promise with the fault but not without it. Returns: (life, broken promise), or None."""
+    """Find a life that breaks a promise with the fault but not without it. Returns: "life: promise", or None."""
     for life, what in _broken(fault, "--points", str(points), "--seed", str(seed), "--failures", "40"):
         if not _breaks(life):
             return f"{life}: {what}"

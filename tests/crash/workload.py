@@ -101,7 +101,7 @@ class Shape:
 
 
 class Clock:
-    """A time of day drawn from the seed."""
+    """The time of day. Only the workload moves it, by steps drawn from the seed."""
 
     def __init__(self) -> None:
         self.ms = BEGIN_MS
@@ -203,7 +203,7 @@ class Workload:
             self._min_offset = 0  # the log is empty: it begins again at 0
 
     def _leave(self) -> None:
-        """Abandon the store without closing it, and release its files."""
+        """Close the store without crashes, and delete its files."""
         disk, self._disk = self._disk, None
         store, self._store = self._store, None
         if store is not None:

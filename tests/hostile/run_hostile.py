@@ -171,7 +171,7 @@ def _hash_of_both(ours: End, theirs: End, offset: int) -> str:
 
 
 def stopped(stand: Stand) -> str | None:
-    """Stop a stand. Returns: an error about its puts, its logs or its output; "" if there is none."""
+    """Stop a stand. Returns: an error about its puts, its logs or its output; None if there is none."""
     try:
         told = dict(part.split("=") for part in f"put={stand.stop()}".split())
         # A stopping master ends the puts that wait (HA-G-6): at most IN_FLIGHT.

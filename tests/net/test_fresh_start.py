@@ -210,7 +210,7 @@ def test_who_is_told_to_stop_stops(tmp_path: Path) -> None:
 
 
 def test_a_file_that_was_just_begun_is_waited_for(tmp_path: Path) -> None:
-    """HA-S-85 "MUST NOT report an offset that a put of the master may still wait for": one in the file before may."""
+    """HA-S-85 "MUST NOT report an offset that a put of the master may still wait for": a put in the file before may wait."""
     store = fill(tmp_path / "a", stored_ms=time.time_ns() // 1_000_000)
     reports: list[tuple[float, int]] = []
     with serving(store, FILE_SIZE, on_report=lambda offset: reports.append((time.monotonic(), offset))) as master:

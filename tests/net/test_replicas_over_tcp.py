@@ -56,7 +56,7 @@ def putting(replicas: int, slaves: int) -> tuple[str, ...]:
 
 
 def test_two_slaves_at_two_addresses_are_two_replicas(tmp_path: Path, nodes: ExitStack) -> None:
-    """HA-G-30: every PUT_OK is in both logs, byte for byte. A message for which no put waits comes before them."""
+    """HA-G-30: every PUT_OK is in both logs, byte for byte. A message whose put does not wait comes before them."""
     a, b, c = (tmp_path / name for name in "abc")
     master, address = serve(nodes, a, *putting(2, 2))
     slaves = [follow(nodes, b, address, "127.0.0.2"), follow(nodes, c, address, "127.0.0.3")]
