@@ -129,9 +129,11 @@ class AllocateService:
         while self._can_touch and not self._stop.is_set() and file is self._current:
             wrote = file.wrote_position
             start = max(self._touched, wrote)
-            start -= start % mmap.PAGESIZE
             goal = min(file.size, wrote + _TOUCH_AHEAD_SIZE)
-            if goal - start < min(_TOUCH_SIZE, file.size - start) or start >= goal:
+            if start >= goal:  # asked first: the last page of a file may be a part of one, and is touched once
+                return
+            start -= start % mmap.PAGESIZE
+            if goal - start < min(_TOUCH_SIZE, file.size - start):
                 return
             stop = min(goal, start + _TOUCH_SIZE)
             self._can_touch = populate(file.mapping, start, stop - start)
