@@ -25,9 +25,13 @@ def recover(store: Path, dry_run: bool, as_json: bool) -> None:
     """Tell what recovery would do to a store: where its log ends, and what is beyond.
 
     DIR is the root of a RocketMQ store. Without --write nothing is changed. With --write the log is cut after its last whole
-    record, consume queues and index are made to match it, missing entries are dispatched, and everything is flushed. A log
-    with damage in its middle is always refused; --write is also refused for a store that a process has open. A dry run of
-    such a store reports how far it has come, and that nothing would be cut.
+    record, consume queues and index are made to match it, missing entries are dispatched, and everything is flushed. It is
+    refused for a store that a process has open. A dry run of such a store reports how far it has come, and that nothing would
+    be cut.
+
+    Damage with whole messages behind it is refused, after a clean stop wherever it is. After any other stop this holds for
+    messages that were stored more than 3 s before the checkpoint's time. Later ones may be missing after a power cut, so there
+    damage counts as the end of the log, and whole messages behind it are cut off. `verify` names damage anywhere: run it first.
 
     \b
     The last line on stdout has key=value:

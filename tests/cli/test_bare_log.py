@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kit.files import contents
+from kit.files import contents, log_file, patch
 from kit.nodes import follow, serve
 from kit.waiting import wait_for
 from rocketmq_ha.impl.app.bare_log import bare_log
@@ -279,3 +279,25 @@ def test_topics_are_noted_while_a_slave_learns_the_file_size(tmp_path: Path, mon
         monkeypatch.setattr(CommitLog, "data_at", data_at)
         log.append_data(0, [data[:100]])
         wait_for(lambda: read_topics(tmp_path / "s") == {"first": 1, "second": 1})
+
+
+@pytest.mark.parametrize(("seconds_before", "is_refused"), [(2.999, False), (3.0, True), (3.001, True)])
+def test_damage_behind_what_the_checkpoint_vouches_for_is_cut_off_and_verify_names_it_anywhere(
+    tmp_path: Path, seconds_before: float, is_refused: bool
+) -> None:
+    """HA-ST-20. A `master` leaves `abort` at its clean stop too, so its last messages are judged as after a crash."""
+    last_ms = 1_700_000_000_000
+    with bare_log(tmp_path / "s", file_size=FILE_SIZE, clear_tail=True, replicated=False) as log:
+        damaged = log.append(Message("t", b"damaged"), last_ms - 60_000)
+        log.append(Message("t", b"behind"), last_ms - int(seconds_before * 1000))
+        end = log.append(Message("t", b"last"), last_ms).next_offset
+    patch(log_file(tmp_path / "s"), damaged.offset + 90, b"\xff")
+    with LogReader(tmp_path / "s") as reader, pytest.raises(StoreCorrupt, match="body CRC") as named:
+        verify(reader)
+    assert named.value.offset == damaged.offset
+    if is_refused:
+        with pytest.raises(StoreCorrupt, match="no tear, for a whole record follows"):
+            plan_recovery(tmp_path / "s")
+    else:
+        plan = plan_recovery(tmp_path / "s")
+        assert (plan.end, plan.cut_size, plan.changes_something) == (0, end - 2, True)  # its properties' length is zeros
