@@ -213,6 +213,18 @@ STATES = (
         slaves=({"close_reason": ""}, {"connected": False, "close_reason": "end_of_stream"}),
     ),
     State(
+        "the master was told of a cut, and the slave gives up later",
+        HARDENED,
+        (put(10), Connect(1, 50, ALL), DeliverReports(1, ALL), Cut(1, "master"), Tick(20_001)),
+        slaves=({"close_reason": ""}, {"connected": False, "close_reason": "housekeeping"}),
+    ),
+    State(
+        "the slave was told of a cut, and the master gives up later",
+        HARDENED,
+        (put(10), Connect(1, 50, ALL), DeliverReports(1, ALL), Cut(1, "slave"), Tick(20_001)),
+        slaves=({"close_reason": ""}, {"connected": False, "close_reason": "end_of_stream"}),
+    ),
+    State(
         "a report ends two puts of three",
         HARDENED,
         (
