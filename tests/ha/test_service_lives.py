@@ -103,6 +103,16 @@ def test_the_last_acknowledgements_count_when_a_connection_without_any_is_closed
     assert service.push2_slave_max_offset == before
 
 
+def test_a_replica_that_has_acknowledged_nothing_is_none_whoever_goes(log: CommitLog) -> None:
+    """HA-G-32 "MUST end with SLAVE_NOT_AVAILABLE, without waiting, when fewer than N replicas count": asking is not having."""
+    service = service_of(log, replicas=2)
+    Peer(service, "a:1", 100, 300), Peer(service, "b:1", 100)
+    for name in "bcd":
+        Peer(service, f"{name}:9", 100).link.close("end_of_stream")
+        assert (service.push2_slave_max_offset, service.count_replicas()) == (0, 1)
+        assert service.put(MESSAGE, 0, wait=True).status is PutMessageStatus.SLAVE_NOT_AVAILABLE
+
+
 @PROFILES
 def test_what_a_lost_slave_acknowledged_is_forgotten_in_hardened_alone(log: CommitLog, profile: Profile) -> None:
     """HA-G-5 "of the connections that are open"; HA-G-4 "the greatest report ever received from anyone"."""

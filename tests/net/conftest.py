@@ -76,3 +76,9 @@ def records(tmp_path: Path) -> bytes:
         for _ in range(9):
             log.append(MESSAGE)
         return bytes(log.data_at(0, 900) or b"")
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as found:
+        yield found
