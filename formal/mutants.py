@@ -9,7 +9,7 @@ stops at the first difference:
                      unchanged model's graph is checked in, and equals TLC's
     byte level       lock-step: the implementation differs on fixed seeds, or an invariant of the cluster fails; then the same
                      with hostile peers, which schedules do not contain
-                     refinement: a step of a schedule maps to no steps of the protocol level
+                     refinement: a step of a schedule cannot be mapped to steps of the protocol level
                      scenarios: a file of tests/stateful/scenarios/ has another outcome
                      table: the transitions differ from spec/transitions.json
                      snapshot, trace: an outcome in spec/snapshots/ or a trace of spec/violations.md differs

@@ -102,7 +102,7 @@ def on_put(
 
 
 def on_ack(group: GroupTransfer, push2_slave_max_offset: int) -> Step[GroupTransfer]:
-    """Release every put whose bytes a slave has reported.
+    """Release every put whose bytes enough slaves have reported.
 
     Spec: HA-G-1 "MUST end with PUT_OK when push2_slave_max_offset is at least the offset after its message"; HA-G-7 "MUST NOT
     wait for an offset greater than its own".

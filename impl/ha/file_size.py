@@ -17,7 +17,7 @@ from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, END_FILE_MIN_BLANK_SIZE
 _HEAD_SIZE: Final = SIZE_AND_MAGIC.size
 _TELLING: Final = TOTAL_SIZE.end - 1  # last byte of the size, which differs most often
 _LEAST_RUN, _LARGEST_RUN = 4, 256  # heads compared by one call
-_FEW: Final = 48  # up to this number of heads, unpacking is faster than comparing bytes
+_FEW: Final = 48  # for fewer heads, unpacking is faster than comparing bytes
 _AFTER: Final = 16  # after a change of sizes, look for no run within this number of records
 
 
@@ -132,7 +132,7 @@ def _are_alike(buffer: Buffer, at: int, size: int, count: int) -> bool:
 
 @lru_cache(maxsize=256)
 def _heads(size: int, count: int) -> Any:
-    """Returns a struct that unpacks the heads of `count` records of one size."""
+    """Return a function that unpacks the heads of `count` records of one size."""
     return struct.Struct(f"{_HEAD_SIZE}s" + f"{size - _HEAD_SIZE}x{_HEAD_SIZE}s" * (count - 1)).unpack_from
 
 

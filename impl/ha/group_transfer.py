@@ -77,7 +77,7 @@ class GroupTransfer:
             requests.append(request)
 
     def on_ack(self, push2_slave_max_offset: int, now_ms: int) -> None:
-        """Release every put whose bytes a slave has reported. Twin: reference.group_transfer.on_ack.
+        """Release every put whose bytes enough slaves have reported. Twin: reference.group_transfer.on_ack.
 
         Args: now_ms: for classic alone.
         Spec: HA-G-1 "MUST end with PUT_OK when push2_slave_max_offset is at least the offset after its message".

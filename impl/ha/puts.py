@@ -129,7 +129,7 @@ class Puts:
             self.service.handle_ha(put.slave, now_ms)
 
     def shutdown(self, now_ms: int) -> None:
-        """End every wait for the disk; HAService.shutdown ends those for a slave. Twin: reference.puts.on_shutdown.
+        """End every wait for the disk; call HAService.shutdown next, for those for a slave. Twin: reference.puts.on_shutdown.
 
         Spec: HA-G-45 "MUST flush once more for the puts that wait for the disk, before it lets go of them".
         """

@@ -131,8 +131,8 @@ class SlaveClient:
         """Append whole frames. Twin: reference.slave.on_frames.
 
         Returns: a report to write before the next call (classic, HA-S-6), or None when no whole frame is left.
-        Raises: PeerViolation; the frames before the broken one are appended, and the connection is to be closed. OutOfStep; so
-        it is, and nothing has been appended, or of FileSizeDiffers what is before the record that shows it.
+        Raises: PeerViolation: the frames before the broken one are appended. OutOfStep: nothing is appended, but with
+        FileSizeDiffers the bytes before the record that shows it. The connection is to be closed in each case.
         Spec: HA-S-31 "MUST take all whole frames out of its buffer, in order"; HA-S-4 "the slave MUST close the connection if
         its max offset is not 0 and differs from the frame's offset"; HA-S-5 "A body MUST be appended only when all of it is
         there"; HA-W-8 "where its reads split the stream".
@@ -338,9 +338,9 @@ class SlaveClient:
     def report_slave_max_offset_plus(self) -> bytes | None:
         """The report of a max offset that has grown, or None. Twin: reference.slave.report_slave_max_offset_plus.
 
-        Spec: HA-S-6 "if that is greater than current_reported_offset", after each frame; HA-S-7 "When the socket holds no more
-        bytes", which the link knows. HA-S-28 "MUST NOT report for any reason but these": connecting, growth here, time below.
-        HA-S-62 "reports how far it has compared".
+        Spec: HA-S-6 "if that is greater than current_reported_offset", in classic after each frame; in hardened HA-S-7 "When
+        the socket holds no more bytes", which the link knows. HA-S-28 "MUST NOT report for any reason but these": connecting,
+        growth here, time below. HA-S-62 "reports how far it has compared".
         """
         max_offset = self._log.max_offset if self.overlap is None else self.overlap.position
         if max_offset <= self.current_reported_offset:

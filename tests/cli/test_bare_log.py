@@ -1,4 +1,4 @@
-"""`master` and `slave` append to a log without dispatching; the next broker that opens the store has every message.
+"""`master` and `slave` append to a log without dispatching; whoever opens the store next has every message.
 
 HA-ST-50 to HA-ST-52.
 """

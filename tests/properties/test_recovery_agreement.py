@@ -1,8 +1,8 @@
 """Recovery of a whole store: model and implementation recover the same store from any state that a crash can leave.
 
-A store is driven by puts, rolls, flushes, deletions and clean stops. Then its machine fails: any of
-the sectors written since the last flush are missing. Both recover the rest and dispatch. Compared byte for byte: the log, the
-entries of all queues, their min and max offsets, and the index. HA-ST-5, HA-ST-7, HA-ST-10, HA-ST-18 to 20, HA-ST-38, HA-ST-45.
+A store is driven by puts, rolls, flushes, deletions and clean stops. Then its machine fails: in every file any of the sectors
+written since the last flush may be missing. Both recover the rest and dispatch. Compared byte for byte: the log, the entries
+of all queues, their min and max offsets, and the index. HA-ST-5, HA-ST-7, HA-ST-10, HA-ST-18 to 20, HA-ST-38, HA-ST-45.
 """
 
 import os
