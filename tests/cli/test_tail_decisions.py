@@ -61,7 +61,7 @@ class Told:
         return [line["commit_log_offset"] for line in self.lines]
 
 
-def run(master: ScriptedMaster, position: Position | None = None, turns: int = 10_000, **options: Any) -> Told:
+def run(master: ScriptedMaster, position: Position | None = None, turns: int = 2_000, **options: Any) -> Told:
     """Run tail until it ends by itself, or for so many turns."""
     with tempfile.TemporaryDirectory() as directory, tempfile.TemporaryFile() as out:
         cursor = Path(directory, "cursor")
