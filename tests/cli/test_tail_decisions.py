@@ -299,15 +299,18 @@ def test_an_offset_beyond_the_masters_end_is_refused(position: Position, is_beyo
     assert (None if told.error is None else str(told.error), told.lines) == (expected if is_beyond else None, [])
 
 
-def test_it_ends_at_the_end_only_if_it_is_told_to() -> None:
-    with scripted_master(SENT + frame(END)) as master:
-        told = run(master, stop_at_end=True)
-        assert (told.error, told.offsets, told.position) == (None, OFFSETS, behind(3))
-    turns = iter(range(60))
+@pytest.mark.parametrize(("is_told", "end_s", "ends"), [(True, 0.02, True), (False, 0.02, False), (True, 60.0, False)])
+def test_it_ends_after_some_silence_behind_a_heartbeat_if_it_is_told_to(
+    is_told: bool, end_s: float, ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail_module, "_END_S", end_s)
+    turns = iter(range(2_000 if ends else 60))
     with scripted_master(SENT + frame(END)) as master, tempfile.TemporaryFile() as out:
-        options = replace(TAIL_BY_DEFAULT, master=MasterEndpoint(*master.address))
+        options = replace(TAIL_BY_DEFAULT, master=MasterEndpoint(*master.address), stop_at_end=is_told)
         Tail(options, StdoutWriter(out.fileno()), None).run(lambda: next(turns, None) is None)
-        assert next(turns, None) is None  # every turn was taken
+        assert (next(turns, None) is not None) == ends
+        out.seek(0)
+        assert len(out.readlines()) == 3
 
 
 def test_data_behind_a_heartbeat_is_not_the_end() -> None:
