@@ -10,10 +10,11 @@ import struct
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Any, Final
 from unittest import mock
 
-from hypothesis import event, note
+import pytest
+from hypothesis import currently_in_test_context, event, note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -25,7 +26,7 @@ from rocketmq_ha.impl.ha import slave as impl_slave
 from rocketmq_ha.impl.ha.slave import SlaveClient
 from rocketmq_ha.impl.net.link import SlaveLink
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
-from rocketmq_ha.reference import mapped_file_queue, slave, store, store_recovery, wire
+from rocketmq_ha.reference import mapped_file_queue, overlap, slave, store, store_recovery, wire
 from rocketmq_ha.reference.checkpoint import StoreCheckpoint
 from rocketmq_ha.reference.message import Record
 from rocketmq_ha.reference.slave import Slave
@@ -35,13 +36,21 @@ from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODE, MES
 from rocketmq_ha.spec.profile import PROFILES, Settings
 
 I64_MAX: Final = (1 << 63) - 1
-FILE_SIZES: Final = (256, 300, 511, 512, 1000)  # 2^63 - 1 is a multiple of 511: a file can end there
+FILE_SIZES: Final = (256, 300, 511, 511, 512, 1000)  # 2^63 - 1 is a multiple of 511: a file can end there
 # Bodies that claim these sizes do not come, or not wholly.
 NO_SIZES: Final = (-1, -(1 << 31), (1 << 31) - 13, (1 << 31) - 12, (1 << 31) - 1, 1 << 20)
 NO_OFFSETS: Final = (-1, -300, -(1 << 63), I64_MAX, I64_MAX - 255, I64_MAX - 256, 1 << 40)
 HEAD: Final = struct.Struct(">iI")
 MAGICS: Final = (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2, BLANK_MAGIC_CODE, BLANK_MAGIC_CODE, 1)
 ALL: Final = 1 << 20
+OddHead = tuple[bool, int, int]  # (counted from the end of the slave's file, bytes, magic)
+ODD_HEADS: Final[list[OddHead]] = [
+    *((True, size, MESSAGE_MAGIC_CODE) for size in (-9, -8, -7, 0, 1)),
+    *((True, size, BLANK_MAGIC_CODE) for size in (-1, 0, 1, 244)),
+    *((False, size, BLANK_MAGIC_CODE) for size in (-1, 7, 8, 20, 60, 100)),
+    *((False, size, magic) for size in (90, 91, 92) for magic in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2)),
+    (False, 100, 1),
+]
 
 # (counted from the end of the slave's file, bytes)
 sizes = st.one_of(
@@ -192,7 +201,7 @@ class SlaveMachine(RuleBasedStateMachine):
             case _:
                 assert violation is None, violation
                 assert error is None, error
-        if closes:
+        if closes and currently_in_test_context():
             event(f"closed: {closes[0]}")
 
     # --- Connections -----------------------------------------------------------------------------------------------------
@@ -265,7 +274,8 @@ class SlaveMachine(RuleBasedStateMachine):
         greatest = I64_MAX if self.profile.checks_frames else 1 << 62  # classic has no word for a log that ends at 2^63
         if not -(1 << 63) <= offset <= greatest:
             return
-        note(f"frame at {offset}, of {claimed} bytes, {len(body)} come")
+        if currently_in_test_context():
+            note(f"frame at {offset}, of {claimed} bytes, {len(body)} come")
         self.wire += wire.pack_header(offset, claimed) + body
         if self.master is not None and offset == self.master.offset:
             self.master.offset += len(body)
@@ -305,7 +315,7 @@ class SlaveMachine(RuleBasedStateMachine):
 
     @rule(
         shift=st.sampled_from((0, 0, 0, 0, 1, -1, 8)),
-        offset=st.sampled_from((0, 0, 0, *NO_OFFSETS)),
+        offset=st.sampled_from((*[0] * 12, *NO_OFFSETS)),
         size=sizes,
         comes=st.integers(0, 1100) | st.just(ALL),
         pieces=pieces,
@@ -356,14 +366,14 @@ class SlaveMachine(RuleBasedStateMachine):
         self.arrive(pieces)
 
     @rule(
-        file=st.sampled_from((0, 1, 2, -1)),
+        file=st.sampled_from((0, 1, -1, -1)),
         records=st.integers(0, 9),
-        size=sizes,
-        magic=st.sampled_from(MAGICS),
+        head=st.sampled_from(ODD_HEADS),
         more=st.sampled_from((0, 0, 1, 90)),
+        frame=st.sampled_from((150, 97, 31)),
         pieces=pieces,
     )
-    def odd_end(self, file: int, records: int, size: tuple[bool, int], magic: int, more: int, pieces: list[int]) -> None:
+    def odd_end(self, file: int, records: int, head: OddHead, more: int, frame: int, pieces: list[int]) -> None:
         """An empty log begins at a file, -1 is the last there can be, with honest records; then comes the head of another."""
         self.log.close()
         self.begin_anew(self.settings.mapped_file_size)
@@ -375,9 +385,9 @@ class SlaveMachine(RuleBasedStateMachine):
         end = 0
         while records and int.from_bytes(held[end : end + 4], "big") + end + 8 < file_size:
             end, records = end + int.from_bytes(held[end : end + 4], "big"), records - 1
-        for start in range(0, end, 150):
-            self.send(self.at(), held[start : min(start + 150, end)])
-        to_end, told = size
+        for start in range(0, end, frame):
+            self.send(self.at(), held[start : min(start + frame, end)])
+        to_end, told, magic = head
         told += (file_size - end) * to_end
         if abs(told) < 1 << 31:
             rest = b"\x01" * (min(max(told, 8), file_size - end) - 8 + more)
@@ -409,4 +419,81 @@ class SlaveMachine(RuleBasedStateMachine):
 
 
 TestSlaveMachine = SlaveMachine.TestCase
-TestSlaveMachine.settings = machine_settings(100, steps=25)
+TestSlaveMachine.settings = machine_settings(70, steps=25)
+
+
+# --- Lives that a few random ones may not reach ------------------------------------------------------------------------
+
+FIRST_FILE: Final = Log(256, 0, history(0, 256).data[:256])
+LAST_RECORD: Final = overlap.last_record(FIRST_FILE) or (0, 0)
+BLANK_AT: Final = TRANSFER_HEADER_SIZE + LAST_RECORD[1] - LAST_RECORD[0]  # in the first frame that an honest master sends again
+MESSAGE, BLANK, NEXT = MESSAGE_MAGIC_CODE, BLANK_MAGIC_CODE, {"number": 0, "file_size": 0, "base": 0, "room": ALL, "before": 0}
+Life = tuple[str, bool, list[tuple[str, dict[str, Any]]]]  # profile, whether it adopts a file size, steps
+
+
+def odd_end(records: int, *head: int, more: int = 0) -> tuple[str, dict[str, Any]]:
+    return "odd_end", {"file": 0, "records": records, "head": head, "more": more, "frame": 97, "pieces": [ALL]}
+
+
+LIVES: Final[dict[str, Life]] = {
+    "a deaf slave hears the next master": (
+        "classic",
+        False,
+        [
+            ("lie", {"shift": 0, "offset": 0, "size": (False, -1), "comes": 0, "pieces": [ALL]}),
+            ("reconnect", NEXT),
+            ("follow", {"pieces": [ALL]}),
+        ],
+    ),
+    "a slave of one record asks for offset 1": ("hardened", False, [odd_end(1, False, 100, 1), ("reconnect", NEXT)]),
+    **{
+        f"byte {at} of a BLANK comes again as another": (
+            "hardened",
+            False,
+            [
+                ("serve", {"sizes": [1000], "pieces": [ALL]}),
+                ("garble", {"again": True, "size": 300, "index": BLANK_AT + at, "to": 77, "pieces": [ALL]}),
+            ],
+        )
+        for at in (0, 7, 8)
+    },
+    **{
+        f"a record leaves {-left} bytes of its file{' to a slave that adopts' * adopts}": (
+            "hardened",
+            adopts,
+            [odd_end(0, True, left, MESSAGE), ("reconnect", NEXT), ("follow", {"pieces": [ALL]})],
+        )
+        for left in (-9, -8, -7)
+        for adopts in (False, True)
+    },
+    **{
+        f"{more} bytes behind a BLANK that ends a shorter file": ("hardened", True, [odd_end(1, False, 60, BLANK, more=more)])
+        for more in (0, 1)
+    },
+    "heads in pieces": ("hardened", True, [odd_end(9, False, 30, BLANK), ("reconnect", NEXT), ("follow", {"pieces": [-1]})]),
+}
+
+
+@pytest.mark.parametrize("name", LIVES)
+def test_a_life_of_a_slave_agrees_with_the_model(name: str) -> None:
+    profile, adopts, steps = LIVES[name]
+    machine = SlaveMachine()
+    try:
+        machine.start(profile, 256, 1 << 16, 16, adopts, 0)
+        for rule_name, arguments in steps:
+            getattr(machine, rule_name)(**arguments)
+            machine.files_agree()
+    finally:
+        machine.teardown()
+
+
+def test_a_file_may_end_at_the_greatest_offset_and_none_beyond() -> None:
+    """HA-S-52: 2^63 - 1 is a multiple of 511, not of 512."""
+    for file_size, is_taken in ((511, True), (512, False)):
+        machine = SlaveMachine()
+        try:
+            machine.start("hardened", file_size, 1 << 16, 16, False, 0)
+            machine.odd_end(-1, 0, (True, 0, 1), 0, 97, [ALL])
+            assert (machine.log.max_offset == I64_MAX) == is_taken
+        finally:
+            machine.teardown()
