@@ -36,7 +36,6 @@ from mutants.shard import TEST_BOUND_S, Shard
 
 TARGET: Final = 0.9
 KILLERS: Final = Path(__file__).with_name("killers.json")
-NICE: Final = 5
 
 console: Final = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -71,7 +70,6 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     if options.write_killers:
         return write_killers(edits, Store(options.results))
-    os.nice(NICE)
     if not options.no_map:
         remake_map(options.remap, options.map)
     store = Store(options.results)

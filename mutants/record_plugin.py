@@ -13,7 +13,7 @@ from pathlib import Path
 import coverage
 import pytest
 
-_seconds: defaultdict[str, float] = defaultdict(float)
+_seconds: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])  # of each test: of its fixtures, and of the rest
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -24,7 +24,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    _seconds[report.nodeid] += report.duration
+    _seconds[report.nodeid][report.when != "setup"] += report.duration
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -24,7 +24,7 @@ MAP: Final = ROOT / "build" / "mutants" / "map.sqlite"
 MEASURED: Final = ("impl", "fuzz", "analysis", "reference", "spec")
 
 _TABLES: Final = """
-create table if not exists tests (name text primary key, file text, seconds real);
+create table if not exists tests (name text primary key, file text, setup real, seconds real);
 create table if not exists files (file text primary key, digest text);
 create table if not exists touched (source text, version text, test text, lines blob, primary key (source, version, test));
 create table if not exists versions (version text primary key, text text);
@@ -116,9 +116,9 @@ def forget(connection: sqlite3.Connection, files: Iterable[str]) -> None:
         connection.execute("delete from tests where file = ?", (file,))
 
 
-def keep_times(connection: sqlite3.Connection, seconds: dict[str, float]) -> None:
-    rows = [(name, name.partition("::")[0], taken) for name, taken in seconds.items()]
-    connection.executemany("replace into tests values (?, ?, ?)", rows)
+def keep_times(connection: sqlite3.Connection, seconds: dict[str, tuple[float, float]]) -> None:
+    rows = [(name, name.partition("::")[0], *taken) for name, taken in seconds.items()]
+    connection.executemany("replace into tests values (?, ?, ?, ?)", rows)
 
 
 def keep_lines(connection: sqlite3.Connection, data: Path, root: Path) -> None:
