@@ -6,7 +6,7 @@ A file of edits is TOML with a table `[[edit]]` for each, or a JSON list of obje
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -58,7 +58,7 @@ class Edit:
 
     def start(self, text: str) -> int:
         """The position of `old` in a text. Raises: EditError."""
-        places = [at for at in range(len(text)) if text.startswith(self.old, at)] if self.old else []
+        places = list(_places(self.old, text))
         if self.line:
             places = [at for at in places if text.count("\n", 0, at) + 1 == self.line]
         if len(places) != 1:
@@ -80,6 +80,13 @@ class Edit:
         while last > first and old[last - 1] == new[last - 1 - len(old) + len(new)]:
             last -= 1
         return range(first, last + 1)
+
+
+def _places(part: str, text: str) -> Iterator[int]:
+    at = text.find(part) if part else -1
+    while at != -1:
+        yield at
+        at = text.find(part, at + 1)
 
 
 def area(file: str) -> str:

@@ -79,7 +79,7 @@ class Order:
         """The stages for an edit of a file with this text. They overlap: who runs them leaves out what has run."""
         stages = []
         if killer := self._killers.get(edit.key):
-            stages.append(Stage("known", (killer.partition("::")[0],), (killer,)))
+            stages.append(Stage("known", (killer.partition("::")[0],), (killer,) if "::" in killer else None))
         statement, function = around(text, edit.lines(text))
         touching = self.touching(edit.file, text, statement)
         nearby = set() if touching else self.touching(edit.file, text, function)

@@ -75,7 +75,8 @@ class Shard:
         done: set[str] = set()
         hung: list[str] = []
         ran = Ran(0, ())
-        for stage in self._order.stages(edit, text):
+        stages = self._order.stages(edit, text)
+        for stage in stages:
             while len(hung) < HANGS and not self._stopping.is_set():
                 with self._planted(edit.file, edited):
                     ran = self._run(stage, done)
@@ -89,6 +90,8 @@ class Shard:
             if stage.name == stop_after:
                 break
         seconds = time.monotonic() - began
+        if stage is not stages[-1] and not hung:
+            return Result(edit, UNDECIDED, "", f"not all tests have run, only those to {stage.name!r}", "", len(done), seconds)
         if hung or self._stopping.is_set():
             return Result(edit, UNDECIDED, ", ".join(hung), "no word", "", len(done), seconds)
         return Result(edit, SURVIVED, "", "", stage.name, len(done), seconds)
