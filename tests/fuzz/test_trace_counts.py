@@ -1,0 +1,178 @@
+"""The check of a transcript counts what it has seen, and says where and why it refuses, on transcripts written by hand.
+
+The log has three records, which end at 102, 214 and 336; a batch has 100 bytes. tests/ha/test_trace.py has recorded links.
+"""
+
+from collections.abc import Sequence
+
+import pytest
+
+from kit.schedules import SETTINGS, put
+from rocketmq_ha.fuzz.schedule import START_MS
+from rocketmq_ha.fuzz.trace import Checked, TraceRefusedError, check_transcript, record_ends
+from rocketmq_ha.fuzz.transcript import Piece, Restarted
+from rocketmq_ha.fuzz.world import ReferenceWorld
+from rocketmq_ha.impl.wire.frame import HEADER, REPORT
+from rocketmq_ha.reference.store import Log
+from rocketmq_ha.spec.profile import HARDENED
+
+Entry = Piece | Restarted
+
+
+def log_of(*bodies: int) -> Log:
+    world = ReferenceWorld(1, SETTINGS, HARDENED, START_MS)
+    for size in bodies:
+        world.apply(put(size))
+    return world.cluster.log
+
+
+LOG = log_of(10, 20, 30)
+
+
+def frame(offset: int, size: int) -> bytes:
+    return HEADER.pack(offset, size) + LOG.data[offset : offset + size]
+
+
+def master(link: int, *frames: bytes, lost: int = 0) -> Piece:
+    """What a master sent in one read; the last `lost` bytes did not pass."""
+    data = b"".join(frames)
+    return Piece(link, "master", data, len(data) - lost)
+
+
+def slave(link: int, *reports: int) -> Piece:
+    data = b"".join(map(REPORT.pack, reports))
+    return Piece(link, "slave", data, len(data))
+
+
+WHOLE = (frame(0, 100), frame(100, 100), frame(200, 100), frame(300, 36))
+FIRST: Sequence[Entry] = (
+    slave(0, 0),
+    master(0, *WHOLE[:2]),
+    slave(0, 100, 200),
+    master(0, WHOLE[2], WHOLE[3][:5]),
+    master(0, WHOLE[3][5:], HEADER.pack(336, 0)),
+    slave(0, 336, 336),  # one for two frames, and one again by the interval
+)
+SECOND: Sequence[Entry] = (Restarted(), slave(1, 214), master(1, frame(214, 100), frame(314, 22)), slave(1, 336))
+
+
+def check(*entries: Entry, log: Log = LOG) -> Checked:
+    return check_transcript(entries, log, SETTINGS, HARDENED, HARDENED)
+
+
+def test_an_empty_transcript_has_nothing() -> None:
+    assert check() == Checked()
+
+
+def test_each_count_is_that_of_the_transcript() -> None:
+    assert check(*FIRST) == Checked(
+        links=1,
+        frames=5,
+        heartbeats=1,
+        reports=5,
+        repeated_reports=1,
+        body_bytes=336,
+        slave_max_offset=336,
+        slave_ack_offset=336,
+    )
+
+
+def test_a_second_link_after_a_restart_is_added() -> None:
+    assert check(*FIRST, *SECOND) == Checked(
+        links=2,
+        frames=7,
+        heartbeats=1,
+        reports=7,
+        repeated_reports=1,
+        body_bytes=336 + 122,
+        slave_max_offset=336,
+        slave_ack_offset=336,
+    )
+
+
+def test_a_frame_that_did_not_pass_is_checked_but_not_appended() -> None:
+    found = check(slave(0, 0), master(0, *WHOLE[:2], lost=1), slave(0, 100))
+    assert (found.frames, found.body_bytes, found.slave_max_offset, found.slave_ack_offset) == (2, 200, 100, 100)
+
+
+def test_the_ends_of_a_log_are_those_of_records_and_files() -> None:
+    assert record_ends(LOG) == {0, 102, 214, 336}
+    # Of 1000 bytes 890 + 92 and a BLANK of 18; the second record is in the second file.
+    assert record_ends(log_of(890, 5)) == {0, 982, 1000, 1097}
+    assert record_ends(Log(1000)) == {0}
+
+
+@pytest.mark.parametrize(
+    ("entries", "where", "expected", "found"),
+    [
+        ((slave(0, 8),), "link 0, behind 0 bytes of frames and report 0", "a first report of 0", "8"),
+        (
+            (slave(0, 0), master(0, HEADER.pack(0, 101))),
+            "link 0, behind 0 bytes of frames and report 1",
+            "a body of 0 to 100 bytes",
+            "one of 101 at 0",
+        ),
+        (
+            (slave(0, 0), master(0, WHOLE[0], HEADER.pack(300, 37) + bytes(37))),
+            "link 0, behind 112 bytes of frames and report 1",
+            "a frame within the log, 0 to 336",
+            "300 to 337",
+        ),
+        (
+            (slave(0, 0), master(0, HEADER.pack(0, 99) + LOG.data[:99])),
+            "link 0, behind 0 bytes of frames and report 1",
+            "a frame that ends with a record, or is a batch of 100 bytes",
+            "one that ends inside a record, at 99",
+        ),
+        (
+            (slave(0, 0), master(0, WHOLE[1])),
+            "link 0, behind 0 bytes of frames and report 1",
+            "a frame of 100 bytes at 0",
+            "a frame of 100 bytes at 100",
+        ),
+        (
+            (slave(0, 0), master(0, WHOLE[0], HEADER.pack(104, 0)[:8])),
+            "link 0, behind 112 bytes of frames and report 1",
+            "a header of offset 100",
+            (104).to_bytes(8, "big").hex(),
+        ),
+        (
+            (slave(0, 0), master(0, WHOLE[0], WHOLE[1][:20] + b"\x00\x00")),
+            "link 0, behind 112 bytes of frames and report 1",
+            "the log's bytes from 100",
+            "others",
+        ),
+        (
+            (slave(0, 0), master(0, *WHOLE[:2]), slave(0, 100, 150)),
+            "link 0, behind 224 bytes of frames and report 2",
+            "a report of 200",
+            "150",
+        ),
+        (
+            (slave(0, 0), Piece(0, "slave", bytes(3), 3)),
+            "link 0, behind 0 bytes of frames and report 1",
+            "reports of 8 bytes",
+            "3 bytes behind the last whole one",
+        ),
+        (
+            (*FIRST, slave(1, 100)),
+            "link 1, behind 0 bytes of frames and report 5",
+            "a first report of 336",
+            "100",
+        ),
+    ],
+    ids=[
+        *("first report", "too large", "beyond the log", "inside a record", "another offset", "part of a header"),
+        *("part of a body", "a report", "part of a report", "second link"),
+    ],
+)
+def test_a_refusal_names_the_place_and_both_sides(entries: Sequence[Entry], where: str, expected: str, found: str) -> None:
+    with pytest.raises(TraceRefusedError) as caught:
+        check(*entries)
+    assert caught.value.message == f"{where}: the model has {expected}; the transcript has {found}"
+
+
+def test_a_log_that_is_no_log_is_refused() -> None:
+    with pytest.raises(TraceRefusedError) as caught:
+        check(log=Log(1000, 0, LOG.data[:214] + bytes(50)))
+    assert caught.value.message == "the master's log has no whole record at 214"
