@@ -36,12 +36,12 @@ def make(tmp_path: Path) -> Iterator[Make]:
 @pytest.mark.parametrize("profile", [CLASSIC, HARDENED], ids=lambda profile: profile.name)
 def test_a_step_tells_its_number_its_event_its_time_and_its_transitions(make: Make, profile: Profile) -> None:
     both = make(profile)
-    first, second, third = both.apply(put(10)), both.apply(Tick(37)), both.apply(put(20))
-    assert [step.op_index for step in (first, second, third)] == [0, 1, 2]
-    assert [step.event for step in (first, second, third)] == [put(10), Tick(37), put(20)]
-    assert [step.now_ms for step in (first, second, third)] == [START_MS, START_MS + 37, START_MS + 37]
-    assert [[row.event for row in step.transitions] for step in (first, second, third)] == [["put"], [], ["put"]]
-    assert {(step.verdict, step.signature, step.detail) for step in (first, second, third)} == {("ok", "", "")}
+    steps = [both.apply(event) for event in (put(10), Tick(37), put(20), Tick(5))]
+    assert [step.op_index for step in steps] == [0, 1, 2, 3]
+    assert [step.event for step in steps] == [put(10), Tick(37), put(20), Tick(5)]
+    assert [step.now_ms - START_MS for step in steps] == [0, 37, 37, 42]
+    assert [[row.event for row in step.transitions] for step in steps] == [["put"], [], ["put"], []]
+    assert {(step.verdict, step.signature, step.detail) for step in steps} == {("ok", "", "")}
     # Both stores hold the time of the lock-step.
     assert both.reference.observe().log[56:64] == START_MS.to_bytes(8, "big")
     assert both.implementation.observe().log[102 + 56 : 102 + 64] == (START_MS + 37).to_bytes(8, "big")
