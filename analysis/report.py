@@ -93,7 +93,7 @@ def share(part: int, whole: int) -> str:
 
 
 def heat(value: int) -> int:
-    """Return the shade of a cell, from 1 (light) to 4 (dark), by order of magnitude.
+    """Return the shade of a cell, from 1 (light) to 4 (dark), by order of magnitude; 0 if the value is 0.
 
     >>> [heat(value) for value in (1, 10, 99, 100, 10_000, 10_000_000)]
     [1, 2, 2, 3, 4, 4]

@@ -1,4 +1,4 @@
-"""Put 1 KiB messages into a store. Print `full` when its log has BYTES bytes, then go on until killed.
+"""Put 1 KiB messages into a store. Print `full` when its log has almost BYTES bytes, then go on until killed.
 
 Run as a program: fill_store.py STORE BYTES.
 """
