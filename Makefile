@@ -98,7 +98,7 @@ formal-breaks: setup ## Break one thing of each kind in a copy, and name the che
 mutants: setup ## Plant mistakes one at a time and see which test fails; ARGS="--sample 25", "--only impl/ha", "--resume", "--list"
 	@$(BIN)/python -m mutants $(ARGS)
 
-interop: setup ## Real RocketMQ brokers on both ends (needs a JDK and Maven); RELEASE=4.5.2 chooses the release, VIOLATIONS=1 shows its quirks
+interop: setup ## Real RocketMQ brokers on either end (needs a JDK and Maven); RELEASE=4.5.2 chooses the release, VIOLATIONS=1 shows its quirks
 	@RELEASE="$(RELEASE)" VIOLATIONS="$(VIOLATIONS)" $(BIN)/python -m pytest tests/interop $(ARGS)
 
 hostile: setup ## Hostile peers over TCP against a live master and live slaves (table in build/hostile.json); ARGS="flood noise" chooses

@@ -95,7 +95,7 @@ CHAIN = (
         "Protocol-level model", "reference/protocol.py", "ours", "each byte step is protocol steps, or none", "make formal"
     ),
     Station("Byte-level model", "reference/master.py, slave.py", "ours", "lock-step: same bytes, logs and state", "make test"),
-    Station("Implementation", "impl/", "ours", "real brokers on both ends, real stores", "make interop"),
+    Station("Implementation", "impl/", "ours", "real brokers on either end, real stores", "make interop"),
     Station("Apache RocketMQ", "its brokers; spec/vectors/", "outside"),
 )
 
