@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kit.files import log_file, patch
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
+from rocketmq_ha.impl.store.log import layout as layout_module
 from rocketmq_ha.impl.store.log import reader as reader_module
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.store.log.find_record import find_record
@@ -80,6 +81,24 @@ def test_an_empty_store_and_a_phantom_file_are_no_error(store: Path) -> None:
     assert check(store) == Summary(store, 0, 0, 0, 0, 0, 0)
     log_file(store, 4096).write_bytes(bytes(FILE_SIZE))
     assert check(store) == Summary(store, 1, 0, 0, 4096, 4096, 0)
+
+
+def test_a_file_that_is_deleted_while_files_are_listed_is_left_out(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slave that begins at another place deletes its first file, and so does the deletion of old files."""
+    offsets = make(store, [600, 600, 600])
+    listed, really = [], layout_module._list_names
+
+    def list_and_delete(directory: Path) -> tuple[list[int], list[Path]]:
+        names = really(directory)
+        listed.append(names[0])
+        if len(listed) == 1:
+            log_file(store, 0).unlink()
+        return names
+
+    monkeypatch.setattr(layout_module, "_list_names", list_and_delete)
+    with LogReader(store) as reader:
+        assert (reader.min_offset, len(reader.files)) == (FILE_SIZE, len(offsets) - 1)
+    assert listed == [[0, FILE_SIZE, 2 * FILE_SIZE], [FILE_SIZE, 2 * FILE_SIZE]]
 
 
 def test_a_store_that_is_not_there_is_named(store: Path) -> None:

@@ -229,12 +229,16 @@ def _files_of(layout: Layout) -> list[MappedFile]:
 
 
 def read_layout_patiently(store_dir: Path) -> Layout:
-    """List the files; a file that a live broker is just making has no length yet, so look again before judging."""
+    """List the files of a store that a process may have open.
+
+    A file that it is just making has no length yet, and a file that it has just deleted is gone after it was listed: so look
+    again before judging. Raises: as `read_layout`; ConfigInvalid if there is no store.
+    """
     for look in range(LOOKS):
         try:
             layout = read_layout(store_dir)
             break
-        except StoreCorrupt:
+        except (StoreCorrupt, FileNotFoundError):
             if look == LOOKS - 1:
                 raise
             time.sleep(LOOK_AGAIN_S)
