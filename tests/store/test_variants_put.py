@@ -72,12 +72,13 @@ WAYS = [
 
 
 def trios(variant: Variant) -> list[list[Variant]]:
-    """Three messages of a variant: equal ones; unlike in the size of a body; unlike in properties of one size."""
+    """Three messages of a variant: equal ones; unlike in the size of a body; unlike in properties of one size, and of two."""
     if variant.size > 30_000:
         return [[variant] * (3 if variant.size < MIB else 1)]
     longer = replace(variant, body=variant.body + b"+")
     other = replace(variant, properties=variant.properties[:-1] + b"+") if variant.properties else variant
-    return [[variant] * 3, [variant, longer, variant], [variant, other, variant]]
+    more = replace(variant, properties=variant.properties + b"+")
+    return [[variant] * 3, [variant, longer, variant], [variant, other, variant], [variant, more, variant]]
 
 
 @pytest.mark.parametrize(("put", "variant"), WAYS)

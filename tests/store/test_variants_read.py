@@ -21,8 +21,11 @@ from rocketmq_ha.impl.store.log.recovery import Recovery, recover
 from rocketmq_ha.impl.store.log.scan import QueueOffsets, Scan, Stop, scan
 from rocketmq_ha.impl.wire.batch import HandedFields
 from rocketmq_ha.impl.wire.message import decode, encode, read_header
-from rocketmq_ha.reference import dispatch_request, message
+from rocketmq_ha.reference import dispatch_request, message, store
+from rocketmq_ha.reference.checkpoint import StoreCheckpoint
 from rocketmq_ha.reference.store import Log
+from rocketmq_ha.reference.store_recovery import before_a_hole
+from rocketmq_ha.spec.profile import CLASSIC, HARDENED
 
 BASE = 7 << 20
 SECTOR = 512
@@ -325,9 +328,48 @@ def test_a_sector_of_zeros_in_topic_or_properties_is_a_hole(variant: Variant, be
         seen.add(is_hole)
         count = 1 + behind
         assert scan(data, BASE, at, None, None, STORED_MS).messages == (0 if is_hole else count), at
+        log = Log(1 << 20, BASE, data)
+        kept = before_a_hole(log, BASE + at, StoreCheckpoint(), SECTOR, HARDENED)  # the model's
+        assert kept.data == (data[:at] if is_hole else data), at
         assert scan(data, BASE, at, None, None, STORED_MS + 1).messages == count, at
         assert scan(data, BASE, at).messages == count, at
     assert seen == ({False} if variant.name in ("zeros in a body", "no properties") else {False, True})
+
+
+ZERO_ENDS = [each for each in UNPUTTABLE if "ends in zero" in each.name or "end in zero" in each.name]
+
+
+@pytest.mark.parametrize("variant", ZERO_ENDS, ids=name_of)
+@pytest.mark.parametrize("behind", ("zeros", "a BLANK", "a BLANK and an empty file", "a record", "a BLANK and a record"))
+def test_a_last_record_that_ends_in_zero_is_cut_off_unless_something_follows(
+    tmp_path: Path, files: list[MappedFile], variant: Variant, behind: str
+) -> None:
+    """HA-ST-10 "A last record whose topic, or whose properties if it has any, end in a zero byte is not whole". A BLANK behind
+    it shows that it came to its end. The model and the implementation say the same.
+    """
+    file_size = variant.size * 2 + 150
+    log = log_of([variant] * 2)
+    end = len(log)
+    if "BLANK" in behind:
+        log += blank(file_size - end)
+        end = file_size
+    if behind.endswith("record"):
+        log += Variant("whole", queue_id=1).record(len(log))
+        end = len(log)
+    if behind.endswith("file"):
+        log += bytes(file_size)
+    log += bytes(-len(log) % file_size)
+    is_cut = behind == "zeros"
+    parts = [file_of(tmp_path, files, at, log[at : at + file_size]) for at in range(0, len(log), file_size)]
+    found = recover(parts, strict=True)
+    expected = variant.size if is_cut else end
+    counts = {(variant.queue_id, variant.topic): 1 if is_cut else 2}
+    if behind.endswith("record"):
+        counts[1, b"topic"] = 1
+    assert (found.end, found.queue_offsets) == (expected, counts)
+    assert recover(parts, strict=False).end == end
+    assert len(store.recover(Log(file_size, 0, log), HARDENED).state.data) == expected
+    assert len(store.recover(Log(file_size, 0, log), CLASSIC).state.data) == end
 
 
 def test_the_tables_name_all_that_is_no_record() -> None:
