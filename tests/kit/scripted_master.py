@@ -28,10 +28,11 @@ class ScriptedMaster:
 
 
 @contextmanager
-def scripted_master(*answers: bytes, closes: bool = False) -> Iterator[ScriptedMaster]:
+def scripted_master(*answers: bytes, closes: bool = False, then: bytes = b"") -> Iterator[ScriptedMaster]:
     """Answer the first report of each connection with the next bytes. A further connection is not accepted.
 
-    closes: end each connection after its answer, but for the last; otherwise the client ends it.
+    closes: end each connection after its answer, but for the last; otherwise the client ends it. then: the answer to the second
+    report of a connection.
     """
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(PATIENCE_S)
@@ -51,6 +52,8 @@ def scripted_master(*answers: bytes, closes: bool = False) -> Iterator[ScriptedM
                         sock.shutdown(socket.SHUT_WR)
                     try:
                         while data := sock.recv(64):
+                            if then and len(found.reports[-1]) < 16 <= len(found.reports[-1]) + len(data):
+                                sock.sendall(then)
                             found.reports[-1] += data
                     except OSError:
                         pass
