@@ -139,7 +139,7 @@ def on_tick(group: Group, now_ms: int) -> Step[Group]:
 def on_shutdown(group: GroupTransfer) -> Step[GroupTransfer]:
     """End every put: the master is going away.
 
-    Spec: HA-G-6 "Every waiting put MUST end exactly once".  Source: quirk 33, which this mends.
+    Spec: HA-G-6 "Every waiting put MUST end exactly once".  Source: quirk 33, which this corrects.
     """
     done = tuple(Done(request.request_id, request.next_offset, FLUSH_SLAVE_TIMEOUT) for request in group.requests)
     return Step(GroupTransfer(), done, ("HA-G-6",) if done else ())

@@ -24,7 +24,7 @@ profile_option: Final = option_group(
         type=click.Choice(sorted(PROFILES)),
         default="hardened",
         show_default=True,
-        help="classic behaves as RocketMQ 4.5.2 does; hardened sends the same bytes, and mends its quirks.",
+        help="classic behaves as RocketMQ 4.5.2 does; hardened sends the same bytes, and corrects its quirks.",
     ),
 )
 metrics_option: Final = click.option(

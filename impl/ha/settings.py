@@ -6,7 +6,7 @@ from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.spec.constants import SLAVE_READ_BUFFER_SIZE, TRANSFER_HEADER_SIZE
 from rocketmq_ha.spec.profile import Profile, Settings
 
-# Of the limits on how often an idle end looks at the time (HA-M-25, HA-S-35).
+# The longest time after which an idle end checks the clock again (HA-M-25, HA-S-35).
 LOOK_MS = 1_000
 
 log = logging.getLogger(__name__)

@@ -43,7 +43,7 @@ class RecoveryPlan:
     min_offset: int
     start: int  # offset at which recovery begins
     end: int  # offset at which the log would end
-    messages: int  # that it looks at
+    messages: int  # that recovery walks over, from `start` on
     cut_size: int  # bytes from there to the last that is not zero, which would be cut off; 0 of a store that is open
     dispatch_from: int  # where dispatch would begin anew; of a store that is open, how far it has come
     entries_cut: int  # of consume queues, which name messages beyond the end

@@ -11,7 +11,7 @@ from servers import wait
 
 from kit.files import end_of
 
-STOPPED = 2  # the exit status of every error that a user can mend
+STOPPED = 2  # the exit status of every error that a user can correct
 
 
 def test_our_slave_on_a_real_master_with_another_history(

@@ -1,4 +1,6 @@
-"""Delay levels: a delayed message waits in SCHEDULE_TOPIC_XXXX, in the queue of its level; its tags code is its delivery time.
+"""Delay levels: the delivery time of a message in SCHEDULE_TOPIC_XXXX, which is the tags code of its queue entry.
+
+A broker puts a delayed message into that topic, in the queue of its level.
 
 Spec: HA-ST-32, HA-ST-76 "MUST be the store timestamp plus the delay of the level".  Source: 4.9.8
 ScheduleMessageService.parseDelayLevel and computeDeliverTimestamp.

@@ -157,7 +157,7 @@ class ReputMessageService:
             try:
                 while not self._is_stopped and self._round():
                     pass
-            except OSError as error:  # a full disk, say: it may be mended, and what was not dispatched is in the log
+            except OSError as error:  # a full disk, say: it may get room again, and what was not dispatched is in the log
                 logger.error("dispatch fails at offset %d, and is tried again: %s", self.reput_from_offset, error)
                 if self._is_stopped:
                     return

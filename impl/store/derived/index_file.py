@@ -212,7 +212,7 @@ class IndexFile:
         """Keep the entries of messages before a commit-log offset, and make the slots anew from them.
 
         It believes the entries alone, and those only as far as they are in order: each points to the one before it in its
-        slot, and no offset is less than the one before. So it mends what a crash has left of a file, too.
+        slot, and no offset is less than the one before. So it repairs what a crash has left of a file, too.
 
         Args:  store_timestamp_of: of the message at an offset, in ms.
         Returns: how many entries are left, and whether one of a message before `offset` had to go for being out of order. With

@@ -212,7 +212,7 @@ class IndexService:
         return count
 
     def truncate(self, offset: int, store_timestamp_of: Callable[[int], int], vouched: int = 0) -> int:
-        """Cut off the keys of messages at or behind a commit-log offset, and mend what a crash has left before it.
+        """Cut off the keys of messages at or behind a commit-log offset, and repair what a crash has left before it.
 
         Args:  store_timestamp_of: of the message at an offset before that, in ms; 0 where there is none.
                vouched: that many of the first files are left as they are.

@@ -45,9 +45,9 @@ class Recovery:
 
     end: int  # commit-log offset; 0 where there are no files
     files: int  # how many files hold the log; those behind them are wholly beyond the end
-    messages: int  # that were looked at
+    messages: int  # that were walked over and are kept
     cut_size: int  # bytes from the end to the last byte that is not zero
-    queue_offsets: QueueOffsets  # of the messages that were looked at
+    queue_offsets: QueueOffsets  # of these messages
     start: int = 0  # commit-log offset at which the look began
     last_offset: int | None = None  # of the last message, if that is known
 
