@@ -253,6 +253,19 @@ def test_a_body_that_cannot_be_decompressed_says_why(message: Message, found: st
         decompress_body(message, max_size=1024)
 
 
+@pytest.mark.parametrize(("limit", "is_refused"), [(999, True), (1000, False), (1001, False)])
+def test_a_compressed_body_of_the_limit_is_given_and_a_larger_one_is_not(limit: int, is_refused: bool) -> None:
+    body = bytes(range(250)) * 4
+    message = Message("t", zlib.compress(body), sys_flag=1)
+    if not is_refused:
+        assert decompress_body(message, limit) == body
+        return
+    with pytest.raises(MessageMalformed) as refused:
+        decompress_body(message, limit)
+    expected = f"a whole zlib stream of at most {limit} bytes"
+    assert str(refused.value) == f"compressed body: found more than {limit} bytes, expected {expected}"
+
+
 @given(any_text)
 @settings(deadline=None)
 def test_any_properties_string_parses(text: str) -> None:

@@ -134,6 +134,19 @@ def test_a_batch_refuses_a_part_in_a_transaction(tmp_path: Path, variant: Varian
         assert (log.max_offset, log.queue_keys()) == (0, [])
 
 
+@pytest.mark.parametrize("field", ("topic", "properties_string"))
+@pytest.mark.parametrize("variant", SOME[:3], ids=name_of)
+@every_put
+def test_text_that_utf8_cannot_hold_is_refused(tmp_path: Path, variant: Variant, put: Put, field: str) -> None:
+    message = replace(variant.message(), **{field: "a\ud800"})  # type: ignore[arg-type]
+    with open_log(tmp_path / "s", variant) as log:
+        with pytest.raises(MessageIllegal) as refused:
+            put(log, [message], STORED_MS, None)
+        name = field.removesuffix("_string")
+        assert str(refused.value) == f"message {name}: found surrogates not allowed, expected text that UTF-8 can hold"
+        assert (log.max_offset, list(log.queue.files), log.queue_keys()) == (0, [], [])
+
+
 WRONG_NUMBERS = {
     "queue_id": 1 << 31,
     "flag": -(1 << 31) - 1,
