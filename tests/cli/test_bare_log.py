@@ -301,3 +301,22 @@ def test_damage_behind_what_the_checkpoint_vouches_for_is_cut_off_and_verify_nam
     else:
         plan = plan_recovery(tmp_path / "s")
         assert (plan.end, plan.cut_size, plan.changes_something) == (0, end - 2, True)  # its properties' length is zeros
+
+
+@pytest.mark.parametrize(("before_ms", "expected"), [(0, 1_700_000_004_000), (1_700_000_004_001, 1_700_000_004_001)])
+@pytest.mark.parametrize("replicated", [False, True])
+def test_the_checkpoint_has_the_time_of_the_last_record_and_never_goes_back(
+    before_ms: int, expected: int, replicated: bool, tmp_path: Path
+) -> None:
+    """Five messages, a second apart. The offset by which dispatch begins stays 0: HA-ST-51 "the i64 at byte 40"."""
+    if before_ms:
+        checkpoint = StoreCheckpoint(tmp_path)
+        checkpoint.physic_msg_timestamp = before_ms
+        checkpoint.logics_msg_timestamp, checkpoint.index_msg_timestamp = before_ms + 1, before_ms + 2
+        checkpoint.logics_physical_offset = 77
+        checkpoint.flush()
+    with bare_log(tmp_path, file_size=FILE_SIZE, clear_tail=True, replicated=replicated) as log:
+        put(log, range(5))
+    found = StoreCheckpoint(tmp_path)
+    assert (found.physic_msg_timestamp, found.logics_msg_timestamp) == (expected, before_ms)
+    assert found.logics_physical_offset == 0
