@@ -116,7 +116,7 @@ class MasterFeed:
 
     @property
     def has_ready(self) -> bool:
-        """Whether `read` gives something without a look at the socket."""
+        """Whether `read` gives something without reading the socket."""
         return bool(self._ready) or self.has_buffered
 
     @property

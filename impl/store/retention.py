@@ -32,7 +32,7 @@ class Reason(Enum):
 class Retention:
     """What is to be kept. HA-ST-69 "MUST keep every file": the defaults have no reason to delete one."""
 
-    file_reserved_ms: int | None = None  # behind the last write to a file
+    file_reserved_ms: int | None = None  # after the last write to a file
     delete_when: frozenset[int] | None = DELETE_WHEN  # hours of the day in which files go for their age; None: at any time
     disk_max_used_space_ratio: int = DISK_MAX_USED_SPACE_RATIO  # percent, beyond which they go for their age at any hour
     clean_file_forcibly: bool = False  # whether files of any age go when the disk is more than 85 % full

@@ -22,7 +22,7 @@ class StoreOptions:
     sync_flush_timeout_ms: int = SYNC_FLUSH_TIMEOUT_MS
     store_host: Host = ("127.0.0.1", 10911)  # what messages carry as the host that stored them
     floor_size: int = 256 << 20  # bytes that must stay free on the disk; below, puts are refused with StoreFull
-    reserved_ms: int | None = None  # how long a full file is kept behind its last message; None: for ever
+    reserved_ms: int | None = None  # how long a full file is kept after the last write to it; None: for ever
     clear_tail: bool = True  # False leaves stale bytes behind the end, as RocketMQ does (quirk 35)
 
 

@@ -229,7 +229,7 @@ class IndexFile:
             # What has not come to the disk is zero bytes, and so is no entry: one in 2,147,483,648 is at offset 0.
             is_there = key_hash or entry_offset or seconds or previous
             if not is_there or entry_offset < last_offset or key_hash < 0 or seconds < 0 or slots[slot] != previous:
-                # Whatever else is here, or behind, of messages before the offset? Or was, by the header's word?
+                # Is anything else here, or an entry of a message before the offset behind it? Or was one, as the header says?
                 is_damaged = bool(is_there) or self.header.end_phy_offset < offset
                 is_damaged = is_damaged or any(last_offset < other[1] < offset for other in entries)
                 break

@@ -200,7 +200,7 @@ class IndexService:
         """How many files, from the first on, are on the disk by the word of a checkpoint, and name nothing beyond the log.
 
         They were flushed in their order when they were full. So all that end before the checkpoint's index time are there, and
-        the first that ends at it. Of another one of that very ms nobody knows.
+        the first that ends at it. Whether a second one that ends in the same ms is there, nobody knows.
         """
         count, end_timestamp = 0, 0
         while count < len(self.files) and end_timestamp < index_msg_timestamp:
