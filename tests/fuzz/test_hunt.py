@@ -30,9 +30,17 @@ def runs_of(failures: Mapping[int, tuple[int, str]], tried: list[int]) -> Callab
         ({13: (9, VERDICT_DIVERGENCE), 20: (5, VERDICT_ERROR), 30: (7, VERDICT_DIVERGENCE)}, 20, 54),
         ({13: (9, VERDICT_DIVERGENCE), 63: (8, VERDICT_INVARIANT), 64: (1, VERDICT_ERROR)}, 63, 54),
         ({13: (5, VERDICT_ERROR), 20: (5, VERDICT_ERROR), 30: (9, VERDICT_ERROR)}, 13, 54),
+        ({75: (9, VERDICT_ERROR), 76: (8, VERDICT_ERROR)}, 76, 116),
         ({30: (9, VERDICT_ERROR), 70: (8, VERDICT_ERROR), 80: (7, VERDICT_ERROR)}, 80, 71),
     ],
-    ids=["the first alone", "the second is the shortest", "the last seed counts", "the first of equals", "one fails late"],
+    ids=[
+        "the first alone",
+        "the second is the shortest",
+        "the last seed counts",
+        "the first of equals",
+        "none of the first fifty",
+        "one fails late",
+    ],
 )
 def test_the_shortest_failure_of_fifty_more_seeds_is_kept(
     failures: Mapping[int, tuple[int, str]], found: int, runs: int

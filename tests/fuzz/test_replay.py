@@ -12,6 +12,7 @@ from kit.schedules import ALL, SETTINGS, put, schedule_of
 from rocketmq_ha.fuzz import replay
 from rocketmq_ha.fuzz.lockstep import StepOutcome
 from rocketmq_ha.fuzz.schedule import Schedule
+from rocketmq_ha.fuzz.world import ImplementationWorld
 from rocketmq_ha.reference.events import (
     Clog,
     Connect,
@@ -53,6 +54,7 @@ CLASSIC_TABLE: Sequence[tuple[Event, str, str, str, str, str, str]] = (
     (DeliverReports(1, -1), "master receives all but 1 B of s1", "214", "0 -", "", "0 .", "? <1"),
     (DeliverReports(1, 5), "master receives up to 5 B of s1", "214", "0 -", "", "0 .", "@100 =8 >20"),
     (DeliverFrames(1, -5), "s1 receives all but 5 B", "214", "0 -", "", "0 h+3", "@100 =8 >5"),
+    (DeliverFrames(1, 0), "s1 receives up to 0 B", "214", "0 -", "", "0 h+3", "@100 =8 >5"),
     (Grant(1, 50), "socket to s1 takes 50 B", "214", "0 -", "", "0 h+3", "@100 =58 >55"),
     (DeliverFrames(1, 9), "s1 receives up to 9 B", "214", "0 -", "", "0 b+0", "@100 =58 >46"),
     (DeliverFrames(1, 21), "s1 receives up to 21 B", "214", "0 -", "", "0 b+21", "@100 =58 >25"),
@@ -156,3 +158,10 @@ def test_rows_without_an_effect_are_dim_and_a_failing_one_is_red() -> None:
     assert "\x1b[2m" not in styles["put 10 B"]
     assert "\x1b[1;31m" in styles["s0 connects"]
     assert "\x1b[1;31m" not in styles["put 10 B"] + styles["5 ms pass"]
+
+
+def test_a_replay_closes_both_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = []
+    monkeypatch.setattr(ImplementationWorld, "close", lambda world: closed.append(world))
+    shown(schedule_of(put(10)))
+    assert len(closed) == 1

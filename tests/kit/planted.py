@@ -55,7 +55,7 @@ def first_failure(file: Path, module: ModuleType) -> str:
                 ran += 1
                 try:
                     test(**arguments)
-                except Exception:  # a test may fail in any way
+                except (Exception, pytest.fail.Exception):  # a test may fail in any way
                     return name
     assert ran > 1, f"{file.name} has hardly a test without fixtures"
     return ""
