@@ -162,6 +162,6 @@ def test_rows_without_an_effect_are_dim_and_a_failing_one_is_red() -> None:
 
 def test_a_replay_closes_both_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = []
-    monkeypatch.setattr(ImplementationWorld, "close", lambda world: closed.append(world))
+    monkeypatch.setattr(ImplementationWorld, "close", closed.append)
     shown(schedule_of(put(10)))
     assert len(closed) == 1

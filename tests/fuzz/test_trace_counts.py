@@ -4,6 +4,7 @@ The log has three records, which end at 102, 214 and 336; a batch has 100 bytes.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from rocketmq_ha.fuzz.transcript import Piece, Restarted
 from rocketmq_ha.fuzz.world import ReferenceWorld
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.reference.store import Log
-from rocketmq_ha.spec.profile import HARDENED
+from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile
 
 Entry = Piece | Restarted
 
@@ -56,8 +57,15 @@ FIRST: Sequence[Entry] = (
 SECOND: Sequence[Entry] = (Restarted(), slave(1, 214), master(1, frame(214, 100), frame(314, 22)), slave(1, 336))
 
 
-def check(*entries: Entry, log: Log = LOG) -> Checked:
-    return check_transcript(entries, log, SETTINGS, HARDENED, HARDENED)
+def check(*entries: Entry, log: Log = LOG, slave_log: Log | None = None, slave_profile: Profile = HARDENED) -> Checked:
+    return check_transcript(entries, log, SETTINGS, HARDENED, slave_profile, slave_log)
+
+
+def refused(*entries: Entry, **arguments: Any) -> str:
+    """What the model has, of the refusal of a transcript."""
+    with pytest.raises(TraceRefusedError) as caught:
+        check(*entries, **arguments)
+    return caught.value.message.partition(": the model has ")[2]
 
 
 def test_an_empty_transcript_has_nothing() -> None:
@@ -176,3 +184,79 @@ def test_a_log_that_is_no_log_is_refused() -> None:
     with pytest.raises(TraceRefusedError) as caught:
         check(log=Log(1000, 0, LOG.data[:214] + bytes(50)))
     assert caught.value.message == "the master's log has no whole record at 214"
+
+
+TWO_FILES = log_of(890, 5, 6, 7)  # the second file has records that end at 1097, 1195 and 1294
+SECOND_FILE = Log(1000, 1000, TWO_FILES.data[1000:])
+
+
+def second(offset: int, size: int) -> bytes:
+    return HEADER.pack(offset, size) + TWO_FILES.data[offset : offset + size]
+
+
+def test_a_log_may_begin_at_a_later_file() -> None:
+    assert record_ends(SECOND_FILE) == {1000, 1097, 1195, 1294}
+    frames = (second(1000, 100), second(1100, 100), second(1200, 94))
+    found = check(
+        slave(0, 0), master(0, frames[0], frames[1][:60]), master(0, frames[1][60:], frames[2]), slave(0, 1294), log=SECOND_FILE
+    )
+    assert (found.frames, found.body_bytes, found.slave_max_offset) == (3, 294, 1294)
+    wrong = frames[1][:50] + bytes(10)
+    assert refused(slave(0, 0), master(0, frames[0], wrong), log=SECOND_FILE).startswith("the log's bytes from 1100")
+    assert refused(slave(0, 0), master(0, second(900, 82)), log=SECOND_FILE).startswith("a frame within the log, 1000 to 1294")
+
+
+def test_a_slave_with_a_log_begins_at_its_last_record() -> None:
+    had = Log(1000, 0, LOG.data[:214])
+    found = check(slave(0, 102), master(0, frame(102, 100), frame(202, 100), frame(302, 34)), slave(0, 302, 336), slave_log=had)
+    assert (found.frames, found.reports, found.slave_max_offset) == (3, 3, 336)
+    assert refused(slave(0, 0), slave_log=had) == "a first report of 214; the transcript has 0"
+
+
+def test_a_slave_that_coalesces_may_leave_reports_out_and_classic_may_not() -> None:
+    frames = (slave(0, 0), master(0, *WHOLE))
+    assert check(*frames, slave(0, 336)).reports == 2
+    assert check(*frames, slave(0, 100, 200, 300, 336), slave_profile=CLASSIC).reports == 5
+    assert refused(*frames, slave(0, 200), slave_profile=CLASSIC) == "a report of 100; the transcript has 200"
+    assert refused(*frames, slave(0, 100, 300), slave_profile=CLASSIC) == "a report of 200; the transcript has 300"
+
+
+def test_a_slave_may_have_lost_what_it_did_not_acknowledge() -> None:
+    """It has one of the ends of the frames; the start of the last record before that is its first report."""
+    all_passed = (slave(0, 0), master(0, *WHOLE))
+    for first in (214, 102, 0):  # of the ends 336, 300 and 200
+        assert check(*all_passed, slave(1, first)).slave_ack_offset == first
+    assert refused(*all_passed, slave(1, 150)) == "a first report of 336; the transcript has 150"
+    acknowledged = (*all_passed, slave(0, 100, 200, 300))
+    assert check(*acknowledged, slave(1, 102)).reports == 5
+    assert refused(*acknowledged, slave(1, 0)) == "a first report of 336; the transcript has 0"
+    # A later link sends again what the model then took for lost.
+    again = (frame(102, 100), frame(202, 100), frame(302, 34))
+    found = check(*acknowledged, slave(1, 102), master(1, *again), slave(1, 336))
+    assert (found.links, found.body_bytes, found.slave_max_offset) == (2, 336 + 234, 336)
+
+
+def test_a_slave_whose_bytes_differ_closes_and_a_master_whose_log_is_shorter_too() -> None:
+    other = Log(1000, 0, LOG.data[:213] + b"\xff")
+    assert refused(slave(0, 102), master(0, frame(102, 100), frame(202, 100)), slave_log=other).startswith(
+        "a close of the slave ("
+    )
+    longer = log_of(10, 20, 30, 40, 50)
+    assert (
+        refused(slave(0, 468), slave_log=longer)
+        == "a close of the master (report); the transcript has a report of 468 that it took"
+    )
+
+
+def test_a_heartbeat_may_come_between_frames_and_says_where() -> None:
+    assert check(slave(0, 0), master(0, HEADER.pack(0, 0), WHOLE[0])).heartbeats == 1
+    assert (
+        refused(slave(0, 0), master(0, WHOLE[0], HEADER.pack(0, 0)))
+        == "a heartbeat of 100; the transcript has a heartbeat of 0"
+    )
+
+
+def test_a_restart_cuts_a_torn_record_off_and_a_lost_link_does_not() -> None:
+    all_passed = (slave(0, 0), master(0, *WHOLE))
+    assert check(*all_passed, slave(1, 102)).slave_max_offset == 300
+    assert check(*all_passed, Restarted(), slave(1, 102)).slave_max_offset == 214
