@@ -1,0 +1,241 @@
+"""A store through puts, flushes, expiry, clean stops, kills and power cuts keeps each promise, whatever comes after what.
+
+The steps are those of the crash campaign (tests/crash/workload.py), here chosen one by one, so that a failure shrinks to the
+few that matter; a step draws its messages, and a power cut its pages, from a seed of its own. No thread runs: a step is one
+round of a service. After each opening log, queues and index are compared with the messages that were put
+(tests/crash/judge.py). Without `clear_tail` the store is as RocketMQ's, which a power cut may harm: it is only killed. HA-ST-5,
+HA-ST-7, HA-ST-13, HA-ST-18 to HA-ST-28, HA-ST-38, HA-ST-45, HA-ST-73.
+"""
+
+import random
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import judge
+from hypothesis import note
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from pages import Disk, Image, watching
+from workload import CrashPoint, Shape, Workload, at_hand
+
+from kit.examples import machine_settings
+from rocketmq_ha.fuzz.lockstep import scratch_directory
+from rocketmq_ha.impl.store.derived.index_file import Geometry
+from rocketmq_ha.impl.store.log.checkpoint import StoreCheckpoint, was_aborted
+from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
+
+QUEUES: Final = [("orders", 0), ("orders", 1), ("t", 0)]
+LOOKS: Final = 0.01  # the share of system calls at which a crash is tried besides
+seeds = st.integers(0, (1 << 32) - 1)
+
+
+@dataclass
+class Life(Workload):
+    """The steps, and the store that takes them. Crashes within a step are tried out at few places."""
+
+    def _consider(self, call: str, path: str) -> None:
+        self.looks += bool(call or path)
+        self._note_promises()
+        if self.can_lose_pages and self._disk is not None and self.rng.random() < LOOKS:
+            image = self._disk.crash(self.rng)
+            self._points.append(CrashPoint(self._phase, call, image, self.durable, self._min_offset))
+
+    @property
+    def can_lose_pages(self) -> bool:
+        return self.shape.options.clear_tail
+
+    @property
+    def store(self) -> MessageStore:
+        assert self._store is not None
+        return self._store
+
+    @property
+    def disk(self) -> Disk:
+        assert self._disk is not None
+        return self._disk
+
+    def begin(self) -> None:
+        self._open(Image({}, "a new store"))
+
+    def end(self) -> None:
+        self._leave()
+
+    def step(self, name: str, seed: int, ms: int) -> None:
+        """Do a step of the campaign at a later time."""
+        self.rng = random.Random(seed)
+        self.clock.ms += ms
+        getattr(self, f"_{name}")()
+        self._try_out()
+
+    def thorough(self, is_thorough: bool) -> None:
+        self.store._is_thorough = lambda: is_thorough  # type: ignore[assignment]
+        self._flush_derived()
+
+    def stop(self) -> None:
+        """Close, and look at `abort`. HA-ST-23 "MUST stay when the broker stops before all has been dispatched"."""
+        store = self.store
+        is_dispatched = store.dispatcher.reput_from_offset >= store.max_offset
+        self._begin("stop", "close")
+        store.close()
+        assert was_aborted(self.disk.root) != is_dispatched
+        self.durable = max(self.durable, self.records[-1].end if self.records else 0)
+        self._look("closed")
+        self._store = None
+
+    def open_here(self) -> None:
+        self._open_here(self.disk.root)
+
+    def kill(self) -> None:
+        """Every byte that was written is there, and `abort`."""
+        self.disk.observe()
+        root = self.disk.root
+        files = {str(path.relative_to(root)): path.read_bytes() if path.is_file() else None for path in sorted(root.rglob("*"))}
+        self.durable = max([self.durable, *(record.end for record in self.records)])
+        self._leave()
+        self._open(Image(files, "a kill"))
+
+    def power_cut(self) -> None:
+        if self.can_lose_pages:
+            self._power_cut()
+        else:
+            self.kill()
+
+
+class StoreMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self._resources = ExitStack()
+
+    @initialize(
+        file_size=st.sampled_from((8192, 10_000, 16_384)),
+        queue_entries=st.sampled_from((5, 60, 205)),
+        index=st.sampled_from(((4, 5), (50, 40), (1200, 300))),
+        sync_flush=st.booleans(),
+        clear_tail=st.sampled_from((True, True, True, False)),
+        largest=st.sampled_from((60, 300, 1500, 4000)),
+    )
+    def start(
+        self, file_size: int, queue_entries: int, index: tuple[int, int], sync_flush: bool, clear_tail: bool, largest: int
+    ) -> None:
+        options = StoreOptions(
+            file_size=file_size,
+            queue_file_size=20 * queue_entries,
+            index_geometry=Geometry(*index),
+            sync_flush=sync_flush,
+            floor_size=0,
+            clear_tail=clear_tail,
+        )
+        work = self._resources.enter_context(scratch_directory())
+        self.life = Life("0", work, 0, self.judged)
+        self.life.shape = Shape(options, QUEUES, largest, 0)
+        self.work: Path = work
+        self._resources.enter_context(at_hand(self.life.clock))
+        self._resources.enter_context(watching(lambda: self.life._disk, self.life._on_call))
+        self.life.begin()
+
+    def teardown(self) -> None:
+        if hasattr(self, "life"):
+            self.life.end()
+        self._resources.close()
+
+    def judged(self, life: Workload, point: CrashPoint) -> None:
+        """What a crash somewhere in a step leaves opens and keeps each promise, too."""
+        if not point.goes_on:
+            judge.judge(point, life.records, life.shape, self.life.clock, self.work, random.Random(1))
+
+    def opened(self) -> None:
+        """HA-ST-38: log, queues and index agree, and have all that was promised. What was lost is the end of the log."""
+        life = self.life
+        store, before = life.store, life.records
+        assert was_aborted(store.store_dir)
+        assert store.max_offset >= life.durable
+        assert store.min_offset <= max(life._min_offset, store.max_offset)
+        held = judge.check(store, before, random.Random(1), life._min_offset)
+        assert held == [record for record in before if store.min_offset <= record.offset < store.max_offset]
+        life.records = [record for record in before if record.end <= store.max_offset]
+        note(f"opened from {store.min_offset} to {store.max_offset}, {len(held)} messages")
+
+    @invariant()
+    def checkpoint_tells_the_truth(self) -> None:
+        """HA-ST-24: what was stored before its first time is on the disk; before its second time, dispatched too."""
+        if not hasattr(self, "life"):
+            return
+        store, told = self.life.store, StoreCheckpoint(self.life.disk.root)
+        for record in self.life.records:
+            stored_ms = int.from_bytes(record.data[56:64], "big")
+            if record.message.sys_flag & 0x10 or record.offset < store.min_offset:
+                continue
+            if stored_ms < told.physic_msg_timestamp:
+                assert record.end <= max(store.flushed_offset, self.life.durable)
+            if stored_ms < told.logics_msg_timestamp:
+                assert record.end <= store.dispatcher.reput_from_offset
+        assert store.flushed_offset <= store.max_offset
+
+    def number_queues(self) -> None:
+        """Queue offsets go up by one, and never back."""
+        ends: dict[tuple[str, int], int] = {}
+        for record in self.life.records:
+            message = record.message
+            if message.is_queued:
+                number = int.from_bytes(record.data[20:28], "big")
+                assert number == ends.get((message.topic, message.queue_id), number)
+                ends[message.topic, message.queue_id] = number + 1
+
+    # --- Steps -----------------------------------------------------------------------------------------------------------
+
+    @rule(seeds=st.lists(seeds, min_size=1, max_size=4), ms=st.sampled_from((0, 1, 40, 900, 2500, 5000)))
+    def put(self, seeds: list[int], ms: int) -> None:
+        """Single messages and batches, usual ones and others."""
+        for seed in seeds:
+            self.life.step("put", seed, ms)
+        self.number_queues()
+
+    @rule(
+        name=st.sampled_from(("flush_log", "dispatch", "flush_derived", "flush_all", "prepare", "expire")),
+        seed=seeds,
+        ms=st.sampled_from((0, 0, 3, 2500)),
+    )
+    def serve(self, name: str, seed: int, ms: int) -> None:
+        """A round of one of the store's threads."""
+        self.life.step(name, seed, ms)
+
+    @rule(seed=seeds)
+    def housekeep(self, seed: int) -> None:
+        """All of them in order, with a checkpoint of the present at the end."""
+        for name in ("flush_log", "dispatch"):
+            self.life.step(name, seed, 0)
+        self.life.thorough(True)
+
+    @rule(seed=seeds, dispatches=st.booleans(), cut=st.booleans())
+    def stop(self, seed: int, dispatches: bool, cut: bool) -> None:
+        """A clean stop; then the power may fail before the next start."""
+        self.life.rng = random.Random(seed)
+        if dispatches:
+            self.life.step("dispatch", seed, 0)
+        self.life.stop()
+        if cut:
+            self.life.power_cut()
+        else:
+            self.life.open_here()
+        self.opened()
+
+    @rule(seed=seeds, again=st.booleans())
+    def power_cut(self, seed: int, again: bool) -> None:
+        """The power fails; perhaps again as soon as the store has recovered."""
+        self.life.rng = random.Random(seed)
+        self.life.power_cut()
+        if again:
+            self.life.power_cut()
+        self.opened()
+
+    @rule()
+    def kill(self) -> None:
+        self.life.rng = random.Random(1)
+        self.life.kill()
+        self.opened()
+
+
+TestStoreMachine = StoreMachine.TestCase
+TestStoreMachine.settings = machine_settings(40, steps=15)
