@@ -18,7 +18,6 @@ from rocketmq_ha.impl.wire.batch import HandedBatch, MessageBatch
 from rocketmq_ha.impl.wire.message import Message
 
 MIB = 1 << 20
-FIRST = Variant("first", b"first", b"a body before")
 SOME = (
     Variant("usual"),
     Variant("V2", magic=V2),
@@ -83,11 +82,14 @@ def trios(variant: Variant) -> list[list[Variant]]:
 
 @pytest.mark.parametrize(("put", "variant"), WAYS)
 def test_a_put_writes_the_record_and_hands_over_its_fields(tmp_path: Path, put: Put, variant: Variant) -> None:
-    """A host of 8 bytes takes the place of any other, and the sysFlag then says that it is IPv4: HA-ST-14."""
+    """A host of 8 bytes takes the place of any other, and the sysFlag then says that it is IPv4: HA-ST-14. The queue has a
+    message already, and a prepared or rolled-back one does not count in it.
+    """
+    first = Variant("first", variant.topic, b"a body before", magic=variant.magic, queue_id=variant.queue_id)
     with open_log(tmp_path / "s", variant) as log:
         handed = handed_to(log)
-        log.append(FIRST.message())
-        written, rows = FIRST.record(0), handed[:]
+        log.append(first.message())
+        written, rows = first.record(0), handed[:]
         for trio in trios(variant):
             for stored_ms, store_host in ((None, None), (STORED_MS + 5, STORE[0][1])):
                 time_ms = stored_ms or STORED_MS
@@ -95,7 +97,7 @@ def test_a_put_writes_the_record_and_hands_over_its_fields(tmp_path: Path, put: 
                 begin = len(rows)
                 for each in trio:
                     stored = replace(each, sys_flag=each.sys_flag & ~0x20) if store_host else each
-                    queue_offset = len(rows) - 1 if each.is_queued else 0
+                    queue_offset = len(rows) if each.is_queued else 0
                     end = (time_ms, queue_offset, stored.sys_flag, each.prepared_transaction_offset)
                     rows.append((each.topic, each.queue_id, len(written), stored.size, each.properties, *end))
                     written += stored.record(len(written), queue_offset, time_ms)
@@ -107,7 +109,8 @@ def test_a_put_writes_the_record_and_hands_over_its_fields(tmp_path: Path, put: 
                 assert results == (own if put is alone else whole)
                 assert log.last_stored_ms == (STORED_MS + 5 if store_host or begin > 1 + len(trio) else 0)
         assert bytes(log.queue.files[0].view(0, len(written) + 8)) == written + bytes(8)
-        assert log.queue_keys() == [(0, b"first"), (variant.queue_id, variant.topic)]
+        assert log.queue_keys() == [(variant.queue_id, variant.topic)]
+        assert log.append(first.message()).queue_offset == (len(rows) if variant.is_queued else 1)
 
 
 @pytest.mark.parametrize("variant", (*BROKEN, *UNPUTTABLE), ids=name_of)
