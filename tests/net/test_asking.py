@@ -29,7 +29,7 @@ def answering(data: bytes, *, ends: bool = True) -> socket.socket:
     theirs.sendall(data)
     if ends:
         theirs.shutdown(socket.SHUT_WR)
-    KEPT.append(theirs)  # a closed end would make our writes fail
+    KEPT.extend((ours, theirs))  # a closed end would make our writes fail
     return ours
 
 
