@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.variant_tables import VARIANTS
-from kit.variants import V1, V2, Variant, name_of
+from kit.variants import V1, V2, Variant, log_of, name_of
 from rocketmq_ha.impl.errors import MessageMalformed
 from rocketmq_ha.impl.store.derived.dispatch_request import Read, read_handed
 from rocketmq_ha.impl.store.log.scan import scan
@@ -77,13 +77,31 @@ def test_a_changed_byte_is_noticed_or_has_no_check(variant: Variant) -> None:
         assert whole == ((at in unseen and not says_host_size) or is_offset), (at, mask)
         assert (message.decode(data) is not None) == whole, (at, mask)  # the model's checks
         found = scan(data + bytes(40), OFFSET)  # the place is a check too
-        assert found.messages == (whole and not is_offset), (at, mask)
+        is_found = whole and not is_offset
+        assert found.messages == is_found, (at, mask)
+        # Behind one that is like it, which a walk compares with.
+        before = variant.record(OFFSET - variant.size)
+        assert scan(before + data, OFFSET - variant.size).messages == 1 + is_found, (at, mask)
         handed: list[HandedFields] = []
         end, why = read_handed(memoryview(data), OFFSET, variant.size, OFFSET + variant.size, 9, handed)
         # The dispatch does not look at the CRC (quirk 29).
         is_dispatched = (whole and not is_offset) or is_crc or is_body
         assert (len(handed), end - OFFSET) == ((1, variant.size) if is_dispatched else (0, 0)), (at, mask)
         assert is_dispatched == (why is Read.BOUND)
+
+
+@pytest.mark.parametrize("variant", (SMALL[0], SMALL[2], SMALL[4]), ids=name_of)
+def test_a_changed_byte_is_noticed_among_many_records_alike(variant: Variant) -> None:
+    """Records alike are compared many at a time (uniform_run.py): one of 150 is changed."""
+    count, number = 150, 60
+    place = number * variant.size
+    log = bytearray(log_of([variant] * count, OFFSET))
+    unseen = without_check(variant)
+    for at, mask in changes(variant):
+        log[place + at] ^= mask
+        is_found = at in unseen and not (at == 39 and mask in (0x10, 0x20))
+        assert scan(log, OFFSET).messages == (count if is_found else number), (at, mask)
+        log[place + at] ^= mask
 
 
 i32, i64 = st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-(1 << 63), (1 << 63) - 1)
