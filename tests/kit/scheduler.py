@@ -57,7 +57,7 @@ class Scheduler:
         self.now_s = 1000.0
         self.switches = 0
         self._choices = iter(choices)
-        self._passes_time = passes_time
+        self.passes_time = passes_time
         self._tasks: list[Task] = []  # that have not ended; the one that ran last is the last
         self._current: Task | None = None
         self._progress_s = self.now_s  # when a task of the test ran last
@@ -147,7 +147,7 @@ class Scheduler:
         choice = next(self._choices, 0)
         if choice < STAY:
             return current
-        if choice == 255 and self._passes_time:
+        if choice == 255 and self.passes_time:
             self._pass_time()
         others = [task for task in self._tasks if task is not current and self._can_run(task)]
         return others[choice % len(others)] if others else current

@@ -44,7 +44,9 @@ from rocketmq_ha.spec.role import BrokerRole
 OK, LATE = PutMessageStatus.PUT_OK, PutMessageStatus.FLUSH_DISK_TIMEOUT
 STORE: Final = (allocate, consume_queue, dispatch, flush, gate, housekeeping, index_service, log_writer, mapped_file)
 MODULES: Final = (*STORE, mapped_file_queue, message_store, pending_put, topic_notes)
-OPTIONS: Final = StoreOptions(file_size=900, queue_file_size=200, index_geometry=Geometry(4, 20), floor_size=0)
+OPTIONS: Final = StoreOptions(
+    file_size=900, queue_file_size=200, index_geometry=Geometry(4, 20), floor_size=0, sync_flush_timeout_ms=10**9
+)
 PROMPT_S: Final = 0.5  # of the scheduler's time: the dispatch needs no time-out to see a message
 Op = tuple[str, int, int]
 
@@ -54,17 +56,26 @@ failures = st.sets(st.integers(0, 5), max_size=3)
 
 
 class Disk:
-    """A disk on which some syncs fail; other tasks may run before and after each."""
+    """A disk on which some syncs fail; other tasks may run before and after each.
+
+    covered: the log before this offset was written when a sync of its file began that succeeded.
+    """
 
     def __init__(self, scheduler: Scheduler, failing: set[int]) -> None:
         self._scheduler, self._failing = scheduler, failing
-        self.syncs = 0
+        self.syncs = self.covered = 0
+        self.log: CommitLog | None = None
 
-    def sync(self, _fd: int) -> None:
+    def sync(self, fd: int) -> None:
         number, self.syncs = self.syncs, self.syncs + 1
+        name = Path(f"/proc/self/fd/{fd}").readlink().name
+        file = None if self.log is None else self.log.queue.find(int(name))
+        end = 0 if file is None else file.end
         self._scheduler.switch()
+        assert Path(f"/proc/self/fd/{fd}").readlink().name == name, "a descriptor that is in use was closed"
         if number in self._failing:
             raise OSError(errno.EIO, "Input/output error")
+        self.covered = max(self.covered, end)
         self._scheduler.switch()
 
 
@@ -74,6 +85,7 @@ class Life:
 
     root: Path
     scheduler: Scheduler
+    disk: Disk
     options: StoreOptions
     can_fail: bool
     records: list[Record] = field(default_factory=list)
@@ -83,6 +95,7 @@ class Life:
 
     def run(self, producers: list[list[Op]], closes_early: bool) -> None:
         self.store = MessageStore.open(self.root, self.options)
+        self.disk.log = self.store.log
         tasks = [
             self.scheduler.spawn(partial(self.produce, number, ops), f"producer {number}")
             for number, ops in enumerate(producers)
@@ -92,7 +105,7 @@ class Life:
             if not self.can_fail:
                 began_s = self.scheduler.now_s
                 assert self.store.wait_for_dispatch()
-                assert self.scheduler.now_s - began_s < PROMPT_S
+                assert self.scheduler.now_s - began_s < PROMPT_S or self.scheduler.passes_time
         self.is_closing = True
         try:
             self.store.close()
@@ -135,7 +148,7 @@ class Life:
         self.note([message], result)
         began_s = self.scheduler.now_s
         assert self.store.wait_for_dispatch(result.append.next_offset)
-        assert self.scheduler.now_s - began_s < PROMPT_S
+        assert self.scheduler.now_s - began_s < PROMPT_S or self.scheduler.passes_time
         found = self.store.get("t", message.queue_id, result.append.queue_offset, 1)
         assert [one.body for one in found.messages()] == [message.body]
 
@@ -152,6 +165,7 @@ class Life:
         waits = self.options.sync_flush and "WAIT" not in messages[0].properties_string
         if waits and result.status is OK:
             assert self.store.flushed_offset >= append.next_offset
+            assert self.disk.covered >= append.next_offset
         if not (waits and self.can_fail):
             assert result.status is OK
         assert result.status in (OK, LATE)
@@ -186,12 +200,14 @@ class Life:
     sync_flush=st.booleans(),
     closes_early=st.booleans(),
     failing=st.sets(st.just(-1), max_size=1).flatmap(lambda some: failures if some else st.just(set())),
+    is_slow=st.booleans(),
 )
 @machine_settings(100, steps=1)
 def test_puts_are_answered_once_and_rightly_in_every_order_of_threads(
-    choices: bytes, producers: list[list[Op]], sync_flush: bool, closes_early: bool, failing: set[int]
+    choices: bytes, producers: list[list[Op]], sync_flush: bool, closes_early: bool, failing: set[int], is_slow: bool
 ) -> None:
-    scheduler = Scheduler(choices)
+    """is_slow: time passes although threads could run."""
+    scheduler = Scheduler(choices, passes_time=is_slow)
     disk = Disk(scheduler, failing)
     check_file = MappedFile.check_file
 
@@ -200,7 +216,7 @@ def test_puts_are_answered_once_and_rightly_in_every_order_of_threads(
         check_file(file)
 
     with scratch_directory() as directory:
-        life = Life(directory / "store", scheduler, replace(OPTIONS, sync_flush=sync_flush), bool(failing))
+        life = Life(directory / "store", scheduler, disk, replace(OPTIONS, sync_flush=sync_flush), bool(failing))
         with (
             scheduler.in_place_of_threads(*MODULES),
             mock.patch.object(mapped_file, "_sync_data", disk.sync),
@@ -214,7 +230,6 @@ def test_puts_are_answered_once_and_rightly_in_every_order_of_threads(
 # --- A master's puts -------------------------------------------------------------------------------------------------
 
 LOG: Final = (flush, log_writer, mapped_file, mapped_file_queue)
-ACK_MS: Final = 5_000  # later than this, a put that waits for a slave has ended
 turns = st.lists(st.sampled_from(("put", "put", "put", "no wait", "ack", "turn", "tick")), min_size=1, max_size=10)
 
 
@@ -224,6 +239,7 @@ class Loop:
 
     log: CommitLog
     scheduler: Scheduler
+    disk: Disk
     profile: Profile
     role: BrokerRole
     can_fail: bool
@@ -306,6 +322,7 @@ class Loop:
             assert status is OK
         elif status is OK:
             assert is_flushed or not self.profile.checks_flush
+            assert self.disk.covered >= put.next_offset or not self.profile.checks_flush
             assert is_acked or not needs_slave
         elif status is LATE:
             assert self.can_fail
@@ -336,7 +353,8 @@ def test_a_masters_puts_end_once_and_rightly_while_another_thread_flushes(
 
     def main() -> None:
         log = CommitLog.open(directory / "store", file_size=OPTIONS.file_size)
-        Loop(log, scheduler, PROFILES[profile], role, bool(failing)).run(turns, ends_early)
+        disk.log = log
+        Loop(log, scheduler, disk, PROFILES[profile], role, bool(failing)).run(turns, ends_early)
 
     with (
         scratch_directory() as directory,

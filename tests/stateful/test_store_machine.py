@@ -10,6 +10,7 @@ HA-ST-7, HA-ST-13, HA-ST-18 to HA-ST-28, HA-ST-38, HA-ST-45, HA-ST-73.
 import random
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -162,8 +163,8 @@ class StoreMachine(RuleBasedStateMachine):
         """HA-ST-24: what was stored before its first time is on the disk; before its second time, dispatched too."""
         if not hasattr(self, "life"):
             return
-        store, told = self.life.store, StoreCheckpoint(self.life.disk.root)
-        for record in self.life.records:
+        store, on_disk = self.life.store, StoreCheckpoint(self.life.disk.root)
+        for told, record in product((on_disk, store.checkpoint), self.life.records):
             stored_ms = int.from_bytes(record.data[56:64], "big")
             if record.message.sys_flag & 0x10 or record.offset < store.min_offset:
                 continue
@@ -201,12 +202,18 @@ class StoreMachine(RuleBasedStateMachine):
         """A round of one of the store's threads."""
         self.life.step(name, seed, ms)
 
-    @rule(seed=seeds)
-    def housekeep(self, seed: int) -> None:
-        """All of them in order, with a checkpoint of the present at the end."""
-        for name in ("flush_log", "dispatch"):
-            self.life.step(name, seed, 0)
-        self.life.thorough(True)
+    @rule(seed=seeds, thorough=st.booleans(), puts=st.integers(0, 12), cuts=st.integers(0, 2))
+    def grow_old(self, seed: int, thorough: bool, puts: int, cuts: int) -> None:
+        """Messages over half a minute, all rounds in order with a checkpoint at the end, one more message, and power cuts."""
+        for number in range(puts):
+            self.life.step("put", seed + number, 2500)
+        self.life.store._log_flush.flush()
+        self.life.step("dispatch", seed, 0)
+        self.life.thorough(thorough)
+        self.life.step("put", seed, 5000)
+        for _ in range(cuts):
+            self.life.power_cut()
+            self.opened()
 
     @rule(seed=seeds, dispatches=st.booleans(), cut=st.booleans())
     def stop(self, seed: int, dispatches: bool, cut: bool) -> None:
@@ -238,4 +245,4 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestStoreMachine = StoreMachine.TestCase
-TestStoreMachine.settings = machine_settings(40, steps=15)
+TestStoreMachine.settings = machine_settings(30, steps=10)
