@@ -56,6 +56,11 @@ def test_a_place_without_a_split_has_a_cross_in_another_colour(axes_of: AxesOf) 
     assert (crosses.get_marker(), crosses.get_linestyle(), crosses.get_color()) == ("x", "None", plots.BAD)
 
 
+def test_a_place_with_one_split_has_no_cross(axes_of: AxesOf) -> None:
+    axes, _ = axes_of(lambda: plots.splits(REPORT, "x", "words"))
+    assert list(axes.lines[0].get_xdata()) == [0]  # type: ignore[arg-type]
+
+
 def test_the_counts_are_logarithmic_with_room_above(axes_of: AxesOf) -> None:
     axes, _ = axes_of(lambda: plots.splits(HEADER_AND_BODY, "x", "words"))
     assert axes.get_yscale() == "symlog"

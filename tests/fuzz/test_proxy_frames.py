@@ -107,3 +107,15 @@ def test_a_cut_in_a_body_is_never_at_a_boundary(sizes: list[int], cuts: list[int
     else:
         assert passed == len(data)
         assert all(size < 2 for size in sizes)
+
+
+@pytest.mark.parametrize(
+    ("position", "in_header", "in_body"),
+    [(0, False, False), (1, True, False), (11, True, False), (12, False, False), (13, False, True), (31, False, True)],
+)
+def test_directly_behind_a_header_is_neither_in_the_header_nor_in_the_body(
+    position: int, in_header: bool, in_body: bool
+) -> None:
+    frames = Frames()
+    frames.take(frames_of(20)[:position], None)
+    assert (frames.position, frames.in_header, frames.in_body) == (position, in_header, in_body)
