@@ -164,6 +164,10 @@ def test_rows_without_an_effect_are_dim_and_a_failing_one_is_red() -> None:
 
 def test_a_replay_closes_both_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = []
-    monkeypatch.setattr(ImplementationWorld, "close", closed.append)
+
+    def close(world: ImplementationWorld) -> None:
+        closed.append(world)
+
+    monkeypatch.setattr(ImplementationWorld, "close", close)
     shown(schedule_of(put(10)))
     assert len(closed) == 1
