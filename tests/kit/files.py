@@ -1,5 +1,6 @@
 """Functions that find, read, change and compare files of stores."""
 
+import contextlib
 from pathlib import Path
 
 from rocketmq_ha.impl.store.log.reader import LogReader
@@ -53,3 +54,12 @@ def snapshot(directory: Path) -> dict[str, tuple[int, int, bytes]]:
         )
         for entry in sorted(directory.rglob("*"))
     }
+
+
+def descriptors_below(directory: Path) -> list[str]:
+    """The files below a directory of which this process holds descriptors, one for each. A mapping has one of its own."""
+    found = []
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # that of the listing itself
+            found.append(str(entry.readlink()))
+    return [path for path in found if path.startswith(f"{directory}/")]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kit.files import descriptors_below
 from rocketmq_ha.impl.errors import StoreCorrupt
 from rocketmq_ha.impl.store.log import mapped_file
 from rocketmq_ha.impl.store.log.mapped_file import OS_PAGE_SIZE, MappedFile, sync_again
@@ -25,7 +26,7 @@ def file(tmp_path: Path) -> Any:
 
 def held(path: Path) -> tuple[int, int]:
     """How many descriptors and how many mappings of a file this process has."""
-    descriptors = [str(entry.readlink()) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
+    descriptors = descriptors_below(path.parent)
     mappings = Path("/proc/self/maps").read_text().splitlines()
     return descriptors.count(str(path)), sum(line.rstrip().endswith(str(path)) for line in mappings)
 

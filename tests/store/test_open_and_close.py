@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kit.files import log_file
+from kit.files import descriptors_below, log_file
 from rocketmq_ha.impl.errors import StoreClosed, StoreCorrupt
 from rocketmq_ha.impl.store import housekeeping, message_store
 from rocketmq_ha.impl.store.derived.consume_queue_table import ConsumeQueueTable
@@ -45,13 +45,13 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def _nothing_is_left_open(path: Path) -> Any:
     """Whatever a test does: no thread, no descriptor and no lock of the store is left behind."""
-    threads, descriptors = set(threading.enumerate()), len(list(Path("/proc/self/fd").iterdir()))
+    threads = set(threading.enumerate())
     yield
     assert set(threading.enumerate()) <= threads
     for generation in (1, 2):  # a mapping has a descriptor of its own, which goes with it
-        if len(list(Path("/proc/self/fd").iterdir())) > descriptors:
+        if descriptors_below(path):
             gc.collect(generation)
-    assert len(list(Path("/proc/self/fd").iterdir())) <= descriptors
+    assert descriptors_below(path) == []
     if path.exists():
         assert lock_holder(path) is None
 
