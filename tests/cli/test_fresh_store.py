@@ -190,17 +190,20 @@ def test_a_log_that_has_a_record_goes_on_and_its_size_is_compared_if_it_is_given
     [Unreachable("a"), FeedEnded("b"), PeerViolation("HA-W-2", "h:3", 1, 2)],
     ids=lambda error: type(error).__name__,
 )
+@pytest.mark.parametrize("is_left", [False, True], ids=["new", "left empty by a process that has ended"])
 def test_an_error_that_may_pass_leaves_the_next_try_as_the_first(
-    error: Exception, asked: list[tuple[object, ...]], tmp_path: Path
+    is_left: bool, error: Exception, asked: list[tuple[object, ...]], tmp_path: Path
 ) -> None:
     Search.answers += [error, Found(8_192, None)]
     with FreshStore(tmp_path / "s", "min", 5.5, None, False) as fresh, opened(tmp_path) as log:
+        if is_left:
+            log.begin_at(4_096)
         with pytest.raises(type(error)):
             prepare(fresh, log)
         assert fresh.state == ""
         assert prepare(fresh, log)
         assert log.max_offset == 8_192
-    assert asked == [("find", "min", None)] * 2
+    assert asked == [("find", "min", FILE_SIZE if is_left else None)] * 2
     assert (tmp_path / "s" / "commitlog").is_dir()
 
 
