@@ -184,7 +184,10 @@ def test_the_walk_over_heads_ends_at_the_blank(variant: Variant, count: int, pie
         for file_size, shows, told in (
             (len(records) + room, Shows.SAME, None),
             (len(records) + room + 1, Shows.OTHER, len(records) + room),
+            (len(records) + room - 1, Shows.OTHER, len(records) + room),
         ):
+            if file_size < len(records) + 8:
+                continue  # the last record has no room for a BLANK behind it, see below
             walk, ended = Walk(file_size), None
             for start in range(0, len(data), piece):
                 assert ended is None
