@@ -142,6 +142,14 @@ def test_the_slave_that_puts_rely_on_is_looked_for_again_when_it_goes(log: Commi
     assert [one.status for one in waiting[:-1]] == [None] * 3  # HA-G-2 decides about those that wait already
 
 
+def test_no_put_waits_for_the_only_slave_when_it_has_gone(log: CommitLog) -> None:
+    service = service_of(log)
+    only = Peer(service, "a:1", 100, 300)
+    assert service.put(MESSAGE, 0, wait=True).status is None
+    only.link.close("end_of_stream")
+    assert service.put(MESSAGE, 0, wait=True).status is PutMessageStatus.SLAVE_NOT_AVAILABLE
+
+
 def test_a_violation_ends_its_connection_and_nothing_else(log: CommitLog) -> None:
     """HA-M-11 "MUST NOT be used": neither the acknowledgement before it nor the one that broke the rule counts."""
     service = service_of(log)
