@@ -204,13 +204,16 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(seed=seeds, thorough=st.booleans(), puts=st.integers(0, 12), cuts=st.integers(0, 2))
     def grow_old(self, seed: int, thorough: bool, puts: int, cuts: int) -> None:
-        """Messages over half a minute, all rounds in order with a checkpoint at the end, one more message, and power cuts."""
+        """Messages over half a minute, all rounds with a checkpoint at the end, some more, a part flushed; power cuts."""
         for number in range(puts):
             self.life.step("put", seed + number, 2500)
         self.life.store._log_flush.flush()
         self.life.step("dispatch", seed, 0)
         self.life.thorough(thorough)
-        self.life.step("put", seed, 5000)
+        for number in range(2):
+            self.life.step("put", seed + number, 5000)
+        self.life.store._log_flush.flush(2)
+        self.checkpoint_tells_the_truth()
         for _ in range(cuts):
             self.life.power_cut()
             self.opened()
