@@ -21,15 +21,15 @@ LEFT_OUT: Final = {
 }
 
 
-def files() -> Iterator[str]:
-    """The paths of the files of the tree. A checkout has those that git knows or would add."""
-    if (ROOT / ".git").exists():
+def files(tree: Path = ROOT) -> Iterator[str]:
+    """The paths of the files of a tree. A checkout has those that git knows or would add."""
+    if (tree / ".git").exists():
         command = ("git", "ls-files", "-co", "--exclude-standard", "-z")
-        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-        yield from (path for path in listed.stdout.split("\0") if path and os.path.lexists(ROOT / path))
+        listed = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=True)
+        yield from (path for path in listed.stdout.split("\0") if path and os.path.lexists(tree / path))
         return
-    for folder, folders, names in os.walk(ROOT):
-        relative = Path(folder).relative_to(ROOT)
+    for folder, folders, names in os.walk(tree):
+        relative = Path(folder).relative_to(tree)
         links = [name for name in folders if (Path(folder) / name).is_symlink()]
         folders[:] = [
             name for name in folders if name not in {*LEFT_OUT, *links, "__pycache__"} and not name.endswith(".egg-info")
@@ -37,12 +37,12 @@ def files() -> Iterator[str]:
         yield from ((relative / name).as_posix() for name in (*names, *links))
 
 
-def copy_tree(directory: Path) -> Path:
-    """Copy the tree into a new folder of `directory`. Returns: that folder."""
+def copy_tree(directory: Path, tree: Path = ROOT) -> Path:
+    """Copy a tree into a new folder of `directory`. Returns: that folder."""
     root = directory / "tree"
-    for path in files():
+    for path in files(tree):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / path, root / path, follow_symlinks=False)
+        shutil.copy2(tree / path, root / path, follow_symlinks=False)
     return root
 
 

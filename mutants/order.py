@@ -86,18 +86,18 @@ class Order:
         nearby = nearby or (set() if touching else {test for _, test, _ in self._touched[edit.file]})
         first = sorted(touching or nearby, key=self._rank)
         if touching:
-            quick = self._quick(first)
-            stages.append(_stage("touching, quick", quick))
-            stages.append(_stage("touching", first[len(quick) :]))
+            stages.append(_stage("touching, quick", self._quick(first)))
         elif first:
             stages.append(_stage("near, quick", self._quick(first)))
         named = [file for file in self._files if _is_named_after(file, edit.file)]
-        siblings = [test for file in {test.partition("::")[0] for test in first} for test in self._tests_of[file]]
-        stages.append(_stage("siblings", sorted(siblings, key=self._rank)))
-        stages.append(_stage("near", first))
         folders = FOLDERS.get(edit.area, FOLDERS.get("/".join(edit.area.split("/")[:2]), ()))
-        stages.append(Stage("by name", tuple(named)))
         in_folders = [file for folder in folders for file in self._cheapest(self._of_folder(folder))]
+        if first:
+            stages.append(Stage("not recorded", tuple(file for file in in_folders if file not in self._tests_of)))
+        siblings = [test for file in {test.partition("::")[0] for test in first} for test in self._tests_of.get(file, ())]
+        stages.append(_stage("touching" if touching else "near", first))
+        stages.append(_stage("siblings", sorted(siblings, key=self._rank)))
+        stages.append(Stage("by name", tuple(named)))
         stages.append(Stage("by folder", tuple(in_folders)))
         stages.append(Stage("all others", self._cheapest(set(self._files) - {*named, *in_folders})))
         return [stage for stage in stages if stage.files and set(stage.files) <= self._known]
@@ -119,7 +119,7 @@ class Order:
         return [file for file in self._files if file.startswith(f"{folder}/")]
 
     def _cheapest(self, files: Iterable[str]) -> tuple[str, ...]:
-        cost = {file: sum(self.seconds[test] for test in self._tests_of[file]) or UNKNOWN_S for file in self._known}
+        cost = {file: sum(self.seconds[test] for test in self._tests_of.get(file, ())) or UNKNOWN_S for file in self._known}
         return tuple(sorted(files, key=lambda file: cost[file]))
 
 

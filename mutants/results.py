@@ -37,18 +37,18 @@ class Result:
     seconds: float = 0.0
 
 
-def digest_of(paths: Iterable[str]) -> str:
-    """A hash of files of the tree; of one that is missing, of its name alone."""
+def digest_of(paths: Iterable[str], tree: Path = ROOT) -> str:
+    """A hash of files of a tree; of one that is missing, of its name alone."""
     total = hashlib.sha256()
     for path in sorted(paths):
-        file = ROOT / path
+        file = tree / path
         total.update(path.encode() + b"\0" + (file.read_bytes() if file.is_file() else b""))
     return total.hexdigest()[:16]
 
 
-def tree_digest() -> str:
+def tree_digest(tree: Path = ROOT) -> str:
     """A hash of all that a test may run or read."""
-    return digest_of(path for path in files() if not path.startswith("mutants/"))
+    return digest_of((path for path in files(tree) if not path.startswith("mutants/")), tree)
 
 
 class Store:
@@ -57,13 +57,13 @@ class Store:
     A kill holds while neither the edited file nor the file of the test has changed; everything else while nothing has.
     """
 
-    def __init__(self, path: Path = RESULTS) -> None:
-        self.path = path
-        self._tree = tree_digest()
+    def __init__(self, path: Path = RESULTS, tree: Path = ROOT) -> None:
+        self.path, self._root = path, tree
+        self._tree = tree_digest(tree)
 
     def _basis(self, result: Result) -> str:
         if result.verdict == KILLED:
-            return digest_of((result.edit.file, result.test.partition("::")[0]))
+            return digest_of((result.edit.file, result.test.partition("::")[0]), self._root)
         return self._tree
 
     def add(self, result: Result) -> None:

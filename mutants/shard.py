@@ -16,12 +16,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from formal.tree_copy import copy_tree, environment
+from formal.tree_copy import ROOT, copy_tree, environment
 from mutants.edits import Edit, EditError
 from mutants.order import Order, Stage
 from mutants.results import KILLED, STALE, SURVIVED, UNDECIDED, Result
 
 TEST_BOUND_S: Final = 400.0  # a test's own limits are shorter
+START_BOUND_S: Final = 600.0  # pytest may take so long to its first test
 TIMES: Final = 20  # a test may take so many times as long as when it was recorded
 HANGS: Final = 2  # so many tests that the bound ends make an edit undecided
 POLL_S: Final = 0.05
@@ -42,13 +43,13 @@ class Ran:
 class Shard:
     """One copy. `controls` is shared by all shards: whether a test passes without an edit."""
 
-    def __init__(self, order: Order, controls: dict[str, bool], bound_s: float = TEST_BOUND_S) -> None:
+    def __init__(self, order: Order, controls: dict[str, bool], bound_s: float = TEST_BOUND_S, tree: Path = ROOT) -> None:
         self._order = order
         self._controls = controls
         self._bound_s = bound_s
         self._directory = tempfile.TemporaryDirectory(prefix="mut-")
         self._folder = Path(self._directory.name)
-        self.root = copy_tree(self._folder)
+        self.root = copy_tree(self._folder, tree)
         self._clock = time.time()
         self._stopping = threading.Event()
 
@@ -159,7 +160,7 @@ class Shard:
 
     def _wait(self, process: subprocess.Popen[bytes], log: Path) -> bool:
         """Wait for the end of pytest. Returns: True if a test has taken longer than the bound."""
-        size, since, bound = -1, time.monotonic(), self._bound_s
+        size, since, bound = 0, time.monotonic(), START_BOUND_S
         while not self._stopping.is_set():
             with suppress(subprocess.TimeoutExpired):
                 process.wait(POLL_S)
