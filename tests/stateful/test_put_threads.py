@@ -204,7 +204,7 @@ class Life:
     failing=st.sets(st.just(-1), max_size=1).flatmap(lambda some: failures if some else st.just(set())),
     is_slow=st.booleans(),
 )
-@machine_settings(100, steps=1)
+@machine_settings(160, steps=1)
 def test_puts_are_answered_once_and_rightly_in_every_order_of_threads(
     choices: bytes, producers: list[list[Op]], sync_flush: bool, closes_early: bool, failing: set[int], is_slow: bool
 ) -> None:

@@ -218,6 +218,24 @@ class StoreMachine(RuleBasedStateMachine):
             self.life.power_cut()
             self.opened()
 
+    @rule(seed=seeds, puts=st.sampled_from((5, 20, 40)), expires=st.booleans())
+    def silence(self, seed: int, puts: int, expires: bool) -> None:
+        """Many messages of one queue, so that the files that recovery reads have none of another; a clean stop; all go on."""
+        life = self.life
+        life.shape.queues = QUEUES[2:]
+        for number in range(puts):
+            life.step("put", seed + number, 40)
+        life.shape.queues = QUEUES
+        self.grow_old(seed, True, 0, 0)
+        life.step("dispatch", seed, 0)
+        if expires:
+            life.step("flush_all", seed, 0)
+            life.step("expire", seed, 0)
+        life.stop()
+        life.open_here()
+        self.opened()
+        self.put(list(range(seed, seed + 4)), 1)
+
     @rule(seed=seeds, dispatches=st.booleans(), cut=st.booleans())
     def stop(self, seed: int, dispatches: bool, cut: bool) -> None:
         """A clean stop; then the power may fail before the next start."""
