@@ -380,6 +380,7 @@ class Deque(collections.deque[Any]):
         super().__init__(*arguments, **named)
 
     def append(self, item: object) -> None:
+        self._scheduler.switch()
         super().append(item)
         self._scheduler.switch()
 

@@ -5,6 +5,7 @@ services, the dispatch, the preparation of files and the housekeeping, over a re
 to HA-ST-28, HA-ST-35, HA-G-40 to HA-G-46.
 """
 
+import contextlib
 import errno
 import random
 from collections import defaultdict
@@ -227,6 +228,34 @@ def test_puts_are_answered_once_and_rightly_in_every_order_of_threads(
         ):
             scheduler.run(lambda: life.run(producers, closes_early))
         life.check(sum(map(len, producers)))
+
+
+@given(choices=st.binary(min_size=40, max_size=40))
+@machine_settings(100, steps=1)
+def test_when_a_gate_is_shut_nobody_is_inside(choices: bytes) -> None:
+    scheduler = Scheduler(choices)
+    is_shut = False
+
+    def call(door: gate.Gate) -> None:
+        with contextlib.suppress(StoreClosed), door:
+            for _ in range(3):
+                assert not is_shut
+                scheduler.switch()
+
+    def main() -> None:
+        nonlocal is_shut
+        door = gate.Gate(lambda: StoreClosed("shut"))
+        for number in range(3):
+            scheduler.spawn(partial(call, door), f"caller {number}")
+        scheduler.switch()
+        assert door.shut()
+        is_shut = True
+        assert not door.shut()
+        with pytest.raises(StoreClosed), door:
+            pass
+
+    with scheduler.in_place_of_threads(gate):
+        scheduler.run(main)
 
 
 # --- A master's puts -------------------------------------------------------------------------------------------------

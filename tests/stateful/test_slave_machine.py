@@ -371,9 +371,10 @@ class SlaveMachine(RuleBasedStateMachine):
         head=st.sampled_from(ODD_HEADS),
         more=st.sampled_from((0, 0, 1, 90)),
         frame=st.sampled_from((150, 97, 31)),
+        split=st.sampled_from((0, 0, 5)),
         pieces=pieces,
     )
-    def odd_end(self, file: int, records: int, head: OddHead, more: int, frame: int, pieces: list[int]) -> None:
+    def odd_end(self, file: int, records: int, head: OddHead, more: int, frame: int, split: int, pieces: list[int]) -> None:
         """An empty log begins at a file, -1 is the last there can be, with honest records; then comes the head of another."""
         self.log.close()
         self.begin_anew(self.settings.mapped_file_size)
@@ -391,7 +392,9 @@ class SlaveMachine(RuleBasedStateMachine):
         told += (file_size - end) * to_end
         if abs(told) < 1 << 31:
             rest = b"\x01" * (min(max(told, 8), file_size - end) - 8 + more)
-            self.send(self.at(), (HEAD.pack(told, magic) + rest)[: file_size - end])
+            body = (HEAD.pack(told, magic) + rest)[: file_size - end]
+            for part in filter(None, (body[:split], body[split:])):
+                self.send(self.at(), part)
         self.arrive(pieces)
 
     # --- What arrives ----------------------------------------------------------------------------------------------------
@@ -426,13 +429,15 @@ TestSlaveMachine.settings = machine_settings(70, steps=25)
 
 FIRST_FILE: Final = Log(256, 0, history(0, 256).data[:256])
 LAST_RECORD: Final = overlap.last_record(FIRST_FILE) or (0, 0)
+FIRST_SIZE: Final = int.from_bytes(FIRST_FILE.data[:4], "big")
 BLANK_AT: Final = TRANSFER_HEADER_SIZE + LAST_RECORD[1] - LAST_RECORD[0]  # in the first frame that an honest master sends again
 MESSAGE, BLANK, NEXT = MESSAGE_MAGIC_CODE, BLANK_MAGIC_CODE, {"number": 0, "file_size": 0, "base": 0, "room": ALL, "before": 0}
 Life = tuple[str, bool, list[tuple[str, dict[str, Any]]]]  # profile, whether it adopts a file size, steps
 
 
-def odd_end(records: int, *head: int, more: int = 0) -> tuple[str, dict[str, Any]]:
-    return "odd_end", {"file": 0, "records": records, "head": head, "more": more, "frame": 97, "pieces": [ALL]}
+def odd_end(records: int, *head: int, more: int = 0, frame: int = 97, split: int = 0) -> tuple[str, dict[str, Any]]:
+    rest = {"head": head, "more": more, "frame": frame, "split": split, "pieces": [ALL]}
+    return "odd_end", {"file": 0, "records": records, **rest}
 
 
 LIVES: Final[dict[str, Life]] = {
@@ -458,18 +463,24 @@ LIVES: Final[dict[str, Life]] = {
         for at in (0, 7, 8)
     },
     **{
-        f"a record leaves {-left} bytes of its file{' to a slave that adopts' * adopts}": (
+        f"a record leaves {-left} bytes of its file, its head split at {split}": (
             "hardened",
-            adopts,
-            [odd_end(0, True, left, MESSAGE), ("reconnect", NEXT), ("follow", {"pieces": [ALL]})],
+            False,
+            [odd_end(0, True, left, MESSAGE, split=split), ("reconnect", NEXT), ("follow", {"pieces": [ALL]})],
         )
         for left in (-9, -8, -7)
-        for adopts in (False, True)
+        for split in (0, 5)
     },
     **{
         f"{more} bytes behind a BLANK that ends a shorter file": ("hardened", True, [odd_end(1, False, 60, BLANK, more=more)])
         for more in (0, 1)
     },
+    "the head of a record in two frames, before a BLANK that ends a shorter file": (
+        "hardened",
+        False,
+        [odd_end(2, False, 20, BLANK, frame=FIRST_SIZE + 5)],
+    ),
+    "one byte at the end of a buffer that grows": ("hardened", False, [("serve", {"sizes": [3, 100], "pieces": [16, ALL]})]),
     "heads in pieces": ("hardened", True, [odd_end(9, False, 30, BLANK), ("reconnect", NEXT), ("follow", {"pieces": [-1]})]),
 }
 
@@ -493,7 +504,7 @@ def test_a_file_may_end_at_the_greatest_offset_and_none_beyond() -> None:
         machine = SlaveMachine()
         try:
             machine.start("hardened", file_size, 1 << 16, 16, False, 0)
-            machine.odd_end(-1, 0, (True, 0, 1), 0, 97, [ALL])
+            machine.odd_end(-1, 0, (True, 0, 1), 0, 97, 0, [ALL])
             assert (machine.log.max_offset == I64_MAX) == is_taken
         finally:
             machine.teardown()
