@@ -33,11 +33,13 @@ class Ends:
 
     def connect(self, proxy: CuttingProxy) -> tuple[socket.socket, socket.socket]:
         """(the slave's end, the master's end)."""
+        before = proxy.links
         host, _, port = proxy.address.rpartition(":")
         slave = self._resources.enter_context(socket.create_connection((host, int(port)), LIMIT_S))
         master, _ = self._listener.accept()
         self._resources.enter_context(master)
         master.settimeout(LIMIT_S)
+        wait_for(lambda: proxy.links > before)  # it counts a connection after it has connected to the master
         return slave, master
 
 
