@@ -54,7 +54,8 @@ def tree_digest(tree: Path = ROOT) -> str:
 class Store:
     """The results of earlier runs that still hold.
 
-    A kill holds while neither the edited file nor the file of the test has changed; everything else while nothing has.
+    A kill holds while neither the edited file nor the file of the test has changed, a survival while nothing has; what is
+    undecided does not hold.
     """
 
     def __init__(self, path: Path = RESULTS, tree: Path = ROOT) -> None:
@@ -85,6 +86,6 @@ class Store:
             key, basis = row.pop("key"), row.pop("basis")
             result = Result(Edit(**row.pop("edit")), **row)
             found.pop(key, None)
-            if basis == self._basis(result):
+            if result.verdict in (KILLED, SURVIVED) and basis == self._basis(result):
                 found[key] = result
         return found

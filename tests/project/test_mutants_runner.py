@@ -218,7 +218,8 @@ def test_a_result_holds_while_its_files_are_as_they_were(tree: Path, tmp_path: P
     results = tmp_path / "results.jsonl"
     killed = Result(Edit("impl/add.py", "a + b", "a - b", ""), KILLED, "tests/test_add.py::test_add")
     survived = Result(Edit("impl/add.py", "return 1", "return 2", ""), SURVIVED)
-    for result in (killed, survived):
+    undecided = Result(Edit("impl/add.py", "seconds", "0", ""), UNDECIDED)
+    for result in (killed, survived, undecided):
         Store(results, tree).add(result)
     with results.open("a", encoding="utf-8") as lines:
         lines.write('{"a line that was not')
