@@ -1,7 +1,9 @@
 """Fixtures of tests in more than one folder."""
 
+import os
 import signal
 import tarfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -18,6 +20,10 @@ from kit.worlds import FILE_SIZE, MakeWorlds, Worlds
 from rocketmq_ha.fuzz import lockstep
 from rocketmq_ha.fuzz.lockstep import Lockstep
 from rocketmq_ha.spec.profile import Profile, Settings
+
+# A time zone of its own, so that a mistake of local time for UTC is seen wherever the tests run. Child processes inherit it.
+os.environ["TZ"] = "TEST+4:45"
+time.tzset()
 
 
 @pytest.fixture

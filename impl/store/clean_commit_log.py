@@ -50,9 +50,11 @@ class CleanCommitLogService:
         self._is_held = False  # a file is kept because a reader needs it; logged once
 
     def run(self) -> int:
-        """One round. Returns: the number of deleted log files. Raises: OSError; the next round continues."""
+        """One round; the hour is that of local time. Returns: the number of deleted log files. Raises: OSError; the next
+        round continues.
+        """
         now_ms = wall_clock_ms()
-        return self.clean(self.retention, now_ms, time.localtime().tm_hour)
+        return self.clean(self.retention, now_ms, time.localtime(now_ms / 1000).tm_hour)
 
     def clean(self, retention: Retention, now_ms: int, hour: int) -> int:
         """One round at a given time with a given retention."""

@@ -324,6 +324,20 @@ def test_a_file_of_another_length_is_refused(tmp_path: Path) -> None:
         find_geometry([path])
 
 
+def test_a_file_is_named_by_local_time_and_above_the_last_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HA-ST-43 "named by the time of its making, yyyyMMddHHmmssSSS"; HA-ST-88 "MUST be above that of the last one".
+
+    The tests have local time 4:45 hours behind UTC. The second file is made when the clock has been set back.
+    """
+    times_ms = iter((1_700_000_000_123, 1_699_999_000_456, 1_700_000_000_999))
+    monkeypatch.setattr(index_service_module, "wall_clock_ms", lambda: next(times_ms))
+    index = IndexService(tmp_path, SMALL, writable=True)
+    for offset in range(0, 1200, 100):
+        index.put([request(offset, "k")])
+    index.close()
+    assert [file.path.name for file in index.files] == ["20231114172820123", "20231114172820124", "20231114172820999"]
+
+
 def test_other_names_are_passed_over_and_leftovers_removed(tmp_path: Path) -> None:
     directory = tmp_path / "index"
     directory.mkdir()

@@ -25,6 +25,7 @@ from rocketmq_ha.impl.app.cleaning import RetentionSettings, cleaning
 from rocketmq_ha.impl.errors import RocketmqHaError
 from rocketmq_ha.impl.ha.service import HAService
 from rocketmq_ha.impl.net.status_socket import ask
+from rocketmq_ha.impl.store import clean_commit_log as clean_module
 from rocketmq_ha.impl.store.clean_commit_log import CleanCommitLogService, clean_closed
 from rocketmq_ha.impl.store.derived.index_file import Geometry
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
@@ -289,6 +290,23 @@ def test_times_that_no_thread_can_wait_for_are_refused(tmp_path: Path) -> None:
             (line,) = result.stderr.splitlines()
             assert option in line
     assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(("hour", "deleted"), [(16, 0), (17, 2), (18, 0), (22, 0)])
+def test_the_hour_of_deletion_is_that_of_local_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hour: int, deleted: int
+) -> None:
+    """HA-ST-63 "The hour is that of the machine's own clock". It is 22:13 in UTC, and 17:28 in the tests' local time."""
+    now_ms = 1_700_000_000_123
+    monkeypatch.setattr(clean_module, "wall_clock_ms", lambda: now_ms)
+    monkeypatch.setattr(clean_module, "disk_of", lambda _: ROOMY)
+    with CommitLog.open(tmp_path, file_size=FILE_SIZE) as log:
+        while log.max_offset < 2 * FILE_SIZE + 100:
+            log.append(Message("t", bytes(100)))
+        for file in log.queue.files:
+            os.utime(file.path, ns=((now_ms - HOUR_MS - 1) * 1_000_000,) * 2)
+        retention = Retention(file_reserved_ms=HOUR_MS, delete_when=frozenset({hour}))
+        assert CleanCommitLogService(log, retention, lambda _: None).run() == deleted
 
 
 def test_a_reader_keeps_what_it_has_not_been_sent(tmp_path: Path) -> None:
