@@ -118,8 +118,7 @@ class SlaveClient:
             elif unparsed:
                 self._view[:unparsed] = bytes(self._view[self._start : self._end])
             self._start, self._end = 0, unparsed
-        free = self._settings.slave_read_buffer_size - unparsed
-        return self._view[self._end : self._end + free]
+        return self._view[self._end :]
 
     def on_frames(self, nbytes: int, now_ms: int) -> None:
         """The socket gave `nbytes`; `dispatch` takes the frames out of the buffer. Twin: reference.slave.on_frames."""

@@ -1,7 +1,9 @@
 """What `doctor` observes of a store and of a master: each figure, from prepared frames and from a master in a thread."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -60,6 +62,14 @@ def test_all_that_a_master_sends_is_counted() -> None:
     assert (found.damage, found.lost, found.difference, found.compared) == ("", None, None, 0)
     assert found.heartbeat_s is not None and 0 <= found.heartbeat_s < 5
     assert (found.file_size, found.file_size_unseen, found.out_of_range) == (None, "", None)
+
+
+def test_a_heartbeat_is_measured_from_the_last_bytes_and_not_from_the_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of the probe stands a hundred seconds behind the connect, as after a long log."""
+    monkeypatch.setattr(probe_module, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 100))
+    with scripted_master(frame(BASE, DATA) + frame(BASE + len(DATA))) as master:
+        found, _ = observed(master.address, None)
+    assert found.heartbeat_s is not None and found.heartbeat_s < 50
 
 
 def test_a_heartbeat_alone_is_the_end_of_an_empty_file() -> None:

@@ -186,6 +186,24 @@ def test_the_progress_of_a_comparison_is_over_what_both_have(tmp_path: Path) -> 
         assert all(0 <= done <= shown[0][1] for done in told)
 
 
+def test_the_progress_of_logs_that_begin_apart_is_from_the_later_beginning(tmp_path: Path) -> None:
+    for name, first in (("a", 0), ("b", 1024)):
+        with CommitLog.open(tmp_path / name, file_size=1024) as log:
+            for base in range(first, 2048, 1024):
+                log.append_data(base, [memoryview(bytes(1023) + b"x")])
+    shown: list[int] = []
+    told: list[int] = []
+
+    def show(_: str, total: int) -> Any:
+        shown.append(total)
+        return nullcontext(told.append)
+
+    with LogReader(tmp_path / "a") as mine, LogReader(tmp_path / "b") as theirs:
+        mine.max_offset = theirs.max_offset = 2048  # as after a walk
+        compare_logs(mine, theirs, show)
+    assert (shown, max(told)) == ([1024], 1024)
+
+
 # --- recover and resync --------------------------------------------------------------------------------------------------
 
 PLAN = RecoveryPlan(

@@ -137,6 +137,22 @@ def test_a_last_line_without_its_newline_counts_and_an_empty_one_does_not() -> N
     assert lines_of(b"", 10, False) == []
 
 
+def test_a_last_line_that_is_too_long_is_refused_also_without_its_newline() -> None:
+    first, second = lines_of(b"a\n" + b"y" * 11, 10, False)
+    assert (first, str(second).partition(",")[0]) == (b"a", "message line: found more than 10 bytes")
+
+
+def test_a_line_that_comes_in_pieces_is_given_up_as_soon_as_it_is_too_long() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb", 0) as end, os.fdopen(reading, "rb", 0):
+        source = LineSource(reading, lambda line: line, 10)
+        for piece in (b"123456", b"78901", b"23\nnext\n"):
+            end.write(piece)
+            source.read()
+    first, second = source.lines
+    assert (str(first).partition(",")[0], second) == ("message line: found more than 10 bytes", b"next")
+
+
 def test_a_refusal_names_what_was_sent_not_what_was_read() -> None:
     with tempfile.TemporaryFile() as file:
         file.write(b"abc\n")
@@ -216,9 +232,45 @@ def test_each_line_has_its_answer_and_quiet_shows_those_that_are_not_ok(quiet: b
     assert line == "put=4 seconds=2.0 per_second=2 PUT_OK=2 FLUSH_SLAVE_TIMEOUT=1 MESSAGE_ILLEGAL=1"
 
 
+def test_a_master_that_ends_before_all_lines_are_read_is_a_failure() -> None:
+    """Each line that was read is put, and standard input is still open."""
+    ours, masters = socket.socketpair()
+    ours.setblocking(False)
+    reading, writing = os.pipe()
+    with masters, ours, os.fdopen(writing, "wb"), os.fdopen(reading, "rb"), tempfile.TemporaryFile() as out:
+        source = LineSource(reading, lambda line: line, 1 << 20)
+        source.lines.append(b"a")
+        masters.sendall(json.dumps(ANSWER).encode() + b'\n{"end": "the master stops"}\n')
+        writer: StdoutWriter[int] = StdoutWriter(out.fileno())
+        putter = Putter(PutService(ours, 1 << 20, 4096), source, writer, 10, lambda n, a: json.dumps({"line": n} | a), False)
+        putter.run(lambda: False)
+    assert (putter.is_ok, putter.lost_master, dict(putter.counts)) == (False, "the master stops", {"PUT_OK": 1})
+
+
 def test_counts_of_nothing() -> None:
     putter, rows, _ = served([], lambda _: ANSWER, 1)
     assert (putter.is_ok, rows, putter.counts_line(0.0)) == (True, [], "put=0 seconds=0.0 per_second=0")
+
+
+@pytest.mark.parametrize(("asked", "allowed"), [(2, 2), (3, 3), (4, 3)])
+def test_in_flight_is_what_was_asked_for_and_the_master_allows(
+    asked: int, allowed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[int] = []
+
+    class Noted(Putter):
+        def run(self, stopped: Callable[[], bool]) -> None:  # noqa: ARG002
+            used.append(self._in_flight)
+
+    ours, masters = socket.socketpair()
+    monkeypatch.setattr(put_module, "connect", lambda _: PutService(ours, 1 << 20, 3))
+    monkeypatch.setattr(put_module, "Putter", Noted)
+    monkeypatch.setattr(put_module, "Stop", lambda: lambda: False)
+    with masters, tempfile.TemporaryFile() as out, pytest.raises(SystemExit):
+        monkeypatch.setattr("sys.stdout", os.fdopen(os.dup(out.fileno()), "w"))
+        options = ["--to", str(tmp_path), "--topic", "t", "--body", "b", "--in-flight", str(asked)]
+        put_module.put.main(options, standalone_mode=False)
+    assert used == [allowed]
 
 
 @pytest.mark.parametrize(

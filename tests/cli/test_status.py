@@ -171,8 +171,8 @@ def test_a_slave_is_connected_since_its_last_connection_began(tmp_path: Path) ->
 
 
 def test_figures_are_said_as_people_say_them() -> None:
-    sizes = [_size(value) for value in (None, 0, 1023, 1024, 1 << 30, 5 << 50)]
-    assert sizes == ["-", "0 B", "1023 B", "1.0 KiB", "1.0 GiB", "5120.0 TiB"]
+    sizes = [_size(value) for value in (None, 0, 1023, 1024, 1_000_000, 1 << 30, 5 << 50)]
+    assert sizes == ["-", "0 B", "1023 B", "1.0 KiB", "976.6 KiB", "1.0 GiB", "5120.0 TiB"]
     durations = [_duration(value) for value in (None, 999, 1000, 61_000, 3_660_000, 90_000_000)]
     assert durations == ["-", "999 ms", "1.0 s", "1 min 1 s", "1 h 1 min", "1 d 1 h"]
 

@@ -345,6 +345,16 @@ def test_a_first_connection_that_fails_is_an_error_and_a_later_one_is_tried_agai
     ]
 
 
+def test_the_lines_are_on_the_disk_before_the_cursor_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(StdoutWriter, "sync", lambda _: done.append("sync"))
+    monkeypatch.setattr(tail_module, "write_cursor", lambda *_: done.append("cursor"))
+    with scripted_master(SENT) as master:
+        assert run(master, limit=3).error is None
+    assert done
+    assert done == ["sync", "cursor"] * (len(done) // 2)
+
+
 def test_a_cursor_is_not_written_where_nothing_was_read(tmp_path: Path) -> None:
     write_cursor(tmp_path / "cursor", behind(1))
     before = (tmp_path / "cursor").stat().st_mtime_ns, (tmp_path / "cursor").stat().st_ino

@@ -119,6 +119,26 @@ def agree(profile: Profile, events: Sequence[Event]) -> None:
         assert len(implementation.machine) == len(model.group.requests)
 
 
+@pytest.mark.parametrize("kind", [Model, Implementation])
+def test_a_put_waits_for_what_lies_behind_the_acknowledgement_alone(kind: type[Model] | type[Implementation]) -> None:
+    """HA-G-1 "when push2_slave_max_offset is at least the offset after its message"."""
+    machine = kind(HARDENED)
+    machine.do("ack", 20)
+    assert [machine.do("put", offset) for offset in (19, 20, 21)] == [[(19, PUT_OK)], [(20, PUT_OK)], []]
+    assert machine.do("ack", 21) == [(21, PUT_OK)]
+
+
+@pytest.mark.parametrize("kind", [Model, Implementation])
+def test_a_later_put_may_end_first_after_the_clock_has_stepped_back(kind: type[Model] | type[Implementation]) -> None:
+    machine = kind(HARDENED)
+    machine.do("put", 10)
+    machine.do("tick", -1000)
+    machine.do("put", 20)
+    assert machine.do("tick", 5000) == []  # for the later one just its deadline
+    assert machine.do("tick", 1) == [(20, FLUSH_SLAVE_TIMEOUT)]
+    assert machine.do("ack", 20) == [(10, PUT_OK)]
+
+
 ticks = st.tuples(st.just("tick"), st.sampled_from((1, 100, 999, 1000, 1001, 2500, 5000, 5001, -1000)))
 acks = st.tuples(st.just("ack"), st.integers(1, 40))
 shutdowns = st.just(("shutdown", 0))

@@ -113,6 +113,16 @@ def test_a_replica_that_has_acknowledged_nothing_is_none_whoever_goes(log: Commi
         assert service.put(MESSAGE, 0, wait=True).status is PutMessageStatus.SLAVE_NOT_AVAILABLE
 
 
+def test_what_a_reader_has_reported_does_not_count_when_a_slave_leaves(log: CommitLog) -> None:
+    """HA-G-5 "greater than the offset at which the transfer of its connection started"."""
+    service = service_of(log)
+    Peer(service, "reader:1", 500)
+    slave = Peer(service, "a:1", 100, 400)
+    assert service.push2_slave_max_offset == 400
+    slave.link.close("end_of_stream")
+    assert service.push2_slave_max_offset == 0
+
+
 @PROFILES
 def test_what_a_lost_slave_acknowledged_is_forgotten_in_hardened_alone(log: CommitLog, profile: Profile) -> None:
     """HA-G-5 "of the connections that are open"; HA-G-4 "the greatest report ever received from anyone"."""

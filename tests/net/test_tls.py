@@ -312,6 +312,16 @@ def test_what_the_socket_has_not_taken_goes_out_though_nothing_follows(ends: Mak
     stranger.close()
 
 
+def test_the_end_of_a_connection_is_no_refusal(ends: Make, certs: Certificates) -> None:
+    master = ends().serve(size=1000)
+    stranger = Stranger(master, certs.bare_context(certs.slave)).shake_hands()
+    stranger.turn(lambda: stranger.sock.send(REPORT.pack(0)))
+    stranger.receive(HEADER.size)
+    stranger.close()
+    wait_for(lambda: not master.service.connections, lambda: master.poll(5))
+    assert master.limiter.refused.total() == 0
+
+
 # --- Who is let in ----------------------------------------------------------------------------------------------------
 
 

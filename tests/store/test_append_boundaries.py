@@ -362,3 +362,10 @@ def test_a_put_behind_part_of_a_record_is_behind_it(log: CommitLog, tmp_path: Pa
     assert put.offset == 4
     patch(log_file(tmp_path / "s"), 0, b"PART")  # the same page cache
     assert bytes(log.data_at(0, 4) or b"") == b"PART"
+
+
+def test_two_messages_of_one_millisecond_have_each_its_store_host(tmp_path: Path) -> None:
+    with CommitLog.open(tmp_path, file_size=FILE_SIZE) as log:
+        for host in ("10.0.0.1", "10.0.0.2"):
+            log.append(replace(USUAL, store_timestamp=5, store_host=(host, 7)))
+        assert [message.store_host for _, _, message in log.records()] == [("10.0.0.1", 7), ("10.0.0.2", 7)]

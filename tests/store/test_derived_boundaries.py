@@ -371,3 +371,18 @@ def test_full_files_that_end_by_the_checkpoints_time_are_vouched_for(
     assert index.count_vouched(time, max_offset) == vouched
     assert index.flush() == 6
     index.close()
+
+
+def test_of_full_files_that_end_in_the_same_millisecond_the_first_alone_is_vouched_for(tmp_path: Path) -> None:
+    index = IndexService(tmp_path, Geometry(7, 4), writable=True)
+    index.put([request(100 * number, "k", stored_ms) for number, stored_ms in enumerate((1, 2, 3, 3, 3, 3))])
+    assert [file.header.end_timestamp for file in index.files if file.is_full] == [3, 3]
+    assert [index.count_vouched(time, 9999) for time in (2, 3, 4)] == [0, 1, 2]
+    index.close()
+
+
+def test_a_query_looks_into_a_file_that_ends_when_the_next_begins(tmp_path: Path) -> None:
+    index = IndexService(tmp_path, Geometry(7, 4), writable=True)
+    index.put([request(100 * number, "k", 1000 * second) for number, second in enumerate((8, 9, 10, 10, 11, 12))])
+    assert list(index.offsets("t", "k", 10_000, 99_000)) == [500, 400, 300, 200]
+    index.close()

@@ -33,6 +33,29 @@ FILE_SIZE = 1024
 LEVELS = DelayLevels.parse()
 
 
+class GrowingLog:
+    """A log that grows at the third look at its end."""
+
+    file_size, min_offset = 1024, 0
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    @property
+    def max_offset(self) -> int:
+        self.looks += 1
+        return 0 if self.looks < 3 else 100
+
+    def data_at(self, offset: int, limit: int) -> memoryview | None:  # noqa: ARG002
+        return None
+
+
+def test_what_comes_while_the_dispatch_finds_nothing_is_not_taken_for_seen() -> None:
+    service = ReputMessageService(GrowingLog(), (), 0)
+    service.dispatch_all()
+    assert not service.shutdown()
+
+
 class FakeLog:
     """A log in memory: files of FILE_SIZE, records and BLANKs."""
 

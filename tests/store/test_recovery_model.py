@@ -760,3 +760,20 @@ def test_the_golden_store_after_a_crash_that_lost_its_queues_and_index(golden: I
     assert isinstance(state, Store)
     again = dispatch.do_reput(state.dispatched, state.log, MADE_AT, GOLDEN_SIZES, HARDENED)
     assert images_of(replace(state, dispatched=again, checkpoint=anew.checkpoint)) == images_of(anew)
+
+
+@pytest.mark.parametrize(
+    ("end", "flushed", "least_pages", "synced", "expected"),
+    [
+        pytest.param(12_288, 8_192, 4, True, 12_288, id="a full file, whatever is new in it"),
+        pytest.param(12_287, 8_192, 4, True, 8_192, id="too few pages"),
+        pytest.param(12_287, 4_096, 1, True, 12_287, id="enough pages"),
+        pytest.param(12_287, 4_096, 2, True, 4_096, id="a page that is not full does not count"),
+        pytest.param(12_300, 0, 0, True, 12_288, id="one file in a round"),
+        pytest.param(12_288, 12_288, 0, True, 12_288, id="nothing is new"),
+        pytest.param(12_288, 0, 0, False, 0, id="the sync failed"),
+    ],
+)
+def test_a_round_of_flushing(end: int, flushed: int, least_pages: int, synced: bool, expected: int) -> None:
+    """HA-ST-28 "MUST advance only over bytes that a successful sync has covered". A file has three pages."""
+    assert checkpoints.flush(Log(12_288, 0, bytes(end)), flushed, least_pages, synced) == expected
