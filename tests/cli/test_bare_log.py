@@ -3,6 +3,7 @@
 HA-ST-50 to HA-ST-52.
 """
 
+import logging
 import shutil
 import struct
 import threading
@@ -25,7 +26,7 @@ from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.store.log.verify import verify
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.store.recovery_plan import plan_recovery
-from rocketmq_ha.impl.wire.message import Message
+from rocketmq_ha.impl.wire.message import Message, encode
 
 FILE_SIZE = 4096
 OPTIONS = StoreOptions(file_size=FILE_SIZE, queue_file_size=200, index_geometry=Geometry(5, 12))
@@ -170,6 +171,7 @@ def test_a_store_to_which_nothing_was_appended_stays_as_it_was(tmp_path: Path) -
     with bare_log(tmp_path / "new", file_size=FILE_SIZE, clear_tail=True, replicated=True) as log:
         log.begin_at(FILE_SIZE)
     assert not (tmp_path / "new/abort").exists()
+    assert not (tmp_path / "new/checkpoint").exists()
 
 
 def test_a_log_that_begins_in_the_middle_serves_what_it_has(tmp_path: Path) -> None:
@@ -320,3 +322,37 @@ def test_the_checkpoint_has_the_time_of_the_last_record_and_never_goes_back(
     found = StoreCheckpoint(tmp_path)
     assert (found.physic_msg_timestamp, found.logics_msg_timestamp) == (expected, before_ms)
     assert found.logics_physical_offset == 0
+
+
+def test_a_last_record_that_is_damaged_gives_no_time_to_the_checkpoint(tmp_path: Path) -> None:
+    """A slave appends what its master sends. The next opening cuts that record off."""
+    good = encode(Message("t", b"good", store_timestamp=1_700_000_000_000), 0, 0)
+    bad = bytearray(encode(Message("t", b"bad", store_timestamp=1_700_000_099_000), 1, len(good)))
+    bad[88] ^= 1  # of the body, which its CRC covers
+    checkpoint = StoreCheckpoint(tmp_path)
+    checkpoint.physic_msg_timestamp = 1_600_000_000_000
+    checkpoint.flush()
+    with bare_log(tmp_path, file_size=FILE_SIZE, clear_tail=True, replicated=True) as log:
+        log.append_data(0, [good])
+        log.append_data(len(good), [bytes(bad)])
+    assert StoreCheckpoint(tmp_path).physic_msg_timestamp == 1_600_000_000_000
+    assert (tmp_path / "abort").exists()
+
+
+@pytest.mark.parametrize("replicated", [False, True])
+def test_a_master_names_the_size_of_its_files_and_a_slave_does_not(
+    replicated: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The slaves of a master need this size; a slave may learn another one after it has opened its log."""
+    logger = logging.getLogger("rocketmq_ha.impl.app.bare_log")
+    level = logger.level
+    logger.addHandler(caplog.handler)
+    logger.setLevel(logging.INFO)
+    try:
+        with bare_log(tmp_path, file_size=FILE_SIZE, clear_tail=True, replicated=replicated):
+            pass
+    finally:
+        logger.removeHandler(caplog.handler)
+        logger.setLevel(level)
+    told = {record.getMessage() for record in caplog.records if record.name == logger.name}
+    assert told == (set() if replicated else {f"{tmp_path}: commit-log files of {FILE_SIZE} bytes"})

@@ -60,3 +60,54 @@ def test_a_pipe_has_no_width() -> None:
     assert console.width == 10_000
     print_table(console, COLUMNS, (("1", "a", "x" * 500),))
     assert "x" * 500 in file.getvalue()
+
+
+# --- Wide characters, several columns that may be shortened, styles ------------------------------------------------------
+
+WIDE = "\u65e5\u672c\u8a9e"  # three characters that take six cells
+
+
+def test_a_wide_character_takes_two_cells() -> None:
+    rows = (("1", WIDE, "x"), ("2", "abc", "y"))
+    assert shown(30, rows) == ["n  name    text", f"1  {WIDE}  x", "2  abc     y"]
+    assert shown(15, rows) == ["n  name    text", f"1  {WIDE}  x", "2  abc     y"]
+    assert shown(14, rows) == ["1", f"  name {WIDE}", "  text x", "2  name abc", "  text y"]
+
+
+@pytest.mark.parametrize(("width", "text"), [(15, f"text {WIDE}ab"), (14, f"text {WIDE}\u2026")])
+def test_a_line_is_cut_by_cells(width: int, text: str) -> None:
+    """A line has two cells less, for its indent. Without them, "text", a space, six cells and "ab" are thirteen wide."""
+    assert shown(width, (("1" * 12, "a" * 4, WIDE + "ab"),))[-1] == f"  {text}"
+
+
+TWO = (Column("a", least=3), Column("n", is_number=True), Column("b", least=4))
+
+
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [
+        (21, "0123456789 1 abcdef"),
+        (20, "01234567… 1 abcdef"),
+        (17, "01234… 1 abcdef"),
+        (16, "0123… 1 abcdef"),  # of two that are as wide, the first
+        (15, "0123… 1 abcd…"),
+        (14, "012… 1 abcd…"),
+        (13, "012… 1 abc…"),
+        (12, "01… 1 abc…"),
+    ],
+)
+def test_the_widest_of_the_columns_that_may_be_shortened_goes_first_and_none_below_its_least(width: int, expected: str) -> None:
+    file = io.StringIO()
+    console = Console(file=file, width=width, highlight=False, soft_wrap=True, color_system=None)
+    print_table(console, TWO, [("0123456789", "1", "abcdef")])
+    assert file.getvalue().splitlines()[1].split() == expected.split()
+
+
+@pytest.mark.parametrize("width", [40, 8], ids=["a table", "lines"])
+def test_each_row_has_its_own_style(width: int) -> None:
+    file = io.StringIO()
+    console = Console(file=file, width=width, highlight=False, soft_wrap=True, color_system="standard", force_terminal=True)
+    print_table(console, COLUMNS, (("1", "a", "b"), ("2", "c", "d")), ("", "red"))
+    lines = [line for line in file.getvalue().splitlines() if not line.startswith("\x1b[1m")]  # without the header
+    assert ["\x1b[31m" in line for line in lines] == [False] * (len(lines) // 2) + [True] * (len(lines) // 2)
+    assert len(lines) == (2 if width == 40 else 6)

@@ -78,6 +78,25 @@ def test_the_walk_sees_what_the_model_sees_however_the_bytes_come(
     assert (ended is not None and ended.shows is Shows.OTHER) == expected.differs
 
 
+@pytest.mark.parametrize("count", [4, 5, 47, 48, 49, 255, 256, 257, 300])
+def test_a_head_that_differs_is_seen_in_a_run_of_any_length(count: int) -> None:
+    """Heads alike are compared many at a time, in one way if they are few and in another if they are many.
+
+    Each byte of the first, of the second, of the middle and of the last head is changed, and all bytes come at once.
+    """
+    data = laid([(100, MAGIC)] * count + [(60, BLANK)])
+    for record in (0, 1, count // 2, count - 1):
+        for at in range(8):
+            changed = bytearray(data)
+            changed[record * 100 + at] ^= 1
+            walk = Walk(len(data))
+            ended, expected = walk.take(bytes(changed), 0, len(data)), model.walk(Log(len(data)), bytes(changed))
+            shown = Shows.SAME if expected.is_same else Shows.OTHER if expected.differs else None
+            found = (walk.position, None) if ended is None else (ended.position, ended.size)
+            assert found == (expected.position, expected.size), (record, at)
+            assert (None if ended is None or ended.shows is Shows.NOTHING else ended.shows) == shown, (record, at)
+
+
 # --- The slave -------------------------------------------------------------------------------------------------------
 
 

@@ -33,6 +33,29 @@ def test_transitions_json_is_what_the_model_generates() -> None:
     assert TABLE.read_text(encoding="utf-8") == transitions.generate(), "make transitions, and look at the diff"
 
 
+def test_the_program_prints_checks_and_writes_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(transitions.resources, "files", lambda _: tmp_path)
+    monkeypatch.setattr(transitions, "generate", lambda: "new\n")
+    file = tmp_path / "transitions.json"
+    told = f"{file}: differs from the model; make transitions writes it anew\n"
+    seen = []
+    for text, arguments in ((None, "--check"), ("old\n", "--check"), ("old\n", ""), ("old\n", "--write"), ("new\n", "--check")):
+        if text is not None:
+            file.write_text(text)
+        status = transitions.main([arguments] if arguments else [])
+        output = capsys.readouterr()
+        seen.append((status, output.out, output.err, file.read_text() if file.exists() else None))
+    assert seen == [
+        (1, "", told, None),
+        (1, "", told, "old\n"),
+        (0, "new\n", "", "old\n"),
+        (0, "", "", "new\n"),
+        (0, "", "", "new\n"),
+    ]
+
+
 def test_every_state_and_event_of_the_table_is_in_some_transition(table: dict[str, Any]) -> None:
     for actor, machine in table["machines"].items():
         rows = machine["transitions"]
