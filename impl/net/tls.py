@@ -274,7 +274,7 @@ def _explain(error: ssl.SSLError) -> str:
     """What OpenSSL has found, in words."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"a certificate that does not hold: {error.verify_message.rstrip('.')}"
-    reason = error.reason or error.strerror or "an error of TLS"
+    reason = error.reason or error.strerror or "without a reason"
     for prefix in ("TLSV1_ALERT_", "TLSV13_ALERT_", "SSLV3_ALERT_"):
         if reason.startswith(prefix):
             return f"{_ALERT}{_words(reason.removeprefix(prefix))}"
