@@ -310,7 +310,8 @@ def over(certs: Certificates) -> Iterator[tuple[TlsSocket, socket.socket]]:
     """An end over a real socket, and the other end of that."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        ours.setblocking(False)
+        for sock in (ours, theirs):
+            sock.setblocking(False)
         yield TlsSocket(ours, "peer", server_context(certs.master), memoryview(bytearray(100)), None), theirs
 
 
@@ -388,6 +389,7 @@ def test_a_certificate_that_does_not_hold_is_said_without_a_full_stop(certs: Cer
     failed = ssl.SSLCertVerificationError()
     failed.verify_message = "IP address mismatch, certificate is not valid for '127.0.0.1'."  # type: ignore[attr-defined,unused-ignore]
     end = TlsSocket(PlayedSocket(), "peer", server_context(certs.master), memoryview(bytearray(100)), None)  # type: ignore[arg-type]
+    end._unsent = memoryview(b"alert")
     end._sock.writes += [error(errno.EPIPE)] * 2  # type: ignore[attr-defined]
     found = "a certificate that does not hold: IP address mismatch, certificate is not valid for '127.0.0.1'"
     assert str(end._violated(failed)) == f"peer: found {found}, expected {OUR_CA}"
