@@ -38,7 +38,7 @@ def message_line(offset: int, size: int, message: Message, body: str) -> bytes:
         "queue_id": message.queue_id,
         "queue_offset": message.queue_offset,
         "tags": properties.get("TAGS"),
-        "keys": properties.get("KEYS", "").split(),
+        "keys": [key for key in properties.get("KEYS", "").split(" ") if key],  # as the index splits them
         "properties": properties,
         "born_timestamp": message.born_timestamp,
         "born_time": _iso(message.born_timestamp),

@@ -63,7 +63,8 @@ def put_progress(total: int) -> Iterator[Callable[[int], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
-    columns = TextColumn("put"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.speed:.0f}/s"), TimeRemainingColumn()
+    columns = TextColumn("put"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn()
+    started = time.monotonic()
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("put", total=total)
-        yield lambda put: bar.update(task, completed=put)
+        task = bar.add_task("put", total=total, rate="")  # no rate before the first put
+        yield lambda put: bar.update(task, completed=put, rate=f"{put / max(time.monotonic() - started, 0.001):.0f}/s")

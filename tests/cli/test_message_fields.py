@@ -4,6 +4,7 @@ import json
 import zlib
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -73,6 +74,37 @@ def test_the_part_of_a_transaction(sys_flag: int, transaction: str | None) -> No
     assert json.loads(message_line(0, 1, Message("t", b"", sys_flag=sys_flag), "none"))["transaction"] == transaction
 
 
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ("a b", ["a", "b"]),
+        (" a  b ", ["a", "b"]),
+        ("a\tb", ["a\tb"]),
+        ("a\u3000b c", ["a\u3000b", "c"]),
+        ("a\nb", ["a\nb"]),
+        ("", []),
+        (" ", []),
+    ],
+)
+def test_the_keys_are_those_of_the_index(keys: str, expected: list[str], tmp_path: Path) -> None:
+    """Blanks alone separate keys. Each key of a line is one by which a query finds the message."""
+    message = Message("t", b"x", properties_string=f"KEYS\x01{keys}")
+    found = json.loads(message_line(0, 1, message, "none"))
+    assert found["keys"] == expected
+    with MessageStore.open(tmp_path, StoreOptions(file_size=4096)) as store:
+        store.put(message)
+        assert store.wait_for_dispatch(timeout_s=60)
+        assert [len(store.query("t", key)) for key in expected] == [1] * len(expected)
+
+
+@pytest.mark.parametrize("text", ["a\udcffb", "\udce9"])
+def test_bytes_that_are_no_text_are_shown_by_the_replacement_character(text: str) -> None:
+    shown = text.replace("\udcff", "\ufffd").replace("\udce9", "\ufffd")
+    message = Message(text, b"x", properties_string=f"TAGS\x01{text}\x02{text}\x01v")
+    found = json.loads(message_line(0, 1, message, "none"))
+    assert (found["topic"], found["tags"], found["properties"]) == (shown, shown, {"TAGS": shown, shown: "v"})
+
+
 def test_a_message_without_properties_has_neither_tags_nor_keys() -> None:
     found = json.loads(message_line(0, 1, Message("t", b"x"), "none"))
     assert (found["tags"], found["keys"], found["properties"]) == (None, [], {})
@@ -89,6 +121,8 @@ PLAIN, ZIPPED = b'{"a": 1}', zlib.compress(b'{"a": 1}')
         (PLAIN, 0, "json", {"body_json": {"a": 1}}),
         (b"no json", 0, "json", {"body": "no json"}),
         (b"NaN", 0, "json", {"body": "NaN"}),
+        (b"[-Infinity]", 0, "json", {"body": "[-Infinity]"}),
+        (b"[" * 100_000, 0, "json", {"body": "[" * 100_000}),  # deeper than Python's parser goes
         (b"\xff", 0, "json", {"body_base64": "/w=="}),
         (b"\xff", 0, "text", {"body_base64": "/w=="}),
         (PLAIN, 0, "base64", {"body_base64": "eyJhIjogMX0="}),
@@ -312,3 +346,61 @@ def test_progress_of_puts_takes_numbers_and_shows_nothing_in_a_pipe(capsys: pyte
     with progress_module.put_progress(5) as update:
         update(3)
     assert capsys.readouterr().err == ""
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standard error counts as a terminal."""
+    for name, value in (("FORCE_COLOR", "1"), ("COLUMNS", "120"), ("NO_COLOR", "1")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("TTY_COMPATIBLE", raising=False)
+
+
+@pytest.mark.usefixtures("terminal")
+def test_work_on_bytes_shows_a_bar_on_a_terminal_after_a_second(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(progress_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    with progress_module.byte_progress("looking", 4096) as update:
+        for now_s, done in ((100.5, 1024), (101.0, 1024)):
+            now[0] = now_s
+            update(done)
+            assert capsys.readouterr().err == ""
+        now[0] = 101.1
+        update(2048)
+        shown = capsys.readouterr().err
+        assert "looking" in shown and "2.0/4.0 KiB" in shown
+        update(8192)  # more than was announced: a log grows while it is read
+    shown = capsys.readouterr().err
+    assert "8.0/8.0 KiB" in shown
+    assert "\x1b[?25h" in shown  # the cursor is there again
+
+
+@pytest.mark.usefixtures("terminal")
+def test_short_work_on_bytes_shows_nothing_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_module.byte_progress("looking", 4096) as update:
+        update(4096)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("terminal")
+def test_progress_of_puts_shows_the_number_of_those_that_were_put(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(progress_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    with progress_module.put_progress(50) as update:
+        now[0] = 104.0
+        update(20)
+        update(30)
+    shown = capsys.readouterr().err
+    assert "put" in shown and "30/50" in shown and "8/s" in shown and "50/50" not in shown
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_bar_of_puts_is_drawn_before_the_first_put(capsys: pytest.CaptureFixture[str]) -> None:
+    """There is no rate yet, for example while a producer waits for its slaves."""
+    with progress_module.put_progress(5):
+        pass
+    assert "0/5" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """The values of the options reach their uses: a command starts with a distinct value for each; what it builds is looked at."""
 
+import errno
 import inspect
 import os
 import signal
@@ -24,6 +25,7 @@ from rocketmq_ha.impl.app.reload import Configuration
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.ha.service import HAService
 from rocketmq_ha.impl.net.feed import OutOfRange, Stopped
+from rocketmq_ha.impl.store.log.flush import FlushRealTimeService
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, PROFILES, Profile
 from rocketmq_ha.spec.role import BrokerRole
 
@@ -262,6 +264,20 @@ def test_a_slave_without_an_address_of_its_own_lets_the_system_choose(
     assert checked == []
     assert (made[0]["source_address"], made[0]["flushes"], made[0]["frame_deadline_ms"]) == ("", False, None)
     assert prepared == [None]
+
+
+def test_a_slave_ends_if_its_log_cannot_be_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that flushes keeps its error; the loop raises it between two turns."""
+
+    def check(_: object) -> None:
+        raise OSError(errno.EIO, "a failed sync")
+
+    monkeypatch.setattr(FlushRealTimeService, "check", check)
+    monkeypatch.setattr("rocketmq_ha.impl.app.fresh_store.FreshStore.prepare", lambda *_: True)
+    start = replace(SLAVE_OPTIONS.start, file_size=FILE_SIZE)
+    options = replace(SLAVE_OPTIONS, store=tmp_path / "s", master=MasterEndpoint("127.0.0.1", 3), start=start, profile=HARDENED)
+    with pytest.raises(OSError, match="a failed sync"):
+        slave_module.run_slave(replace(options, metrics_address=None), NoFile(), print)
 
 
 @pytest.mark.parametrize(("profile", "is_taken"), [(CLASSIC, False), (HARDENED, True)])
