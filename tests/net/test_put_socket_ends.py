@@ -200,9 +200,10 @@ def test_an_error_of_the_store_is_the_answer_to_its_line_alone(
 
 @pytest.mark.parametrize(("ready", "size"), [(1, 32_768), (2, 16_384), (3, 10_922), (8, 4096), (9, 4096), (15, 4096)])
 def test_a_turn_reads_32_kib_from_all_and_4_kib_from_each(stand: Stand, ready: int, size: int) -> None:
-    clients = [stand.client() for _ in range(ready)]
+    """A client that has sent nothing has no share of it."""
+    clients = [stand.client() for _ in range(ready + 1)]
     socks = [theirs(stand, index)[1] for index in range(ready)]
-    for client in clients:
+    for client in clients[:ready]:
         client.send_raw(b"x")
     stand.socket.on_readable()
     stand.socket.turn(0)
