@@ -79,7 +79,7 @@ def log_requests(reader: LogReader) -> Iterator[tuple[list[DispatchRequest], lis
         if handed:
             yield [make(*each) for each in handed], [Handed._make(each).properties for each in handed]
         if reached == offset:
-            raise StoreCorrupt(file.path, offset, f"bytes that are {why.value}", "a record, as a moment ago")
+            raise StoreCorrupt(file.path, offset, why.value, "a record, as a moment ago")
         offset = reached
         if why is Read.BLANK:
             file.close()
