@@ -59,7 +59,7 @@ class Run:
 def missing() -> str:
     """What the machine lacks to run TLC; "" if nothing."""
     java = shutil.which("java")
-    if java is None or subprocess.run([java, "-version"], capture_output=True, check=False).returncode != 0:
+    if java is None or subprocess.run([java, "-version"], capture_output=True, check=False, timeout=60).returncode != 0:
         return "Java"
     if not JAR.exists() and shutil.which("mvn") is None:
         return "Maven"
@@ -83,7 +83,9 @@ def fetch() -> None:
     if not JAR.exists():
         say(f"formal: fetching {ARTIFACT} from Maven Central")
         target = f"-DoutputDirectory={BUILD}"
-        subprocess.run(["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={ARTIFACT}", target], check=True, cwd=scopes.TLA)
+        subprocess.run(
+            ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={ARTIFACT}", target], check=True, cwd=scopes.TLA, timeout=900
+        )
     found = hashlib.sha256(JAR.read_bytes()).hexdigest()
     if found != SHA256:
         sys.exit(f"formal: {JAR} has sha256 {found}, not {SHA256}: not used; remove it to fetch it again")

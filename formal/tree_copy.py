@@ -25,7 +25,7 @@ def files(tree: Path = ROOT) -> Iterator[str]:
     """The paths of the files of a tree. A checkout has those that git knows or would add."""
     if (tree / ".git").exists():
         command = ("git", "ls-files", "-co", "--exclude-standard", "-z")
-        listed = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=True)
+        listed = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=True, timeout=60)
         yield from (path for path in listed.stdout.split("\0") if path and os.path.lexists(tree / path))
         return
     for folder, folders, names in os.walk(tree):

@@ -31,6 +31,7 @@ FILE_SIZE: Final = 1024 * 1024  # file size of the golden store
 BODY_SIZE: Final = 1024
 IN_FLIGHT: Final = 64
 CATCH_UP_SECONDS: Final = 60.0
+REPORT_SECONDS: Final = 1800.0
 POLL_S: Final = 0.1
 CAMPAIGN_SEED: Final = 1
 ESTIMATE: Final = "This takes a minute or two on two processors: a replication, a campaign on Spark, its report."
@@ -215,7 +216,7 @@ def _line_while(node: Node, key: str, wait: Callable[[Callable[[], bool]], None]
     import threading
 
     lines: list[str] = []
-    thread = threading.Thread(target=lambda: lines.append(node.line(key)), daemon=True)
+    thread = threading.Thread(target=lambda: lines.append(node.line(key, 2 * CATCH_UP_SECONDS)), daemon=True)
     thread.start()
     wait(lambda: not thread.is_alive())
     if not lines:
@@ -226,7 +227,10 @@ def _line_while(node: Node, key: str, wait: Callable[[Callable[[], bool]], None]
 def make_report(log: Path, report: Path) -> dict[str, str]:
     """Run the report command on a log. Returns: its last line, by key. Raises: FuzzError if it fails."""
     command = [sys.executable, "-m", "rocketmq_ha.analysis", "report", str(log), "--out", str(report)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=REPORT_SECONDS, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise FuzzError(f"{report}: the report command has not ended within {REPORT_SECONDS:g} s") from error
     if done.returncode != 0 or not done.stdout.strip():
         raise FuzzError(f"{report}: the report command ended with status {done.returncode}")
     return dict(part.split("=", 1) for part in done.stdout.strip().splitlines()[-1].split())

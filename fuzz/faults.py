@@ -30,6 +30,8 @@ class Fault:
     description: str
 
 
+RUN_SECONDS: Final = 3600.0  # of a command on a faulty copy
+
 FAULTS: Final = (
     Fault(
         "report-rounds-up",
@@ -192,4 +194,8 @@ def run_with(fault: Fault, directory: Path, arguments: Sequence[str]) -> int:
     root = plant(fault, directory)
     paths = [str(root.resolve()), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-    return subprocess.run([sys.executable, "-m", "rocketmq_ha.fuzz", *arguments], env=environment, check=False).returncode
+    command = [sys.executable, "-m", "rocketmq_ha.fuzz", *arguments]
+    try:
+        return subprocess.run(command, env=environment, timeout=RUN_SECONDS, check=False).returncode
+    except subprocess.TimeoutExpired as error:
+        raise FuzzError(f"{fault.name}: {' '.join(arguments)} has not ended within {RUN_SECONDS:g} s") from error

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Final
@@ -9,6 +10,7 @@ from typing import IO, Final
 from rocketmq_ha.fuzz.errors import FuzzError
 
 STOP_SECONDS: Final = 20
+LINE_SECONDS: Final = 120.0
 
 
 class Node:
@@ -28,10 +30,19 @@ class Node:
             text=True,
         )
 
-    def line(self, key: str) -> str:
-        """The next line of results, without `key=` at its start. Raises: FuzzError, if the process ends first."""
+    def line(self, key: str, within_s: float | None = None) -> str:
+        """The next line of results, without `key=` at its start.
+
+        Raises: FuzzError, if the process ends first. It is killed if no line comes within within_s, or LINE_SECONDS.
+        """
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        late = threading.Timer(LINE_SECONDS if within_s is None else within_s, self._process.kill)
+        late.daemon = True
+        late.start()
+        try:
+            line = self._process.stdout.readline()
+        finally:
+            late.cancel()
         if not line.startswith(f"{key}="):
             last = (self.log.read_text(encoding="utf-8").splitlines() or ["nothing"])[-1]
             raise FuzzError(f"{self.log}: expected a line {key}=..., found {line.strip() or 'the end'}; it said: {last}")
@@ -62,7 +73,7 @@ class Node:
             status = self._process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            status = self._process.wait()
+            status = self._process.wait(STOP_SECONDS)
         if self._process.stdout:
             self._process.stdout.close()
         self._log_file.close()

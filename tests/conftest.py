@@ -14,6 +14,7 @@ import pytest
 from kit.certificates import Certificates
 from kit.command_line import Process, Start
 from kit.golden import RELEASES, VECTORS
+from kit.hangs import pytest_itemcollected  # noqa: F401  (a hook)
 from kit.processes import pytest_collection_modifyitems, pytest_xdist_make_scheduler  # noqa: F401  (hooks)
 from kit.sockets import Net
 from kit.worlds import FILE_SIZE, MakeWorlds, Worlds

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kit.waiting import LONG_S
 from rocketmq_ha.analysis.java import Java, JavaNotFound, find_java, java_environment, main, probe, wrap
 
 INCUBATOR = "--add-modules=jdk.incubator.vector"
@@ -132,7 +133,7 @@ def test_wrapper_drops_only_the_unwanted_arguments(
         "x=" + INCUBATOR,
     ]
     home = wrap(java, tmp_path / "a cache")
-    done = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True)
+    done = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True, timeout=LONG_S)
     assert done.stdout.split("\n")[:-1] == [argument for argument in arguments if argument not in dropped]
 
 
@@ -186,6 +187,7 @@ def test_session_prints_nothing_and_leaves_no_files(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
+        timeout=LONG_S,
     )
     assert (done.stdout, done.stderr, done.returncode) == ("7 UTC\n", "", 0)
     assert list(cwd.iterdir()) == []

@@ -16,8 +16,10 @@ from pathlib import Path
 import click
 import pytest
 
+from kit.children import Child
 from kit.command_line import invoke
 from kit.files import log_file, patch, snapshot
+from kit.waiting import PATIENCE_S
 from rocketmq_ha.impl.app import logs
 from rocketmq_ha.impl.app.bare_log import bare_log
 from rocketmq_ha.impl.cli import commands
@@ -64,7 +66,7 @@ def process(*arguments: object, **options: object) -> subprocess.Popen[str]:
     script = f"import sys; sys.path[:0] = {sys.path!r}; from rocketmq_ha.impl.cli import main; main()"
     command = [sys.executable, "-c", script, *map(str, arguments)]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options
-    return subprocess.Popen(command, **streams)  # type: ignore[call-overload, no-any-return]
+    return Child(command, **streams)  # type: ignore[call-overload, no-any-return]
 
 
 # --- inspect ---------------------------------------------------------------------------------------------------------
@@ -542,7 +544,7 @@ def test_help_lists_all_commands_and_imports_none() -> None:
         "try: main(['--help'])\n"
         "finally: print({'rich', 'pyspark', 'rocketmq_ha.impl.store', 'rocketmq_ha.impl.cli.inspect'} & {*sys.modules})"
     )
-    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0
     for name in ("master", "slave", "inspect", "verify"):
         assert f"\n  {name} " in done.stdout
@@ -632,7 +634,7 @@ def test_a_reader_that_has_enough_ends_it_quietly(tmp_path: Path) -> None:
     running.stdout.close()
     assert running.stderr is not None
     assert running.stderr.read() == ""
-    assert running.wait() == commands.EXIT_BROKEN_PIPE
+    assert running.wait(PATIENCE_S) == commands.EXIT_BROKEN_PIPE
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

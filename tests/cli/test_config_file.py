@@ -13,6 +13,7 @@ import click
 import pytest
 
 from kit.command_line import invoke
+from kit.waiting import PATIENCE_S
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.cli import broker_conf, config_file, main
 
@@ -289,5 +290,7 @@ def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     text = (EXAMPLES / "rocketmq-ha-slave.service").read_text("utf-8").replace("/opt/rocketmq-ha/bin/rocketmq-ha", str(program))
     unit = tmp_path / "rocketmq-ha-slave.service"
     unit.write_text(text, "utf-8")
-    verdict = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, env=os.environ, check=False)
+    verdict = subprocess.run(
+        ["systemd-analyze", "verify", unit], capture_output=True, text=True, env=os.environ, check=False, timeout=PATIENCE_S
+    )
     assert "rocketmq-ha-slave.service" not in verdict.stderr, verdict.stderr

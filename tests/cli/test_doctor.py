@@ -19,7 +19,7 @@ import kit.nodes
 from kit.command_line import invoke
 from kit.files import snapshot
 from kit.golden import RELEASES, VECTORS
-from kit.waiting import PATIENCE_S
+from kit.waiting import PATIENCE_S, accepted
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.app import logs
 from rocketmq_ha.impl.app.doctor import store_check
@@ -71,7 +71,7 @@ def scripted_peer(answer: Callable[[bytes], bytes], hold_s: float = 0, ask_size:
     listener = socket.create_server(("127.0.0.1", 0))
 
     def talk() -> None:
-        sock, _ = listener.accept()
+        sock = accepted(listener)
         with sock:
             for _ in range(times):
                 asked = sock.recv(ask_size)

@@ -12,7 +12,7 @@ from pythonjsonlogger.json import JsonFormatter
 
 from kit.command_line import invoke
 from kit.nodes import serving
-from kit.waiting import wait_for
+from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.impl.app import logs
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
@@ -126,7 +126,7 @@ def test_lines_about_a_connection_name_peer_offset_and_reason(
     logger.handlers[:] = [caplog.handler]
     caplog.set_level(logging.INFO, "rocketmq_ha.impl")  # a campaign silences it
     with serving(tmp_path / "a", FILE_SIZE) as master, CommitLog.open(tmp_path / "b", file_size=FILE_SIZE) as log:
-        with socket.create_connection(master.address) as sock:
+        with socket.create_connection(master.address, timeout=PATIENCE_S) as sock:
             sock.sendall(REPORT.pack(0))
             peer = "{}:{}".format(*sock.getsockname())
             wait_for(master.service.count_connected)

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kit.children import Child
+from kit.waiting import PATIENCE_S
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -14,7 +17,7 @@ def run(*arguments: object, without: str = "") -> subprocess.CompletedProcess[st
     script = f"import sys; sys.path[:0] = {sys.path!r}; sys.modules.update(dict.fromkeys({without.split()!r})); "
     script += "from rocketmq_ha.impl.cli import main; main()"
     command = [sys.executable, "-c", script, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
 
 
 @pytest.mark.parametrize(
@@ -58,11 +61,11 @@ def test_without_the_extra_a_command_names_the_package_and_the_extra(arguments: 
 
 def test_the_table_of_clauses_may_lose_its_reader() -> None:
     command = [sys.executable, "-m", "rocketmq_ha.spec.citations", "--root", str(ROOT)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with Child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()  # before it writes its first line
         assert "Traceback" not in process.stderr.read()
-        assert process.wait() == 0
+        assert process.wait(PATIENCE_S) == 0
 
 
 @pytest.mark.parametrize("size", [0, 4_194_293, 1 << 40])

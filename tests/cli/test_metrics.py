@@ -16,7 +16,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kit.nodes import follow, serve
-from kit.waiting import PATIENCE_S, wait_for
+from kit.waiting import PATIENCE_S, accepted, await_end, wait_for
 from rocketmq_ha.impl.app import metrics as metrics_module
 from rocketmq_ha.impl.app.metrics import ALIVE_S, HEARD_S, Metrics
 from rocketmq_ha.impl.net.client import Follower
@@ -122,7 +122,10 @@ def test_a_process_that_is_stopped_answers_nothing_and_goes_on(tmp_path: Path, n
     """A scrape that hangs in a client does not hold up the loop."""
     master, address = serve(nodes, tmp_path / "a", "--metrics", "127.0.0.1:0", file_size=FILE_SIZE)
     at = master.line("metrics")
-    hanging = [nodes.enter_context(socket.create_connection(("127.0.0.1", int(at.rpartition(":")[2])))) for _ in range(20)]
+    hanging = [
+        nodes.enter_context(socket.create_connection(("127.0.0.1", int(at.rpartition(":")[2])), timeout=PATIENCE_S))
+        for _ in range(20)
+    ]
     for sock in hanging:
         sock.sendall(b"GET /metrics HTTP/1.1\r\n")
     os.kill(master._process.pid, signal.SIGSTOP)
@@ -146,11 +149,11 @@ def test_no_counter_of_a_slave_goes_back_when_it_connects_anew(tmp_path: Path) -
             seen.append(figures.snapshot())
             return seen[-1]
 
-        thread = threading.Thread(target=follower.run, args=(stopped.is_set,))
+        thread = threading.Thread(target=follower.run, args=(stopped.is_set,), daemon=True)
         thread.start()
         try:
             for number in range(1, 4):
-                with listener.accept()[0] as sock:
+                with accepted(listener) as sock:
                     sock.sendall(HEADER.pack(0, 0) * number)  # heartbeats
                     expected = HEADER.size * sum(range(number + 1))
                     wait_for(lambda expected=expected: look()["received_bytes"] >= expected)
@@ -161,7 +164,7 @@ def test_no_counter_of_a_slave_goes_back_when_it_connects_anew(tmp_path: Path) -
             wait_for(lambda: look()["connects"] == 4)
         finally:
             stopped.set()
-            thread.join(PATIENCE_S)
+            await_end(thread)
     counters = metrics_module._COUNTERS.keys() & seen[0].keys()
     assert counters >= {"received_bytes", "sent_bytes", "connects", "reconnects", "failed_connects", "appended_bytes"}
     for name in counters:

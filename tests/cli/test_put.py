@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import kit.nodes
+from kit.children import Child
 from kit.command_line import COMMAND
 from kit.nodes import follow
 from kit.waiting import PATIENCE_S, wait_for
@@ -126,11 +127,13 @@ def test_tail_and_put_copy_a_store_that_rocketmq_wrote(nodes: ExitStack, master:
     originals = messages(tmp_path / "golden")
     before = len(messages(master))
     tail = [*COMMAND, "tail", "--master", address, "--from", "min", "--settle", "0"]
-    with subprocess.Popen(
-        [*tail, "--limit", str(len(originals))], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as tailing:
+    with Child([*tail, "--limit", str(len(originals))], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as tailing:
         done = subprocess.run(
-            [*PUT, "--to", str(master), "--lines", "json", "--quiet"], stdin=tailing.stdout, capture_output=True, check=False
+            [*PUT, "--to", str(master), "--lines", "json", "--quiet"],
+            stdin=tailing.stdout,
+            capture_output=True,
+            check=False,
+            timeout=PATIENCE_S,
         )
     assert (done.returncode, done.stdout) == (0, b""), done.stderr
     copies = messages(master)[before:]
@@ -210,15 +213,15 @@ def test_a_client_killed_with_puts_in_flight_and_a_master_that_is_stopped(nodes:
     os.kill(pid_of(slave), signal.SIGSTOP)
     try:
         options = ("--to", str(a), "--topic", "t", "--json")
-        killed = subprocess.Popen([*PUT, *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        told = subprocess.Popen([*PUT, *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        killed = Child([*PUT, *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        told = Child([*PUT, *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for client in (killed, told):
             assert client.stdin is not None
             client.stdin.write(b"waits\n" * 500)
             client.stdin.flush()
         wait_for(lambda: len(messages(a)) >= 1001)
         killed.kill()
-        killed.communicate()
+        killed.communicate(timeout=PATIENCE_S)
         wait_for(lambda: node.status is None)
         stopping = time.monotonic()
         assert node.stop() == 0

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kit.waiting import PATIENCE_S
+from kit.waiting import PATIENCE_S, await_end
 from rocketmq_ha.impl.app.put_lines import Line, LineSource, MessageFields, json_maker, text_maker
 from rocketmq_ha.impl.app.putter import Putter
 from rocketmq_ha.impl.app.stdout_writer import FULL_SIZE, StdoutWriter
@@ -204,7 +204,7 @@ def served(
                 PutService(ours, 1 << 20, 4096), source, writer, in_flight, lambda n, a: json.dumps({"line": n} | a), quiet
             )
             putter.run(lambda: False)
-        thread.join(PATIENCE_S)
+        await_end(thread)
         out.seek(0)
         return putter, [json.loads(line) for line in out], most
 
@@ -293,6 +293,7 @@ def test_the_command_ends_with_its_counts_and_their_status(
 ) -> None:
     ours, masters = socket.socketpair()
     ours.setblocking(False)
+    masters.settimeout(PATIENCE_S)
     asked: list[Path] = []
 
     def connect(target: Path) -> PutService:
@@ -319,7 +320,7 @@ def test_the_command_ends_with_its_counts_and_their_status(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    thread.join(PATIENCE_S)
+    await_end(thread)
     out, err = capfd.readouterr()
     assert ended.value.code == status
     assert re.sub(r"per_second=\d+", "per_second=P", re.sub(r"seconds=[\d.]+", "seconds=S", err)) == end + "\n"

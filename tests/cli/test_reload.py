@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kit.certificates import Certificates, options
 from kit.nodes import follow, serve
-from kit.waiting import wait_for
+from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.net.status_socket import ask
 
@@ -33,7 +33,7 @@ def test_a_master_takes_over_whom_it_lets_in_and_its_log_level(tmp_path: Path, n
     config.write_text('log_level = "info"\n[master]\nallow = ["127.0.0.0/8"]\n')
     node, address = serve(nodes, tmp_path / "a", "--config", str(config), file_size=FILE_SIZE)
     there = ("127.0.0.1", int(address.rpartition(":")[2]))
-    with socket.create_connection(there) as old:
+    with socket.create_connection(there, timeout=PATIENCE_S) as old:
         old.settimeout(20)
         wait_for(lambda: ask(tmp_path / "a")["connections"])
         line = hang_up(node, says="nothing has changed")
@@ -44,10 +44,10 @@ def test_a_master_takes_over_whom_it_lets_in_and_its_log_level(tmp_path: Path, n
     wait_for(lambda: "disconnected" in node.log.read_text())
     (line,) = (line for line in node.log.read_text().splitlines() if "disconnected" in line)
     assert line.endswith("disconnected: allow")
-    with socket.create_connection(there) as refused:
+    with socket.create_connection(there, timeout=PATIENCE_S) as refused:
         refused.settimeout(20)
         assert refused.recv(1) == b""
-    with socket.create_connection(there, source_address=("127.0.0.2", 0)):
+    with socket.create_connection(there, source_address=("127.0.0.2", 0), timeout=PATIENCE_S):
         wait_for(lambda: ask(tmp_path / "a")["connections"])
         for text, says in (
             ("log_level = 1", "log_level = 1: 1 is not one of"),
@@ -112,7 +112,7 @@ def test_both_ends_take_over_new_certificates_and_keep_the_old_where_the_new_are
     def shown() -> bytes | None:
         context = certs.bare_context(certs.slave)
         with (
-            socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2]))) as sock,
+            socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=PATIENCE_S) as sock,
             context.wrap_socket(sock, server_hostname="127.0.0.1") as tls,
         ):
             assert isinstance(tls, ssl.SSLSocket)

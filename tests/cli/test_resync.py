@@ -11,6 +11,7 @@ from click.testing import Result
 
 from kit.command_line import COMMAND, invoke
 from kit.files import contents
+from kit.waiting import PATIENCE_S
 from rocketmq_ha.impl.app.resync import move_aside
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreLocked
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
@@ -52,7 +53,7 @@ def test_a_store_that_is_open_is_refused(store: Path) -> None:
         move_aside(store)
     with CommitLog.open(store):
         command = [*COMMAND, "resync", str(store)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"rocketmq-ha: {store}: locked by another process, expected a store that nobody has open\n"
     assert [path.name for path in store.parent.iterdir()] == [store.name]

@@ -223,6 +223,7 @@ def test_a_slaves_role_is_no_masters(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
+        timeout=PATIENCE_S,
     )
     expected = (
         "rocketmq-ha: role SLAVE: expected ASYNC_MASTER or SYNC_MASTER for `rocketmq-ha master`; see `rocketmq-ha slave`\n"

@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from kit.children import Child
 from kit.command_line import COMMAND
+from kit.waiting import PATIENCE_S
 from rocketmq_ha.fuzz import faults, replay, schedule
 from rocketmq_ha.impl.cli.message_table import MESSAGE_COLUMNS, message_row
 from rocketmq_ha.impl.cli.status import show
@@ -187,9 +189,7 @@ def terminal(width: int, *command: object) -> str:
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
     environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
-    with subprocess.Popen(
-        list(map(str, command)), stdout=theirs, stderr=subprocess.PIPE, env=environment | {"TERM": "xterm"}
-    ) as process:
+    with Child(list(map(str, command)), stdout=theirs, stderr=subprocess.PIPE, env=environment | {"TERM": "xterm"}) as process:
         os.close(theirs)
         shown = b""
         with contextlib.suppress(OSError):  # EIO means the end of the output
@@ -197,7 +197,7 @@ def terminal(width: int, *command: object) -> str:
                 shown += data
         os.close(ours)
         assert process.stderr is not None
-        assert (process.wait(), process.stderr.read()) == (0, b"")
+        assert (process.wait(PATIENCE_S), process.stderr.read()) == (0, b"")
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode()).replace("\r", "")
 
 

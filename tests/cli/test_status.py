@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import kit.nodes
 from kit.command_line import COMMAND, invoke, status_of
 from kit.nodes import follow
-from kit.waiting import PATIENCE_S, wait_for
+from kit.waiting import PATIENCE_S, accepted, await_end, wait_for
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.cli.status import _duration, _size
 from rocketmq_ha.impl.net.client import Follower
@@ -83,7 +83,7 @@ def test_a_slave_that_had_it_all_before_the_first_sample_still_has_a_rate(tmp_pa
         master = Master(log, listen("127.0.0.1", 0), Settings(FILE_SIZE), HARDENED)
         stack.callback(master.close)
         figures = MasterFigures(master, "hardened")
-        sock = stack.enter_context(socket.create_connection(master.address))
+        sock = stack.enter_context(socket.create_connection(master.address, timeout=PATIENCE_S))
         sock.sendall(REPORT.pack(0))
         poll_until(master, lambda: any(conn.start_offset == 0 for conn in master.service.connections))
         master.put(Message("T", b"body"), wait=False)
@@ -105,7 +105,7 @@ def test_a_connection_that_acknowledges_nothing_is_no_slave_and_has_no_lag(tmp_p
         master.put(Message("T", b"before"), wait=False)
         figures = MasterFigures(master, profile.name)
         before = log.max_offset
-        sock = stack.enter_context(socket.create_connection(master.address))
+        sock = stack.enter_context(socket.create_connection(master.address, timeout=PATIENCE_S))
 
         def told() -> dict[str, Any]:
             figures._next_sample_ms = 0
@@ -142,16 +142,16 @@ def test_a_slave_is_connected_since_its_last_connection_began(tmp_path: Path) ->
     done = threading.Event()
 
     def serve() -> None:
-        peer, _ = listener.accept()
+        peer = accepted(listener)
         time.sleep(0.5)
         peer.close()
-        peer, _ = listener.accept()
+        peer = accepted(listener)
         with peer:
             done.wait(PATIENCE_S)
 
     with socket.create_server(("127.0.0.1", 0)) as listener, CommitLog.open(tmp_path / "b", file_size=FILE_SIZE) as log:
         listener.settimeout(PATIENCE_S)
-        thread = threading.Thread(target=serve)
+        thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         follower = Follower(log, *listener.getsockname(), Settings(FILE_SIZE), HARDENED)
         figures, connected_ms = SlaveFigures(follower, log, "hardened"), {0: 0}
@@ -165,7 +165,7 @@ def test_a_slave_is_connected_since_its_last_connection_began(tmp_path: Path) ->
 
         follower.run(look)
         done.set()
-        thread.join(PATIENCE_S)
+        await_end(thread)
     assert connected_ms[1] > 200
     assert connected_ms[2] < 200
 
@@ -185,7 +185,7 @@ def test_master_and_slave_tell_how_they_stand(tmp_path: Path, nodes: ExitStack) 
     node, address = serve(nodes, a, "--put", "1000", "--size", "500", "--await-slaves", "1")
     follow(nodes, b, address, "--file-size", str(FILE_SIZE))
     assert "PUT_OK=1000" in node.line("put")
-    with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2]))):
+    with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=PATIENCE_S):
         wait_for(lambda: len(status_of(a)["connections"]) == 2)
         master, slave = status_of(a), status_of(b)
         table = status(a)
@@ -248,7 +248,7 @@ def test_the_socket_is_private_gone_at_the_end_and_replaced_after_a_kill(tmp_pat
 
 def test_an_error_is_one_line_with_status_2(tmp_path: Path) -> None:
     command = [*COMMAND, "status", str(tmp_path / "none")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"rocketmq-ha: {tmp_path / 'none'}: no such directory, expected the root of a store\n"
 
@@ -305,7 +305,7 @@ def test_clients_that_do_not_read_are_given_up_and_bounded(tmp_path: Path, monke
             serving.poll()
             assert time.monotonic() - started < 5
         answers: list[dict[str, Any]] = []
-        asking = threading.Thread(target=lambda: answers.append(ask(tmp_path)))
+        asking = threading.Thread(target=lambda: answers.append(ask(tmp_path)), daemon=True)
         asking.start()
         while asking.is_alive():
             serving.poll()

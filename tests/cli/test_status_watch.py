@@ -12,8 +12,9 @@ import pytest
 from click.testing import Result
 
 import kit.nodes
+from kit.children import Child
 from kit.command_line import COMMAND, invoke
-from kit.waiting import PATIENCE_S, wait_for
+from kit.waiting import PATIENCE_S, accepted, await_end, wait_for
 from rocketmq_ha.impl.net.status_socket import ask
 
 FILE_SIZE = 1 << 20
@@ -28,7 +29,7 @@ def watching(*arguments: object) -> subprocess.Popen[str]:
     signal.signal(
         signal.SIGINT, signal.default_int_handler
     )  # a background job of a shell ignores SIGINT, and so would the child
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return Child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_status_is_watched_until_it_is_interrupted_and_over_a_restart(tmp_path: Path, nodes: ExitStack) -> None:
@@ -85,16 +86,16 @@ def test_what_is_no_status_is_one_line_with_status_2(answer: bytes, said: str) -
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
-            peer, _ = listener.accept()
+            peer = accepted(listener)
             with peer:
                 peer.recv(1000)
                 peer.sendall(answer)
 
-        thread = threading.Thread(target=serve)
+        thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         result = status("--from", address)
-        thread.join()
+        await_end(thread)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"rocketmq-ha: {address}: ") and said in result.stderr
     assert len(result.stderr.splitlines()) == 1

@@ -20,8 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kit.nodes
+from kit.children import Child
 from kit.command_line import COMMAND
-from kit.waiting import PATIENCE_S, wait_for
+from kit.waiting import PATIENCE_S, accepted, wait_for
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.fuzz.proxy import CuttingProxy, PlannedCut
 from rocketmq_ha.impl.app.cursor import Position, read_cursor, write_cursor
@@ -51,7 +52,7 @@ class Tail:
         command = [*COMMAND, "tail", *map(str, arguments)]
         with out.open("ab") if out else ExitStack() as file:
             stdout: Any = file if out else subprocess.PIPE
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE)
+            self.process = Child(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE)
 
     def end(self, number: int | None = None) -> tuple[int, list[dict[str, Any]], str]:
         """Wait for its end, after a signal if one is given. Returns: its exit status, lines and log."""
@@ -293,9 +294,7 @@ def test_inspect_query_and_tail_print_the_same_line(body: str, tmp_path: Path, n
     )
     found = [
         subprocess.run(
-            [*COMMAND, *map(str, command), "--body", body],
-            stdout=subprocess.PIPE,
-            check=True,
+            [*COMMAND, *map(str, command), "--body", body], stdout=subprocess.PIPE, check=True, timeout=PATIENCE_S
         ).stdout
         for command in commands
     ]
@@ -413,7 +412,7 @@ def scripted_master(*answers: bytes, hold_s: float = 0) -> tuple[str, list[bytes
 
     def talk() -> None:
         for answer in answers:
-            sock, _ = listener.accept()
+            sock = accepted(listener)
             with sock:
                 told.append(b"")
                 told[-1] += sock.recv(8)
@@ -472,10 +471,10 @@ def test_a_master_outlives_a_refused_report_and_a_connect_in_one_turn(tmp_path: 
     with CommitLog.open(tmp_path / "a", file_size=FILE_SIZE) as log:
         master = Master(log, listen("127.0.0.1", 0), Settings(FILE_SIZE, master_read_buffer_size=4096), HARDENED)
         try:
-            with socket.create_connection(master.address) as refused:
+            with socket.create_connection(master.address, timeout=PATIENCE_S) as refused:
                 master.poll(100)
                 refused.sendall(REPORT.pack(1 << 62))
-                with socket.create_connection(master.address) as healthy:
+                with socket.create_connection(master.address, timeout=PATIENCE_S) as healthy:
                     master.poll(100)
                     assert [conn.peer.rpartition(":")[2] for conn in master.service.connections] == [
                         str(healthy.getsockname()[1])

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import serialization
 
 from kit.certificates import Certificates, options
 from kit.command_line import invoke, run, status_of
-from kit.waiting import PATIENCE_S, wait_for
+from kit.waiting import PATIENCE_S, accepted, wait_for
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.errors import PeerViolation
 from rocketmq_ha.impl.net import tls_files
@@ -258,7 +258,9 @@ def test_the_commands_of_the_example_make_certificates_that_hold(tmp_path: Path)
     """Each is valid for its own end only: a slave's is no master's, nor the reverse (HA-M-70 "valid for a client")."""
     text = (ROOT / "examples" / "tls.md").read_text("utf-8")
     script = text.partition("```sh\n")[2].partition("```")[0]
-    done = subprocess.run(["sh", "-e", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["sh", "-e", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
     assert done.returncode == 0, done.stderr
     ca = tmp_path / "ca.pem"
     master, slave = (TlsFiles(tmp_path / f"{name}.pem", tmp_path / f"{name}.key", ca) for name in ("master", "slave-1"))
@@ -273,10 +275,10 @@ def shaken(master: TlsFiles, slave: TlsFiles, name: str) -> tuple[str, str]:
     """Shake hands. Returns: the name that each end finds for the other. Raises: PeerViolation."""
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as client:
         client.connect(listener.getsockname())
-        accepted, _ = listener.accept()
-        with accepted:
-            accepted.setblocking(False)
-            end = ServerTls(listener, master).wrap(accepted, "slave")
+        sock = accepted(listener)
+        with sock:
+            sock.setblocking(False)
+            end = ServerTls(listener, master).wrap(sock, "slave")
             until = time.monotonic() + PATIENCE_S
             theirs = ClientTls(slave, name).open(client, "master", lambda: end.handshake() and False)
             while not end.handshake():

@@ -120,7 +120,7 @@ def _die(store: Path, slave: Path, seed: str, rng: random.Random, trial: Trial) 
         finally:
             for process in (producer, ledger, replica):
                 process.kill()
-                process.wait()
+                process.wait(PATIENCE_S)
         errors.seek(0)
         if said := errors.read().decode(errors="replace"):
             raise Broken(f"master or slave said: {said.strip()[-2000:]}")

@@ -99,7 +99,7 @@ def eventually(is_so: Callable[[], bool], what: str) -> None:
 
 
 def run(*command: object) -> bytes:
-    return subprocess.run([str(word) for word in command], check=True, capture_output=True).stdout
+    return subprocess.run([str(word) for word in command], check=True, capture_output=True, timeout=PATIENCE_S).stdout
 
 
 @contextmanager

@@ -59,7 +59,7 @@ def kill_once(store: Path, seed: str, after: int, delay_s: float, *, sync: bool)
         finally:
             for process in (writer, ledger):
                 process.kill()
-                process.wait()
+                process.wait(PATIENCE_S)
         errors.seek(0)
         said = errors.read().decode(errors="replace")
     found = json.loads(out)

@@ -19,9 +19,12 @@ from typing import Final
 
 from campaign import Outcome, memory_directory, run_life
 
+from kit.children import Child
+from kit.waiting import PATIENCE_S
 from rocketmq_ha.fuzz.faults import Fault, plant
 
 POINTS: Final = 6000
+CAMPAIGN_S: Final = 1800.0  # of a campaign with a fault
 FAULTS: Final = (
     Fault(
         "checkpoint-before-log",
@@ -110,22 +113,23 @@ def _broken(fault: Fault, *arguments: str) -> Iterator[tuple[str, str]]:
     with tempfile.TemporaryDirectory(prefix="crash-", dir=memory_directory()) as directory:
         root = plant(fault, Path(directory))
         paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
-        with subprocess.Popen(
+        with Child(
             [sys.executable, str(Path(__file__).with_name("campaign.py")), *arguments, "--json"],
             env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "CRASH_DIR": directory},
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
+            limit_s=CAMPAIGN_S,
         ) as process:
             assert process.stdout is not None
             try:
                 for line in process.stdout:
                     life, what = json.loads(line)
                     yield life, what
-                status = process.wait()
+                status = process.wait(PATIENCE_S)
             finally:
                 process.kill()
-                process.wait()
+                process.wait(PATIENCE_S)
         assert status in (0, 1), f"{fault.name}: the campaign ended with status {status}"
 
 

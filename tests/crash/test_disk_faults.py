@@ -15,6 +15,8 @@ from pathlib import Path
 import disk_faults
 import pytest
 
+from kit.waiting import PATIENCE_S
+
 HERE = Path(__file__).parent
 TIMEOUT_S = 120
 
@@ -31,7 +33,9 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if compiler is None or sys.platform != "linux":
         pytest.skip("there is no C compiler, or no LD_PRELOAD, for system calls that fail")
     library = tmp_path_factory.mktemp("shim") / "fail_calls.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, HERE / "fail_calls.c", "-ldl"], check=True)
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-O1", "-o", library, HERE / "fail_calls.c", "-ldl"], check=True, timeout=PATIENCE_S
+    )
     return library
 
 

@@ -1,6 +1,7 @@
 """The commands of the machinery: their options, last lines and exit statuses, from results that are given to them."""
 
 import logging
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from rocketmq_ha.fuzz.errors import FuzzError
 from rocketmq_ha.impl.store.log.verify import Comparison, Difference, Summary
 
 Row = dict[str, Any]
+LATE = -1  # in the place of an exit status: there was none in time
 
 
 def row(number: int, verdict: str = "ok") -> Row:
@@ -350,6 +352,7 @@ def test_what_is_wrong_with_a_replication(change: dict[str, Any], problems: list
         (0, "a\nreport=r.html runs=5 transitions=2/3\n", {"report": "r.html", "runs": "5", "transitions": "2/3"}),
         (1, "report=r.html runs=5\n", "r.html: the report command ended with status 1"),
         (0, " \n", "r.html: the report command ended with status 0"),
+        (LATE, "", "r.html: the report command has not ended within 1800 s"),
     ],
 )
 def test_the_summary_of_a_report_is_its_last_line(
@@ -357,8 +360,10 @@ def test_the_summary_of_a_report_is_its_last_line(
 ) -> None:
     commands: list[list[str]] = []
 
-    def run(command: list[str], **_: object) -> object:
+    def run(command: list[str], *, timeout: float, **_: object) -> object:
         commands.append(command[1:])
+        if status == LATE:
+            raise subprocess.TimeoutExpired(command, timeout)
         return SimpleNamespace(returncode=status, stdout=printed)
 
     monkeypatch.setattr(demo_module.subprocess, "run", run)

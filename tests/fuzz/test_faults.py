@@ -1,5 +1,6 @@
 """A planted fault is found by its name, changes one place of a copy, and a process runs on the copy."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -63,6 +64,9 @@ def test_a_process_runs_on_the_copy_and_its_status_is_returned(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "more"))
     marked = Fault("marked", "errors.py", "# ruff:", "print('from the copy')  # ruff:", "says that it was imported")
     assert faults.run_with(marked, tmp_path, arguments) == status
+    monkeypatch.setattr(faults, "RUN_SECONDS", 0.01)
+    with pytest.raises(FuzzError, match=re.escape(f"marked: {' '.join(arguments)} has not ended within 0.01 s")):
+        faults.run_with(marked, tmp_path, arguments)
     printed = capfd.readouterr()
     assert "from the old path" in printed.err
     assert "from the copy" in printed.out

@@ -53,6 +53,16 @@ def test_a_key_is_compared_as_a_whole(log: Path) -> None:
     found.stop()
 
 
+def test_a_node_that_says_nothing_is_killed(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert processes.LINE_SECONDS == 120
+    for within_s in (0.05, None):
+        found = node(log, "exec sleep 60")
+        with pytest.raises(FuzzError, match=re.escape("expected a line put=..., found the end; it said: nothing")):
+            found.line("put", within_s)
+        assert found.stop() == -9
+        monkeypatch.setattr(processes, "LINE_SECONDS", 0.05)
+
+
 def test_a_killed_node_has_no_time_to_end(log: Path) -> None:
     found = node(log, "trap '' TERM; echo ready=1; while :; do sleep 1; done")
     assert found.line("ready") == "1"

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from kit.waiting import wait_for
+from kit.waiting import accepted, wait_for
 from rocketmq_ha.fuzz.proxy import CuttingProxy, PlannedCut
 from rocketmq_ha.fuzz.transcript import Piece, Restarted, Transcript
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
@@ -36,7 +36,7 @@ class Ends:
         before = proxy.links
         host, _, port = proxy.address.rpartition(":")
         slave = self._resources.enter_context(socket.create_connection((host, int(port)), LIMIT_S))
-        master, _ = self._listener.accept()
+        master = accepted(self._listener)
         self._resources.enter_context(master)
         master.settimeout(LIMIT_S)
         wait_for(lambda: proxy.links > before)  # it counts a connection after it has connected to the master

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from kit.command_line import invoke
 from kit.files import delete_log_files
 from kit.nodes import serving
-from kit.waiting import PATIENCE_S, wait_for
+from kit.waiting import PATIENCE_S, accepted, await_end, wait_for
 from rocketmq_ha.impl.app import logs
 from rocketmq_ha.impl.app.fresh_store import FreshStore
 from rocketmq_ha.impl.errors import PeerViolation, RocketmqHaError
@@ -276,13 +276,13 @@ def following(
             except RocketmqHaError as error:
                 failed.append(error)
 
-        thread = threading.Thread(target=run)
+        thread = threading.Thread(target=run, daemon=True)
         thread.start()
         try:
             yield log
         finally:
             stopped.set()
-            thread.join(PATIENCE_S)
+            await_end(thread)
     if failed:
         raise failed[0]
 
@@ -422,14 +422,14 @@ def test_each_question_comes_from_the_address_that_bind_says(tmp_path: Path) -> 
             while not seen.is_set():
                 peers.update(conn.peer.rpartition(":")[0] for conn in master.service.connections)
 
-        watching = threading.Thread(target=watch)
+        watching = threading.Thread(target=watch, daemon=True)
         watching.start()
         try:
             for start in ("min", "last", 1500, 4001):
                 assert search.find(start).file_size == 1000
         finally:
             seen.set()
-            watching.join(PATIENCE_S)
+            await_end(watching)
     assert peers == {"127.0.0.2"}
 
 
@@ -453,7 +453,7 @@ def scripted(answer: Callable[[int], bytes]) -> Iterator[tuple[tuple[str, int], 
     def talk() -> None:
         while True:
             try:
-                sock, _ = listener.accept()
+                sock = accepted(listener)
             except OSError:
                 return
             (offset,) = REPORT.unpack(sock.recv(8))
@@ -473,7 +473,7 @@ def scripted(answer: Callable[[int], bytes]) -> Iterator[tuple[tuple[str, int], 
         listener.close()
         for sock in kept:
             sock.close()
-        thread.join(PATIENCE_S)
+        await_end(thread)
 
 
 RECORD_LONG_AGO = bytes(56) + LONG_AGO_MS.to_bytes(8, "big") + bytes(12)

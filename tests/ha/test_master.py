@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kit.waiting import wait_for
+from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.impl.cli.master import master as master_command
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.ha.master import MasterConnection
@@ -106,7 +106,7 @@ def test_an_accept_that_fails_leaves_the_others_and_the_service_as_they_are(net:
     serving = net.serve(HARDENED)
     serving.put(message(), wait=False)
     first = net.connect(serving)
-    late = socket.create_connection(serving.address)  # it is in the listener's backlog
+    late = socket.create_connection(serving.address, timeout=PATIENCE_S)  # it is in the listener's backlog
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken: list[int] = []
     try:
@@ -317,7 +317,7 @@ def test_a_master_that_shuts_down_closes_every_connection_and_its_listener(net: 
     for sock in socks:
         assert sock.recv(1) == b""
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(address)
+        socket.create_connection(address, timeout=PATIENCE_S)
 
 
 def test_a_connection_is_in_the_list_for_as_long_as_it_lasts(net: Any) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kit.waiting import PATIENCE_S
+from kit.waiting import PATIENCE_S, accepted, await_end
 from rocketmq_ha.impl.errors import OutOfStep, PeerViolation
 from rocketmq_ha.impl.ha.overlap import find_overlap, first_difference_from_log
 from rocketmq_ha.impl.ha.slave import SlaveClient
@@ -156,13 +156,13 @@ def served(path: Path, profile: Profile, delete_before: int = 0) -> Iterator[Mas
             while not stopped.is_set():
                 master.poll(20)
 
-        thread = threading.Thread(target=run, name="master")
+        thread = threading.Thread(target=run, name="master", daemon=True)
         thread.start()
         try:
             yield master
         finally:
             stopped.set()
-            thread.join(PATIENCE_S)
+            await_end(thread)
             master.close()
 
 
@@ -279,7 +279,7 @@ def follow_behind(tmp_path: Path, stand_in: Callable[[socket.socket], None]) -> 
                 master.poll(20)
             master.close()
 
-        thread = threading.Thread(target=run, name="master")
+        thread = threading.Thread(target=run, name="master", daemon=True)
         thread.start()
         try:
             with CommitLog.open(tmp_path / "s", file_size=FILE_SIZE) as replica:
@@ -289,7 +289,7 @@ def follow_behind(tmp_path: Path, stand_in: Callable[[socket.socket], None]) -> 
                 assert replica.max_offset == log.max_offset
         finally:
             stopped.set()
-            thread.join(PATIENCE_S)
+            await_end(thread)
 
 
 def test_a_master_that_only_begins_by_closing_does_not_stop_a_slave(tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_a_master_that_only_begins_by_closing_does_not_stop_a_slave(tmp_path: Pa
 
     def close_five(listener: socket.socket) -> None:
         for _ in range(REFUSALS):
-            sock, _ = listener.accept()
+            sock = accepted(listener)
             while len(sock.recv(8, socket.MSG_WAITALL)) < 8:
                 pass
             sock.close()
@@ -311,7 +311,7 @@ def test_heartbeats_of_one_that_is_gone_when_the_master_answers_do_not_stop_a_sl
     """HA-S-64 "which is still open, and has nothing more compared"."""
 
     def send_heartbeats(listener: socket.socket) -> None:
-        with listener.accept()[0] as sock:
+        with accepted(listener) as sock:
             report = b""
             while len(report) < 8:
                 report += sock.recv(8 - len(report))

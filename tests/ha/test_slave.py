@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kit.waiting import wait_for
+from kit.waiting import accepted, await_end, wait_for
 from rocketmq_ha.impl.errors import AppendFailed, PeerViolation, StoreCorrupt
 from rocketmq_ha.impl.ha.slave import SlaveClient
 from rocketmq_ha.impl.net import back_off as back_off_module
@@ -52,7 +52,7 @@ def test_the_slaves_socket_does_not_block_nor_delay_nor_linger(net: Any, monkeyp
     monkeypatch.setattr(client_module.SlaveLink, "on_connect", look)
     listener = net.listener()
     net.follow(listener.getsockname()[1], HARDENED)
-    listener.accept()[0].close()
+    accepted(listener).close()
     wait_for(lambda: seen)
     assert seen[0][0] is False
     assert seen[0][1] != 0
@@ -64,10 +64,10 @@ def test_a_slave_has_one_connection_at_a_time(net: Any) -> None:
     listener = net.listener()
     net.follow(listener.getsockname()[1], HARDENED)
     for _ in range(3):
-        held, _ = listener.accept()
+        held = accepted(listener)
         listener.settimeout(0.3)
         with pytest.raises(TimeoutError):
-            listener.accept()
+            accepted(listener)
         listener.settimeout(20)
         held.close()
 
@@ -244,14 +244,14 @@ def test_a_slave_whose_disk_fails_stops_and_says_where(
     frames = overlap + HEADER.pack(at, 10) + bytes(10) + HEADER.pack(at + 10, 20) + bytes(20)
 
     def serve() -> None:
-        peer, _ = listener.accept()
+        peer = accepted(listener)
         peer.sendall(frames)
         peer.settimeout(20)
         while peer.recv(100):
             pass
         peer.close()
 
-    serving = threading.Thread(target=serve)
+    serving = threading.Thread(target=serve, daemon=True)
     serving.start()
     with CommitLog.open(tmp_path / "full", file_size=FILE_SIZE) as log:
         if at:
@@ -261,7 +261,7 @@ def test_a_slave_whose_disk_fails_stops_and_says_where(
             Follower(log, *listener.getsockname(), Settings(FILE_SIZE), HARDENED).run(lambda: False)
         monkeypatch.undo()
         assert log.max_offset == at
-    serving.join(20)
+    await_end(serving)
     assert stopped.value.offset == at
     assert f"{at - at % FILE_SIZE:020d}: append at commit-log offset {at}: Input/output error" in str(stopped.value)
 
@@ -380,7 +380,7 @@ def test_an_idle_slave_looks_at_the_time(net: Any) -> None:
     listener = net.listener()
     settings = Settings(FILE_SIZE, ha_send_heartbeat_interval_ms=50, ha_housekeeping_interval_ms=400)
     net.follow(listener.getsockname()[1], HARDENED, settings)
-    held, _ = listener.accept()
+    held = accepted(listener)
     held.settimeout(20)
     begun, data = time.monotonic(), b""
     while part := held.recv(100):

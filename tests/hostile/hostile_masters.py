@@ -16,6 +16,7 @@ from typing import Final
 
 from hostile_stand import FILE_SIZE, FRAME_DEADLINE_S, PATIENCE_S, Unexpected
 
+from kit.waiting import await_end
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 
 GREATEST: Final = (1 << 63) - 1
@@ -223,7 +224,7 @@ class Front:
 
     def close(self) -> None:
         self._done = True
-        self._thread.join(PATIENCE_S)
+        await_end(self._thread)
         self.cut()
         self._listener.close()
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kit.certificates import Certificates, options
+from kit.waiting import await_end
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.net.address import parse_address
@@ -196,7 +197,7 @@ class Watch:
 
     def stop(self) -> None:
         self._done.set()
-        self._thread.join()
+        await_end(self._thread)
 
     @classmethod
     @contextmanager

@@ -20,6 +20,8 @@ from results import Results
 from rocketmq import Rocketmq
 from servers import Servers
 
+from kit.waiting import LONG_S
+
 HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parents[1]
 BUILD: Final = ROOT / "build" / "interop"
@@ -107,6 +109,7 @@ def classpath(release: str) -> str:
             capture_output=True,
             text=True,
             check=False,
+            timeout=LONG_S,
         )
         assert done.returncode == 0, done.stderr
         being_made.rename(classes)

@@ -17,6 +17,8 @@ from rocketmq_ha.impl.store.log.verify import compare, verify
 from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec.profile import Profile, Settings
 
+PUTS_S = 600.0  # for all puts of a test
+
 
 class RecordedLink:
     """A cutting proxy before a master, and all that goes through it."""
@@ -68,7 +70,7 @@ def statuses_of(master: Node) -> dict[str, int]:
 
 def puts_of(master: Node) -> tuple[dict[str, int], int]:
     """What `--put` tells in the end, and how many messages it put besides, for which nobody waited."""
-    words = dict(pair.split("=") for pair in master.line("put").split()[1:])
+    words = dict(pair.split("=") for pair in master.line("put", PUTS_S).split()[1:])
     return {name: int(count) for name, count in words.items() if name.isupper()}, int(words.get("unwaited", 0))
 
 

@@ -11,6 +11,8 @@ from typing import Final
 
 from rocketmq import FILE_SIZE
 
+from kit.children import Child
+from kit.waiting import PATIENCE_S
 from rocketmq_ha.impl.store.derived.index_file import Geometry
 from rocketmq_ha.impl.store.derived.verify import DerivedSummary, verify_derived
 from rocketmq_ha.impl.store.get_result import GetMessageStatus
@@ -166,10 +168,10 @@ while True:
 def killed_store(store_dir: Path, size: int, told_at: int) -> None:
     """What a kill -9 of a process of ours leaves, that puts as quickly as it can and has come to an offset."""
     command = [sys.executable, "-c", WRITER, str(store_dir), str(size), str(told_at)]
-    writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    writer = Child(command, stdout=subprocess.PIPE, text=True)
     assert writer.stdout is not None
     with writer.stdout:
         assert writer.stdout.readline() == "there\n"
         writer.kill()
-        writer.wait()
+        writer.wait(PATIENCE_S)
     assert (store_dir / "abort").exists()

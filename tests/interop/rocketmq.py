@@ -79,7 +79,7 @@ class Rocketmq:
         """kill -9."""
         process = self.cluster.running.pop(name)
         process.kill()
-        process.wait()
+        process.wait(PATIENCE_S)
 
     def close(self) -> None:
         self.cluster.kill_all()

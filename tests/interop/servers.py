@@ -79,7 +79,7 @@ class Servers:
     def _end_client(self) -> None:
         if self._client is not None:
             self._client.kill()
-            self._client.communicate()
+            self._client.communicate(timeout=PATIENCE_S)
             self._client = None
 
     def knows(self, address: str) -> bool:

@@ -10,7 +10,11 @@ from typing import Final
 
 import pytest
 
+from kit.children import Child
+from kit.waiting import PATIENCE_S
+
 # In this order: a user namespace needs no rights, where the kernel lets people make one; the other needs those of root.
+HELD_S: Final = 1500.0  # as long as a test may take
 WAYS: Final = (("--user", "--map-root-user", "--mount"), ("--mount",))
 MOUNT: Final = 'mount -t tmpfs -o "size=$1" none "$2" && echo ready && exec cat'
 
@@ -45,7 +49,7 @@ class SmallDisk:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._holder.communicate()
+        self._holder.communicate(timeout=PATIENCE_S)
 
 
 def _hold(place: Path, size: int) -> "tuple[subprocess.Popen[str], tuple[str, ...]]":
@@ -54,9 +58,9 @@ def _hold(place: Path, size: int) -> "tuple[subprocess.Popen[str], tuple[str, ..
     for ways in WAYS:
         command = ["unshare", *ways, "sh", "-c", MOUNT, "sh", str(size), str(place)]
         pipe = subprocess.PIPE
-        holder = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        holder = Child(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, limit_s=HELD_S)
         assert holder.stdout is not None
         if holder.stdout.readline() == "ready\n":
             return holder, ways
-        said.append(f"unshare {' '.join(ways)}: {holder.communicate()[1].strip()}")
+        said.append(f"unshare {' '.join(ways)}: {holder.communicate(timeout=PATIENCE_S)[1].strip()}")
     pytest.skip(f"no small disk can be had for quirk 42, here or with CI=true: {'; '.join(said)}")

@@ -18,6 +18,7 @@ from results import Results
 from rocketmq import FILE_SIZE, Rocketmq, wait
 
 from kit.files import end_of
+from kit.waiting import LONG_S, await_end
 from rocketmq_ha.impl.store.derived.topic_config import read_topics
 from rocketmq_ha.impl.store.log.reader import LogReader
 
@@ -86,13 +87,13 @@ def test_a_real_broker_serves_what_our_slave_and_master_left(
     slaves = {store: start_slave(nodes, tmp_path, store, rocketmq.ha_address) for store in (killed, stopped)}
     wait("both have reported", lambda: rocketmq.log("master").count("request offset") >= 2)
     sent: dict[str, int] = {}
-    sending = threading.Thread(target=lambda: sent.update(rocketmq.send("Interop", MESSAGES, LARGEST)))
+    sending = threading.Thread(target=lambda: sent.update(rocketmq.send("Interop", MESSAGES, LARGEST)), daemon=True)
     sending.start()
     killed_at = draw.randrange(FILE_SIZE // 2, 2 * FILE_SIZE)
     wait(f"offset {killed_at}", lambda: end_of(killed) >= killed_at)
     wait("the topic is noted", lambda: "Interop" in read_topics(killed))
     slaves[killed].kill()
-    sending.join()
+    await_end(sending, LONG_S)
     assert sent == {"SEND_OK": MESSAGES}
     told, answers = sorted(rocketmq.read_all("Interop")), rocketmq.query(KEYS)
     await_same_end(stopped, theirs)

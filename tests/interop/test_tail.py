@@ -13,6 +13,7 @@ import pytest
 from releases import run_on
 from rocketmq import FILE_SIZE, Rocketmq, wait
 
+from kit.children import Child
 from kit.command_line import COMMAND
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.store.log.reader import LogReader
@@ -24,7 +25,7 @@ LARGEST = 6000  # bytes of a body: compressed beyond 4 KiB, and files of 1 MiB r
 def tail(nodes: ExitStack, out: Path, address: str, *more: object) -> "subprocess.Popen[bytes]":
     command = [*COMMAND, "tail", "--master", address, *map(str, more)]
     with out.open("ab") as file, out.with_suffix(".log").open("ab") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=log)
+        process = Child(command, stdin=subprocess.DEVNULL, stdout=file, stderr=log)
     nodes.callback(process.kill)
     return process
 

@@ -10,15 +10,18 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from kit.waiting import PATIENCE_S
+from kit.children import Child
+from kit.waiting import PATIENCE_S, limited
 from rocketmq_ha.impl.cli import main
 
 COMMAND = (sys.executable, "-m", "rocketmq_ha.impl.cli")
 
 
 def invoke(*arguments: object) -> Result:
-    """Run a command within this process."""
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+    """Run a command within this process. The test fails if the command serves although it should have ended."""
+    words = [str(argument) for argument in arguments]
+    with limited(f"rocketmq-ha {' '.join(words)}", PATIENCE_S):
+        return CliRunner().invoke(main, words)
 
 
 def run(*arguments: object) -> "subprocess.CompletedProcess[str]":
@@ -41,7 +44,7 @@ class Process:
     def __init__(self, log: Path, *arguments: object) -> None:
         self.log = log
         with log.open("ab") as errors:
-            self.process = subprocess.Popen([*COMMAND, *map(str, arguments)], stdout=subprocess.PIPE, stderr=errors, text=True)
+            self.process = Child([*COMMAND, *map(str, arguments)], stdout=subprocess.PIPE, stderr=errors, text=True)
 
     def line(self, key: str) -> str:
         """The next line of the output, without `key=` at its start."""

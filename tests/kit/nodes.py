@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from kit.waiting import PATIENCE_S, wait_for
+from kit.waiting import await_end, wait_for
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.net.listeners import listen
 from rocketmq_ha.impl.net.server import Master
@@ -46,11 +46,11 @@ def serving(
                 for conn in master.service.connections:
                     on_report(conn.slave_ack_offset)
 
-        thread = threading.Thread(target=run)
+        thread = threading.Thread(target=run, daemon=True)
         thread.start()
         try:
             yield master
         finally:
             stopped.set()
-            thread.join(PATIENCE_S)
+            await_end(thread)
             master.close()

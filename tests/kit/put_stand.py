@@ -66,7 +66,7 @@ class Stand:
 
     def slave(self) -> socket.socket:
         """A peer that counts as a slave: it has acknowledged one message."""
-        sock = self.stack.enter_context(socket.create_connection(self.master.address))
+        sock = self.stack.enter_context(socket.create_connection(self.master.address, timeout=PATIENCE_S))
         sock.sendall(REPORT.pack(0))
         self.until(lambda: any(conn.start_offset == 0 for conn in self.master.service.connections))
         client = self.client()

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kit.waiting import PATIENCE_S
+from kit.waiting import PATIENCE_S, accepted, await_end
 from rocketmq_ha.impl.wire.frame import HEADER
 
 
@@ -41,7 +41,7 @@ def scripted_master(*answers: bytes, closes: bool = False, then: bytes = b"") ->
         def serve() -> None:
             for number, answer in enumerate(answers, 1):
                 try:
-                    sock, _ = listener.accept()
+                    sock = accepted(listener)
                 except OSError:  # the test has ended
                     return
                 with sock:
@@ -64,5 +64,4 @@ def scripted_master(*answers: bytes, closes: bool = False, then: bytes = b"") ->
             yield found
         finally:
             listener.shutdown(socket.SHUT_RDWR)
-            thread.join(PATIENCE_S)
-            assert not thread.is_alive()
+            await_end(thread)

@@ -6,7 +6,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from kit.waiting import PATIENCE_S, wait_for
+from kit.waiting import PATIENCE_S, await_end, wait_for
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.listeners import listen
 from rocketmq_ha.impl.net.server import Master
@@ -35,12 +35,11 @@ class Net:
         """Run a slave in a thread. Returns: its log."""
         log, stopped = self.open_log("slave"), threading.Event()
         follower = Follower(log, "127.0.0.1", port, settings or Settings(FILE_SIZE), profile)
-        thread = threading.Thread(target=follower.run, args=(stopped.is_set,), name="slave")
+        thread = threading.Thread(target=follower.run, args=(stopped.is_set,), name="slave", daemon=True)
 
         def stop() -> None:
             stopped.set()
-            thread.join(PATIENCE_S)
-            assert not thread.is_alive()
+            await_end(thread)
 
         thread.start()
         self._resources.callback(stop)
@@ -55,7 +54,7 @@ class Net:
     def connect(self, master: Master) -> socket.socket:
         """Connect in the place of a slave, and wait until the master has accepted."""
         known = len(master.service.connections)
-        sock = self._resources.enter_context(socket.create_connection(master.address))
+        sock = self._resources.enter_context(socket.create_connection(master.address, timeout=PATIENCE_S))
         wait_for(lambda: len(master.service.connections) > known, lambda: master.poll(5))
         sock.settimeout(PATIENCE_S)
         return sock

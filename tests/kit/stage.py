@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kit.waiting import PATIENCE_S
+from kit.waiting import PATIENCE_S, accepted
 from rocketmq_ha.impl.net import back_off as back_off_module
 from rocketmq_ha.impl.net import client as client_module
 from rocketmq_ha.impl.net.back_off import BackOff
@@ -95,7 +95,7 @@ class Stage:
 
     def accept(self) -> socket.socket:
         """The next connection of the slave, which it has opened already, or opens now."""
-        peer = self._resources.enter_context(self.listener.accept()[0])
+        peer = self._resources.enter_context(accepted(self.listener))
         peer.settimeout(PATIENCE_S)
         return peer
 

@@ -13,6 +13,7 @@ import pytest
 
 from kit.limits import Clock
 from kit.played import error
+from kit.waiting import PATIENCE_S
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.net import broker_info, pause, put_client, remote_status, status_socket
 from rocketmq_ha.impl.net.broker_info import BrokerInfo, NotTold, ask_broker
@@ -26,6 +27,8 @@ PEER = ("10.0.0.7", 10911)
 def answering(data: bytes, *, ends: bool = True) -> socket.socket:
     """A connected socket at which an answer waits. ends: the other end has closed behind it."""
     ours, theirs = socket.socketpair()
+    ours.settimeout(PATIENCE_S)
+    theirs.settimeout(PATIENCE_S)
     theirs.sendall(data)
     if ends:
         theirs.shutdown(socket.SHUT_WR)

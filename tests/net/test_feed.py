@@ -9,6 +9,7 @@ import pytest
 
 from kit.limits import Clock
 from kit.played import AGAIN, PlayedSocket, Result, error
+from kit.waiting import accepted
 from rocketmq_ha.impl.errors import PeerViolation
 from rocketmq_ha.impl.ha.feed import LARGEST_BODY, LARGEST_RECORD, NotARecord, Pieces, Records
 from rocketmq_ha.impl.net import feed as module
@@ -153,7 +154,7 @@ def reader(net: Any, clock: Clock) -> Iterator[MasterFeed]:
     assert clock.ms
     listener = net.listener()
     with MasterFeed(listener.getsockname(), 77, heartbeat_ms=1000, housekeeping_ms=3000) as feed:
-        peer, _ = listener.accept()
+        peer = accepted(listener)
         with peer:
             peer.settimeout(60)
             assert peer.recv(REPORT.size) == REPORT.pack(77)

@@ -6,6 +6,7 @@ import socket
 import pytest
 
 from kit.stage import MakeStage, Script, Stage, lines
+from kit.waiting import accepted
 from rocketmq_ha.impl.errors import OutOfStep
 from rocketmq_ha.impl.net.client import HEARTBEATS, REFUSALS
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
@@ -65,7 +66,7 @@ def test_a_connection_that_brings_a_byte_is_no_refusal_and_the_count_begins_anew
     assert stage.follower.connects == 3 * REFUSALS - 1
     stage.listener.setblocking(False)
     with pytest.raises(BlockingIOError):  # no question has come on a connection of its own
-        stage.listener.accept()
+        accepted(stage.listener)
 
 
 def test_an_answer_is_forgotten_when_the_master_speaks_again(make_stage: MakeStage) -> None:

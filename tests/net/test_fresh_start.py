@@ -17,7 +17,7 @@ import pytest
 from kit.command_line import COMMAND, invoke
 from kit.files import delete_log_files, end_of
 from kit.nodes import follow, serving
-from kit.waiting import PATIENCE_S, wait_for
+from kit.waiting import PATIENCE_S, accepted, await_end, wait_for
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.errors import PeerViolation
 from rocketmq_ha.impl.net import feed
@@ -189,7 +189,9 @@ def test_files_of_another_size_are_found_out_where_only_two_are_left(tmp_path: P
 def test_an_empty_master_is_waited_for(tmp_path: Path) -> None:
     with serving(tmp_path / "a", FILE_SIZE) as master:
         found: list[int] = []
-        finding = [threading.Thread(target=lambda start=start: found.append(find(master, start))) for start in ("min", 0)]
+        finding = [
+            threading.Thread(target=lambda start=start: found.append(find(master, start)), daemon=True) for start in ("min", 0)
+        ]
         for thread in finding:
             thread.start()
         wait_for(lambda: sum(conn.slave_request_offset == 0 for conn in master.service.connections) == 2)
@@ -198,7 +200,7 @@ def test_an_empty_master_is_waited_for(tmp_path: Path) -> None:
             find(master, 7)
         master.put(Message("T", b"first"), wait=False)
         for thread in finding:
-            thread.join(PATIENCE_S)
+            await_end(thread)
         assert found == [0, 0]
 
 
@@ -237,7 +239,7 @@ def scripted() -> Iterator[Callable[[dict[int, bytes]], tuple[str, int]]]:
         def talk() -> None:
             while True:
                 try:
-                    sock, _ = listener.accept()
+                    sock = accepted(listener)
                 except OSError:
                     return
                 (asked,) = REPORT.unpack(sock.recv(8))

@@ -17,7 +17,7 @@ import pytest
 
 from kit.command_line import COMMAND, Start
 from kit.files import log_files, snapshot
-from kit.waiting import PATIENCE_S, wait_for
+from kit.waiting import PATIENCE_S, await_end, wait_for
 from rocketmq_ha.impl.ha.service import HAService
 from rocketmq_ha.impl.ha.slave import SlaveClient
 from rocketmq_ha.impl.net.client import Follower
@@ -70,14 +70,13 @@ def following(store: Path, port: int, profile: Profile) -> Iterator[CommitLog]:
             except BaseException as error:  # raised again in the waiting thread
                 errors.append(error)
 
-        thread = threading.Thread(target=run, name="slave")
+        thread = threading.Thread(target=run, name="slave", daemon=True)
         thread.start()
         try:
             yield log
         finally:
             stopped.set()
-            thread.join(PATIENCE_S)
-            assert not thread.is_alive()
+            await_end(thread)
             assert not errors
 
 
@@ -186,7 +185,7 @@ def test_garbage_closes_its_connection_and_counts_for_nothing(garbage: bytes, tm
     """HA-M-11 "MUST close the connection and MUST NOT be used" (quirks 1, 4): the next put finds no slave."""
     with serving(tmp_path / "m", HARDENED) as master:
         master.put(message(1), wait=False)
-        with socket.create_connection(master.address) as sock:
+        with socket.create_connection(master.address, timeout=PATIENCE_S) as sock:
             sock.sendall(garbage)
             sent = read_to_the_end(sock, master)
         assert len(sent) in (0, HEADER.size + master.service.log.max_offset)  # only an honest first report is answered
@@ -197,7 +196,7 @@ def test_garbage_closes_its_connection_and_counts_for_nothing(garbage: bytes, tm
 
 def test_classic_takes_the_greatest_report_for_an_ack(tmp_path: Path) -> None:
     """HA-G-4 (quirk 1), over a socket: a waiting put ends with PUT_OK, although no slave has it."""
-    with serving(tmp_path / "m", CLASSIC) as master, socket.create_connection(master.address) as sock:
+    with serving(tmp_path / "m", CLASSIC) as master, socket.create_connection(master.address, timeout=PATIENCE_S) as sock:
         wait_for(lambda: master.service.connections, lambda: master.poll(10))
         request = master.put(message(1), wait=True)
         assert request.status is None
@@ -214,7 +213,7 @@ def test_probes_and_half_reports_do_no_harm(tmp_path: Path) -> None:
         wait_for(lambda: master.service.count_connected() == 1, lambda: master.poll(10))
         descriptors = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").is_dir() else 0  # noqa: PTH208
         for index in range(60):
-            sock = socket.create_connection(master.address)
+            sock = socket.create_connection(master.address, timeout=PATIENCE_S)
             if index % 3:
                 sock.sendall(REPORT.pack(0)[: index % 8])
             if index % 5 == 0:
@@ -233,7 +232,7 @@ def test_probes_and_half_reports_do_no_harm(tmp_path: Path) -> None:
 
 def test_a_frame_goes_out_as_the_documents_say(tmp_path: Path) -> None:
     """HA-W-1 to HA-W-3, HA-M-1, byte by byte; the slave is a plain socket."""
-    with serving(tmp_path / "m", HARDENED) as master, socket.create_connection(master.address) as sock:
+    with serving(tmp_path / "m", HARDENED) as master, socket.create_connection(master.address, timeout=PATIENCE_S) as sock:
         result = master.put(message(3), wait=False)
         for _ in range(5):
             master.poll(5)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kit.waiting import PATIENCE_S
+from kit.waiting import PATIENCE_S, accepted, await_end
 from rocketmq_ha.impl.net import open_feed as module
 from rocketmq_ha.impl.net.feed import FeedEnded, OutOfRange
 from rocketmq_ha.impl.net.open_feed import open_old
@@ -31,7 +31,7 @@ class Peer:
     def _run(self) -> None:
         while True:
             try:
-                sock, _ = self._listener.accept()
+                sock = accepted(self._listener)
             except OSError:
                 return
             sock.settimeout(PATIENCE_S)
@@ -47,7 +47,7 @@ class Peer:
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._thread.join(PATIENCE_S)
+        await_end(self._thread)
         for sock in self._kept:
             sock.close()
 

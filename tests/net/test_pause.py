@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kit.limits import MIB, Clock, Serve, connect, is_closed, passing, polled, until_blocked
-from kit.waiting import wait_for
+from kit.waiting import accepted, await_end, wait_for
 from rocketmq_ha.impl.app import tail as tail_module
 from rocketmq_ha.impl.app.doctor import probe as probe_module
 from rocketmq_ha.impl.ha.puts import FlushedPut, Puts
@@ -264,14 +264,14 @@ def test_a_slave_reads_what_has_come_before_it_calls_its_master_silent(net: Any,
     began_ms = clock.ms
 
     def beat() -> None:
-        peer, _ = listener.accept()
+        peer = accepted(listener)
         with peer:
             while clock.ms < began_ms + MINUTE_MS:
                 peer.sendall(HEADER.pack(0, 0))
                 time.sleep(0.002)
             done.wait(20)
 
-    thread = threading.Thread(target=beat)
+    thread = threading.Thread(target=beat, daemon=True)
     thread.start()
     with net.open_log("slave") as log:
         follower = client.Follower(log, *listener.getsockname(), Settings(1000), HARDENED)
@@ -279,7 +279,7 @@ def test_a_slave_reads_what_has_come_before_it_calls_its_master_silent(net: Any,
         done.set()
         assert (follower.connects, follower.last_close_reason) == (1, "housekeeping")
         assert clock.ms > began_ms + MINUTE_MS + Settings().ha_housekeeping_interval_ms
-    thread.join(20)
+    await_end(thread)
 
 
 def test_a_frame_in_parts_has_a_second_after_a_pause(net: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,7 +299,7 @@ def test_a_frame_in_parts_has_a_second_after_a_pause(net: Any, monkeypatch: pyte
     listener = net.listener()
 
     def dribble() -> None:
-        peer, _ = listener.accept()
+        peer = accepted(listener)
         with peer:
             peer.sendall(HEADER.pack(0, 100) + bytes(50))
             wait_for(lambda: len(waits) > 22)
@@ -309,11 +309,11 @@ def test_a_frame_in_parts_has_a_second_after_a_pause(net: Any, monkeypatch: pyte
 
     with net.open_log("slave") as log:
         follower = client.Follower(log, *listener.getsockname(), Settings(1000), HARDENED)
-        thread = threading.Thread(target=dribble)
+        thread = threading.Thread(target=dribble, daemon=True)
         thread.start()
         follower.run(lambda: bool(follower.last_close_reason or log.max_offset))
         assert (follower.last_close_reason, log.max_offset) == ("shutdown", 100) or log.max_offset == 100
-    thread.join(20)
+    await_end(thread)
 
 
 # --- A reader --------------------------------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ def test_a_frame_in_parts_has_a_second_after_a_pause(net: Any, monkeypatch: pyte
 def feeding(net: Any, *frames: bytes) -> Iterator[tuple[MasterFeed, socket.socket]]:
     listener = net.listener()
     with MasterFeed(listener.getsockname(), 0) as reader:
-        peer, _ = listener.accept()
+        peer = accepted(listener)
         with peer:
             for frame in frames:
                 peer.sendall(frame)

@@ -8,6 +8,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+from kit.children import Child
 from kit.command_line import COMMAND
 from kit.nodes import follow, serve
 from kit.waiting import PATIENCE_S, wait_for
@@ -29,7 +30,7 @@ def test_a_master_a_slave_and_a_tail_that_are_stopped_keep_their_connections(tmp
     follow(nodes, tmp_path / "b", first, "--file-size", str(FILE_SIZE), *BEATS)
     _, second = serve(nodes, tmp_path / "c", "--put", "50", "--sync", "0", *BEATS, file_size=FILE_SIZE)
     stopped_slave = follow(nodes, tmp_path / "d", second, "--file-size", str(FILE_SIZE), *SHORT, *BEATS)
-    tail = subprocess.Popen(
+    tail = Child(
         [*COMMAND, "tail", "--master", second, "--heartbeat", "100", "--body", "none"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

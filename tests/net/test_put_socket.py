@@ -28,10 +28,13 @@ def test_only_the_masters_user_may_connect(stack: ExitStack) -> None:
     if os.geteuid() == 0 and (child := os.fork()) == 0:  # as another user, who may read the directory
         try:
             os.setuid(65534)
-            socket.socket(socket.AF_UNIX).connect(str(path))
+            stranger = socket.socket(socket.AF_UNIX)
+            stranger.settimeout(PATIENCE_S)
+            stranger.connect(str(path))
         except PermissionError:
             os._exit(13)
-        os._exit(0)
+        finally:
+            os._exit(0)
     if os.geteuid() == 0:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 13
     stand.finish()

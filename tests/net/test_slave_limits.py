@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kit.waiting import PATIENCE_S
+from kit.waiting import PATIENCE_S, accepted, await_end
 from rocketmq_ha.impl.ha.slave import SlaveClient
 from rocketmq_ha.impl.net.back_off import BackOff
 from rocketmq_ha.impl.net.client import Follower
@@ -29,22 +29,21 @@ def test_a_frame_that_does_not_become_whole_ends_the_connection(net: Any, tmp_pa
     listener, served = net.listener(), []
 
     def dribble() -> None:
-        peer, _ = listener.accept()
+        peer = accepted(listener)
         served.append(peer)
         with contextlib.suppress(ConnectionError):
             for byte in HEADER.pack(0, 900) + bytes(900):
                 peer.sendall(bytes((byte,)))
                 time.sleep(0.02)
 
-    thread = threading.Thread(target=dribble)
+    thread = threading.Thread(target=dribble, daemon=True)
     thread.start()
     with CommitLog.open(tmp_path / "store", file_size=1000) as log:
         follower = Follower(log, *listener.getsockname(), Settings(1000), HARDENED, frame_deadline_ms=100)
         follower.run(lambda: bool(follower.last_close_reason))
         assert follower.last_close_reason == "frame_deadline"
         assert log.max_offset == 0
-    thread.join(PATIENCE_S)
-    assert not thread.is_alive()
+    await_end(thread)
     for peer in served:
         peer.close()
 
@@ -72,19 +71,19 @@ def test_a_connection_that_is_closed_for_a_frame_names_the_clause(
     listener = net.listener()
 
     def serve() -> None:
-        peer, _ = listener.accept()
+        peer = accepted(listener)
         with peer:
             peer.sendall(HEADER.pack(0, -1))
             peer.recv(100)
 
-    thread = threading.Thread(target=serve)
+    thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     with CommitLog.open(tmp_path / "store", file_size=1000) as log:
         follower = Follower(log, *listener.getsockname(), Settings(1000), HARDENED)
         follower.run(lambda: any("connection closed" in line for line in caplog.messages))
     assert follower.last_close == "frame (HA-S-11)"
     assert any(line.endswith("connection closed: frame (HA-S-11)") for line in caplog.messages)
-    thread.join(PATIENCE_S)
+    await_end(thread)
 
 
 class Stream:
@@ -141,17 +140,17 @@ def test_a_master_that_only_greets_is_left_alone_for_longer_and_longer(net: Any,
 
     def greet() -> None:
         for _ in range(6):
-            peer, _ = listener.accept()
+            peer = accepted(listener)
             peer.sendall(HEADER.pack(0, 0))
             peer.close()
 
-    thread = threading.Thread(target=greet)
+    thread = threading.Thread(target=greet, daemon=True)
     thread.start()
     with CommitLog.open(tmp_path / "store", file_size=1000) as log:
         follower = Follower(log, *listener.getsockname(), Settings(1000), HARDENED)
         follower.run(lambda: follower.connects >= 6 and not follower.client.connected)
         assert follower.back_off.next_s >= 0.05 * 2**5
-    thread.join(PATIENCE_S)
+    await_end(thread)
 
 
 @pytest.mark.parametrize("holds_a_message", [False, True])
@@ -163,10 +162,10 @@ def test_a_slave_that_is_refused_comes_back_later_and_later_and_says_what_may_he
 
     def refuse() -> None:
         for _ in range(rounds):
-            peer, _ = listener.accept()
+            peer = accepted(listener)
             peer.close()
 
-    thread = threading.Thread(target=refuse)
+    thread = threading.Thread(target=refuse, daemon=True)
     thread.start()
     caplog.set_level(logging.INFO, "rocketmq_ha")
     with CommitLog.open(tmp_path / "store", file_size=1000) as log:
@@ -175,7 +174,7 @@ def test_a_slave_that_is_refused_comes_back_later_and_later_and_says_what_may_he
         follower = Follower(log, *listener.getsockname(), Settings(1000), HARDENED)
         follower.run(lambda: follower.connects >= rounds and not follower.client.connected)
         assert follower.back_off.next_s >= 0.05 * 2 ** (rounds - 1)
-    thread.join(PATIENCE_S)
+    await_end(thread)
     assert follower.last_close.startswith("end_of_stream, without a byte: see whether the master's --allow names this address")
     assert sum("closed: end_of_stream, without a byte: see" in line for line in caplog.messages) == rounds - 1
 
@@ -191,17 +190,17 @@ def test_a_slave_that_is_always_sent_away_does_not_fill_its_log(
 
     def refuse() -> None:
         for _ in range(rounds):
-            peer, _ = listener.accept()
+            peer = accepted(listener)
             peer.close()
 
-    thread = threading.Thread(target=refuse)
+    thread = threading.Thread(target=refuse, daemon=True)
     thread.start()
     with caplog.at_level(logging.INFO), CommitLog.open(tmp_path / "store", file_size=1000) as log:
         follower = Follower(log, *listener.getsockname(), Settings(1000), HARDENED)
         begun_s = time.monotonic()
         follower.run(lambda: follower.connects >= rounds and not follower.client.connected)
         windows = (time.monotonic() - begun_s) * 1000 // WINDOW_MS + 1
-    thread.join(PATIENCE_S)
+    await_end(thread)
     assert len(caplog.records) <= (LINES + 1) * windows
 
 
@@ -217,14 +216,14 @@ def test_a_file_at_the_end_of_all_offsets_is_refused(nbytes: int, net: Any, tmp_
 
     def serve_both() -> None:
         for header in sent:
-            peer, _ = listener.accept()
+            peer = accepted(listener)
             with peer, contextlib.suppress(ConnectionError):
                 peer.sendall(header + bytes(1000))
                 peer.settimeout(PATIENCE_S)
                 while peer.recv(100):
                     pass
 
-    thread = threading.Thread(target=serve_both)
+    thread = threading.Thread(target=serve_both, daemon=True)
     thread.start()
     with CommitLog.open(tmp_path / "store", file_size=1000) as log:
         follower = Follower(log, *listener.getsockname(), Settings(1000), HARDENED)
@@ -232,5 +231,4 @@ def test_a_file_at_the_end_of_all_offsets_is_refused(nbytes: int, net: Any, tmp_
         follower.run(lambda: reasons.append(follower.last_close_reason) or log.max_offset > 0)  # type: ignore[func-returns-value]
         assert "frame" in reasons
         assert log.max_offset == last + 1000 < 1 << 63
-    thread.join(PATIENCE_S)
-    assert not thread.is_alive()
+    await_end(thread)

@@ -20,10 +20,11 @@ from typing import Any
 import pytest
 
 from kit.certificates import Certificates
+from kit.children import Child
 from kit.command_line import COMMAND
 from kit.files import log_files
 from kit.limits import Clock
-from kit.waiting import PATIENCE_S, wait_for
+from kit.waiting import PATIENCE_S, accepted, await_end, wait_for
 from rocketmq_ha.impl.app.run_master import MASTER_READ_BUFFER_SIZE
 from rocketmq_ha.impl.errors import PeerViolation
 from rocketmq_ha.impl.net import server as server_module
@@ -83,12 +84,11 @@ class Ends:
         log, stopped = self.open_log(name), threading.Event()
         tls = ClientTls(files, tls_name) if files else None
         follower = Follower(log, "127.0.0.1", port, Settings(self._file_size), HARDENED, tls=tls)
-        thread = threading.Thread(target=follower.run, args=(stopped.is_set,), name=name)
+        thread = threading.Thread(target=follower.run, args=(stopped.is_set,), name=name, daemon=True)
 
         def stop() -> None:
             stopped.set()
-            thread.join(PATIENCE_S)
-            assert not thread.is_alive()
+            await_end(thread)
 
         thread.start()
         self.resources.callback(stop)
@@ -111,7 +111,7 @@ def tls_port(master: Master) -> int:
 
 def plain_connect(address: tuple[str, int] | None) -> socket.socket:
     assert address
-    sock = socket.create_connection(address)
+    sock = socket.create_connection(address, timeout=PATIENCE_S)
     sock.settimeout(PATIENCE_S)
     return sock
 
@@ -185,21 +185,25 @@ class Splitter:
         self.port = self._listener.getsockname()[1]
         self._listener.settimeout(0.05)
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         self._closed.set()
-        self._thread.join(PATIENCE_S)
+        await_end(self._thread)
         self._listener.close()
 
     def _run(self) -> None:
         while not self._closed.is_set():
             try:
-                slave, _ = self._listener.accept()
+                slave = accepted(self._listener)
             except TimeoutError:
                 continue
-            with slave, contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self._port)) as master:
+            with (
+                slave,
+                contextlib.suppress(OSError),
+                socket.create_connection(("127.0.0.1", self._port), timeout=PATIENCE_S) as master,
+            ):
                 for sock in (slave, master):
                     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._carry(slave, master)
@@ -518,7 +522,7 @@ def test_a_handshake_that_ends_like_a_report_acknowledges_nothing(ends: Make) ->
 def test_a_reader_without_tls_on_the_tls_port_is_told_what_to_give(command: str, ends: Make) -> None:
     master = ends().serve(size=1000)
     arguments = [*COMMAND, command, "--master", f"127.0.0.1:{tls_port(master)}"]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with Child(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         wait_for(lambda: process.poll() is not None, lambda: master.poll(5))
         assert process.stdout is not None
         said = process.stdout.read()
@@ -528,7 +532,7 @@ def test_a_reader_without_tls_on_the_tls_port_is_told_what_to_give(command: str,
 
 def hostile_master(listener: socket.socket, certs: Certificates, sends: bytes, encrypted: bool, done: threading.Event) -> None:
     """A master with a valid certificate: it reads the first report, sends hostile bytes, and waits until the slave has gone."""
-    sock, _ = listener.accept()
+    sock = accepted(listener)
     sock.settimeout(PATIENCE_S)
     with server_context(certs.master).wrap_socket(sock, server_side=True) as tls:
         tls.recv(REPORT.size)
@@ -558,12 +562,12 @@ def test_a_proven_master_that_breaks_the_wire_is_left_as_any_other(
     both, done = ends(), threading.Event()
     listener = both.resources.enter_context(socket.create_server(("127.0.0.1", 0)))
     listener.settimeout(PATIENCE_S)
-    thread = threading.Thread(target=hostile_master, args=(listener, certs, sends, encrypted, done))
+    thread = threading.Thread(target=hostile_master, args=(listener, certs, sends, encrypted, done), daemon=True)
     thread.start()
     replica, follower = both.follow(listener.getsockname()[1], certs.slave)
     wait_for(lambda: follower.last_close_reason)
     assert (follower.last_close_reason, replica.max_offset) == (reason, end)
-    thread.join(PATIENCE_S)
+    await_end(thread)
     assert done.is_set()
 
 
@@ -665,8 +669,8 @@ def test_key_updates_without_end_are_closed(ends: Make, certs: Certificates, cap
     both = ends()
     master = both.serve(size=1000)
     connect = ("openssl", "s_client", "-connect", f"127.0.0.1:{tls_port(master)}", "-cert", certs.slave.cert)
-    yes = subprocess.Popen(["yes", "k"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    client = subprocess.Popen(
+    yes = Child(["yes", "k"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    client = Child(
         [*connect, "-key", certs.slave.key, "-CAfile", certs.ca_file],
         stdin=yes.stdout,
         stdout=subprocess.DEVNULL,

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kit.files import log_files
-from kit.waiting import PATIENCE_S
+from kit.waiting import PATIENCE_S, accepted
 from rocketmq_ha.fuzz.channel import Channel
 from rocketmq_ha.impl.ha.group_transfer import GroupCommitRequest
 from rocketmq_ha.impl.ha.service import HAService
@@ -54,7 +54,7 @@ class Wire:
             ends = socket.socketpair()
         else:
             with socket.create_server(("127.0.0.1", 0)) as listener:
-                ends = (socket.create_connection(listener.getsockname(), PATIENCE_S), listener.accept()[0])
+                ends = (socket.create_connection(listener.getsockname(), PATIENCE_S), accepted(listener))
         for sock in map(resources.enter_context, ends):
             sock.setblocking(False)
             for option in (socket.SO_SNDBUF, socket.SO_RCVBUF) if kind == "pair" else ():

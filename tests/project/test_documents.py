@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from kit.waiting import PATIENCE_S
+
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
@@ -24,7 +26,7 @@ def documents() -> list[Path]:
     """Every tracked *.md; in a source distribution, which has no .git, every *.md."""
     if (ROOT / ".git").exists():
         command = ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "*.md"]
-        listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\n")
+        listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout.split("\n")
         return [ROOT / name for name in listed if name and (ROOT / name).exists()]
     return [path for path in sorted(ROOT.rglob("*.md")) if not {".venv", "build"} & set(path.relative_to(ROOT).parts)]
 
@@ -96,7 +98,7 @@ def test_the_readme_shows_a_row_of_the_citations_as_it_is() -> None:
     """A test that moves, or a function that is renamed, changes the row."""
     shown = re.findall(r"^    (HA-[A-Z]+-\d+ .*)$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
     command = [sys.executable, "-m", "rocketmq_ha.spec.citations"]
-    rows = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    rows = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
     assert len(shown) == 1
     assert shown[0] in [" ".join(row.split()) for row in rows.splitlines()]
 

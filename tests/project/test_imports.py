@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from kit.waiting import PATIENCE_S
+
 ROOT = Path(__file__).resolve().parents[2]
 PREFIX = "rocketmq_ha"
 
@@ -270,5 +272,12 @@ def test_an_allowed_import_is_not(path: str, source: str) -> None:
 def test_a_folder_imported_from_the_root_refuses() -> None:
     """`import reference` in the root would make a second copy of every class, equal to none of the first."""
     for folder in ("spec", "reference", "impl", "fuzz", "analysis"):
-        done = subprocess.run([sys.executable, "-c", f"import {folder}"], cwd=ROOT, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", f"import {folder}"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
+        )
         assert f"ImportError: import this package as rocketmq_ha.{folder}" in done.stderr

@@ -18,6 +18,7 @@ import click
 import pytest
 from packaging.version import Version
 
+from kit.waiting import LONG_S
 from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.net.put_socket import SOCKET_NAME as PUT_SOCKET_NAME
 from rocketmq_ha.impl.net.status_socket import SOCKET_NAME
@@ -52,7 +53,11 @@ def files_of_the_tree() -> set[str]:
     """Every file of a checkout, or of an unpacked source distribution."""
     if (ROOT / ".git").exists():
         listed = subprocess.run(
-            ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "-z"], capture_output=True, text=True, check=True
+            ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "-z"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=LONG_S,
         )
         return {path for path in listed.stdout.split("\0") if path and (ROOT / path).is_file()}
     found = {path.relative_to(ROOT) for path in ROOT.rglob("*") if path.is_file()}
@@ -89,7 +94,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     building = "import sys; from setuptools.build_meta import *; out = sys.argv[1]; build_sdist(out); build_wheel(out)"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
-        [sys.executable, "-c", building, str(out)], cwd=tree, capture_output=True, text=True, check=True, env=environment
+        [sys.executable, "-c", building, str(out)],
+        cwd=tree,
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+        timeout=LONG_S,
     )
     (wheel,), (sdist,) = out.glob("*.whl"), out.glob("*.tar.gz")
     return Built(zipfile.ZipFile(wheel), tarfile.open(sdist), done.stdout + done.stderr)
@@ -174,6 +185,7 @@ def test_the_demo_finds_its_store_in_an_installed_wheel(wheel: zipfile.ZipFile, 
         capture_output=True,
         text=True,
         check=False,
+        timeout=LONG_S,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(str(tmp_path / "site"))

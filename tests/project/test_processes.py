@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from kit.waiting import LONG_S
+
 CONFTEST = "from kit.processes import pytest_collection_modifyitems, pytest_xdist_make_scheduler  # noqa: F401"
 KIT = Path(__file__).resolve().parents[1]
 
@@ -33,7 +35,12 @@ def test_a_file_and_a_group_of_files_run_in_one_process_each_and_the_groups_firs
         (folder / f"test_{name}.py").write_text(TESTS.format(name=name, mark=mark), encoding="utf-8")
     options = ("-q", "-n", "2", "-p", "no:cacheprovider", "-o", f"pythonpath={KIT}", "--rootdir", str(tmp_path))
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, str(folder)], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "pytest", *options, str(folder)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LONG_S,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     ran = [tuple(line.split()) for line in (folder / "told").read_text(encoding="utf-8").splitlines()]

@@ -8,6 +8,7 @@ from textwrap import dedent
 
 import pytest
 
+from kit.waiting import PATIENCE_S
 from rocketmq_ha.spec import citations, clauses, prose
 
 ROOT = Path(__file__).parents[2]
@@ -271,7 +272,7 @@ def test_prose_is_as_long_as_its_source(suffix: str) -> None:
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "rocketmq_ha.spec.citations", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
 
 
 def test_the_command_fails_with_a_line_an_error_and_is_silent_without(errors_of: Tree, tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kit.waiting import LONG_S
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # CrossHair patches the interpreter in which it runs: every verdict runs in its own process.
@@ -44,7 +46,7 @@ ASK = (
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    return subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=LONG_S)
 
 
 @pytest.mark.parametrize(

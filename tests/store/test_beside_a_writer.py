@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from kit.children import Child
 from kit.command_line import invoke
+from kit.waiting import PATIENCE_S
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.app import logs
 from rocketmq_ha.impl.errors import StoreCorrupt, StoreLocked
@@ -143,13 +145,11 @@ def held(tmp_path: Path) -> Iterator[tuple[Path, int]]:
     with CommitLog.open(path, file_size=FILE_SIZE) as log:
         for _ in range(20):
             log.append_data(log.max_offset, [record(log.max_offset)]) if FILE_SIZE - log.max_offset % FILE_SIZE > 408 else None
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    holder = Child([sys.executable, "-c", HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None
     assert holder.stdout.readline() == "locked\n"
     yield path, holder.pid
-    holder.communicate("")
+    holder.communicate("", timeout=PATIENCE_S)
 
 
 def test_the_holder_of_a_lock_is_named_and_the_lock_left_alone(held: tuple[Path, int], tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_the_holder_of_a_lock_is_named_and_the_lock_left_alone(held: tuple[Path,
             "from pathlib import Path; from rocketmq_ha.impl.store.log.lock import *\n"
             f"print(lock_holder(Path({str(tmp_path)!r})))"
         )
-        other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
         assert int(other.stdout) == os.getpid()  # checking the lock did not release the lock of this process
     assert lock_holder(tmp_path) is None
 
@@ -316,7 +316,7 @@ def read_all(store: Path) -> None:
 
 def test_the_readers_beside_a_message_store_under_load(tmp_path: Path) -> None:
     store = tmp_path / "s"
-    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(store)], stdout=subprocess.PIPE, text=True)
+    writer = Child([sys.executable, "-c", WRITER, str(store)], stdout=subprocess.PIPE, text=True)
     try:
         assert writer.stdout is not None
         assert writer.stdout.readline() == "open\n"
@@ -324,7 +324,7 @@ def test_the_readers_beside_a_message_store_under_load(tmp_path: Path) -> None:
         assert writer.poll() is None
     finally:
         writer.kill()
-        writer.communicate()
+        writer.communicate(timeout=PATIENCE_S)
     assert told(invoke("recover", store))["stop"] == "unclean"
 
 

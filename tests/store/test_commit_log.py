@@ -16,7 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kit.children import Child
 from kit.files import log_file, patch, snapshot
+from kit.waiting import PATIENCE_S
 from rocketmq_ha.impl.errors import AppendRefused, ConfigInvalid, MessageIllegal, StoreCorrupt, StoreLocked
 from rocketmq_ha.impl.store.log import mapped_file
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
@@ -444,7 +446,7 @@ for index in range(100):
     log.append(Message("t", bytes([index]) * 200))
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -9
+    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=PATIENCE_S).returncode == -9
     with CommitLog.open(store) as log:
         assert [message.body[0] for _, _, message in log.records()] == list(range(100))
 
@@ -621,7 +623,7 @@ def other_process(full_store: Path) -> Iterator[subprocess.Popen[str]]:
         "import fcntl, sys; file = open(sys.argv[1], 'r+'); "
         "fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0); print('locked', flush=True); sys.stdin.read()"
     )
-    process = subprocess.Popen(
+    process = Child(
         [sys.executable, "-c", script, str(full_store / "lock")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -631,7 +633,7 @@ def other_process(full_store: Path) -> Iterator[subprocess.Popen[str]]:
     assert process.stdout.readline() == "locked\n"
     yield process
     process.kill()
-    process.communicate()
+    process.communicate(timeout=PATIENCE_S)
 
 
 def test_a_store_that_another_process_owns_is_refused(full_store: Path, other_process: subprocess.Popen[str]) -> None:
@@ -640,7 +642,7 @@ def test_a_store_that_another_process_owns_is_refused(full_store: Path, other_pr
     with pytest.raises(StoreLocked, match=str(full_store)):
         CommitLog.open(full_store)
     assert snapshot(full_store) == before
-    other_process.communicate()
+    other_process.communicate(timeout=PATIENCE_S)
     CommitLog.open(full_store).close()
 
 
@@ -656,7 +658,11 @@ def test_a_store_is_opened_once_in_a_process(full_store: Path, tmp_path: Path) -
                 CommitLog.open(path)
         script = "import fcntl, sys; file = open(sys.argv[1], 'r+'); fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)"
         probe = subprocess.run(
-            [sys.executable, "-c", script, str(full_store / "lock")], check=False, capture_output=True, text=True
+            [sys.executable, "-c", script, str(full_store / "lock")],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
         )
         assert "BlockingIOError" in probe.stderr
         log.append(message_of(SMALLEST))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kit.waiting import PATIENCE_S
 from rocketmq_ha.impl.store.log import creation
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.store.log.creation import CREATING_DIR, create_whole, sweep_creating
@@ -84,7 +85,9 @@ def test_a_process_that_is_killed_while_it_makes_a_file_leaves_nothing_in_its_fo
         f"root = Path(sys.argv[1]); creation.create_whole(root / 'commitlog' / f'{{0:020d}}', root, {kill})"
     )
     (tmp_path / "s" / "commitlog").mkdir(parents=True)
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "s")], check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "s")], check=False, capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert done.returncode == -9, done.stderr
     left = names(tmp_path / "s")
     assert left == (set() if way == "unnamed" else {f"{CREATING_DIR}/0"})

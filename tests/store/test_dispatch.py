@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.golden import has_keys_of_tags
-from kit.waiting import wait_for
+from kit.waiting import await_end, wait_for
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
 from rocketmq_ha.impl.store.derived import dispatch as dispatch_module
 from rocketmq_ha.impl.store.derived import topic_config
@@ -353,9 +353,9 @@ def test_in_the_background_beside_a_writer() -> None:
             elif index % 2:
                 service.wakeup()
 
-    writer = threading.Thread(target=write)
+    writer = threading.Thread(target=write, daemon=True)
     writer.start()
-    writer.join()
+    await_end(writer)
     assert service.wait_for(log.max_offset, 30)
     assert service.behind() == 0
     log.put()

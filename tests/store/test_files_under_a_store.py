@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from kit.waiting import PATIENCE_S
 from rocketmq_ha.impl.errors import StoreCorrupt
 from rocketmq_ha.impl.store.derived import index_file
 from rocketmq_ha.impl.store.derived.index_file import Geometry, IndexFile
@@ -162,7 +163,9 @@ def test_a_sigbus_in_the_program_says_where(tmp_path: Path) -> None:
         "import os, signal, sys; from rocketmq_ha.impl.cli import main\n"
         "main(['verify', sys.argv[1]], standalone_mode=False); os.kill(os.getpid(), signal.SIGBUS)"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "s")], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "s")], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
     assert done.returncode == -signal.SIGBUS
     assert "Fatal Python error: Bus error" in done.stderr
     assert 'File "<string>", line 2' in done.stderr

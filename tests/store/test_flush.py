@@ -18,7 +18,7 @@ import pytest
 
 from kit.command_line import invoke
 from kit.nodes import follow, serve, serving
-from kit.waiting import wait_for
+from kit.waiting import await_end, wait_for
 from rocketmq_ha.impl.net.address import format_address
 from rocketmq_ha.impl.net.status_socket import ask
 from rocketmq_ha.impl.store.log import mapped_file
@@ -149,11 +149,11 @@ def test_a_synchronous_put_is_on_the_disk_when_it_ends(tmp_path: Path, monkeypat
                 if store.flushed_offset < result.append.next_offset:
                     behind.append(result.append.offset)
 
-        threads = [threading.Thread(target=put) for _ in range(16)]
+        threads = [threading.Thread(target=put, daemon=True) for _ in range(16)]
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            await_end(thread)
         assert synced.is_set()
         assert behind == []
 

@@ -16,7 +16,7 @@ import pytest
 
 from kit.command_line import invoke
 from kit.nodes import follow, serving
-from kit.waiting import PATIENCE_S, wait_for
+from kit.waiting import PATIENCE_S, await_end, wait_for
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.app.producer import put_all
 from rocketmq_ha.impl.errors import AppendFailed, StoreFull
@@ -106,13 +106,13 @@ def following(
         except BaseException as error:
             raised.append(error)
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
         yield follower, raised
     finally:
         stopped.set()
-        thread.join(PATIENCE_S)
+        await_end(thread)
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
@@ -206,11 +206,11 @@ def test_puts_are_refused_while_slaves_are_served(tmp_path: Path, monkeypatch: p
 def small() -> Iterator[Path]:
     """A file system of 4 MiB."""
     with tempfile.TemporaryDirectory(prefix="full-") as directory:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", directory], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", directory], check=True, timeout=PATIENCE_S)
         try:
             yield Path(directory)
         finally:
-            subprocess.run(["umount", "--lazy", directory], check=True)
+            subprocess.run(["umount", "--lazy", directory], check=True, timeout=PATIENCE_S)
 
 
 SIZES = ("--file-size", str(MIB), "--min-free-space", "65536")
@@ -275,7 +275,7 @@ def test_a_master_on_a_full_file_system_takes_puts_again(tmp_path: Path, small: 
     wait_for(lambda: ask(store)["disk_full"])
     follow(nodes, tmp_path / "s", address, "--file-size", str(MIB), "--from", "min", "--settle", "0")
     wait_for(lambda: ask(tmp_path / "s")["max_offset"] == ask(store)["max_offset"] > 2 * MIB)
-    subprocess.run(["mount", "-o", "remount,size=16m", small], check=True)
+    subprocess.run(["mount", "-o", "remount,size=16m", small], check=True, timeout=PATIENCE_S)
     line = master.line("put")
     assert line.startswith("900 ")
     counts = dict(word.split("=") for word in line.split()[3:])

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kit.waiting import await_end
 from rocketmq_ha.impl.errors import StoreCorrupt, StoreFull
 from rocketmq_ha.impl.store.log import allocate, mapped_file, space
 from rocketmq_ha.impl.store.log.allocate import AllocateService
@@ -261,12 +262,12 @@ def test_a_flush_beside_a_writer_covers_what_was_there_when_it_began(tmp_path: P
             before = queue.max_offset
             seen.append((before, queue.flush(), queue.max_offset))
 
-    thread = threading.Thread(target=flush)
+    thread = threading.Thread(target=flush, daemon=True)
     thread.start()
     for index in range(3000):
         queue.last().append(bytes([index % 255 + 1]) * 64)
     stop.set()
-    thread.join()
+    await_end(thread)
     assert all(before <= flushed <= after for before, flushed, after in seen)
     assert queue.flush() == 3000 * 64
     queue.close()

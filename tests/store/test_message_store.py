@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kit.waiting import await_end
 from rocketmq_ha.impl.errors import ConfigInvalid, MessageIllegal, StoreClosed, StoreFull, StoreLocked
 from rocketmq_ha.impl.store.derived.index_file import Geometry
 from rocketmq_ha.impl.store.derived.topic_config import read_topics
@@ -255,11 +256,11 @@ def test_puts_of_many_threads_are_all_there_each_queue_in_order(path: Path) -> N
                     append = store.put(Message("t", body, queue_id=index % 3, properties_string=f"KEYS\x01{number}")).append
                 results[number] += [append.offset, append.queue_offset]
 
-        threads = [threading.Thread(target=put, args=(number,)) for number in range(8)]
+        threads = [threading.Thread(target=put, args=(number,), daemon=True) for number in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            await_end(thread)
         assert store.wait_for_dispatch(timeout_s=30)
         by_queue: dict[int, list[int]] = defaultdict(list)
         for offset, size, message in store.log.records():
@@ -290,13 +291,13 @@ def test_a_close_beside_puts_refuses_or_keeps_each_of_them(path: Path) -> None:
                 return
             put.append(body)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(4)]
     for thread in threads:
         thread.start()
     time.sleep(0.05)
     store.close()
     for thread in threads:
-        thread.join()
+        await_end(thread)
     assert refused.is_set()
     for call in (
         lambda: store.get("t", 0, 0),
@@ -333,7 +334,7 @@ def test_reads_beside_deletion_end_well(path: Path) -> None:
                     for message in result.messages():
                         assert message.body == b"%03d" % message.queue_offset * 30
 
-        threads = [threading.Thread(target=read) for _ in range(3)]
+        threads = [threading.Thread(target=read, daemon=True) for _ in range(3)]
         for thread in threads:
             thread.start()
         for offset in range(0, store.max_offset, 4096):
@@ -343,7 +344,7 @@ def test_reads_beside_deletion_end_well(path: Path) -> None:
         time.sleep(0.02)
         stop.set()
         for thread in threads:
-            thread.join()
+            await_end(thread)
         assert GetMessageStatus.FOUND in seen
         assert store.get("t", 0, 0).status is GetMessageStatus.OFFSET_TOO_SMALL
         assert [message.queue_offset for message in held.messages()] == list(range(10))

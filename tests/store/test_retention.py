@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from kit.command_line import invoke
 from kit.nodes import follow, serve
-from kit.waiting import PATIENCE_S, wait_for
+from kit.waiting import PATIENCE_S, await_end, wait_for
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.app.cleaning import RetentionSettings, cleaning
 from rocketmq_ha.impl.errors import RocketmqHaError
@@ -411,7 +411,7 @@ def test_a_file_that_is_added_while_another_is_deleted_stays(tmp_path: Path) -> 
     queue = MappedFileQueue(tmp_path / "q", FILE_SIZE, writable=True)
     for _ in range(3):
         queue.last().wrote_position = FILE_SIZE
-    deleting = threading.Thread(target=queue.delete_before, args=(2 * FILE_SIZE,))
+    deleting = threading.Thread(target=queue.delete_before, args=(2 * FILE_SIZE,), daemon=True)
 
     class Guard:
         """The lock of flushes. When it is released, the other thread may run."""
@@ -429,14 +429,14 @@ def test_a_file_that_is_added_while_another_is_deleted_stays(tmp_path: Path) -> 
                 deleting.join(0.3)
 
         def __enter__(self) -> None:
-            self.lock.acquire()
+            assert self.lock.acquire(timeout=PATIENCE_S)
 
         def __exit__(self, *_: object) -> None:
             self.lock.release()
 
     queue._flush_guard = Guard()  # type: ignore[assignment]
     queue.last()
-    deleting.join(PATIENCE_S)
+    await_end(deleting)
     assert [file.base // FILE_SIZE for file in queue.files] == [2, 3]
     assert sorted(int(path.name) // FILE_SIZE for path in (tmp_path / "q").iterdir()) == [2, 3]
     queue.close()

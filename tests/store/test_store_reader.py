@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.files import log_file, patch
+from kit.waiting import await_end
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
 from rocketmq_ha.impl.store.log import layout as layout_module
 from rocketmq_ha.impl.store.log import reader as reader_module
@@ -253,14 +254,14 @@ def test_readers_beside_a_live_writer_never_see_damage(store: Path) -> None:
 
     store.mkdir()
     (store / "commitlog").mkdir()
-    writer = threading.Thread(target=write)
+    writer = threading.Thread(target=write, daemon=True)
     writer.start()
     ends = []
     while not done.is_set():
         summary = check(store)
         ends.append(summary.max_offset)
         assert summary.tail_size == 0
-    writer.join()
+    await_end(writer)
     assert not failures
     assert len(ends) > 3
     assert ends == sorted(ends)
@@ -276,7 +277,7 @@ def test_a_write_that_is_completed_in_time_is_no_damage(store: Path, monkeypatch
     finish = threading.Timer(0.1, lambda: patch(log_file(store, 2048), 500, record))
     finish.start()
     summary = check(store)
-    finish.join()
+    await_end(finish)
     assert (summary.messages, summary.max_offset) == (11, 2798)
 
 

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from kit.children import Child
 from kit.files import log_file, patch
+from kit.waiting import PATIENCE_S
 from rocketmq_ha.impl.errors import StoreCorrupt
 from rocketmq_ha.impl.store.derived.consume_queue import ConsumeQueue
 from rocketmq_ha.impl.store.derived.index_file import Geometry
@@ -471,12 +473,12 @@ def test_a_killed_process_loses_no_message_that_it_had_acknowledged(tmp_path: Pa
     script = WRITER.format(path=sys.path, store=str(path), file_size=FILE_SIZE)
     acknowledged: dict[int, int] = {}
     for _ in range(3):
-        process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = Child([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert process.stdout is not None
         assert process.stdout.readline(), process.stderr.read() if process.stderr else ""
         time.sleep(rng.uniform(0, 0.3))
         os.kill(process.pid, signal.SIGKILL)
-        out, _ = process.communicate()
+        out, _ = process.communicate(timeout=PATIENCE_S)
         lines = out.split("\n")[:-1]  # the last may be half a line
         acknowledged |= {int(offset): int(size) for offset, size in map(str.split, lines)}
         assert was_aborted(path)

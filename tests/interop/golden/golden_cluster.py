@@ -160,14 +160,14 @@ class Cluster:
             process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait()
+            process.wait(60)
             raise RuntimeError(f"{name} did not stop within {timeout_s} s") from None
 
     def kill_all(self) -> None:
         """Leave nothing behind when a run has failed."""
         for process in self.running.values():
             process.kill()
-            process.wait()
+            process.wait(60)
         self.running.clear()
 
 

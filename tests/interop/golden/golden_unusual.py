@@ -164,7 +164,7 @@ def write(run: Run, vectors: Path, described: dict[str, Any], seed: int) -> None
     stores = {name: read_kept(work / f"store-{name}") for name in ("master", "slave")}
     summary = json.loads((work / "recorded/summary.json").read_text())
     messages = (work / "recorded/messages.jsonl").read_bytes()
-    java = subprocess.run(["java", "-version"], check=True, capture_output=True, text=True).stderr
+    java = subprocess.run(["java", "-version"], check=True, capture_output=True, text=True, timeout=60).stderr
     confs = {
         f"{name}_conf": {key: value for key, value in conf_of(name, run.ports, work).items() if not key.startswith("storePath")}
         for name in ("hosts", "master", "slave")

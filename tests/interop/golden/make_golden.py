@@ -138,7 +138,7 @@ def write_vectors(cluster: Cluster, ports: Ports, release: str, transcript: Tran
     summary = json.loads((work / "recorded/summary.json").read_text())
     messages = (work / "recorded/messages.jsonl").read_bytes()
     end = summary["commit_log_max_offset"]
-    java = subprocess.run(["java", "-version"], check=True, capture_output=True, text=True).stderr
+    java = subprocess.run(["java", "-version"], check=True, capture_output=True, text=True, timeout=60).stderr
     manifest: dict[str, Any] = {
         "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "made_by": "tests/interop/golden/make_golden.py",
