@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from kit.certificates import Certificates
@@ -25,6 +26,10 @@ from rocketmq_ha.spec.profile import Profile, Settings
 # A time zone of its own, so that a mistake of local time for UTC is seen wherever the tests run. Child processes inherit it.
 os.environ["TZ"] = "TEST+4:45"
 time.tzset()
+
+# On a loaded machine an example may take any time; a test that hangs is ended by its own limit.
+hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("patient")
 
 
 @pytest.fixture

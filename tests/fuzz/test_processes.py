@@ -56,7 +56,7 @@ def test_a_key_is_compared_as_a_whole(log: Path) -> None:
 def test_a_node_that_says_nothing_is_killed(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert processes.LINE_SECONDS == 120
     for within_s in (0.05, None):
-        found = node(log, "exec sleep 60")
+        found = node(log, "exec sleep 10")
         with pytest.raises(FuzzError, match=re.escape("expected a line put=..., found the end; it said: nothing")):
             found.line("put", within_s)
         assert found.stop() == -9

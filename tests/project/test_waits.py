@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from kit import command_line, hangs
@@ -249,3 +250,9 @@ def test_a_test_of_a_quick_folder_has_a_lower_limit(
     assert [mark.args for mark in request.node.iter_markers("timeout")] == limits
     request.config.hook.pytest_itemcollected(item=request.node)
     assert [mark.args for mark in request.node.iter_markers("timeout")] == limits  # one of its own is kept
+
+
+def test_an_example_of_a_property_may_take_any_time() -> None:
+    """A loaded machine makes no test fail; Hypothesis allows 200 ms by itself."""
+    assert hypothesis.settings.default.deadline is None
+    assert hypothesis.HealthCheck.too_slow in hypothesis.settings.default.suppress_health_check
