@@ -263,6 +263,7 @@ def test_in_flight_is_what_was_asked_for_and_the_master_allows(
             used.append(self._in_flight)
 
     ours, masters = socket.socketpair()
+    ours.setblocking(False)
     monkeypatch.setattr(put_module, "connect", lambda _: PutService(ours, 1 << 20, 3))
     monkeypatch.setattr(put_module, "Putter", Noted)
     monkeypatch.setattr(put_module, "Stop", lambda: lambda: False)
