@@ -299,8 +299,9 @@ class PutSocket:
 
         A last line tells each client that the master has put none of the lines that it has not answered.
         """
-        if self._listener is not None:
-            self._listener.close()
+        listener, self._listener = self._listener, None  # a client that is dropped gives its place to nobody
+        if listener is not None:
+            listener.close()
         end_puts()
         until = time.monotonic() + FINISH_S
         last = json.dumps({"end": "the master has ended: what it has not answered it has not put"}).encode() + b"\n"
@@ -316,8 +317,7 @@ class PutSocket:
         for client in list(self._clients.values()):
             self._drop(client)
         self._selector.close()
-        if self._listener is not None:
-            self._listener = None
+        if listener is not None:
             try:
                 (self._store_dir / SOCKET_NAME).unlink(missing_ok=True)
             except OSError as error:

@@ -315,7 +315,10 @@ def test_a_client_that_takes_nothing_has_a_second_at_the_end(stand: Stand, monke
     assert (stand.socket._clients, (stand.store / SOCKET_NAME).exists()) == ({}, False)
 
 
-def test_an_end_that_all_take_at_once_waits_for_nobody(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("places", [3, 16])
+def test_an_end_that_all_take_at_once_waits_for_nobody(stand: Stand, monkeypatch: pytest.MonkeyPatch, places: int) -> None:
+    """Also if all places were taken: the first client that is closed makes room for none."""
+    monkeypatch.setattr(module, "MAX_CLIENTS", places)
     clients = [stand.client() for _ in range(3)]
     end = Ending(stand, monkeypatch)
     end()
