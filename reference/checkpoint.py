@@ -89,7 +89,7 @@ def flush(log: Log, flushed_where: int, least_pages: int, synced: bool) -> int:
     flushed_where = max(flushed_where, base)
     end_of_file = flushed_where - flushed_where % log.file_size + log.file_size
     end = min(end_of_file, max_offset(log))
-    pages = (end % log.file_size or log.file_size) // OS_PAGE_SIZE - flushed_where % log.file_size // OS_PAGE_SIZE
+    pages = end % log.file_size // OS_PAGE_SIZE - flushed_where % log.file_size // OS_PAGE_SIZE
     is_able = end > flushed_where and (end == end_of_file or pages >= least_pages)
     return end if is_able and synced else flushed_where
 

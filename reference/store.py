@@ -137,7 +137,7 @@ def next_queue_offsets(log: Log) -> dict[tuple[str, int], int]:
 
 
 def without_last_record(log: Log) -> Log:
-    """The log after a power cut that lost the unflushed last record: its bytes are zero, and the files keep their length.
+    """The log after a power cut that lost the unflushed last record: its bytes are zero, and zeros are nothing stale.
 
     HA-M-29 "MAY send bytes that are not yet on its own disk".
     """
@@ -149,7 +149,7 @@ def without_last_record(log: Log) -> Log:
             position += record[1]
         else:  # a BLANK
             position += rest
-    return replace(log, data=log.data[:found], stale=bytes(len(log.data) - found))
+    return replace(log, data=log.data[:found], stale=b"")
 
 
 def _extend(log: Log, body: bytes) -> Log:

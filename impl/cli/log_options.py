@@ -69,5 +69,5 @@ def _takes_effect(ctx: click.Context, parameter: click.Parameter) -> bool:
     assert parameter.name is not None
     source = ctx.get_parameter_source(parameter.name)
     if source is ParameterSource.COMMANDLINE:
-        return not ctx.resilient_parsing
+        return True
     return source is ParameterSource.DEFAULT_MAP and not is_on_command_line(ctx, parameter.name)

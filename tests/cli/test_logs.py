@@ -73,6 +73,9 @@ def test_a_text_line_has_the_same_time(logger: logging.Logger) -> None:
         ([], 'log_level = "warning"', [], logging.WARNING),
         ([], 'log_level = "warning"', ["--log-level", "debug"], logging.DEBUG),
         (["--log-level", "debug"], 'log_level = "warning"', [], logging.DEBUG),
+        (["--log-level", "DEBUG"], "", [], logging.DEBUG),
+        ([], "", ["--log-level", "Error"], logging.ERROR),
+        ([], 'log_level = "WARNING"', [], logging.WARNING),
     ],
 )
 def test_the_level_may_stand_before_the_command_behind_it_and_in_its_file(

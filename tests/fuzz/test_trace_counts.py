@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kit.schedules import SETTINGS, put
+from rocketmq_ha.fuzz import trace
 from rocketmq_ha.fuzz.schedule import START_MS
 from rocketmq_ha.fuzz.trace import Checked, TraceRefusedError, check_transcript, record_ends
 from rocketmq_ha.fuzz.transcript import Piece, Restarted
@@ -260,3 +261,53 @@ def test_a_restart_cuts_a_torn_record_off_and_a_lost_link_does_not() -> None:
     all_passed = (slave(0, 0), master(0, *WHOLE))
     assert check(*all_passed, slave(1, 102)).slave_max_offset == 300
     assert check(*all_passed, Restarted(), slave(1, 102)).slave_max_offset == 214
+
+
+def test_of_several_ends_with_the_same_first_report_the_largest_counts() -> None:
+    """100 and 200 bytes: neither holds more than one whole record, so that the slave asks for byte 1 with either."""
+    passed = (slave(0, 0), master(0, *WHOLE[:2]))
+    assert check(*passed, slave(1, 1)).slave_max_offset == 200
+    assert check(*passed, Restarted(), slave(1, 1)).slave_max_offset == 102
+
+
+def test_a_restart_counts_for_the_next_link_alone() -> None:
+    passed = (slave(0, 0), master(0, *WHOLE[:2]), Restarted(), slave(1, 1), master(1, frame(1, 100), frame(101, 100)))
+    assert check(*passed).slave_max_offset == 201
+    assert check(*passed, slave(2, 1)).slave_max_offset == 201
+    assert check(*passed, Restarted(), slave(2, 1)).slave_max_offset == 102
+
+
+# --- A long log: files that are acknowledged are forgotten -----------------------------------------------------------------
+
+LONG = log_of(*(100,) * 30)  # records of 192 bytes, five in a file
+LONG_FRAMES = tuple(
+    HEADER.pack(at, size) + LONG.data[at : at + size]
+    for file in range(0, len(LONG.data), 1000)
+    for at, size in ((file + begin, min(100, len(LONG.data) - file - begin)) for begin in range(0, 1000, 100))
+    if size > 0
+)
+
+
+def test_what_is_not_acknowledged_is_kept_for_the_first_report_of_the_next_link() -> None:
+    passed = (slave(0, 0), master(0, *LONG_FRAMES))
+    assert check(*passed, log=LONG).slave_max_offset == len(LONG.data) > 5_000
+    assert check(*passed, slave(1, 192), log=LONG).slave_max_offset == 500  # the largest end with one whole record before it
+    assert check(*passed, slave(0, 4_500), slave(1, 4_192), log=LONG).slave_ack_offset == 4_192
+
+
+def test_what_is_acknowledged_is_not_copied_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    on_frames = trace.slave.on_frames
+
+    def watched(had: Any, *arguments: Any) -> Any:
+        sizes.append(len(had.log.data))
+        return on_frames(had, *arguments)
+
+    monkeypatch.setattr(trace.slave, "on_frames", watched)
+    entries: list[Entry] = [slave(0, 0)]
+    for one in LONG_FRAMES:
+        offset, size = HEADER.unpack(one[: HEADER.size])
+        entries += [master(0, one), slave(0, offset + size)]
+    found = check(*entries, log=LONG)
+    assert (found.slave_max_offset, found.slave_ack_offset) == (len(LONG.data), len(LONG.data))
+    assert 2_000 <= max(sizes) <= 3_100  # two files, what has come of the third, and a frame
