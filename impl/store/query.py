@@ -49,7 +49,7 @@ def query(
     read = {
         found[0]: found for found in unindexed if has_key(found[2], topic, key) and begin <= found[2].store_timestamp <= end
     }
-    chosen = sorted(read)[-max_num:]
+    chosen = sorted(read)[-max_num:] if max_num > 0 else []
     for offset in _offsets(index, topic, key, begin - _SECOND_MS + 1, end) if index is not None else ():
         if len(chosen) >= max_num:
             break
