@@ -1,5 +1,6 @@
 """What an executor of a campaign does with its seeds, without Spark: files, rows and figures."""
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -76,3 +77,69 @@ def tracker(jobs: dict[int, list[int]], stages: dict[int, int]) -> Any:
 def test_finished_tasks_are_those_of_all_stages(jobs: dict[int, list[int]], stages: dict[int, int], finished: int) -> None:
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker(jobs, stages)))
     assert campaign._finished_tasks(spark) == finished
+
+
+class OneProcess:
+    """What a campaign asks of Spark, done in this process: a range of seeds, mapped batch by batch."""
+
+    def __init__(self, *seeds: list[int], error: BaseException | None = None) -> None:
+        self.asked: tuple[object, ...] = ()
+        self._seeds, self._error = seeds, error
+        self.sparkContext = SimpleNamespace(statusTracker=lambda: tracker({1: [3]}, {3: 4}))
+
+    def range(self, *arguments: object) -> "OneProcess":
+        self.asked = arguments
+        return self
+
+    def mapInArrow(self, run_seeds: Any, _: str) -> "OneProcess":  # noqa: N802  (the library's name)
+        self._run_seeds = run_seeds
+        return self
+
+    def toArrow(self) -> pa.Table:  # noqa: N802
+        if self._error is not None:
+            raise self._error
+        return pa.Table.from_batches(list(self._run_seeds(batches(*self._seeds))))
+
+
+@pytest.mark.parametrize(("runs", "partitions"), [(1, 1), (50, 1), (51, 2), (100, 2), (101, 3)])
+def test_a_campaign_asks_for_its_seeds_in_portions_of_fifty(runs: int, partitions: int, tmp_path: Path) -> None:
+    spark: Any = OneProcess([7])
+    campaign.run(spark, runs, 7, tmp_path)
+    assert spark.asked == (7, 7 + runs, 1, partitions)
+
+
+def test_a_campaign_writes_its_runs_in_order_and_deletes_what_an_older_one_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for part in ("events", "runs"):
+        (tmp_path / "log" / part).mkdir(parents=True)
+        (tmp_path / "log" / part / "old.parquet").write_text("old")
+    (tmp_path / "log" / "notes").write_text("stay")
+    spark: Any = OneProcess([9], [7, 8])
+    told: list[int] = []
+    result = campaign.run(spark, 3, 7, Path("log"), told.append)
+    assert [row["run_id"] for row in result.rows] == [7, 8, 9]
+    files = sorted(path.relative_to(tmp_path / "log").as_posix() for path in (tmp_path / "log").rglob("*") if path.is_file())
+    assert [file for file in files if not file.startswith("runs/")] == [
+        "campaign.json",
+        "events/seeds-00000000000000000007.parquet",
+        "events/seeds-00000000000000000009.parquet",
+        "notes",
+    ]
+    (runs,) = (tmp_path / "log" / "runs").iterdir()
+    rows = pq.read_table(runs).to_pylist()
+    assert [row["run_id"] for row in rows] == [7, 8, 9]
+    assert all("digest" not in row for row in rows)
+    assert [row | {"digest": 0} for row in rows] == [row | {"digest": 0} for row in result.rows]
+    assert set(told) == {3}  # four tasks of fifty are more than the campaign has
+    text = (tmp_path / "log" / "campaign.json").read_text()
+    assert json.loads(text) == campaign._provenance(3, 7)
+    assert text.endswith("}\n")
+
+
+def test_a_campaign_that_fails_raises_its_error_and_writes_no_summary(tmp_path: Path) -> None:
+    spark: Any = OneProcess(error=RuntimeError("no executors"))
+    with pytest.raises(RuntimeError, match="no executors"):
+        campaign.run(spark, 3, 7, tmp_path)
+    assert not (tmp_path / "campaign.json").exists()

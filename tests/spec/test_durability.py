@@ -55,6 +55,7 @@ def test_what_was_acknowledged_is_in_the_best_log(
         pytest.param((SlaveNode(0, b"\5\6\7\x08"),), True, id="more than the master has"),
         pytest.param((SlaveNode(0, b"\5\7"),), False, id="another unit"),
         pytest.param((SlaveNode(2, b"\7"),), False, id="the first file is missing"),
+        pytest.param((SlaveNode(2, b"\5\6\7"),), False, id="the beginning of the log at another offset"),
         pytest.param((SlaveNode(0, b"\7"), SlaveNode(0, b"\5\6")), True, id="the shorter of two differs"),
         pytest.param((SlaveNode(0, b"\5\7"), SlaveNode(0, b"\5\6")), False, id="one of two that are as long differs"),
     ],
