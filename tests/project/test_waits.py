@@ -31,14 +31,10 @@ EXCEPTIONS = {
     ("tests/net/test_put_socket.py", "waitpid"): "the child's only wait has a limit, and then it ends",
     ("tests/crash/kill9.py", "Popen"): "a program without pytest; both are killed once the ledger's limit is over",
     ("tests/crash/disk_death.py", "Popen"): "a program without pytest; all are killed once the ledger's limit is over",
-    ("tests/net/test_replicas_over_tcp.py", "has_second_loopback"): "a socket that is only bound",
-    ("tests/crash/producer.py", "main"): "the listener of a master, which does not block",
     ("tests/crash/writer.py", "join"): "a process that kill9.py kills",
     ("tests/crash/ledger.py", "join"): "a timer, which ends by itself",
     ("tests/hostile/hostile_masters.py", "accept"): "its listener has a limit",
     ("tests/hostile/hostile_masters.py", "settimeout"): "the ends of a relay, which closes them",
-    ("tests/interop/conftest.py", "free_base"): "on loopback a connect is answered or refused at once",
-    ("tests/interop/golden/golden_cluster.py", "refuse_busy_ports"): "on loopback a connect is answered or refused at once",
     ("tests/interop/fake_peers.py", "accept"): "its listener has a limit",
     ("tests/interop/servers.py", "Popen"): "a process for the session; each question to it has a limit",
     ("tests/interop/golden/golden_cluster.py", "Popen"): "a program without pytest, which watches its brokers itself",
@@ -99,11 +95,12 @@ def is_endless(call: ast.Call, uses_futures: bool) -> bool:
 
 
 def open_sockets(tree: ast.Module) -> Iterator[str]:
-    """The functions that make a socket, and give it no limit."""
+    """The functions that make a socket, wait at it, and give it no limit."""
     for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
         calls = [called(call) for call in ast.walk(function) if isinstance(call, ast.Call)]
         makes = ("socket", "socket") in calls or ("socket", "socketpair") in calls
-        if makes and not {"settimeout", "setblocking"} & {name for _, name in calls}:
+        names = {name for _, name in calls}
+        if makes and {"recv", "connect", "makefile"} & names and not {"settimeout", "setblocking"} & names:
             yield function.name
 
 
@@ -148,8 +145,8 @@ def test_every_wait_has_a_limit() -> None:
         "self._listener.accept()",
         "sock.settimeout(None)",
         "os.waitpid(child, 0)",
-        "def f() -> None:\n    socket.socketpair()",
-        "def f() -> None:\n    socket.socket()",
+        "def f() -> None:\n    socket.socketpair()[0].recv(1)",
+        "def f() -> None:\n    socket.socket().connect(address)",
     ],
 )
 def test_a_wait_without_a_limit_is_found(line: str) -> None:
@@ -173,7 +170,7 @@ def test_a_wait_without_a_limit_is_found(line: str) -> None:
         "socket.create_connection(address, 5)",
         "accepted(listener)",
         "sock.settimeout(5)",
-        "def f() -> None:\n    a, b = socket.socketpair()\n    b.setblocking(False)",
+        "def f() -> None:\n    a, b = socket.socketpair()\n    b.setblocking(False)\n    a.recv(1)",
     ],
 )
 def test_a_wait_with_a_limit_is_left_alone(line: str) -> None:
