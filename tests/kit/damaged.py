@@ -168,6 +168,7 @@ class Case:
 
     says: the counts of `verify`, or its error, in which index[n] is the n-th index file. clean, unclean: the plans for this
     store, and for it with a file `abort`. then, then_unclean: what `verify` says after each recovery; None: the same as before.
+    left: what the next recovery would do after the unclean one.
     """
 
     damage: Damage
@@ -176,6 +177,7 @@ class Case:
     then: Found | str | None = None
     unclean: Planned = UNCLEAN
     then_unclean: Found | str | None = WHOLE
+    left: Planned = CLEAN
 
 
 def verified(store: Path) -> Found | str:
@@ -217,3 +219,5 @@ def check(case: Case, store: Path) -> None:
         assert snapshot(path) == before
         assert invoke("recover", path, "--write").exit_code == 0
         assert verified(path) == (case.says if then is None else then)
+        left = case.left if log["stop"] == "unclean" else CLEAN
+        assert planned(path) == ({"stop": "clean", "looked_from": 1024, "messages": 8} | rest, left)

@@ -74,6 +74,7 @@ CASES = {
     "another hash of the last key": Case(key(2, 1, hash=B_M + 7), says=hashes(1, 2261, [B_K, B_M + 7])),
     "a hash of another slot": Case(key(1, 5, hash=B_K + 1), says=points(1, 2261, 5, 3, 0), then_unclean=None),
     "an offset between two messages": Case(key(1, 1, offset=1200), says=hashes(1, 1200, [A_K]), then_unclean=None),
+    "an offset just before its message": Case(key(1, 5, offset=2260), says=hashes(1, 2260, [B_K]), then_unclean=None),
     "the offset of a message without keys": Case(key(1, 2, offset=1381), says=hashes(1, 1381, [DELAYED_K]), then_unclean=None),
     "the offset of a rolled-back message": Case(key(1, 2, offset=1786), says=hashes(1, 1786, [DELAYED_K]), then_unclean=None),
     "the offset of the message before": Case(key(1, 3, offset=1563), says=hashes(1, 1563, [DELAYED_K, A_M]), then_unclean=None),
@@ -94,7 +95,7 @@ CASES = {
         both(key(2, 2, hash=A_K, offset=2481), index_count(2, 3)), says=hashes(2, 2481, [A_K])
     ),
     "behind the last, the end of the log": Case(
-        both(key(2, 2, hash=A_K, offset=END), index_count(2, 3)),
+        both(key(2, 2, hash=A_K, offset=END), index_count(2, 3), index(2, 24, END, 8)),
         clean=Planned(keys_cut=1, verdict="WOULD_CHANGE"),
         unclean=UNCLEAN._replace(keys_cut=1),
     ),

@@ -70,6 +70,7 @@ CASES = {
         clean=Planned(dispatch_from=2481, verdict="WOULD_CHANGE"),
         then=Found(entries=4, entries_missing=2),
         then_unclean=None,
+        left=Planned(dispatch_from=2481, verdict="WOULD_CHANGE"),  # recovery believes what the checkpoint vouches for
     ),
     "the last entry of a file": Case(
         entry("a/0", 5, 0, 0),

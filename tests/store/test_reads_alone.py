@@ -99,6 +99,12 @@ def test_a_read_ends_before_a_message_that_the_log_has_not(
     assert len(found.records) == count
 
 
+def test_a_record_that_ends_with_the_log_is_not_looked_up_again() -> None:
+    log = PlayedLog(707)
+    assert read(log, PlayedQueue(), 5, 3).next_begin_offset == 8
+    assert log.asked == [500]
+
+
 @pytest.mark.parametrize(
     ("queue", "queue_offset", "expected"),
     [

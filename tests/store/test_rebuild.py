@@ -63,6 +63,15 @@ ALL_TIMES = (stored_ms(14), stored_ms(14), stored_ms(13))  # of the log, of queu
         pytest.param(gone("index"), False, 2048, (*ALL_TIMES[:2], 0), 10, 0, id="no index, unclean"),
         pytest.param(index_gone(0), False, 2048, ALL_TIMES, 10, 1, id="no first index file, unclean"),
         pytest.param(index_count(0, 5), False, 2048, (*ALL_TIMES[:2], 0), 10, 2, id="first index file not full, unclean"),
+        pytest.param(
+            both(index_count(1, 5), key(1, 2, before=0)),
+            False,
+            1199,  # the only key before the damage may lack others of its message
+            (ALL_TIMES[0], stored_ms(8), stored_ms(7)),
+            10,
+            2,
+            id="a broken chain in an index file that is not full, unclean",
+        ),
         pytest.param(BEYOND, True, END, ALL_TIMES, 13, 3, id="a key beyond the end"),
         pytest.param(BEYOND, False, 2048, ALL_TIMES, 10, 2, id="a key beyond the end, unclean"),
         pytest.param(entry("b/3", 4, END, 9), True, END, ALL_TIMES, 13, 3, id="an entry beyond the end"),

@@ -47,7 +47,7 @@ def _geometry_of(path: Path, length: int) -> Geometry | None:
             slot_num = words - 5 * index_num
             at = HEADER_SIZE + SLOT_SIZE * slot_num + ENTRY_SIZE + 4  # of the offset in entry 1
             last = at + ENTRY_SIZE * (count - 2)
-            if slot_num < 1 or count > index_num or mapping[at : at + 8] != begin_offset:
+            if slot_num < 1 or mapping[at : at + 8] != begin_offset:
                 continue
             if mapping[last : last + 8] == end_offset:
                 geometry = Geometry(slot_num, index_num)

@@ -37,7 +37,7 @@ class DerivedRecovery:
         known = min(log.recovery.start, log.max_offset)
         if is_clean:
             queues.recover(log.min_offset, log.max_offset)
-            start = max(queues.max_physic_offset, log.min_offset)
+            start = queues.max_physic_offset
             if index.end_phy_offset >= log.max_offset:
                 whole = sum(file.header.end_phy_offset < log.max_offset for file in index.files)
                 self._vouch_for(self._checkpoint.logics_msg_timestamp, whole)
