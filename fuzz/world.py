@@ -292,8 +292,7 @@ class ImplementationWorld:
         for connection in self._connections.values():
             if connection.master_open and not connection.channel.at_master.severed:
                 self._tell_master(connection)
-                if connection.slave_open:
-                    self._tell_slave(connection)
+                self._tell_slave(connection)  # of an intact connection both ends are open
             elif connection.master_open:
                 connection.at_master.close("end_of_stream")
         log = self._service.log
@@ -334,7 +333,6 @@ class ImplementationWorld:
     def _lose_what_is_in_flight(self, connection: _Connection) -> None:
         for end in (connection.channel.at_master, connection.channel.at_slave):
             end.in_flight.clear()
-            end.arrived.clear()
 
     def _settle(self) -> None:
         """Notify the other end of every end that has closed."""
