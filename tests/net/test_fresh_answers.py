@@ -168,6 +168,12 @@ def test_a_size_that_may_be_is_taken(
     assert search(Answers(last_file, size), told).find("last") == Found(*found)
 
 
+def test_the_start_of_a_last_file_without_a_message_is_a_start(search: Callable[..., FreshStart]) -> None:
+    answers = Answers(5000, 1000)
+    answers.has_data = False
+    assert search(answers).find(5000) == Found(5000, 1000)
+
+
 def test_a_master_that_begins_a_file_meanwhile_is_asked_anew(search: Callable[..., FreshStart]) -> None:
     answers = Answers(5000, 1000)
     answers.last_files = [5000, 6000]
