@@ -273,7 +273,9 @@ def test_a_slave_ends_if_its_log_cannot_be_flushed(tmp_path: Path, monkeypatch: 
         raise OSError(errno.EIO, "a failed sync")
 
     monkeypatch.setattr(FlushRealTimeService, "check", check)
-    monkeypatch.setattr("rocketmq_ha.impl.app.fresh_store.FreshStore.prepare", lambda *_: True)
+    tries = iter((True,))  # the loop must not come to a second try
+
+    monkeypatch.setattr("rocketmq_ha.impl.app.fresh_store.FreshStore.prepare", lambda *_: next(tries))
     start = replace(SLAVE_OPTIONS.start, file_size=FILE_SIZE)
     options = replace(SLAVE_OPTIONS, store=tmp_path / "s", master=MasterEndpoint("127.0.0.1", 3), start=start, profile=HARDENED)
     with pytest.raises(OSError, match="a failed sync"):

@@ -77,7 +77,7 @@ ANEW = (CONNECT, REPORTS, FRAMES, REPORTS)
             HARDENED,
             (Connect(0, 0, ALL), REPORTS, *(put(700) for _ in range(5)), Grant(0, ALL)),
             lambda found: len(found.links[0].to_slave) > 16 * 112,
-            id="one turn of the master sends more frames than it builds at once",
+            id="one event sends more frames than the master builds at once",
         ),
         pytest.param(
             HARDENED,
