@@ -6,6 +6,7 @@ HA-ST-23, HA-ST-24.
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,12 +21,14 @@ from rocketmq_ha.impl.store.derived.consume_queue_table import ConsumeQueueTable
 from rocketmq_ha.impl.store.derived.dispatch import ReputMessageService
 from rocketmq_ha.impl.store.derived.index_file import Geometry
 from rocketmq_ha.impl.store.derived.index_service import IndexService
+from rocketmq_ha.impl.store.derived.topic_config import read_topics
 from rocketmq_ha.impl.store.derived.topic_notes import TopicNotes
 from rocketmq_ha.impl.store.housekeeping import Derived, Housekeeping, LogFlush
 from rocketmq_ha.impl.store.log.checkpoint import StoreCheckpoint
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
-from rocketmq_ha.impl.wire.message import Message
+from rocketmq_ha.impl.wire.message import Message, encode
+from rocketmq_ha.spec.role import BrokerRole
 
 OPTIONS = StoreOptions(file_size=4096, queue_file_size=2000, index_geometry=Geometry(50, 50), floor_size=0)
 
@@ -153,6 +156,20 @@ def test_a_chore_leaves_the_index_for_the_thorough_flush(
     monkeypatch.setattr(store, "_is_thorough", lambda: is_thorough)
     store._flush_derived()
     assert order == expected
+
+
+# --- Topics ----------------------------------------------------------------------------------------------------------
+
+
+def test_topics_that_come_by_replication_are_noted_by_a_chore(tmp_path: Path) -> None:
+    """Of these the log itself counts no queues."""
+    with MessageStore.open(tmp_path / "s", replace(OPTIONS, role=BrokerRole.SLAVE)) as store:
+        store._housekeeping.shutdown()
+        for queue_id, topics in ((6, {"u": 7}), (2, {"u": 7}), (8, {"u": 9})):
+            store.append_data(store.max_offset, [encode(Message("u", b"x", queue_id=queue_id), 0, store.max_offset)])
+            assert store.wait_for_dispatch()
+            store._topics.write()
+            assert read_topics(tmp_path / "s") == topics
 
 
 # --- The times -------------------------------------------------------------------------------------------------------
