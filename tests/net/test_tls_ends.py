@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import trustme
 
 from kit.certificates import Certificates
 from kit.stage import lines
@@ -97,7 +96,6 @@ def test_a_chain_is_the_certificate_first_and_then_who_signed_it(certs: Certific
     server_context(TlsFiles(right, key, certs.ca_file))
     with pytest.raises(ConfigInvalid, match=rf"^{key}: found another's key, expected that of {wrong}$"):
         server_context(TlsFiles(wrong, key, certs.ca_file))
-    assert trustme.CA is type(certs.ca)
 
 
 def test_what_both_ends_demand_and_forbid(certs: Certificates) -> None:
@@ -171,7 +169,7 @@ def test_renewed_files_are_read_first_and_taken_over_later(make: Callable[[], An
 
 
 @pytest.mark.parametrize("end", ["master", "slave"])
-def test_files_that_cannot_be_read_leave_what_was(certs: Certificates, tmp_path: Path, end: str) -> None:
+def test_files_that_cannot_be_read_leave_what_was(certs: Certificates, end: str) -> None:
     """The error comes as they are read, not as they are taken over."""
     files = certs.issue(f"renewed-{end}", "localhost")
     with socket.socket() as sock:
@@ -181,7 +179,6 @@ def test_files_that_cannot_be_read_leave_what_was(certs: Certificates, tmp_path:
         with pytest.raises(ConfigInvalid, match=rf"^{files.cert}: found none, expected a certificate in PEM \(--tls-cert\)$"):
             both.renewed()
         assert both._context is before
-        assert tmp_path.exists()
 
 
 @pytest.mark.parametrize(("sessions", "renews"), [(64, False), (65, True)])
