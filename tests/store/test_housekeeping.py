@@ -158,6 +158,12 @@ def test_a_chore_leaves_the_index_for_the_thorough_flush(
     assert order == expected
 
 
+def test_a_store_has_four_chores(store: MessageStore) -> None:
+    """Each alone has its tests; here none is forgotten."""
+    chores = [store._flush_derived, store._topics.write, store._watch_space, store._delete_expired]
+    assert list(store._housekeeping._chores) == chores
+
+
 # --- Topics ----------------------------------------------------------------------------------------------------------
 
 
