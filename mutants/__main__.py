@@ -1,7 +1,7 @@
 """Plant mistakes one at a time in copies of the tree, and see which test fails.
 
     python -m mutants                            every edit of mutants/edits/
-    python -m mutants --sample 25                so many of them, drawn by the commit
+    python -m mutants --sample 25                25 of those that a known test catches, drawn by the commit
     python -m mutants --only impl/ha/slave.py    those of a file or a folder
     python -m mutants --drawn 100 --seed 7       edits that are drawn from the syntax instead
     python -m mutants --edits FILE.json          edits from elsewhere (JSON or TOML)
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--drawn", type=int, default=0, metavar="N", help="draw N edits from the syntax")
     parser.add_argument("--seed", type=int, default=1, help="of what is drawn (default: %(default)s)")
     parser.add_argument("--only", nargs="+", default=[], metavar="PATH", help="only edits of these files or folders")
-    parser.add_argument("--sample", type=int, default=0, metavar="N", help="only N of them, drawn by the commit")
+    parser.add_argument("--sample", type=int, default=0, metavar="N", help="N of those with a known test, by the commit")
     parser.add_argument("--list", action="store_true", help="list the edits, and run none")
     parser.add_argument("--shards", type=int, default=os.cpu_count() or 1, help="copies at a time (default: %(default)s)")
     parser.add_argument("--resume", action="store_true", help="keep results of earlier runs that still hold")
@@ -85,7 +85,8 @@ def chosen(options: argparse.Namespace) -> list[Edit]:
     if options.only:
         edits = [edit for edit in edits if any(edit.file == name or edit.file.startswith(f"{name}/") for name in options.only)]
     if options.sample:
-        mistakes = [edit for edit in edits if not edit.equivalent]
+        killers = read_killers()
+        mistakes = [edit for edit in edits if edit.key in killers and not edit.equivalent]
         edits = random.Random(commit()).sample(mistakes, min(options.sample, len(mistakes)))
     if not edits:
         raise EditError("there are no such edits")
