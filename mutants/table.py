@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
@@ -9,13 +10,15 @@ from rich.table import Table
 from mutants.edits import AREAS
 from mutants.results import KILLED, STALE, SURVIVED, UNDECIDED, Result
 
+WIDTH: Final = 110
+
 
 def show(results: Sequence[Result], total: int, target: float, own: bool) -> int:
     """Print the table and the survivors. Returns: the exit status.
 
     own: the edits are those of the project, of which each survivor must be explained; else the target decides alone.
     """
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True, width=WIDTH)
     rows = Table("area", *(KILLED, SURVIVED, "equivalent", UNDECIDED, STALE, "caught", "s each"))
     for area in [*AREAS, "all"]:
         if of_area := [result for result in results if area in ("all", result.edit.area)]:

@@ -39,7 +39,9 @@ def run_of(seed: int, *steps: tuple[Event, int, tuple[Transition, ...]], verdict
     outcomes = [StepOutcome(at, event, now_ms, rows, "ok") for at, (event, now_ms, rows) in enumerate(steps)]
     if verdict != "ok":
         outcomes[-1] = replace(outcomes[-1], verdict=verdict, signature="link/Tick/room", detail="link 0.room: 1, 2")
-    return RunOutcome(schedule_of(*(event for event, _, _ in steps), seed=seed, profile=CLASSIC), tuple(outcomes))
+    not_reached = () if verdict == "ok" else (Tick(1),) * 3  # a run ends at its first failure
+    events = (*(event for event, _, _ in steps), *not_reached)
+    return RunOutcome(schedule_of(*events, seed=seed, profile=CLASSIC), tuple(outcomes))
 
 
 RUN = run_of(

@@ -7,6 +7,7 @@ from functools import cache
 import pytest
 
 from formal.tree_copy import ROOT
+from mutants.__main__ import read_killers
 from mutants.edits import AREAS, Edit, load_all
 
 EDITS = load_all()
@@ -29,3 +30,10 @@ def test_each_edit_has_one_place_a_story_and_another_meaning(edit: Edit) -> None
 
 def test_no_two_edits_are_the_same() -> None:
     assert [key for key, times in Counter(edit.key for edit in EDITS).items() if times > 1] == []
+
+
+def test_each_known_killer_is_of_an_edit_and_stands_in_a_file_that_exists() -> None:
+    """A sample begins with these tests; `python -m mutants --write-killers` notes them."""
+    killers = read_killers()
+    assert killers.keys() <= {edit.key for edit in EDITS}
+    assert [test for test in killers.values() if not (ROOT / test.partition("::")[0]).is_file()] == []
