@@ -22,10 +22,10 @@ setup: ## Make .venv from the lock and find a Java for Spark; every target below
  missing or older than 3.11: install Python 3.11 or newer, or run make PYTHON=/path/to/python3" >&2; exit 1; }
 	@"$(PYTHON)" .ci/setup.py
 
-demo: setup ## A master, a slave and faults on a real store; a fuzz campaign; the report (build/demo/)
+demo: setup ## Messages over a broker and its slave; faults on a real store; a fuzz campaign; the report (build/demo/)
 	@$(ROCKETMQ_HA) demo --out build/demo
 
-test: setup ## All tests, a process for each processor; ARGS="..." goes to pytest, ARGS=-n0 is one process
+test: setup ## All tests, three processes for two processors; ARGS="..." goes to pytest, ARGS=-n0 is one process
 	@$(BIN)/python -m pytest -n auto $(ARGS)
 
 check: setup ## Format, lint, types, the import table, and that generated files are up to date

@@ -180,7 +180,8 @@ def sides(benchmark: BenchmarkFixture, request: pytest.FixtureRequest, show_prog
         for row in rows:
             if row.other in kept[0]:
                 both = [rates[row.ours] for rates in kept], [rates[row.other] for rates in kept]
-                stashed = outcome.row_of(row.what, row.beside, row.unit, *both)
+                busy = outcome.busy_of(kept, row.ours.split()[0], row.other.split()[0])
+                stashed = outcome.row_of(row.what, row.beside, row.unit, *both, busy)
                 request.config.stash[ROWS].append(stashed)
                 benchmark.extra_info[f"{row.what}, beside {row.beside}"] = stashed.ratio
         return kept

@@ -24,6 +24,10 @@ class LineProcess:
                 command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sink, text=True
             )
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def answer(self) -> dict[str, float]:
         """Wait for the next line of results, and return it. Other lines are skipped."""
         assert self._process.stdout is not None

@@ -6,14 +6,14 @@ A row is the ratio of two rates that were measured by turns on one machine. A ra
 import json
 import platform
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
 ROUNDS: Final = 9  # of a comparison with a floor
 RESULTS: Final = Path(__file__).resolve().parent / "results" / "bench.json"
-_COLUMNS: Final = ("what", "beside", "ours", "beside it", "ratio", "middle half")
+_COLUMNS: Final = ("what", "beside", "ours", "beside it", "ratio", "middle half", "busy: client+server")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ class Row:
     ratio_low: float
     ratio_high: float
     rounds: int
+    busy: str = ""  # the processors that client+server kept busy, ours; the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def figure_of(what: str, unit: str, values: Sequence[float], at_most: float | No
     return Figure(what, unit, middle, low, high, at_most, len(values))
 
 
-def row_of(what: str, beside: str, unit: str, ours: Sequence[float], others: Sequence[float]) -> Row:
+def row_of(what: str, beside: str, unit: str, ours: Sequence[float], others: Sequence[float], busy: str = "") -> Row:
     """Make a Row from rates that were measured in pairs. Higher is better."""
     ratios = [our / other for our, other in zip(ours, others, strict=True)]
     low, middle, high = statistics.quantiles(ratios, n=4)
@@ -58,19 +59,31 @@ def row_of(what: str, beside: str, unit: str, ours: Sequence[float], others: Seq
     digits = 4
     return Row(
         *(what, beside, unit, float(f"{medians[0]:.{digits}g}"), float(f"{medians[1]:.{digits}g}")),
-        *(round(middle, 3), round(low, 3), round(high, 3), len(ratios)),
+        *(round(middle, 3), round(low, 3), round(high, 3), len(ratios), busy),
     )
+
+
+def busy_of(rounds: Sequence[Mapping[str, float]], *sides: str) -> str:
+    """Say how many processors the client and the server of each side kept busy, if that was measured: the medians."""
+    if f"{sides[0]} client" not in rounds[0]:
+        return ""
+    medians = (
+        [statistics.median(rates[f"{side} {end}"] for rates in rounds) for end in ("client", "server")] for side in sides
+    )
+    return "; ".join(f"{client:.2f}+{server:.2f}" for client, server in medians)
 
 
 def table(rows: Sequence[Row]) -> list[str]:
     """Return the rows as lines of text with aligned columns."""
     cells = [_COLUMNS, *(_cells(row) for row in rows)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(_COLUMNS))]
+    if not any(row.busy for row in rows):
+        cells = [line[:-1] for line in cells]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
     lines = []
     for line in cells:
         left = "  ".join(text.ljust(width) for text, width in zip(line[:2], widths[:2], strict=True))
         right = "  ".join(text.rjust(width) for text, width in zip(line[2:], widths[2:], strict=True))
-        lines.append(f"{left}  {right}")
+        lines.append(f"{left}  {right}".rstrip())
     return lines
 
 
@@ -86,7 +99,7 @@ def figure_lines(figures: Sequence[Figure]) -> list[str]:
 
 def _cells(row: Row) -> tuple[str, ...]:
     rates = (f"{_short(rate)}{row.unit}" for rate in (row.ours, row.other))
-    return (row.what, row.beside, *rates, f"{row.ratio:.3g}", f"{row.ratio_low:.3g} to {row.ratio_high:.3g}")
+    return (row.what, row.beside, *rates, f"{row.ratio:.3g}", f"{row.ratio_low:.3g} to {row.ratio_high:.3g}", row.busy)
 
 
 def _short(rate: float) -> str:

@@ -27,7 +27,7 @@ before its name.
 | exit status | meaning |
 |---|---|
 | 0 | success |
-| 1 | the answer is no: two stores differ, no message has the key, a put did not end with PUT_OK, `doctor` has findings |
+| 1 | the answer is no: two stores differ, no message has the key, a put or a send did not end well, `doctor` has findings |
 | 2 | a mistake in the input or an error of the environment; one line on standard error names it |
 | 75 | the disk was full at the start; another start may succeed |
 | 130, 143 | ended by SIGINT, by SIGTERM; `master` and `slave` end with 0 then |

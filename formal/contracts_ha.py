@@ -172,7 +172,7 @@ def a_report_that_the_model_refuses_is_refused(ack: int, sent: int, report: int)
 def _is_taken(max_offset: int, offset: int, body_size: int, file_size: int = GIB) -> bool:
     """Return True if the model's hardened slave accepts a frame at its own max offset, with files of a given size."""
     log = Log(file_size, max_offset, b"")
-    is_legal = not slave.check_frame(log, offset, body_size, Settings(file_size))
+    is_legal = not slave.check_end_of_file(log, offset) and not slave.check_frame(log, offset, body_size, Settings(file_size))
     return is_legal and slave.ends_in_its_file(log, offset, body_size)
 
 
@@ -188,17 +188,24 @@ def a_frame_that_is_taken_fits_the_buffer_and_lies_in_one_file(
         assert max_offset != 0 or offset % file_size == 0
 
 
+def _check(max_offset: int, offset: int, body_size: int) -> None:
+    """What the implementation's hardened slave looks at."""
+    client = impl_slave.SlaveClient("", Offsets(0, max_offset), SETTINGS, HARDENED)
+    client._check_end_of_file(offset)
+    client._check_frame(offset, body_size, max_offset)
+
+
 def a_frame_that_the_model_takes_is_taken(max_offset: int, offset: int, body_size: int) -> None:
     assert max_offset in (0, offset)
     assert _is_taken(max_offset, offset, body_size)
-    impl_slave.SlaveClient("", Offsets(0, max_offset), SETTINGS, HARDENED)._check_frame(offset, body_size, max_offset)
+    _check(max_offset, offset, body_size)
 
 
 def a_frame_that_the_model_refuses_is_refused(max_offset: int, offset: int, body_size: int) -> None:
     assert max_offset in (0, offset)
     assert not _is_taken(max_offset, offset, body_size)
     try:
-        impl_slave.SlaveClient("", Offsets(0, max_offset), SETTINGS, HARDENED)._check_frame(offset, body_size, max_offset)
+        _check(max_offset, offset, body_size)
     except (
         PeerViolation,
         FileSizeDiffers,

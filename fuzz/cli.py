@@ -69,9 +69,16 @@ def replay_command(seed: int, fault_name: str | None) -> None:
 @fuzz.command(name="hunt")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The first seed.")
 @click.option("--seconds", type=float, default=HUNT_SECONDS, show_default=True, help="Give up after this long.")
-def hunt_command(seed: int, seconds: float) -> None:
+@click.option(
+    "--more",
+    type=click.IntRange(min=0),
+    default=hunt.GO_ON,
+    show_default=True,
+    help="Seeds to try after the first failure, in search of a shorter one.",
+)
+def hunt_command(seed: int, seconds: float, more: int) -> None:
     """Look for a failing schedule without Spark, and replay the shortest. Exit status 0 if one was found, 1 if not."""
-    found = hunt.hunt(seed, seconds)
+    found = hunt.hunt(seed, seconds, go_on=more)
     if found is None:
         click.echo(f"no failure in {seconds:.0f} s", err=True)
         sys.exit(1)

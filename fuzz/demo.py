@@ -1,8 +1,9 @@
 """`rocketmq-ha demo`: the main job, end to end.
 
-A master on a store that RocketMQ wrote and an empty slave, two processes on loopback, replicate under cuts and a kill -9; the
-two logs are compared byte by byte. Then follow a lock-step campaign on Spark and its report. The result line counts only what
-was observed.
+A name server, a broker and its slave, producers and consumers exchange messages; the broker is killed, and its slave read. Then
+a master on a store that RocketMQ wrote and an empty slave, two processes on loopback, replicate under cuts and a kill -9; the
+two logs are compared byte by byte. A lock-step campaign on Spark and its report follow. The result line counts only what was
+observed.
 """
 
 import shutil
@@ -20,6 +21,7 @@ from rich.console import Console
 
 from rocketmq_ha.fuzz import campaign, golden, pictures
 from rocketmq_ha.fuzz.errors import FuzzError
+from rocketmq_ha.fuzz.messaging import exchange
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.fuzz.progress import STARTING_SPARK, run_progress
 from rocketmq_ha.fuzz.proxy import CuttingProxy, PlannedCut
@@ -34,12 +36,13 @@ CATCH_UP_SECONDS: Final = 60.0
 REPORT_SECONDS: Final = 1800.0
 POLL_S: Final = 0.1
 CAMPAIGN_SEED: Final = 1
-ESTIMATE: Final = "This takes a minute or two on two processors: a replication, a campaign on Spark, its report."
+EXCHANGED: Final = 3000  # messages that our producer sends
+ESTIMATE: Final = "This takes a minute or two on two processors: messages, a replication, a campaign on Spark, its report."
 
 
 @dataclass(frozen=True, slots=True)
 class Replication:
-    """The results of the first half of the demo."""
+    """The results of the replication."""
 
     messages: int  # messages in the slave's log
     nbytes: int  # bytes of its log, from its start offset
@@ -56,7 +59,7 @@ class Replication:
 @click.option("--messages", type=click.IntRange(min=1000), default=20_000, show_default=True, help="To put; half wait.")
 @click.option("--runs", type=click.IntRange(min=1), default=1500, show_default=True, help="Schedules of the campaign.")
 def demo(out: Path, messages: int, runs: int) -> None:
-    """Replicate a real store under faults, fuzz in lock-step on Spark, and make the report.
+    """Exchange messages, replicate a real store under faults, fuzz in lock-step on Spark, and make the report.
 
     Its last line says what was seen; exit status 1 with verdict=FAIL if anything differed.
     """
@@ -69,9 +72,11 @@ def demo(out: Path, messages: int, runs: int) -> None:
     (out / "demo").touch()
 
     console.print(ESTIMATE)
-    console.print("1. A master on RocketMQ's own store, an empty slave, cuts and a kill", style="bold")
+    console.print("1. A name server, a broker and its slave; producers and consumers", style="bold")
+    messaging = exchange(out, EXCHANGED, console)
+    console.print("2. A master on RocketMQ's own store, an empty slave, cuts and a kill", style="bold")
     replication = replicate(out, messages, console)
-    console.print("2. A lock-step fuzz campaign on Spark", style="bold")
+    console.print("3. A lock-step fuzz campaign on Spark", style="bold")
     from rocketmq_ha.analysis.session import spark_session
 
     console.print(f"   {STARTING_SPARK}")
@@ -87,13 +92,13 @@ def demo(out: Path, messages: int, runs: int) -> None:
         f"   {result.distinct} distinct schedules, {sum(steps)} steps, median {statistics.median(steps):.0f} a schedule, "
         f"{len(result.failed)} failed, {result.seconds:.1f} s"
     )
-    console.print("3. The report", style="bold")
+    console.print("4. The report", style="bold")
     report = out / "report.html"
     summary = make_report(log, report)
     made = pictures.take(report, out)
     console.print(f"   {report}" + (f", as a phone and a desktop show it: {', '.join(map(str, made))}" if made else ""))
 
-    problems = [*replication.problems]
+    problems = [*messaging.problems, *replication.problems]
     problems += [f"{len(result.failed)} schedules failed"] if result.failed else []
     problems += [f"only {result.distinct} distinct schedules of {runs}"] if result.distinct < runs else []
     problems += [f"a median of only {statistics.median(steps):.0f} steps"] if statistics.median(steps) < 50 else []
@@ -102,6 +107,7 @@ def demo(out: Path, messages: int, runs: int) -> None:
         console.print(f"   {problem}", style="red")
     verdict = "FAIL" if problems else "PASS"
     click.echo(
+        f"sent={messaging.sent} consumed={messaging.consumed} from_slave={messaging.from_slave} "
         f"messages={replication.messages} bytes={replication.nbytes} "
         f"mb_per_s={replication.nbytes / 1e6 / replication.seconds:.1f} "
         f"cuts={replication.cuts_in_header + replication.cuts_in_body} schedules={result.distinct} steps={sum(steps)} "
@@ -111,7 +117,7 @@ def demo(out: Path, messages: int, runs: int) -> None:
 
 
 def replicate(out: Path, messages: int, console: Console) -> Replication:
-    """The first half: two processes, a cutting proxy between them, a kill -9, a comparison."""
+    """Two processes, a cutting proxy between them, a kill -9, a comparison."""
     stores = {name: out / name for name in ("master", "slave")}
     golden.unpack(stores["master"])
     expected = messages * (BODY_SIZE + 110)  # bytes; only to place the faults

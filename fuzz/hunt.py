@@ -28,12 +28,14 @@ def hunt(
     max_seconds: float,
     run: Callable[[int], RunOutcome] = run_seed,
     clock: Callable[[], float] = time.monotonic,
+    *,
+    go_on: int = GO_ON,
 ) -> Found | None:
-    """The shortest failing run among the first ones from `seed` on, or None if none failed in time."""
+    """The shortest failing run of those from `seed` to `go_on` seeds behind the first failure; None if none failed in time."""
     started = clock()
     best: RunOutcome | None = None
     runs, first_failure = 0, 0
-    while clock() - started < max_seconds and (best is None or runs < first_failure + GO_ON):
+    while clock() - started < max_seconds and (best is None or runs < first_failure + go_on):
         outcome = run(seed + runs)
         runs += 1
         if outcome.verdict != VERDICT_OK and (best is None or len(outcome.steps) < len(best.steps)):

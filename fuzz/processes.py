@@ -1,9 +1,10 @@
-"""Start a master and a slave as processes through the command line."""
+"""Start commands as processes through the command line."""
 
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Final
 
@@ -16,19 +17,23 @@ LINE_SECONDS: Final = 120.0
 class Node:
     """One `rocketmq-ha` process. Its log lines go to `log`; its results are read line by line. The caller must stop it.
 
-    `behind`: a command in front of it that starts the process in its place, such as nsenter.
+    `behind`: a command in front of it that starts the process in its place, such as nsenter. `source`: a file for its standard
+    input. `out`: a file for its results, in place of `line`.
     """
 
-    def __init__(self, log: Path, *arguments: str, behind: Sequence[str] = ()) -> None:
+    def __init__(
+        self, log: Path, *arguments: str, behind: Sequence[str] = (), source: Path | None = None, out: Path | None = None
+    ) -> None:
         self.log = log
         self._log_file: IO[bytes] = log.open("ab")
-        self._process = subprocess.Popen(
-            [*behind, sys.executable, "-m", "rocketmq_ha.impl.cli", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=self._log_file,
-            text=True,
-        )
+        with ExitStack() as files:
+            self._process = subprocess.Popen(
+                [*behind, sys.executable, "-m", "rocketmq_ha.impl.cli", *arguments],
+                stdin=files.enter_context(source.open("rb")) if source else subprocess.DEVNULL,
+                stdout=files.enter_context(out.open("wb")) if out else subprocess.PIPE,
+                stderr=self._log_file,
+                text=True,
+            )
 
     def line(self, key: str, within_s: float | None = None) -> str:
         """The next line of results, without `key=` at its start.
@@ -57,6 +62,15 @@ class Node:
     def status(self) -> int | None:
         """The exit status, or None while it runs."""
         return self._process.poll()
+
+    def join(self, within_s: float) -> None:
+        """Wait until it has ended by itself. Raises: FuzzError, if it does not, or with an error."""
+        try:
+            status = self._process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            raise FuzzError(f"{self.log}: the process has not ended within {within_s:g} s") from None
+        if status:
+            raise FuzzError(f"{self.log}: the process ended with status {status}")
 
     def kill(self) -> None:
         """kill -9."""

@@ -47,7 +47,7 @@ def load(path: Path) -> Transcript:
             if "restarted" in row:
                 transcript.append(Restarted())
             else:
-                row["data"] = base64.b64decode(row["data"])
+                row["data"] = base64.b64decode(row["data"], validate=True)
                 transcript.append(Piece(**row))
         except (ValueError, TypeError, KeyError) as error:
             raise FuzzError(f"{path}:{number}: expected a piece of a transcript, found {line[:80]!r} ({error})") from None

@@ -14,3 +14,8 @@ def clock_ms() -> int:
 def wall_clock_ms() -> int:
     """Milliseconds since 1970, for timestamps that are stored. Somebody may set this clock back."""
     return time.time_ns() // 1_000_000
+
+
+def utc_offset_ms() -> int:
+    """By how much the time of day of this machine is ahead of UTC now."""
+    return time.localtime().tm_gmtoff * 1000

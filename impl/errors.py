@@ -23,6 +23,51 @@ class PeerViolation(RocketmqHaError):
         self.clause, self.peer, self.found, self.expected = clause, peer, found, expected
 
 
+class FrameInvalid(RocketmqHaError):
+    """Bytes of a remoting connection that are no frame. Its server closes the connection, and names the peer in a log line."""
+
+    def __init__(self, field: str, found: object, expected: object) -> None:
+        super().__init__(f"remoting {field}: found {found}, expected {expected}")
+        self.field, self.found, self.expected = field, found, expected
+
+
+class RequestInvalid(RocketmqHaError):
+    """A remoting request that cannot be served as it is: a field is missing, or has no value of its type.
+
+    The server answers SYSTEM_ERROR with this text as the remark; the connection goes on.
+    """
+
+    def __init__(self, field: str, found: object, expected: object) -> None:
+        super().__init__(f"{field}: found {found}, expected {expected}")
+        self.field, self.found, self.expected = field, found, expected
+
+
+class RequestFailed(RocketmqHaError):
+    """A remoting request of ours that got no answer: no connection, its end, or no answer in time."""
+
+    def __init__(self, address: str, code: int, why: str) -> None:
+        super().__init__(f"{address}: request {code}: {why}")
+        self.address, self.code, self.why = address, code, why
+
+
+class RequestRefused(RocketmqHaError):
+    """A remoting request of ours that was answered with an error."""
+
+    def __init__(self, address: str, request: str, code: str, remark: str | None) -> None:
+        """request, code: RocketMQ's names. remark: of the answer."""
+        shown = "".join(each if each.isprintable() else " " for each in (remark or "no remark")[:300])
+        super().__init__(f"{address}: request {request}: found the answer {code} ({shown}), expected SUCCESS")
+        self.address, self.code = address, code
+
+
+class NoRoute(RocketmqHaError):
+    """No name server knows a broker that has a topic, or none answers."""
+
+    def __init__(self, topic: str, found: str, expected: str) -> None:
+        super().__init__(f"topic {topic}: found {found}, expected {expected}")
+        self.topic = topic
+
+
 class OutOfStep(RocketmqHaError):
     """A slave's log is not, or cannot be shown to be, the beginning of its master's: only a new store helps."""
 

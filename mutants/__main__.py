@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--remap", action="store_true", help="first record again which lines each test runs")
     parser.add_argument("--no-map", action="store_true", help="record nothing: use the map as it is, or names of files")
     parser.add_argument("--map", type=Path, default=recording.MAP, help="the file of the map (default: %(default)s)")
-    parser.add_argument("--stop-after", default="", metavar="STAGE", help='the last stage of tests, such as "siblings"')
+    parser.add_argument("--stop-after", default="", metavar="STAGE", help="the last stage of tests to run")
     parser.add_argument("--bound", type=float, default=TEST_BOUND_S, help="seconds for one test (default: %(default)s)")
     parser.add_argument("--target", type=float, default=TARGET, help="the share to be caught (default: %(default)s)")
     parser.add_argument("--write-killers", action="store_true", help="note in killers.json which test caught each edit")

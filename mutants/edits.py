@@ -19,6 +19,7 @@ AREAS: Final = (
     "impl/store",
     "impl/ha",
     "impl/net",
+    "impl/remoting",
     "impl/app",
     "impl/cli",
     "impl",

@@ -19,12 +19,17 @@ from coverage.numbits import num_in_numbits
 from mutants.edits import Edit
 
 QUICK_S: Final = 10.0  # processor time of the tests that are tried first
+STAGES: Final = (  # in their order; an edit has some of them
+    *("known", "touching, quick", "near, quick", "not recorded", "touching", "near", "siblings", "by name", "by folder"),
+    "all others",
+)
 UNKNOWN_S: Final = 1.0  # for a test that the map does not have
 FOLDERS: Final = {
     "impl/wire": ("tests/store", "tests/ha", "tests/properties", "tests/cli"),
     "impl/store": ("tests/store", "tests/properties", "tests/stateful", "tests/crash", "tests/cli"),
     "impl/ha": ("tests/ha", "tests/net", "tests/properties", "tests/stateful", "tests/cli"),
     "impl/net": ("tests/net", "tests/cli", "tests/ha"),
+    "impl/remoting": ("tests/remoting", "tests/properties", "tests/stateful"),
     "impl/app": ("tests/cli", "tests/net", "tests/store"),
     "impl/cli": ("tests/cli",),
     "impl": ("tests/cli", "tests/store", "tests/ha", "tests/net"),

@@ -18,7 +18,7 @@ from typing import Final, Self
 
 from formal.tree_copy import ROOT, copy_tree, environment
 from mutants.edits import Edit, EditError
-from mutants.order import Order, Stage
+from mutants.order import STAGES, Order, Stage
 from mutants.results import KILLED, STALE, SURVIVED, UNDECIDED, Result
 
 TEST_BOUND_S: Final = 400.0  # a test's own limits are shorter
@@ -88,7 +88,7 @@ class Shard:
                 done |= {*filter(None, [ran.failed])}
                 if not ran.hung and "::" not in ran.failed:  # all have passed, or a file fails without the edit too
                     break
-            if stage.name == stop_after:
+            if stop_after and STAGES.index(stage.name) >= STAGES.index(stop_after):
                 break
         seconds = time.monotonic() - began
         if stage is not stages[-1] and not hung:

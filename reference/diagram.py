@@ -121,26 +121,32 @@ def drawn(chapter: str, name: str, text: str) -> str:
     """
     begin, end = f"<!-- diagram: {name} -->", "<!-- end of diagram -->"
     before, found, rest = chapter.partition(begin)
-    assert found, f"no line {begin}"
-    _, found, after = rest.partition(end)
-    assert found, f"no line {end} behind {begin}"
+    _, ended, after = rest.partition(end)
+    if not found or not ended:
+        raise ValueError(f"no {begin}, or no {end} behind it")
     return f"{before}{begin}\n{text}\n{end}{after}"
 
 
 def main(arguments: list[str]) -> int:
     status = 0
     for name, text in blocks().items():
+        if not arguments:
+            sys.stdout.write(f"{name}\n\n{text}\n\n")
+            continue
         file = resources.files("rocketmq_ha.spec") / CHAPTERS[name]
-        chapter = file.read_text(encoding="utf-8")
+        try:
+            chapter = file.read_text(encoding="utf-8")
+            new = drawn(chapter, name, text)
+        except (OSError, ValueError) as error:
+            sys.stderr.write(f"{file}: its diagram cannot be drawn: {error}\n")
+            status = 1
+            continue
         if arguments == ["--write"]:
             with resources.as_file(file) as path:
-                path.write_text(drawn(chapter, name, text), encoding="utf-8")
-        elif arguments == ["--check"]:
-            if drawn(chapter, name, text) != chapter:
-                sys.stderr.write(f"{file}: its diagram differs from {TRANSITIONS_FILE}: see reference/diagram.py --write\n")
-                status = 1
-        else:
-            sys.stdout.write(f"{name}\n\n{text}\n\n")
+                path.write_text(new, encoding="utf-8")
+        elif new != chapter:
+            sys.stderr.write(f"{file}: its diagram differs from {TRANSITIONS_FILE}: see reference/diagram.py --write\n")
+            status = 1
     return status
 
 

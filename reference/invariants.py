@@ -66,8 +66,8 @@ def holds_up_to(cluster: Cluster, node: Slave, next_offset: int) -> bool:
     base = node.log.base
     if base is None or store.max_offset(node.log) < next_offset:
         return False
-    first = store.min_offset(cluster.log)
-    return node.log.data[: next_offset - base] == cluster.log.data[base - first : next_offset - first]
+    first, end = store.min_offset(cluster.log), max(base, next_offset)  # of what is before its log it need hold nothing
+    return node.log.data[: end - base] == cluster.log.data[base - first : end - first]
 
 
 def put_ok_is_replicated(cluster: Cluster, settings: Settings) -> bool:

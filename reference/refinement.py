@@ -68,8 +68,9 @@ EXCEPTIONS: Final[dict[str, BelowTheLevel]] = {
     ),
     REFUSE_FRAME: BelowTheLevel(
         23,
-        ("HA-S-11", "HA-S-14"),
-        "a header says a size that the slave's read buffer cannot hold, and the slave closes over it: units have no size",
+        ("HA-S-11", "HA-S-14", "HA-S-52"),
+        "a header says a size that the slave's read buffer cannot hold, or an offset whose file ends beyond all offsets, and "
+        "the slave closes over it: units have no size, and no such offsets",
     ),
     REFUSE_FILE_SIZE: BelowTheLevel(
         19,
@@ -338,6 +339,9 @@ class _Witness:
             if protocol.refuses(node, frame, self.scope):
                 self.take_frames(s, run + 1)
                 return
+            if slave.check_end_of_file(Log(own_size), frame.offset):
+                self.act(f"{REFUSE_FRAME}({s})", self.close_at_slave(s, run))
+                return
             if self.has_no_place(node, frame, own_size):
                 self.act(f"{REFUSE_FILE_SIZE}({s})", self.close_at_slave(s, run))
                 return
@@ -368,7 +372,8 @@ class _Witness:
             if stream.stopper and left >= TRANSFER_HEADER_SIZE:
                 offset, body_size = stream.stopper
                 stalls = left >= size and not slave.parsing_throws(body_size)
-                if self.profile.checks_frames or protocol.max_offset(node) not in (0, offset) or stalls:
+                ends_late = slave.check_end_of_file(Log(own_size), offset)
+                if self.profile.checks_frames or protocol.max_offset(node) not in (0, offset) or ends_late or stalls:
                     self.act(f"{REFUSE_FRAME}({s})", self.close_at_slave(s, run))
                     return
         if run:

@@ -123,6 +123,8 @@ def on_frames(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: Se
             # HA-S-4 "before its body, the slave MUST close the connection if its max offset is not 0 and differs".
             if max_offset != 0 and offset != position:
                 return close("offset", "HA-S-4" if position == max_offset else "HA-S-63")
+            if broken := check_end_of_file(slave.log, offset):
+                return close("frame", broken)
             if profile.checks_frames and (broken := check_frame(slave.log, offset, body_size, settings)):
                 return close("frame", broken)
             if profile.checks_frames and not ends_in_its_file(slave.log, offset, body_size):
@@ -189,14 +191,20 @@ def check_frame(log: Log, offset: int, body_size: int, settings: Settings) -> st
     """The clause that a frame violates in the hardened profile, or "". `ends_in_its_file` checks its end.
 
     Spec: HA-S-11 "of negative size, or of a size that the read buffer cannot hold, or that crosses the end of a file, or, on an
-    empty log, whose offset is negative or not the start of a file"; HA-S-52 "A frame whose file would end beyond the greatest
-    offset".
+    empty log, whose offset is negative or not the start of a file".
     """
-    if offset - offset % log.file_size + log.file_size > I64_MAX:
-        return "HA-S-11"
     if not 0 <= body_size <= settings.slave_read_buffer_size - TRANSFER_HEADER_SIZE or offset < 0:
         return "HA-S-11"
     return "" if store.max_offset(log) != 0 or offset % log.file_size == 0 else "HA-S-11"
+
+
+def check_end_of_file(log: Log, offset: int) -> str:
+    """The clause that a frame violates if no i64 holds the end of its file, or "".
+
+    Classic refuses it too. The max offset of 4.5.2 would wrap to a negative number, which no record and no report has.
+    Spec: HA-S-52 "A frame whose file would end beyond the greatest offset".
+    """
+    return "HA-S-52" if offset - offset % log.file_size + log.file_size > I64_MAX else ""
 
 
 def ends_in_its_file(log: Log, offset: int, body_size: int) -> bool:

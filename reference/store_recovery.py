@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from rocketmq_ha.reference import checkpoint as checkpoints
 from rocketmq_ha.reference import consume_queue, dispatch_request, index_file, index_service, mapped_file_queue, message, store
 from rocketmq_ha.reference.checkpoint import StoreCheckpoint
+from rocketmq_ha.reference.consume_queue import ConsumeQueue
 from rocketmq_ha.reference.dispatch import Dispatched, DispatchSettings, do_reput
 from rocketmq_ha.reference.dispatch_request import Blank, DispatchRequest
 from rocketmq_ha.reference.mapped_file_queue import Refused
@@ -328,7 +329,47 @@ def _agree(
     reached = max((queue.max_physic_offset for queue in queues.values()), default=-1)
     reput_from_offset = _record_at_or_before(log, min(reached if last_exit_ok else known, in_order))
     queues = {key: queue for key, queue in queues.items() if queue.mapped_file_queue.base is not None}
+    for end in ends_of_lacking(queues, log, start_offset, reput_from_offset, last_exit_ok):
+        reput_from_offset = min(reput_from_offset, _record_at_or_before(log, max(end, min_offset(log))))
     return Dispatched(queues, index, reput_from_offset)
+
+
+def ends_of_lacking(
+    queues: Mapping[tuple[str, int], ConsumeQueue], log: Log, start_offset: int, reput_from_offset: int, last_exit_ok: bool
+) -> list[int]:
+    """Hardened: the ends, in the log, of the queues that would get fillers for messages that the log has.
+
+    A queue that is cut at a broken entry lacks the messages behind it. It shows where the first message to be dispatched is
+    not its next one, or where nothing is to be dispatched and the part of the log that was read has a later message.
+    A queue without an entry counts after a clean stop alone.
+
+    Spec: HA-ST-90 "MUST begin no later than behind the last message that this queue has".
+    """
+    walked = _queue_offsets(log, start_offset)
+    firsts = {key: found[0] for key, found in _queue_offsets(log, reput_from_offset).items()}
+    ends = []
+    for key, found in walked.items():
+        queue = queues.get(key)
+        end = 0 if queue is None else consume_queue.max_offset_in_queue(queue)
+        if end <= found[-1] and firsts.get(key, end + 1) > end and (last_exit_ok or queue is not None):
+            ends.append(0 if queue is None else queue.max_physic_offset)
+    return ends
+
+
+def _queue_offsets(log: Log, offset: int) -> dict[tuple[str, int], list[int]]:
+    """The queue offsets of each queue's messages in the log, from an offset on."""
+    found: dict[tuple[str, int], list[int]] = {}
+    while offset < max_offset(log):
+        match dispatch_request.check_message_and_return_size(log, offset):
+            case DispatchRequest() as request:
+                if dispatch_request.is_queued(request.sys_flag):
+                    found.setdefault((request.topic, request.queue_id), []).append(request.consume_queue_offset)
+                offset += request.msg_size
+            case Blank(next_file):
+                offset = next_file
+            case None:
+                break
+    return found
 
 
 def _kept(state: Store, log: Log, dispatched: Dispatched, start_offset: int) -> StoreCheckpoint:

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-CLAUSE_ID: Final = re.compile(r"HA-(?:W|M|S|G|ST|MD|R|T)-\d+")
+CLAUSE_ID: Final = re.compile(r"HA-(?:W|M|S|G|ST|MD|R|T|RM|BT|SE|P|C)-\d+")
 PARTS: Final = ("Why", "Source", "Releases")
 _CLAUSE: Final = re.compile(r"^\*\*(HA-[A-Z]+-\d+)\.\*\*\s+(.*?)(?:\n\n|\n?\Z)", re.MULTILINE | re.DOTALL)
 _PART: Final = re.compile(rf"^({'|'.join(PARTS)}):\s*", re.MULTILINE)

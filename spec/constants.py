@@ -10,6 +10,13 @@ REPORT_SIZE: Final = 8  # bytes: i64 slave max physical offset (000 section 5.1.
 TRANSFER_HEADER_SIZE: Final = 12  # bytes: i64 physical offset, i32 body size (000 section 5.1.3)
 HEARTBEAT_BODY_SIZE: Final = 0  # a frame of this body size is a heartbeat
 
+# --- Remoting (spec/11-remoting.md; 4.9.8) ---------------------------------------------------------------------------
+REMOTING_VERSION: Final = 409  # MQVersion of 4.9.8: what we announce
+REMOTING_FRAME_MAX: Final = 16 * 1024 * 1024  # bytes, the length of 4 bytes included
+REMOTING_HEADER_MAX: Final = 256 * 1024  # bytes; a header with the longest properties, all escaped, fits (HA-RM-20)
+REMOTING_HEADER_DEPTH_MAX: Final = 32  # levels of arrays and objects in a JSON header (HA-RM-21)
+REMOTING_IDLE_MS: Final = 120_000
+
 # --- Defaults of the settings (001; 4.9.8 for those that no article names) -------------------------------------------
 HA_LISTEN_PORT: Final = 10912
 HA_SEND_HEARTBEAT_INTERVAL_MS: Final = 5_000
@@ -37,6 +44,7 @@ MESSAGE_FIXED_SIZE: Final = 91  # bytes of a V1 message with IPv4 hosts and no b
 IPV6_EXTRA_SIZE: Final = 12  # additional bytes for each IPv6 host
 BODY_CRC_MASK: Final = 0x7FFFFFFF
 MAX_MESSAGE_SIZE: Final = 4 * 1024 * 1024
+MAX_BATCH_SIZE: Final = 16 * 1024 * 1024  # bytes of the records of one batch (HA-SE-23)
 MAX_TOPIC_LENGTH: Final = 127
 MAX_PROPERTIES_LENGTH: Final = 32_767
 SECTOR_SIZE: Final = (

@@ -70,6 +70,7 @@ WITHOUT_TWIN: Final = {
     "impl.ha.puts.FlushedPut.append": "an attribute of its request",
     "impl.ha.puts.FlushedPut.status": "a waiting put of the model is told by an output",
     "impl.ha.puts.Puts.flushing": "for `status` and metrics",
+    "impl.ha.puts.Puts.after_append": "the second half of a put, for a broker that has appended the message itself",
     "impl.ha.service.HAService.append": "the first half of a put, for a producer that has another wait before the second",
     "impl.ha.service.HAService.close": "a step of a connection closes it in the model",
     "impl.ha.service.HAService.count_replicas": "for `status` and metrics",
@@ -201,9 +202,9 @@ def inserted(text: str, rows: str) -> str:
     'a\\n<!-- pairing -->\\nnew\\n<!-- end of pairing -->\\n'
     """
     before, found, rest = text.partition(f"{BEGIN}\n")
-    assert found, f"no line {BEGIN}"
-    _, found, after = rest.partition(END)
-    assert found, f"no line {END}"
+    _, ended, after = rest.partition(END)
+    if not found or not ended:
+        raise ValueError(f"no line {BEGIN}, or no {END} behind it")
     return f"{before}{BEGIN}\n{rows}\n{END}{after}"
 
 
@@ -213,11 +214,17 @@ def main(arguments: list[str]) -> int:
     if not arguments:
         sys.stdout.write(f"{rows}\n")
         return 0
-    wrong, text = problems(found), file.read_text(encoding="utf-8")
-    if arguments == ["--write"]:
-        file.write_text(inserted(text, rows), encoding="utf-8")
-    elif inserted(text, rows) != text:
-        wrong.append(f"{file.name}: its pairing table differs from the code; make transitions writes it anew")
+    wrong = problems(found)
+    try:
+        text = file.read_text(encoding="utf-8")
+        new = inserted(text, rows)
+    except (OSError, ValueError) as error:
+        wrong.append(f"{file.name}: its pairing table cannot be written: {error}")
+    else:
+        if arguments == ["--write"]:
+            file.write_text(new, encoding="utf-8")
+        elif new != text:
+            wrong.append(f"{file.name}: its pairing table differs from the code; make transitions writes it anew")
     sys.stderr.writelines(f"{line}\n" for line in wrong)
     return 1 if wrong else 0
 

@@ -35,7 +35,7 @@ release that were read and behave so. Each row covers {releases}.
 The frames and reports of the wire are the same in all of these releases (chapter 1). So are the strict `>` in comparisons of
 intervals, 5 s between heartbeats, 20 s of silence, batches of 32 KiB, and read buffers of 4 MiB and 1 MiB. In all of them a
 slave acknowledges before it flushes, and a master sends before it flushes. The columns *classic* and *hardened* say what this
-project does. Most of chapters 6 and 7 is not built yet; there the columns say what the chapters require.
+project does, or, for a clause that `exceptions.toml` marks as `todo`, what the chapter requires.
 """
 TABLE_HEAD: Final = "| | releases | classic | hardened | quirks, clauses |\n|---|---|---|---|---|\n"
 

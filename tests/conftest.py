@@ -16,7 +16,12 @@ from kit.certificates import Certificates
 from kit.command_line import Process, Start
 from kit.golden import RELEASES, VECTORS
 from kit.hangs import pytest_itemcollected  # noqa: F401  (a hook)
-from kit.processes import pytest_collection_modifyitems, pytest_xdist_make_scheduler  # noqa: F401  (hooks)
+from kit.processes import (  # noqa: F401  (hooks)
+    pytest_collection_modifyitems,
+    pytest_xdist_auto_num_workers,
+    pytest_xdist_make_scheduler,
+    share_bytecode,
+)
 from kit.sockets import Net
 from kit.worlds import FILE_SIZE, MakeWorlds, Worlds
 from rocketmq_ha.fuzz import lockstep
@@ -26,6 +31,7 @@ from rocketmq_ha.spec.profile import Profile, Settings
 # A time zone of its own, so that a mistake of local time for UTC is seen wherever the tests run. Child processes inherit it.
 os.environ["TZ"] = "TEST+4:45"
 time.tzset()
+share_bytecode()
 
 # On a loaded machine an example may take any time; a test that hangs is ended by its own limit.
 hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])

@@ -13,6 +13,7 @@ from typing import Final
 from rocketmq_ha.impl.errors import MessageMalformed
 from rocketmq_ha.impl.net.address import format_address
 from rocketmq_ha.impl.wire.message import TRANSACTION_MASK, TRANSACTION_PREPARED, Message, decompress_body
+from rocketmq_ha.impl.wire.message_line import finite
 from rocketmq_ha.spec.constants import SYS_FLAG_COMPRESSED
 
 BODIES: Final = ("text", "json", "base64", "raw", "none")
@@ -77,7 +78,7 @@ def _body_fields(message: Message, body: str) -> dict[str, object]:
         return {"body_base64": _base64(data)}
     if body == "json":
         try:
-            return {"body_json": json.loads(text, parse_constant=_refuse)}
+            return {"body_json": json.loads(text, parse_float=finite, parse_constant=_refuse)}
         except (ValueError, RecursionError):
             pass
     return {"body": text}

@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from rocketmq_ha.impl.app.remoting_metrics import broker_metrics, name_server_metrics
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.net.address import format_address, parse_address, reason
 from rocketmq_ha.impl.net.figures import CONNECTED, KINDS, SLAVE
@@ -120,9 +121,14 @@ class Metrics(Collector):
             return
         published_s, snapshot = self._published
         yield from _process_metrics(published_s, snapshot)
+        if snapshot["role"] == "namesrv":
+            yield from name_server_metrics(snapshot)
+            return
         yield from _log_metrics(snapshot)
         if snapshot["role"] == "master":
             yield from _master_metrics(snapshot)
+        if "clients" in snapshot:
+            yield from broker_metrics(snapshot)
         yield from _slave_metrics(snapshot)
 
     # --- HTTP, in the server's threads ------------------------------------------------------------------------------
@@ -154,9 +160,9 @@ class Metrics(Collector):
         if self._published is None:
             return "starting"
         snapshot = self._published[1]
-        if snapshot["disk_full"] is not None:
+        if snapshot.get("disk_full") is not None:
             return f"the disk is full: {snapshot['disk_full']}"
-        if snapshot["role"] == "master":
+        if snapshot["role"] in ("master", "namesrv"):
             return "" if snapshot["accepting"] else "no connection is accepted: there are no descriptors"
         if snapshot["state"] in (ASKING, WAITING):
             return str(snapshot["state"])

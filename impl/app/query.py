@@ -34,9 +34,9 @@ def find_messages(store: Path, wanted: KeyQuery, show_progress: ShowBytes, *, sc
         index = None if scan else IndexService(store, writable=False)
         try:
             start = max(index.end_phy_offset if index is not None else 0, reader.min_offset)
-            total = reader.min_offset + reader.data_size() - start
-            with show_progress(f"looking through {store}", max(0, total)) as progress:
-                return query(
+            total = max(0, reader.min_offset + reader.data_size() - start)
+            with show_progress(f"looking through {store}", total) as progress:
+                found = query(
                     index,
                     reader.message_at,
                     wanted.topic,
@@ -46,6 +46,8 @@ def find_messages(store: Path, wanted: KeyQuery, show_progress: ShowBytes, *, sc
                     end=wanted.end,
                     unindexed=_watched(reader.records(start), lambda offset: progress(offset - start)),
                 )
+                progress(total)
+                return found
         finally:
             if index is not None:
                 index.close()

@@ -22,6 +22,7 @@ def recover_store(store: Path, *, dry_run: bool, show_progress: ShowBytes) -> Re
         first = layout.bases[0] if layout.bases else 0
         with show_progress(f"looking at {store}", size) as progress:
             plan = plan_recovery(store, lambda offset: progress(offset - first), is_ours=not dry_run)
+            progress(size)
         if not dry_run:
             MessageStore.open(store, lock=lock).close()
     return plan

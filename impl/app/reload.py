@@ -1,4 +1,4 @@
-"""SIGHUP: a running master or slave reads its certificates, its log options and its list of allowed networks again.
+"""SIGHUP: a running process reads its certificates, its log options and its list of allowed networks again.
 
 Everything is read before anything is taken over, so a mistake changes nothing. An option of the command line keeps its value.
 """
@@ -12,27 +12,26 @@ from typing import Any, Final, Protocol
 
 from rocketmq_ha.impl.app.logs import set_format, set_level
 from rocketmq_ha.impl.errors import ConfigInvalid
-from rocketmq_ha.impl.net.limits import Network
-from rocketmq_ha.impl.net.server import Master
-from rocketmq_ha.impl.net.tls_ends import ClientTls, ServerTls
+from rocketmq_ha.impl.net.limits import ConnectionLimiter, Network
 
 log = logging.getLogger(__name__)
 
-_TAKEN_OVER: Final = frozenset({"log_level", "log_format", "allow"})
+_TAKEN_OVER: Final = frozenset({"log_level", "log_format", "allow", "order_message_enable"})
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
     """The configuration file, and the values that follow from it and from the defaults.
 
-    values: the options that the file sets. log_level, log_format, allow: None if the command line sets that option. An empty
-    `allow` allows all networks.
+    values: the options that the file sets. The others: None if the command line sets that option, or the command has none of
+    that name. An empty `allow` allows all networks.
     """
 
     values: Mapping[str, Any]
     log_level: str | None
     log_format: str | None
     allow: tuple[Network, ...] | None
+    order_message_enable: bool | None = None
 
 
 class ConfigurationSource(Protocol):
@@ -44,23 +43,45 @@ class ConfigurationSource(Protocol):
         """Read the file anew. Raises: ConfigInvalid."""
 
 
+class Allows(Protocol):
+    """What takes over a list of allowed networks, such as a Master."""
+
+    @property
+    def limiter(self) -> ConnectionLimiter: ...
+    def allow(self, networks: tuple[Network, ...] | None) -> None: ...
+
+
+class Renews(Protocol):
+    """A port's or a client's TLS."""
+
+    def renewed(self) -> Callable[[], None]:
+        """Read the certificates anew. Returns: what takes them over. Raises: ConfigInvalid."""
+
+
 class Reload:
     """Handles SIGHUP, which would end the process otherwise. The loop calls `poll` between two turns."""
 
     def __init__(self, source: ConfigurationSource) -> None:
         self._source = source
         self._before: Mapping[str, Any] = source.values_at_start
-        self._tls: ServerTls | ClientTls | None = None
-        self._master: Master | None = None
+        self._tls: tuple[Renews, ...] = ()
+        self._master: Allows | None = None
+        self._set_order: Callable[[bool], object] | None = None
         self._is_asked = False
         signal.signal(signal.SIGHUP, self._ask)
 
     def _ask(self, *_: object) -> None:
         self._is_asked = True
 
-    def serve(self, tls: ServerTls | ClientTls | None, master: Master | None = None) -> None:
-        """Set the objects that take over a change: the TLS with its certificates, and the master with its list of networks."""
-        self._tls, self._master = tls, master
+    def serve(
+        self,
+        *tls: Renews | None,
+        master: Allows | None = None,
+        set_order_message_enable: Callable[[bool], object] | None = None,
+    ) -> None:
+        """Set what takes over a change: each TLS certificates, the master a list of networks, a name server its setting."""
+        self._tls = tuple(each for each in tls if each is not None)
+        self._master, self._set_order = master, set_order_message_enable
 
     def poll(self) -> None:
         """Reload if SIGHUP has come. A mistake of the user is logged, not raised: HA-M-81 "MUST go on, with what it had"."""
@@ -86,8 +107,12 @@ class Reload:
         if self._master is not None and found.allow is not None and found.allow != (self._master.limiter.networks or ()):
             networks = ", ".join(map(str, found.allow)) or "all"
             changes.append((f"allow = {networks}", partial(self._master.allow, found.allow or None)))
-        if self._tls is not None:
-            changes.append(("certificates read anew, for new connections", self._tls.renewed()))
+        is_ordered = found.order_message_enable
+        if self._set_order is not None and is_ordered is not None and "order_message_enable" in changed:
+            changes.append((f"order_message_enable = {str(is_ordered).lower()}", partial(self._set_order, is_ordered)))
+        if self._tls:
+            renewed = [tls.renewed() for tls in self._tls]
+            changes.append(("certificates read anew, for new connections", lambda: [take_over() for take_over in renewed]))
         for _, take_over in changes:
             take_over()
         later = sorted(changed - _TAKEN_OVER)

@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rocketmq_ha.impl.app.flushing import FlushIntervals, flushing
+from rocketmq_ha.impl.app.flushing import flushing
 from rocketmq_ha.impl.clock import clock_ms
 from rocketmq_ha.impl.ha.puts import Puts, WaitingPut
 from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.net.waker import Waker
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
-from rocketmq_ha.impl.store.log.flush import GroupCommitService
+from rocketmq_ha.impl.store.log.flush import FlushIntervals, GroupCommitService
 from rocketmq_ha.impl.store.log.results import PutMessageStatus
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.impl.wire.properties import format_properties

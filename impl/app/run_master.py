@@ -10,7 +10,6 @@ from typing import Final
 from rocketmq_ha.impl.app.bare_log import bare_log
 from rocketmq_ha.impl.app.cleaning import RetentionSettings, cleaning
 from rocketmq_ha.impl.app.endpoints import Listening, tls_listener
-from rocketmq_ha.impl.app.flushing import FlushIntervals
 from rocketmq_ha.impl.app.local_puts import local_puts
 from rocketmq_ha.impl.app.producer import POLL_MS, ProducerSettings, messages, put_all
 from rocketmq_ha.impl.app.progress import ShowPuts
@@ -26,6 +25,7 @@ from rocketmq_ha.impl.net.figures import MasterFigures
 from rocketmq_ha.impl.net.limits import Limits
 from rocketmq_ha.impl.net.listeners import listen
 from rocketmq_ha.impl.net.server import Master
+from rocketmq_ha.impl.store.log.flush import FlushIntervals
 from rocketmq_ha.impl.store.log.space import Space
 from rocketmq_ha.spec.profile import Profile, Settings
 
@@ -84,7 +84,7 @@ def run_master(
     ):
         settings = replace(options.settings, mapped_file_size=log.file_size, master_read_buffer_size=MASTER_READ_BUFFER_SIZE)
         server = Master(log, listener, settings, profile, options.limits, tls)
-        reload.serve(tls, server)
+        reload.serve(tls, master=server)
         role = options.roles.role
         try:
             with (
@@ -114,7 +114,6 @@ def run_master(
                     server.poll(POLL_MS)
         finally:
             server.close()
-            log.flush()
 
 
 def _produce(options: MasterOptions, server: Master, puts: Puts, turn: Callable[[], bool], show_progress: ShowPuts) -> str:

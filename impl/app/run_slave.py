@@ -7,7 +7,7 @@ from pathlib import Path
 from rocketmq_ha.impl.app.bare_log import bare_log
 from rocketmq_ha.impl.app.cleaning import RetentionSettings, cleaning
 from rocketmq_ha.impl.app.endpoints import MasterEndpoint
-from rocketmq_ha.impl.app.flushing import FlushIntervals, flushing
+from rocketmq_ha.impl.app.flushing import flushing
 from rocketmq_ha.impl.app.fresh_store import FreshStore, StartSettings
 from rocketmq_ha.impl.app.reload import ConfigurationSource, Reload
 from rocketmq_ha.impl.app.status_publisher import publishing_status, serving_metrics
@@ -15,6 +15,7 @@ from rocketmq_ha.impl.app.stop import Stop
 from rocketmq_ha.impl.net.address import check_own_address
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.figures import SlaveFigures
+from rocketmq_ha.impl.store.log.flush import FlushIntervals
 from rocketmq_ha.impl.store.log.space import Space
 from rocketmq_ha.spec.profile import Profile, Settings
 
@@ -76,26 +77,23 @@ def run_slave(options: SlaveOptions, configuration: ConfigurationSource, print_l
             has_room=space.has_room,
         )
         reload.serve(tls)
-        try:
-            with (
-                flushing(log, options.flush_intervals) as flush,
-                cleaning(log, options.store, options.retention, space) as cleaned,
-                publishing_status(
-                    options.store,
-                    SlaveFigures(follower, log, profile.name, cleaned.figures, lambda: fresh.state),
-                    metrics,
-                ) as status_publisher,
-            ):
-                if metrics is not None:
-                    print_line(f"metrics={metrics.address}")
+        with (
+            flushing(log, options.flush_intervals) as flush,
+            cleaning(log, options.store, options.retention, space) as cleaned,
+            publishing_status(
+                options.store,
+                SlaveFigures(follower, log, profile.name, cleaned.figures, lambda: fresh.state),
+                metrics,
+            ) as status_publisher,
+        ):
+            if metrics is not None:
+                print_line(f"metrics={metrics.address}")
 
-                def turn() -> bool:
-                    status_publisher.turn()
-                    reload.poll()
-                    flush.check()
-                    return stopped()
+            def turn() -> bool:
+                status_publisher.turn()
+                reload.poll()
+                flush.check()
+                return stopped()
 
-                own_address = (source_address, 0) if source_address else None
-                follower.run(turn, lambda: fresh.prepare(log, master.address, turn, tls, own_address))
-        finally:
-            log.flush()
+            own_address = (source_address, 0) if source_address else None
+            follower.run(turn, lambda: fresh.prepare(log, master.address, turn, tls, own_address))

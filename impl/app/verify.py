@@ -31,7 +31,8 @@ def verify_store(reader: LogReader, show_progress: ShowBytes) -> Verified:
 def compare_logs(mine: LogReader, theirs: LogReader, show_progress: ShowBytes) -> Comparison:
     """Compare two logs over the offsets that both have."""
     start = max(mine.min_offset, theirs.min_offset)
-    with show_progress("comparing", min(mine.max_offset, theirs.max_offset) - start) as progress:
+    end = min(log.max_offset + log.tail_size for log in (mine, theirs))
+    with show_progress("comparing", max(0, end - start)) as progress:
         return compare(mine, theirs, lambda offset: progress(offset - start))
 
 

@@ -1,11 +1,10 @@
-"""The translation of a broker's broker.conf into the options of `master` and `slave`."""
+"""The translation of a broker's broker.conf into the options of `master`, `slave` and `broker`."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-import javaproperties
-
+from rocketmq_ha.impl.cli.config_text import java_properties
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.net.address import format_address
 from rocketmq_ha.spec.constants import FILE_SIZE_SETTING, FILE_SIZE_SETTING_UNTIL_4_5_1
@@ -33,28 +32,50 @@ _SAME: Final = {
     "flushCommitLogLeastPages": "flush_commit_log_least_pages",
     "flushCommitLogThoroughInterval": "flush_commit_log_thorough_interval",
 }
+# The same, for `broker` alone.
+_OF_BROKER: Final = {
+    "namesrvAddr": "namesrv",
+    "brokerName": "broker_name",
+    "brokerClusterName": "cluster",
+    "brokerId": "broker_id",
+    "brokerPermission": "broker_permission",
+    "defaultTopicQueueNums": "default_topic_queue_nums",
+    "maxMessageSize": "max_message_size",
+    "regionId": "region_id",
+    "registerNameServerPeriod": "register_name_server_period",
+    "mappedFileSizeConsumeQueue": "queue_file_size",
+    "maxHashSlotNum": "max_hash_slot_num",
+    "maxIndexNum": "max_index_num",
+    "autoCreateTopicEnable": "auto_create_topic",
+    "autoCreateSubscriptionGroup": "auto_create_subscription_group",
+    "traceOn": "trace_on",
+    "slaveReadEnable": "slave_read_enable",
+    "rejectTransactionMessage": "reject_transaction_message",
+    "transactionTimeOut": "transaction_time_out",
+    "transactionCheckMax": "transaction_check_max",
+    "transactionCheckInterval": "transaction_check_interval",
+}
 _ROLES: Final = {"ASYNC_MASTER": "master", "SYNC_MASTER": "master", "SLAVE": "slave"}
 _FLUSHES: Final = {"ASYNC_FLUSH": "async", "SYNC_FLUSH": "sync"}
 _IN_SYNC: Final = "inSyncReplicas"
 _LOOKED_AT: Final = frozenset({*_SAME, _IN_SYNC, "brokerRole", "brokerIP2", "listenPort", "haListenPort", "storePathCommitLog"})
+_LOOKED_AT_BY_BROKER: Final = _LOOKED_AT | frozenset({*_OF_BROKER, "brokerIP1"})
 
 
 def options_of(file: Path, text: str, command: str) -> tuple[dict[str, tuple[str, str]], list[str]]:
-    """Read a broker.conf for `command` ("master" or "slave").
+    """Read a broker.conf for `command` ("master", "slave" or "broker").
 
     Returns: (option -> (RocketMQ's name of it, its value as text), names that have no meaning here).
     Raises: ConfigInvalid if the file asks for what the command cannot do: another role, or a log outside its store.
     """
-    try:
-        found: Mapping[str, str] = javaproperties.loads(text)
-    except javaproperties.InvalidUEscapeError as error:
-        raise ConfigInvalid(f"{file}: {error}: expected a Java properties file") from error
+    found = java_properties(file, text)
     role = found.get("brokerRole", "ASYNC_MASTER")
     if role not in _ROLES:
         raise ConfigInvalid(f"{file}: brokerRole={role}: expected {', '.join(_ROLES)}")
-    if _ROLES[role] != command:
+    if command != "broker" and _ROLES[role] != command:
         raise ConfigInvalid(f"{file}: brokerRole={role}: expected a {command}'s role for `rocketmq-ha {command}`")
-    options = {ours: (theirs, found[theirs]) for theirs, ours in _SAME.items() if found.get(theirs)}
+    same = _SAME | (_OF_BROKER if command == "broker" else {})
+    options = {ours: (theirs, found[theirs]) for theirs, ours in same.items() if found.get(theirs)}
     old_size, size = found.get(FILE_SIZE_SETTING_UNTIL_4_5_1), found.get(FILE_SIZE_SETTING)
     if old_size and size and old_size.strip() != size.strip():  # each release reads one of them
         raise ConfigInvalid(
@@ -66,12 +87,21 @@ def options_of(file: Path, text: str, command: str) -> tuple[dict[str, tuple[str
         raise ConfigInvalid(f"{file}: storePathCommitLog={commit_log}: expected {expected}, in storePathRootDir")
     if command == "master":
         options["listen"] = "haListenPort", format_address(found.get("brokerIP2") or _HOST, _ha_port(file, found))
+    if command == "broker":
+        options["listen"] = "listenPort", format_address(found.get("brokerIP1") or _HOST, _port(file, found, "listenPort"))
+        ha_host = found.get("brokerIP2") or found.get("brokerIP1") or _HOST
+        options["ha_listen"] = "haListenPort", format_address(ha_host, _ha_port(file, found))
+    if command != "slave":
         options["role"] = "brokerRole", role
         options["flush"] = "flushDiskType", _flush(file, found)
     if _IN_SYNC in found:
         options["replicas"] = _IN_SYNC, _replicas(file, found[_IN_SYNC])
-    left = found.keys() - _LOOKED_AT - {theirs for theirs, _ in options.values()}
-    if command == "master" and _is_until_4_5_1(found):
+    left = (
+        found.keys()
+        - (_LOOKED_AT_BY_BROKER if command == "broker" else _LOOKED_AT)
+        - {theirs for theirs, _ in options.values()}
+    )
+    if command != "slave" and _is_until_4_5_1(found):
         left |= found.keys() & {"haListenPort"}
     return options, sorted(left)
 
@@ -104,13 +134,19 @@ def _replicas(file: Path, text: str) -> str:
 
 
 def _ha_port(file: Path, found: Mapping[str, str]) -> int:
-    """Return the HA port: haListenPort or listenPort + 1.
+    """Return the HA port: haListenPort or listenPort + 1. HA-R-12 "The HA port MUST be `haListenPort`".
 
     4.0.0 to 5.1.0 use listenPort + 1 whatever haListenPort says; 5.1.1 and later use haListenPort if it is above 0. A file
     seldom shows for which release it is. So haListenPort counts, unless only 4.5.1 or older reads another name in the file.
     """
     is_told = found.get("haListenPort", "0") != "0" and not _is_until_4_5_1(found)
     name = "haListenPort" if is_told else "listenPort"
+    port = _port(file, found, name)
+    return port if name == "haListenPort" else port + 1
+
+
+def _port(file: Path, found: Mapping[str, str], name: str) -> int:
+    """Raises: ConfigInvalid."""
     text = found.get(name, str(DEFAULT_LISTEN_PORT))
     try:
         port = int(text)
@@ -118,4 +154,4 @@ def _ha_port(file: Path, found: Mapping[str, str]) -> int:
         port = -1
     if not 0 < port < 65535:
         raise ConfigInvalid(f"{file}: {name}={text}: expected a port")
-    return port if name == "haListenPort" else port + 1
+    return port

@@ -1,7 +1,7 @@
-"""`--config FILE`: options of `master` and `slave` from a file, either TOML or a broker's broker.conf.
+"""`--config FILE`: options of `master`, `slave` and `broker` from a file, either TOML or a broker's broker.conf.
 
-The command line wins. In TOML an option is a key with underscores for its dashes. A key at the top is for both commands, a key
-in the table [master] or [slave] only for that command:
+The command line wins. In TOML an option is a key with underscores for its dashes. A key at the top is for every command that
+has the option, a key in the table [master], [slave] or [broker] only for that command:
 
     store = "/var/lib/rocketmq-ha"
     [slave]
@@ -18,12 +18,12 @@ from typing import Any, Final
 import click
 
 from rocketmq_ha.impl.cli.broker_conf import options_of
+from rocketmq_ha.impl.cli.config_text import READ_AGAIN, read_text
 from rocketmq_ha.impl.errors import ConfigInvalid
 
 log = logging.getLogger(__name__)
 
-COMMANDS: Final = ("master", "slave")
-CONFIG_FILE: Final = f"{__name__}.file"  # key in a context's meta: the file that was read
+COMMANDS: Final = ("master", "slave", "broker")
 
 
 def _options(command: click.Command) -> dict[str, click.Parameter]:
@@ -75,12 +75,7 @@ def read_config(ctx: click.Context, file: Path) -> tuple[dict[str, Any], str]:
     Raises: ConfigInvalid.
     """
     command, group = str(ctx.command.name), ctx.parent and ctx.parent.command
-    try:
-        text = file.read_text("utf-8")
-    except OSError as error:
-        raise ConfigInvalid(f"{file}: {error.strerror}: expected a configuration file") from error
-    except UnicodeDecodeError as error:
-        raise ConfigInvalid(f"{file}: byte {error.start} is not UTF-8: expected a configuration file") from error
+    text = read_text(file)
     assert isinstance(group, click.Group)
     known = {name: _options(found) for name in COMMANDS if (found := group.get_command(ctx, name))}
     values: dict[str, tuple[str, Any]]  # our key -> (the file's name for it, its value)
@@ -111,7 +106,7 @@ def _load(ctx: click.Context, _: click.Parameter, file: Path | None) -> None:
     if note:
         log.info("%s", note)
     ctx.default_map = values
-    ctx.meta[CONFIG_FILE] = file
+    ctx.meta[READ_AGAIN] = lambda: read_config(ctx, file)[0]
 
 
 config_option = click.option(
@@ -121,6 +116,6 @@ config_option = click.option(
     expose_value=False,
     callback=_load,
     metavar="FILE",
-    help="Take options from a TOML file (an option is a key, its dashes underscores; tables [master] and [slave]), or from a"
-    " broker's *.conf or *.properties. The command line wins.",
+    help="Take options from a TOML file (an option is a key, its dashes underscores; tables [master], [slave] and [broker]),"
+    " or from a broker's *.conf or *.properties. The command line wins.",
 )

@@ -4,8 +4,8 @@ from typing import Final
 
 import click
 
-from rocketmq_ha.impl.app.flushing import FlushIntervals
 from rocketmq_ha.impl.cli.option_group import option_group
+from rocketmq_ha.impl.store.log.flush import FlushIntervals
 
 MAX_INT: Final = 2**31 - 1  # RocketMQ's settings are Java ints; Python's waits cannot be much longer either
 _DEFAULT: Final = FlushIntervals()

@@ -1,11 +1,12 @@
 """The options that limit what the peers of an open port may cost."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
 import click
 
-from rocketmq_ha.impl.cli.option_group import option_group
+from rocketmq_ha.impl.cli.option_group import Command, option_group
 from rocketmq_ha.impl.net.limits import HARDENED_LIMITS, Limits, limits_of, parse_networks
 from rocketmq_ha.spec.profile import PROFILES, Profile
 
@@ -15,6 +16,43 @@ _SECONDS: Final = click.FloatRange(min=0, min_open=True)
 
 def _default(value: object) -> str:
     return f"[default: {value}; classic: none]"
+
+
+def connection_options(limits: Limits, *, unless_classic: bool) -> tuple[Callable[[Command], Command], ...]:
+    """--allow, --max-connections and --max-connections-per-address.
+
+    Args:  limits: the defaults. unless_classic: whether the classic profile has none of them.
+    """
+
+    def default(value: object, classic: str = "none") -> str:
+        return f"[default: {value}; classic: {classic}]" if unless_classic else f"[default: {value}]"
+
+    return (
+        click.option(
+            "--allow",
+            multiple=True,
+            metavar="NETWORK",
+            help="A network whose addresses may connect, such as 10.1.0.0/16; may be repeated. " + default("loopback", "all"),
+        ),
+        click.option(
+            "--max-connections",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help=f"The most connections at a time. {default(limits.max_connections)}",
+        ),
+        click.option(
+            "--max-connections-per-address",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help=f"The most connections of one address at a time. {default(limits.max_connections_per_address)}",
+        ),
+    )
+
+
+def changed(limits: Limits, allow: tuple[str, ...], **said: int | None) -> Limits:
+    """Return the limits, changed by the options that are given: those that are not None. Raises: ConfigInvalid."""
+    values: dict[str, Any] = {"allow": parse_networks(allow) or None, **said}
+    return replace(limits, **{name: value for name, value in values.items() if value is not None})
 
 
 def limits_from(
@@ -27,15 +65,15 @@ def limits_from(
     max_transfer_rate: int | None,
 ) -> Limits:
     """Return the profile's limits, changed by the options that are given. Raises: ConfigInvalid."""
-    said: dict[str, Any] = {
-        "allow": parse_networks(allow) or None,
-        "max_connections": max_connections,
-        "max_connections_per_address": max_connections_per_address,
-        "report_deadline_ms": _milliseconds(report_deadline),
-        "write_stall_deadline_ms": _milliseconds(write_stall_deadline),
-        "max_transfer_rate": max_transfer_rate,
-    }
-    return replace(limits_of(profile), **{name: value for name, value in said.items() if value is not None})
+    return changed(
+        limits_of(profile),
+        allow,
+        max_connections=max_connections,
+        max_connections_per_address=max_connections_per_address,
+        report_deadline_ms=_milliseconds(report_deadline),
+        write_stall_deadline_ms=_milliseconds(write_stall_deadline),
+        max_transfer_rate=max_transfer_rate,
+    )
 
 
 def _milliseconds(seconds: float | None) -> int | None:
@@ -58,24 +96,7 @@ def _limits(
 limit_options = option_group(
     "limits",
     _limits,
-    click.option(
-        "--allow",
-        multiple=True,
-        metavar="NETWORK",
-        help="A network whose addresses may connect, such as 10.1.0.0/16; may be repeated. [default: loopback; classic: all]",
-    ),
-    click.option(
-        "--max-connections",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help=f"The most connections at a time. {_default(HARDENED_LIMITS.max_connections)}",
-    ),
-    click.option(
-        "--max-connections-per-address",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help=f"The most connections of one address at a time. {_default(HARDENED_LIMITS.max_connections_per_address)}",
-    ),
+    *connection_options(HARDENED_LIMITS, unless_classic=True),
     click.option(
         "--report-deadline",
         type=_SECONDS,

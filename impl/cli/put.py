@@ -1,12 +1,10 @@
 """`rocketmq-ha put`: put messages into a running master, and print the outcome of each."""
 
 import json
-import os
 import shutil
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,93 +14,11 @@ from rocketmq_ha.impl.app.put_lines import LineSource, MessageFields, json_maker
 from rocketmq_ha.impl.app.putter import Putter
 from rocketmq_ha.impl.app.stdout_writer import StdoutWriter
 from rocketmq_ha.impl.app.stop import Stop
-from rocketmq_ha.impl.cli.option_group import option_group
+from rocketmq_ha.impl.cli.message_options import Source, field_options, source_options
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.net.put_client import connect
-from rocketmq_ha.spec.constants import MAX_MESSAGE_SIZE
 
 _WIDE: Final = 110  # from this number of columns on, a terminal shows the message ids too
-
-
-def _fields(
-    topic: str | None,
-    tags: str | None,
-    keys: str | None,
-    properties: tuple[str, ...],
-    queue_id: int | None,
-    no_wait: bool,
-) -> MessageFields:
-    pairs = tuple(_pair(text) for text in properties) + ((("WAIT", "false"),) if no_wait else ())
-    return MessageFields(topic, tags, keys, queue_id, pairs)
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, _, value = text.partition("=")
-    if not name or not value:
-        raise ConfigInvalid(f"--property {text!r}: expected NAME=VALUE, neither of them empty")
-    return name, value
-
-
-_field_options = option_group(
-    "fields",
-    _fields,
-    click.option("--topic", metavar="TOPIC", help="The topic; needed unless the messages name theirs."),
-    click.option("--tags", metavar="TAGS", help="The property TAGS, by which consumers choose."),
-    click.option(
-        "--keys", metavar="KEYS", help="The property KEYS, by which `query` finds them; several, with blanks between."
-    ),
-    click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="Another property; may be repeated."),
-    click.option("--queue-id", type=click.IntRange(0, (1 << 31) - 1), metavar="N", help="The queue in the topic. [default: 0]"),
-    click.option("--no-wait", is_flag=True, help="Set the property WAIT=false: the put waits for no slave and no disk."),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """The source of the messages. body: that of the only message; None: standard input holds one message a line."""
-
-    body: bytes | None
-    is_json: bool
-
-
-def _source(body: str | None, body_file: Path | None, lines: str) -> _Source:
-    if body is not None and body_file is not None:
-        raise ConfigInvalid("--body and --file: expected one of them")
-    if body is not None:
-        return _Source(os.fsencode(body), is_json=False)
-    if body_file is not None:
-        return _Source(_body_of(body_file), is_json=False)
-    return _Source(None, is_json=lines == "json")
-
-
-def _body_of(file: Path) -> bytes:
-    with file.open("rb") as opened:
-        data = opened.read(MAX_MESSAGE_SIZE + 1)
-    if len(data) > MAX_MESSAGE_SIZE:
-        raise ConfigInvalid(f"{file}: found more than {MAX_MESSAGE_SIZE} bytes, expected a body of at most so many")
-    return data
-
-
-_source_options = option_group(
-    "source",
-    _source,
-    click.option("--body", metavar="TEXT", help="Put one message with this body."),
-    click.option(
-        "--file",
-        "body_file",
-        type=click.Path(path_type=Path, exists=True, dir_okay=False),
-        metavar="FILE",
-        help="Put one message whose body is the bytes of this file.",
-    ),
-    click.option(
-        "--lines",
-        type=click.Choice(["text", "json"]),
-        default="text",
-        show_default=True,
-        help="The lines of standard input, which is read without --body and --file. text: each is a body; json: each is a"
-        " message, as `tail` prints them.",
-    ),
-)
 
 
 @click.command()
@@ -114,8 +30,8 @@ _source_options = option_group(
     metavar="STORE|SOCKET",
     help="The store of a running `rocketmq-ha master`, or the socket rocketmq-ha-put.sock in it.",
 )
-@_field_options
-@_source_options
+@field_options("0")
+@source_options
 @click.option(
     "--in-flight",
     type=click.IntRange(min=1),
@@ -126,7 +42,7 @@ _source_options = option_group(
 )
 @click.option("--json", "as_json", is_flag=True, help="Print each answer as one JSON object a line.")
 @click.option("--quiet", is_flag=True, help="Print only the answers that are not PUT_OK.")
-def put(target: Path, fields: MessageFields, source: _Source, in_flight: int, as_json: bool, quiet: bool) -> None:
+def put(target: Path, fields: MessageFields, source: Source, in_flight: int, as_json: bool, quiet: bool) -> None:
     """Put messages into a running master of this machine.
 
     It connects to a socket in the master's store, which only the master's user may open. For each message, in order, it prints

@@ -1,7 +1,6 @@
 """`rocketmq-ha status`: show the status of a running master or slave, which it reports itself."""
 
 import json
-import math
 import sys
 import time
 from collections.abc import Callable
@@ -11,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rocketmq_ha.impl.cli.broker_status import broker_lines
+from rocketmq_ha.impl.cli.quantities import ago, duration, number, rate, size
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.net.address import parse_address
 from rocketmq_ha.impl.net.status_socket import NotRunning, ask
@@ -35,17 +36,21 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line: bytes, milliseconds, bytes a second.")
 def status(store: Path | None, address: str | None, watch: bool, every: float, as_json: bool) -> None:
-    """Show the status of the running master or slave of a store.
+    """Show the status of the running master, slave or broker of a store, or of a name server.
 
     DIR is the store that the process serves. The process answers over a socket in it, which only its user may open. A status
-    has the role, the offsets, and every connection of a master. The kind of a connection is "slave" after it has acknowledged
-    bytes that it was sent. It is "reader" (tail or a health probe) if it has reported since without acknowledging any. It is
-    "new" while neither is known, for example for a slave that has come back while the log has not grown.
+    has the role, the offsets, and every connection of a master; that of a broker has its clients and its name servers, too.
+
+    The kind of a connection is "slave" after it has acknowledged bytes that it was sent. It is "reader" (tail or a health
+    probe) if it has reported since without acknowledging any. It is "new" while neither is known, for example for a slave that
+    has come back while the log has not grown.
 
     A slave has a lag, in bytes and in time: for how long there have been bytes that it has not acknowledged, to a tenth of a
-    second. A slave does not know where its master's log ends, so its lag is in the status of the master.
+    second. A slave does not know where its master's log ends, so its lag is in the status of the master; a slave broker asks
+    its master every 5 s, and shows what it lacked then.
 
-    --from asks a process on another machine, at the HTTP port of its --metrics. That port answers everybody who can connect.
+    --from asks a process on another machine, or a name server, at the HTTP port of its --metrics. That port answers everybody
+    who can connect.
 
     Exit status 2, with one line, if no process serves the store. With --watch this holds only for the first snapshot, because a
     process that goes away later may come back.
@@ -92,11 +97,15 @@ def show(snapshot: dict[str, Any], console: "Console") -> None:
     """Print a snapshot as tables for people."""
     from rocketmq_ha.impl.cli.table import Column, print_pairs, print_table
 
-    print_pairs(console, _lines(snapshot))
+    if snapshot["role"] == "namesrv":
+        _show_name_server(snapshot, console)
+        return
+    is_broker, lines = "broker_name" in snapshot, _lines(snapshot)
+    print_pairs(console, broker_lines(snapshot, lines) if is_broker else lines)
     if snapshot["role"] != "master":
         return
     if not snapshot["connections"]:
-        console.print("\nno connections")
+        console.print("\nno connections of slaves" if is_broker else "\nno connections")
         return
     console.print()
     numbers = ("acknowledged", "sent", "lag", "lag time", "acks", "heard", "connected")
@@ -106,33 +115,66 @@ def show(snapshot: dict[str, Any], console: "Console") -> None:
     rows = []
     for conn in snapshot["connections"]:
         cells = (
-            *(conn["peer"], conn["kind"], conn["state"], _number(conn["ack_offset"]), _number(conn["sent_offset"])),
-            *(_size(conn["lag_bytes"]), _duration(conn["lag_ms"]), _rate(conn["acks_per_second"])),
-            *(_ago(conn["silent_ms"]), _duration(conn["connected_ms"])),
+            *(conn["peer"], conn["kind"], conn["state"], number(conn["ack_offset"]), number(conn["sent_offset"])),
+            *(size(conn["lag_bytes"]), duration(conn["lag_ms"]), rate(conn["acks_per_second"])),
+            *(ago(conn["silent_ms"]), duration(conn["connected_ms"])),
             *([conn["certificate"] or "-"] if snapshot["tls_listen"] else []),
         )
         rows.append(cells)
     print_table(console, columns, rows)
 
 
+def _show_name_server(snapshot: dict[str, Any], console: "Console") -> None:
+    from rocketmq_ha.impl.cli.table import Column, print_pairs, print_table
+
+    refused = snapshot["refused_connections"]
+    counts = [f"{snapshot[name]:,} {name}" for name in ("brokers", "groups", "clusters", "topics")]
+    pairs = [
+        ("role", "name server"),
+        ("process", _process(snapshot)),
+        ("listens", ", ".join(snapshot["listen"]) + (f", {refused:,} connections refused" if refused else "")),
+        ("routes", ", ".join(counts)),
+        ("clients", f"{snapshot['connections']:,} connections, {sum(snapshot['requests'].values()):,} requests so far"),
+    ]
+    print_pairs(console, pairs)
+    if not snapshot["listed"]:
+        console.print("\nno brokers")
+        return
+    console.print()
+    columns = [
+        *map(Column, ("broker", "group")),
+        Column("id", is_number=True),
+        Column("cluster"),
+        Column("heard", is_number=True),
+    ]
+    rows = [
+        (row["broker"], row["broker_name"], str(row["broker_id"]), row["cluster"], ago(row["silent_ms"]))
+        for row in snapshot["listed"]
+    ]
+    print_table(console, columns, rows)
+
+
+def _process(snapshot: dict[str, Any]) -> str:
+    return f"pid {snapshot['pid']}, up {duration(snapshot['uptime_s'] * 1000)}, version {snapshot['version']}"
+
+
 def _lines(snapshot: dict[str, Any]) -> list[tuple[str, str]]:
     role = f"{snapshot['broker_role']}, profile {snapshot['profile']}"
-    process = f"pid {snapshot['pid']}, up {_duration(snapshot['uptime_s'] * 1000)}, version {snapshot['version']}"
     unflushed = snapshot["max_offset"] - snapshot["flushed_offset"]
-    log = f"{_number(snapshot['min_offset'])} to {_number(snapshot['max_offset'])}, files of {_size(snapshot['file_size'])}"
+    log = f"{number(snapshot['min_offset'])} to {number(snapshot['max_offset'])}, files of {size(snapshot['file_size'])}"
     lines = [
         ("role", role),
-        ("process", process),
-        ("log", f"{log}, growing by {_rate(snapshot['growth_per_second'])}"),
-        ("flushed", f"{_number(snapshot['flushed_offset'])}, all but {_size(unflushed)}" if unflushed else "all of it"),
+        ("process", _process(snapshot)),
+        ("log", f"{log}, growing by {rate(snapshot['growth_per_second'])}"),
+        ("flushed", f"{number(snapshot['flushed_offset'])}, all but {size(unflushed)}" if unflushed else "all of it"),
     ]
     if snapshot["deleted_files"]:
-        lines.append(("deleted", f"{_number(snapshot['deleted_files'])} files, {_size(snapshot['deleted_bytes'])}"))
+        lines.append(("deleted", f"{number(snapshot['deleted_files'])} files, {size(snapshot['deleted_bytes'])}"))
     if snapshot["disk_full"]:
         lines.append(("disk", snapshot["disk_full"]))
     if snapshot["role"] == "master":
         waiting = snapshot["waiting_puts"]
-        acked = _number(snapshot["push2_slave_max_offset"])
+        acked = number(snapshot["push2_slave_max_offset"])
         refused = snapshot["refused_connections"]
         tls = f"{snapshot['tls_listen']} (TLS)" if snapshot["tls_listen"] else None
         listens = ", ".join(filter(None, (snapshot["listen"], tls)))
@@ -147,8 +189,8 @@ def _lines(snapshot: dict[str, Any]) -> list[tuple[str, str]]:
         ]
     state = snapshot["state"]
     if state == "connected":
-        since, heard = _duration(snapshot["connected_ms"]), _ago(snapshot["silent_ms"])
-        state = f"connected for {since}, heard {heard}, reported {_number(snapshot['reported_offset'])}"
+        since, heard = duration(snapshot["connected_ms"]), ago(snapshot["silent_ms"])
+        state = f"connected for {since}, heard {heard}, reported {number(snapshot['reported_offset'])}"
         state += ", comparing its last message with the master's" if snapshot["comparing"] else ""
     ended = snapshot["last_close_reason"]
     tries = f"{snapshot['connects']} connections, {snapshot['failed_connects']} failed tries"
@@ -158,39 +200,3 @@ def _lines(snapshot: dict[str, Any]) -> list[tuple[str, str]]:
         ("state", state),
         ("so far", tries + (f"; the last one that ended: {ended}" if ended else "")),
     ]
-
-
-def _number(value: int | None) -> str:
-    return "-" if value is None else f"{value:,}"
-
-
-def _size(value: float | None) -> str:
-    """Format bytes for people: 0 B, 4.0 KiB, 1.5 GiB."""
-    if value is None:
-        return "-"
-    if value < 1024:
-        return f"{value:.0f} B"
-    power = min(4, int(math.log(value, 1024)))
-    return f"{value / 1024**power:.1f} {'KMGT'[power - 1]}iB"
-
-
-def _rate(value: float | None) -> str:
-    return "-" if value is None else f"{_size(value)}/s"
-
-
-def _duration(value_ms: float | None) -> str:
-    if value_ms is None:
-        return "-"
-    if value_ms < 1000:
-        return f"{value_ms:.0f} ms"
-    seconds = value_ms / 1000
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    return f"{days} d {hours} h" if days else f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
-
-
-def _ago(value_ms: float | None) -> str:
-    return "-" if value_ms is None else f"{_duration(value_ms)} ago"

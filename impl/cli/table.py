@@ -61,8 +61,8 @@ def print_pairs(console: Console, pairs: Iterable[tuple[str, str]]) -> None:
     for name, value in pairs:
         lines = _wrapped(value.split(" "), max(1, console.width - indent), " ")
         for number, line in enumerate(lines):
-            shown = Text(name.ljust(indent) if number == 0 else " " * indent, "bold")
-            console.print(shown.append(line, Style.null()), soft_wrap=True)
+            shown = Text().append(name.ljust(indent) if number == 0 else " " * indent, "bold")
+            console.print(shown.append(line), soft_wrap=True)
 
 
 def _shared(widths: list[int], least: list[int], room: int) -> list[int]:

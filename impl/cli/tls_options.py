@@ -1,40 +1,39 @@
 """The options of TLS: those of a master that listens, and those of a command that connects to a master."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import click
 
 from rocketmq_ha.impl.app.endpoints import Listening, TlsIdentity, TlsListening
-from rocketmq_ha.impl.cli.option_group import option_group
+from rocketmq_ha.impl.cli.option_group import Command, option_group
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.net.address import parse_address
 from rocketmq_ha.impl.net.tls_files import TlsFiles
 
-FILE_OPTIONS: Final = (
-    click.option(
-        "--tls-cert",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Our certificate, followed by those between it and the CA; PEM.",
-    ),
-    click.option("--tls-key", type=click.Path(path_type=Path), metavar="FILE", help="Its private key; PEM."),
-    click.option(
-        "--tls-ca",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="The CA that has signed the other end's certificate; PEM. No other is trusted.",
-    ),
-)
-CLIENT_OPTIONS: Final = (
-    *FILE_OPTIONS,
+
+def tls_file_options(ca_help: str) -> tuple[Callable[[Command], Command], ...]:
+    """--tls-cert, --tls-key and --tls-ca. Args:  ca_help: whose certificates the CA has signed."""
+    path = click.Path(path_type=Path)
+    cert_help = "Our certificate, followed by those between it and the CA; PEM."
+    return (
+        click.option("--tls-cert", type=path, metavar="FILE", help=cert_help),
+        click.option("--tls-key", type=path, metavar="FILE", help="Its private key; PEM."),
+        click.option("--tls-ca", type=path, metavar="FILE", help=ca_help),
+    )
+
+
+_FILE_OPTIONS: Final = tls_file_options("The CA that has signed the other end's certificate; PEM. No other is trusted.")
+CLIENT_OPTIONS: Final[tuple[Callable[[Command], Command], ...]] = (
+    *_FILE_OPTIONS,
     click.option("--tls-name", metavar="NAME", help="The name in the master's certificate. [default: the host of --master]"),
 )
 
 
 def tls_identity(tls_cert: Path | None, tls_key: Path | None, tls_ca: Path | None, tls_name: str | None) -> TlsIdentity | None:
     """Make a value from CLIENT_OPTIONS; None if no option asks for TLS. Raises: ConfigInvalid."""
-    files = _files(tls_cert, tls_key, tls_ca, needed_by="--tls-name" if tls_name is not None else None)
+    files = tls_files(tls_cert, tls_key, tls_ca, needed_by="--tls-name" if tls_name is not None else None)
     return None if files is None else TlsIdentity(files, tls_name)
 
 
@@ -43,7 +42,7 @@ def _listening(
 ) -> Listening:
     if listen == "none" and tls_listen is None:
         raise ConfigInvalid("--listen none: expected --tls-listen with it, or nobody can connect")
-    files = _files(tls_cert, tls_key, tls_ca, needed_by="--tls-listen" if tls_listen else None)
+    files = tls_files(tls_cert, tls_key, tls_ca, needed_by="--tls-listen" if tls_listen else None)
     address = None if listen == "none" else parse_address(listen)
     if files is None:
         return Listening(address)
@@ -69,11 +68,11 @@ listen_options = option_group(
         help="The address where slaves connect with TLS, and with a certificate that --tls-ca has signed; beside --listen, or"
         " instead of it with --listen none.",
     ),
-    *FILE_OPTIONS,
+    *_FILE_OPTIONS,
 )
 
 
-def _files(cert: Path | None, key: Path | None, ca: Path | None, needed_by: str | None) -> TlsFiles | None:
+def tls_files(cert: Path | None, key: Path | None, ca: Path | None, needed_by: str | None) -> TlsFiles | None:
     """Return all three files, or None if none is given.
 
     Args:  needed_by: another option that is given and needs the files.

@@ -88,12 +88,30 @@ class Puts:
         waits = waits_for_store(message.properties_string)
         if self._group_commit is None or not waits:
             return self.service.put(message, now_ms, wait=waits and self._is_sync_master)
-        slave = self.service.append(message)
+        return self._flushed(self._group_commit, self.service.append(message), now_ms)
+
+    def after_append(self, append: AppendResult, now_ms: int, *, waits: bool) -> WaitingPut:
+        """`put` for a caller that has appended the message, or a batch of them, by itself.
+
+        Args:  waits: whether the put waits for anything: see `put`.
+        """
+        request = GroupCommitRequest(append.next_offset)
+        request.append = append
+        if self._group_commit is not None and waits:
+            return self._flushed(self._group_commit, request, now_ms)
+        if waits and self._is_sync_master:
+            self.service.handle_ha(request, now_ms)
+        else:
+            request.status = _OK
+        return request
+
+    def _flushed(self, group_commit: GroupCommitService, slave: GroupCommitRequest, now_ms: int) -> FlushedPut:
+        """Let the put of an appended message wait for the disk, and on a SYNC_MASTER for a slave."""
         if not self._is_sync_master:
             slave.status = _OK
         elif self._asks_at_once:  # HA-G-42 "MUST begin both waits when its message is appended"
             self.service.handle_ha(slave, now_ms)
-        flush = self._group_commit.put_request(slave.next_offset)
+        flush = group_commit.put_request(slave.next_offset)
         put = FlushedPut(flush, slave, now_ms + self.service.settings.sync_flush_timeout_ms)
         self._flushing.append(put)
         return put

@@ -27,7 +27,9 @@ class HAService:
         self._acked: dict[str, int] = {}  # of each replica that has acknowledged anything; kept up where they are counted
         # What a report costs there is nothing to those who need one slave.
         self.on_ack: Final = self._on_ack_of_any if self.replicas == 1 else self._on_ack_of_several
-        self._slave: MasterConnection | None = None  # one that counts as a slave, so that no put has to look for it
+        # One that counts as a slave, so that no put has to look for it. It counts until it is closed: what it has acknowledged
+        # does not shrink (HA-M-11), and in classic each connection counts.
+        self._slave: MasterConnection | None = None
         self.group_transfer: GroupTransfer | FiveWaits = GroupTransfer() if profile.serves_by_deadline else FiveWaits()
 
     def put(self, message: Message, now_ms: int, *, wait: bool) -> GroupCommitRequest:
@@ -141,8 +143,6 @@ class HAService:
         push2_slave_max_offset grows, and only then".
         """
         acked_offset = conn.acked_offset
-        if conn is self._slave and not self._counts(conn):
-            self._slave = None
         if acked_offset > self.push2_slave_max_offset:
             self.push2_slave_max_offset = acked_offset
             self.group_transfer.on_ack(self.push2_slave_max_offset, conn.last_read_timestamp)

@@ -148,6 +148,7 @@ class SlaveClient:
                 offset, body_size = HEADER.unpack_from(self._buffer, self._start)
                 if max_offset not in (0, offset):
                     raise PeerViolation("HA-S-4", self.peer, f"a frame at offset {offset}", f"offset {max_offset}")
+                self._check_end_of_file(offset)
                 if profile.checks_frames:
                     self._check_frame(offset, body_size, max_offset)
                 elif not 0 <= body_size <= _LARGEST_ARRAY:  # HA-S-36 "leaves the slave deaf"
@@ -192,6 +193,7 @@ class SlaveClient:
             offset, body_size = HEADER.unpack_from(self._buffer, self._start)
             if offset != overlap.position:
                 raise PeerViolation("HA-S-63", self.peer, f"a frame at offset {offset}", f"offset {overlap.position}")
+            self._check_end_of_file(offset)
             self._check_frame(offset, body_size, overlap.end)
             body_start = self._start + HEADER.size
             if self._end < body_start + body_size:
@@ -303,9 +305,6 @@ class SlaveClient:
         if not 0 <= body_size <= largest:
             raise PeerViolation("HA-S-11", self.peer, f"body size {body_size}", f"0 to {largest}")
         file_size = self._log.file_size
-        if offset > _GREATEST_OFFSET - file_size + offset % file_size:
-            # HA-S-52 "whose file would end beyond the greatest offset, 2^63 - 1, MUST close the connection".
-            raise PeerViolation("HA-S-52", self.peer, f"a frame at offset {offset}", "one whose file ends before 2^63")
         if offset < 0 or (max_offset == 0 and offset % file_size):
             raise PeerViolation("HA-S-11", self.peer, f"start offset {offset}", f"a multiple of file size {file_size}")
         if offset % file_size + body_size > file_size:
@@ -313,6 +312,15 @@ class SlaveClient:
                 raise FileSizeDiffers(self.peer, file_size, None)  # HA-S-90 "or where a frame crosses it"
             end = offset - offset % file_size + file_size
             raise PeerViolation("HA-S-11", self.peer, f"a frame from {offset} to {offset + body_size}", f"its end by {end}")
+
+    def _check_end_of_file(self, offset: int) -> None:
+        """Refuse a frame behind whose file no offset can be told, in classic too. Twin: reference.slave.check_end_of_file.
+
+        Spec: HA-S-52 "whose file would end beyond the greatest offset, 2^63 - 1, MUST close the connection".
+        """
+        file_size = self._log.file_size
+        if offset > _GREATEST_OFFSET - file_size + offset % file_size:
+            raise PeerViolation("HA-S-52", self.peer, f"a frame at offset {offset}", "one whose file ends before 2^63")
 
     # --- Reports -----------------------------------------------------------------------------------------------------
 

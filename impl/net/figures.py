@@ -111,7 +111,7 @@ class Figures(ABC):
         self._started = time.time()
         self._start_offset = log.max_offset or None  # None while the log is empty: a slave's log may begin at any offset
         self._growth = Growth(log.max_offset, clock_ms())
-        self._rate = Rate(log.max_offset, clock_ms())
+        self._rate = Rate(0, clock_ms())  # of the bytes appended: the offset of a slave's first byte is no growth
         self._next_sample_ms = 0
 
     def sample(self) -> bool:
@@ -121,16 +121,16 @@ class Figures(ABC):
             return False
         self._next_sample_ms = now_ms + SAMPLE_MS
         self._growth.sample(self.log.max_offset, now_ms)
-        self._rate.sample(self.log.max_offset, now_ms)
+        self._rate.sample(self._appended_bytes(), now_ms)
         self._sample(now_ms)
         return True
 
     def snapshot(self) -> Snapshot:
         """All figures, as JSON values. Offsets and lags in bytes, times in ms, rates in bytes a second."""
-        log, now_ms = self.log, clock_ms()
+        log, now_ms, appended = self.log, clock_ms(), self._appended_bytes()
         return {
             "format": FORMAT,
-            "version": _version(),
+            "version": program_version(),
             "role": self.role,
             "profile": self._profile,
             "pid": os.getpid(),
@@ -139,8 +139,8 @@ class Figures(ABC):
             "max_offset": log.max_offset,
             "flushed_offset": log.flushed_offset,
             "file_size": log.file_size,
-            "growth_per_second": self._rate.per_second(log.max_offset, now_ms),
-            "appended_bytes": self._appended_bytes(),
+            "growth_per_second": self._rate.per_second(appended, now_ms),
+            "appended_bytes": appended,
             "syncs": log.queue.syncs,
             "sync_seconds": round(log.queue.sync_seconds, 6),
             "free_disk_bytes": _free_disk(log),
@@ -316,7 +316,8 @@ def _free_disk(log: CommitLog) -> int | None:
         return None
 
 
-def _version() -> str:
+def program_version() -> str:
+    """The version of this program."""
     try:
         return version("rocketmq-ha")
     except PackageNotFoundError:

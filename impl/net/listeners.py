@@ -15,7 +15,7 @@ from rocketmq_ha.impl.net.peer_log import PeerLog
 ACCEPTS_TURN: Final = 16  # of all ports together: a flood of connects must leave time for the open connections
 BACKLOG: Final = 1024  # connects that wait for an accept; the system may allow fewer
 NO_DESCRIPTORS_MS: Final = 100
-_NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})  # errors of an accept that may pass
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -50,15 +50,16 @@ class Listeners:
         tls: socket.socket | None,
         limiter: ConnectionLimiter,
         peers: PeerLog,
+        data: object = None,
     ) -> None:
-        """Take over the sockets. plain, tls: at least one of them."""
+        """Take over the sockets. plain, tls: at least one of them. data: what the selector gives with them."""
         self._plain, self._tls = plain, tls
         self._sockets = [sock for sock in (plain, tls) if sock is not None]
-        self._selector, self._limiter, self._peers = selector, limiter, peers
+        self._selector, self._limiter, self._peers, self._data = selector, limiter, peers, data
         self._accepts_again_ms: int | None = None  # while the system has no descriptors
         for sock in self._sockets:
             sock.setblocking(False)  # HA-M-15 "The listening socket MUST be non-blocking"
-            selector.register(sock, selectors.EVENT_READ)
+            selector.register(sock, selectors.EVENT_READ, data)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -89,7 +90,7 @@ class Listeners:
             try:
                 sock, address = listener.accept()
             except OSError as error:  # nothing waits, the peer has gone again, or there are no descriptors left
-                if error.errno in _NO_ROOM:
+                if error.errno in NO_ROOM:
                     self._pause(now_ms, error)
                 return  # HA-M-20 "MUST NOT touch the other connections, nor end the service"
             host, peer = address[0], format_address(*address[:2])
@@ -120,7 +121,7 @@ class Listeners:
         if self._accepts_again_ms is not None and now_ms >= self._accepts_again_ms:
             self._accepts_again_ms = None
             for listener in self._sockets:
-                self._selector.register(listener, selectors.EVENT_READ)
+                self._selector.register(listener, selectors.EVENT_READ, self._data)
 
     def close(self) -> None:
         for listener in self._sockets:

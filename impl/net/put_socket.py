@@ -20,8 +20,10 @@ from typing import Final
 from rocketmq_ha.impl.clock import wall_clock_ms
 from rocketmq_ha.impl.errors import ConfigInvalid, RocketmqHaError
 from rocketmq_ha.impl.ha.puts import Puts, WaitingPut
+from rocketmq_ha.impl.net.listeners import NO_DESCRIPTORS_MS, NO_ROOM
 from rocketmq_ha.impl.net.local_socket import listen_locally
 from rocketmq_ha.impl.net.pause import Pauses
+from rocketmq_ha.impl.net.peer_log import PeerLog
 from rocketmq_ha.impl.store.log.results import PutMessageStatus, status_of
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.impl.wire.message_id import message_id_prefix
@@ -80,6 +82,8 @@ class PutSocket:
         self._clients: dict[socket.socket, Client] = {}
         self._is_ready = False
         self._pauses = Pauses()
+        self._peers = PeerLog(log)
+        self._accepts_again_ms: int | None = None  # while the system has no descriptors
         self._look_at_s = 0.0
         self._last_ms = 0  # the newest born timestamp: it never goes back, even if the clock does
         self._listener: socket.socket | None = None
@@ -110,6 +114,9 @@ class PutSocket:
 
         Args:  clock_ms: the time by the master's loop.
         """
+        if self._accepts_again_ms is not None and clock_ms >= self._accepts_again_ms:
+            self._accepts_again_ms = None
+            self._watch_listener()
         if not self._is_ready and not self._clients:
             return
         now_s = time.monotonic()
@@ -131,17 +138,23 @@ class PutSocket:
         for key, events in ready:
             client = key.data
             if client is None:
-                self._accept(now_s)
+                self._accept(clock_ms, now_s)
                 continue
             if events & selectors.EVENT_READ:
                 self._read(client, size, clock_ms, now_s)
             self._settle(client, now_s)
 
-    def _accept(self, now_s: float) -> None:
+    def _accept(self, clock_ms: int, now_s: float) -> None:
         assert self._listener is not None
         try:
             sock, _ = self._listener.accept()
-        except OSError:
+        except OSError as error:  # nothing waits, the client has gone again, or there are no descriptors left
+            if error.errno in NO_ROOM:  # the listener stays readable, so the loop would never rest
+                self._accepts_again_ms = clock_ms + NO_DESCRIPTORS_MS
+                self._watch_listener()
+                self._peers.write(
+                    clock_ms, logging.WARNING, "%s: cannot accept: %s", self._store_dir / SOCKET_NAME, error.strerror
+                )
             return
         sock.setblocking(False)
         client = self._clients[sock] = Client(sock, now_s)
@@ -151,8 +164,9 @@ class PutSocket:
         self._settle(client, now_s)
 
     def _watch_listener(self) -> None:
-        """Watch the listener while there are fewer than MAX_CLIENTS."""
-        accepts = self._listener is not None and len(self._clients) < MAX_CLIENTS
+        """Watch the listener while there are fewer than MAX_CLIENTS, and descriptors for one more."""
+        has_room = len(self._clients) < MAX_CLIENTS and self._accepts_again_ms is None
+        accepts = self._listener is not None and has_room
         if self._listener is not None and accepts != self._accepts:
             if accepts:
                 self._selector.register(self._listener, selectors.EVENT_READ)

@@ -14,7 +14,7 @@ import select
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, cast
+from typing import ClassVar, Final, cast
 
 from rocketmq_ha.impl.errors import PeerViolation
 from rocketmq_ha.impl.net.tls_files import subject_of
@@ -39,9 +39,13 @@ class TlsBroken(PeerViolation):
 class TlsSocket:
     """One end. Raises what a socket raises; and PeerViolation, of recv_into, where the peer breaks TLS or proves nothing.
 
+    is_same_port: servers have TLS on the port that they also have without it.
+
     Spec: HA-M-71 and HA-S-72: records are read and written as a stream, HA-M-71 "a master MUST NOT depend on how they
     are divided into TLS records" and HA-S-72 "A slave MUST NOT depend on how".
     """
+
+    is_same_port: ClassVar[bool] = False
 
     def __init__(
         self, sock: socket.socket, peer: str, context: ssl.SSLContext, scratch: memoryview, server_name: str | None
@@ -92,10 +96,13 @@ class TlsSocket:
                 raise self._violated(error) from error
             self.flush()
             self.is_established = True
-            self.subject, self.version = subject_of(self._tls.getpeercert()), self._tls.version() or ""
+            self.subject, self.version = self._subject(), self._tls.version() or ""
             if self.on_established is not None:
                 self.on_established(self)
         return True
+
+    def _subject(self) -> str:
+        return subject_of(self._tls.getpeercert())
 
     @property
     def has_ended(self) -> bool:
@@ -241,7 +248,8 @@ class TlsSocket:
                 return self._broken(
                     found, "TLS (a slave's --tls-cert, --tls-key and --tls-ca; the plain port is that of --listen)"
                 )
-            return self._broken(found, f"TLS with a certificate of {self._server_name}: is it the port of --tls-listen?")
+            port = "" if self.is_same_port else ": is it the port of --tls-listen?"
+            return self._broken(found, f"TLS with a certificate of {self._server_name}{port}")
         if found.startswith(_ALERT):
             return self._broken(found, "an end that takes our certificate (--tls-cert)")
         if self._server_name is None:

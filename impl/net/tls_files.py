@@ -52,28 +52,68 @@ def client_context(files: TlsFiles) -> ssl.SSLContext:
     return context
 
 
+def remoting_server_context(cert: Path, key: Path, ca: Path | None) -> ssl.SSLContext:
+    """The SSL context of a remoting server. ca: who signs its clients' certificates; None: they need none, as RocketMQ's
+    clients have none unless they are told so. Raises: ConfigInvalid.
+    """
+    context = _bare_context(ssl.PROTOCOL_TLS_SERVER)
+    context.num_tickets = 0
+    context.options |= ssl.OP_NO_TICKET
+    _load_certificate(context, cert, key)
+    if ca is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        _load_ca(context, ca)
+    return context
+
+
+def remoting_client_context(ca: Path, cert: Path | None, key: Path | None) -> ssl.SSLContext:
+    """The SSL context of a remoting client: it checks the CA and the name of the server (HA-RM-28). cert, key: what it shows
+    where it is asked; both or none. Raises: ConfigInvalid.
+    """
+    context = _bare_context(ssl.PROTOCOL_TLS_CLIENT)  # which demands a certificate
+    context.check_hostname = True
+    if cert is not None and key is not None:
+        _load_certificate(context, cert, key)
+    _load_ca(context, ca)
+    return context
+
+
 def _context(protocol: int, files: TlsFiles) -> ssl.SSLContext:
-    """HA-M-70 "TLS 1.2 or later"; HA-S-70 "the CA that it is told": the system's own CAs are not trusted."""
+    """HA-S-70 "the CA that it is told": the system's own CAs are not trusted."""
+    context = _bare_context(protocol)
+    context.verify_mode = ssl.CERT_REQUIRED
+    _load_certificate(context, files.cert, files.key)
+    _load_ca(context, files.ca)
+    return context
+
+
+def _bare_context(protocol: int) -> ssl.SSLContext:
+    """HA-M-70 "TLS 1.2 or later"."""
     context = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.verify_mode = ssl.CERT_REQUIRED
     context.options |= ssl.OP_NO_RENEGOTIATION
-    _check(files.cert, b"-----BEGIN CERTIFICATE-----", "a certificate in PEM (--tls-cert)")
-    _check(files.key, b"PRIVATE KEY-----", "a private key in PEM (--tls-key)")
-    _check(files.ca, b"-----BEGIN CERTIFICATE-----", "the certificate of a CA in PEM (--tls-ca)")
+    return context
+
+
+def _load_certificate(context: ssl.SSLContext, cert: Path, key: Path) -> None:
+    _check(cert, b"-----BEGIN CERTIFICATE-----", "a certificate in PEM (--tls-cert)")
+    _check(key, b"PRIVATE KEY-----", "a private key in PEM (--tls-key)")
     try:
-        context.load_cert_chain(files.cert, files.key, password=lambda: _refuse_locked(files.key))
+        context.load_cert_chain(cert, key, password=lambda: _refuse_locked(key))
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
-            raise ConfigInvalid(f"{files.key}: found another's key, expected that of {files.cert}") from None
-        raise ConfigInvalid(f"{files.cert}, {files.key}: {_reason(error)}: expected a certificate and its key") from None
+            raise ConfigInvalid(f"{key}: found another's key, expected that of {cert}") from None
+        raise ConfigInvalid(f"{cert}, {key}: {_reason(error)}: expected a certificate and its key") from None
+
+
+def _load_ca(context: ssl.SSLContext, ca: Path) -> None:
+    _check(ca, b"-----BEGIN CERTIFICATE-----", "the certificate of a CA in PEM (--tls-ca)")
     try:
-        context.load_verify_locations(files.ca)
+        context.load_verify_locations(ca)
     except ssl.SSLError as error:
-        raise ConfigInvalid(f"{files.ca}: {_reason(error)}: expected the certificate of a CA in PEM (--tls-ca)") from None
+        raise ConfigInvalid(f"{ca}: {_reason(error)}: expected the certificate of a CA in PEM (--tls-ca)") from None
     if not context.cert_store_stats()["x509_ca"]:
-        raise ConfigInvalid(f"{files.ca}: found a certificate that may sign no others, expected that of a CA (--tls-ca)")
-    return context
+        raise ConfigInvalid(f"{ca}: found a certificate that may sign no others, expected that of a CA (--tls-ca)")
 
 
 def _check(file: Path, mark: bytes, expected: str) -> None:

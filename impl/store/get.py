@@ -23,6 +23,8 @@ def get_messages(log: CommitLog, queue: ConsumeQueue, queue_offset: int, max_mes
     first, last = queue.min_offset, queue.max_offset
     if not first <= queue_offset < last:
         return _outside(queue_offset, first, last)
+    if max_messages <= 0:
+        return GetMessageResult(_FOUND, queue_offset, first, last)
     try:
         entries = queue.read(queue_offset, max_messages)
     except FileNotFoundError:  # deleted meanwhile

@@ -14,6 +14,7 @@ class GetMessageStatus(Enum):
     """RocketMQ's names."""
 
     FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"  # of a pull with tags alone
     MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
     OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
     OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"

@@ -17,7 +17,7 @@ Source: articles 000 section 5.1.4 and 003; 4.9.8 DefaultMessageStore.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -26,17 +26,19 @@ from typing import Final
 
 from rocketmq_ha.impl.clock import wall_clock_ms
 from rocketmq_ha.impl.errors import MessageMalformed, RoleRefuses, StoreClosed, StoreFull
-from rocketmq_ha.impl.store.clean_commit_log import CleanCommitLogService
+from rocketmq_ha.impl.store.clean_commit_log import CleanCommitLogService, nobody_needs
+from rocketmq_ha.impl.store.derived.consume_queue import ConsumeQueue
 from rocketmq_ha.impl.store.derived.consume_queue_table import ConsumeQueueTable
 from rocketmq_ha.impl.store.derived.dispatch import ReputMessageService
+from rocketmq_ha.impl.store.derived.dispatch_round import DispatchRound, QueueKey
 from rocketmq_ha.impl.store.derived.index_service import IndexService
-from rocketmq_ha.impl.store.derived.rebuild import DerivedRecovery
+from rocketmq_ha.impl.store.derived.rebuild import DerivedRecovery, RecoveredLog
 from rocketmq_ha.impl.store.derived.topic_notes import TopicNotes
 from rocketmq_ha.impl.store.gate import Gate
 from rocketmq_ha.impl.store.get import get_messages
 from rocketmq_ha.impl.store.get_result import GetMessageResult, GetMessageStatus
 from rocketmq_ha.impl.store.housekeeping import (
-    EXPIRY_INTERVAL_S,
+    INTERVAL_S,
     LEAST_PAGES,
     THOROUGH_INTERVAL_S,
     Derived,
@@ -52,6 +54,7 @@ from rocketmq_ha.impl.store.log.flush import FlushRealTimeService, GroupCommitSe
 from rocketmq_ha.impl.store.log.lock import StoreLock
 from rocketmq_ha.impl.store.log.results import AppendResult, PutMessageResult, PutMessageStatus
 from rocketmq_ha.impl.store.pending_put import PendingPut, waits_for_store
+from rocketmq_ha.impl.store.pull import PullBounds, PullResult, TagCodes, pull_messages
 from rocketmq_ha.impl.store.query import FOREVER, Found, query
 from rocketmq_ha.impl.store.retention import Retention
 from rocketmq_ha.impl.store.store_options import StoreOptions, store_host_part
@@ -87,19 +90,23 @@ class MessageStore:
             self._derived = Derived(self.queues, self.index)
             start = self._recover_derived(is_clean)
             opened.pop_all()
-        dispatchers = (self.queues.put, self._derived.put_keys, self._derived.note)
+        self.on_dispatched: Callable[[Collection[QueueKey]], None] | None = None  # see there
+        dispatchers = (self.queues.put, self._tell_arrived, self._derived.put_keys, self._derived.note)
         self.dispatcher: Final = ReputMessageService(log, dispatchers, start)
-        log_flush = self._log_flush = LogFlush(log, self.checkpoint, self._derived)
-        self._flush = FlushRealTimeService(log_flush)
+        log_flush = self.log_flush = LogFlush(log, self.checkpoint, self._derived)
+        self._flush = FlushRealTimeService(log_flush, **options.flush_intervals._asdict())
         self._group_commit = GroupCommitService(log_flush) if options.sync_flush else None
-        self._topics = TopicNotes(store_dir, log, self.queues)
+        self._topics = TopicNotes(store_dir if options.notes_topics else None, log, self.queues)
         # HA-G-3 "when there is no slave": this store knows no slaves. A master that serves slaves puts through ha/puts.py.
         self._slave_status = _NO_SLAVE if options.role is BrokerRole.SYNC_MASTER else _OK
         self._ends_at_once = not options.sync_flush and self._slave_status is _OK and options.role is not BrokerRole.SLAVE
-        retention = Retention(file_reserved_ms=options.reserved_ms, delete_when=None)
-        self._clean = CleanCommitLogService(log, retention, self._clean_derived)
-        self._housekeeping = Housekeeping((self._flush_derived, self._topics.write, self._watch_space, self._delete_expired))
-        self._is_thorough, self._is_expiry_due = Every(THOROUGH_INTERVAL_S), Every(EXPIRY_INTERVAL_S)
+        retention = options.retention or Retention(file_reserved_ms=options.reserved_ms, delete_when=None)
+        # From where on somebody else, such as a slave, still needs the log; None: nobody does. Its owner may set it.
+        self.needed_offset: Callable[[], int | None] = nobody_needs
+        self._clean = CleanCommitLogService(log, retention, self._clean_derived, self._needed)
+        chores = self._flush_derived, self._topics.write, self._watch_space, self._delete_expired
+        self._housekeeping = Housekeeping(chores, min(INTERVAL_S, options.expiry_interval_s))
+        self._is_thorough, self._is_expiry_due = Every(THOROUGH_INTERVAL_S), Every(options.expiry_interval_s)
 
     @classmethod
     def open(cls, store_dir: Path, options: StoreOptions | None = None, lock: StoreLock | None = None) -> "MessageStore":
@@ -162,29 +169,41 @@ class MessageStore:
 
         A MessageBatch holds the shared fields once, so it is faster than single messages.
 
-        Raises: also MessageIllegal for messages of several queues, part of a transaction, or more than 4 MiB in all.
+        Raises: also MessageIllegal for messages of several queues, part of a transaction, or more than 16 MiB in all.
         """
-        if self._store_host is None:
-            messages = [self._with_ipv6_store_host(one) for one in _each(messages)]
         with self._gate:
-            self._check_role()
-            append = self.log.append_batch(messages, wall_clock_ms(), self._store_host)
+            append = self.append_batch(messages)
             first = messages.properties_strings[0] if isinstance(messages, MessageBatch) else messages[0].properties_string
-            if self.log.queue_count != self._topics.known:
-                self._topics.note()
             pending = self._wait(append, first)
         return pending.result()
 
     def submit(self, message: Message) -> PendingPut:
         """`put` without waiting: one thread may have many puts in flight, which share a flush. Raises: as `put`."""
+        with self._gate:
+            return self._wait(self.append(message), message.properties_string)
+
+    def append(self, message: Message) -> AppendResult:
+        """Append a message, and leave it to the caller what its put waits for: a master's puts wait by ha/puts.py.
+
+        Raises: as `put`.
+        """
         if self._store_host is None:
             message = self._with_ipv6_store_host(message)
-        with self._gate:
-            self._check_role()
-            append = self.log.append(message, wall_clock_ms(), self._store_host)
-            if self.log.queue_count != self._topics.known:
-                self._topics.note()
-            return self._wait(append, message.properties_string)
+        self._check_role()
+        append = self.log.append(message, wall_clock_ms(), self._store_host)
+        if self.log.queue_count != self._topics.known:
+            self._topics.note()
+        return append
+
+    def append_batch(self, messages: Sequence[Message] | MessageBatch) -> AppendResult:
+        """Append a batch as `append` does a message. Raises: as `put_batch`."""
+        if self._store_host is None:
+            messages = [self._with_ipv6_store_host(one) for one in _each(messages)]
+        self._check_role()
+        append = self.log.append_batch(messages, wall_clock_ms(), self._store_host)
+        if self.log.queue_count != self._topics.known:
+            self._topics.note()
+        return append
 
     def append_data(self, offset: int, buffers: Sequence[bytes | memoryview]) -> None:
         """Append what a master has sent, at the end. HA-ST-36 "MUST dispatch the records that it has appended".
@@ -234,14 +253,31 @@ class MessageStore:
     ) -> GetMessageResult:
         """Read messages of a queue, from a queue offset on. HA-ST-37 "through the consume queue".
 
-        Args:  max_size: bytes of records; the first message comes whatever its size.
+        Args:  max_messages: for 0 or less there are no records, and the offset stays; RocketMQ gives one message for 0.
+               max_size: bytes of records; the first message comes whatever its size.
         Returns: FOUND with the records, or another status with the offset to read instead.
         """
         with self._gate:
-            queue = self.queues.get(topic.encode("utf-8", "surrogateescape"), queue_id)
+            queue = self._queue(topic, queue_id)
             if queue is None:
                 return GetMessageResult(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
             return get_messages(self.log, queue, queue_offset, max_messages, max_size)
+
+    def pull(
+        self, topic: str, queue_id: int, queue_offset: int, max_msg_nums: int, codes: TagCodes, bounds: PullBounds
+    ) -> PullResult:
+        """Read what a consumer has subscribed to of a queue, from a queue offset on, as a broker answers a pull.
+
+        Args:  codes: the hashes of the tags; None for all messages. See pull.py.
+        """
+        with self._gate:
+            queue = self._queue(topic, queue_id)
+            if queue is None:
+                return PullResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
+            return pull_messages(self.log, queue, queue_offset, max_msg_nums, codes, bounds)
+
+    def _queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        return self.queues.get(topic.encode("utf-8", "surrogateescape"), queue_id)
 
     def message_at(self, offset: int) -> Found | None:
         """The message at a commit-log offset: (offset, size, message); None if there is none, or if it is damaged."""
@@ -263,6 +299,14 @@ class MessageStore:
             behind = self.log.records(self.dispatcher.reput_from_offset)
             return query(self.index, self.message_at, topic, key, max_num=max_num, begin=begin, end=end, unindexed=behind)
 
+    def query_index(self, topic: str, key: str, max_num: int, begin: int, end: int, most_read: int) -> list[Found]:
+        """`query` for a caller who must not wait long: among messages that are dispatched, reading `most_read` of them at most.
+
+        Any number of messages may have other keys with the hash of this one.
+        """
+        with self._gate:
+            return query(self.index, self.message_at, topic, key, max_num=max_num, begin=begin, end=end, most_read=most_read)
+
     def offset_by_time(self, topic: str, queue_id: int, timestamp: int) -> int:
         """The queue offset of the first message that was stored at a time in ms or later; 0 for an unknown queue.
 
@@ -276,7 +320,7 @@ class MessageStore:
             return None if found is None else found[2].store_timestamp
 
         with self._gate:
-            queue = self.queues.get(topic.encode("utf-8", "surrogateescape"), queue_id)
+            queue = self._queue(topic, queue_id)
             if queue is None:
                 return 0
             if self.options.clear_tail:
@@ -291,6 +335,15 @@ class MessageStore:
         if self._gate.is_shut:
             raise self._closed_error()
         return self.dispatcher.wait_for(self.log.max_offset if offset is None else offset, timeout_s)
+
+    def kept(self) -> dict[str, int | str | None]:
+        """How much retention has deleted, and why there is no room for a new file, if there is none; for a status."""
+        full = self._allocator.full
+        return {
+            "deleted_files": self._clean.deleted_files,
+            "deleted_bytes": self._clean.deleted_size,
+            "disk_full": None if full is None else str(full),
+        }
 
     # --- Keeping -----------------------------------------------------------------------------------------------------
 
@@ -338,7 +391,8 @@ class MessageStore:
 
     def _recover_derived(self, is_clean: bool) -> int:
         """Recover consume queues and index. Returns: the offset at which dispatch must begin."""
-        recovery = DerivedRecovery(self.log, self.queues, self.index, self.checkpoint)
+        log = RecoveredLog(self.log.queue.files, self.log.recovery, self.log.max_offset)
+        recovery = DerivedRecovery(log, self.queues, self.index, self.checkpoint)
         if self.log.recovery.last_offset is not None:
             self.log.last_stored_ms = recovery.stored_ms(self.log.recovery.last_offset)
         return recovery.run(is_clean=is_clean)
@@ -368,6 +422,14 @@ class MessageStore:
             if service is not None:
                 service.shutdown()
 
+    def _tell_arrived(self, found: DispatchRound) -> None:
+        """Name the queues that have just got entries to `on_dispatched`, in the thread of the dispatch.
+
+        It must not raise, and it must not wait. HA-P-17 "When a message of the queue has been dispatched".
+        """
+        if self.on_dispatched is not None:
+            self.on_dispatched(found.entries.keys())
+
     # --- Chores ------------------------------------------------------------------------------------------------------
 
     def _flush_derived(self) -> None:
@@ -384,12 +446,15 @@ class MessageStore:
             with self._gate:
                 self._clean.run()
 
+    def _needed(self) -> int | None:
+        return self.needed_offset()
+
     def _clean_derived(self, min_offset: int) -> None:
         self.queues.delete_expired(min_offset)
         self.index.delete_expired(min_offset)
 
     def _flush_all(self) -> int:
-        flushed_offset = self._log_flush.flush()
+        flushed_offset = self.log_flush.flush()
         self._derived.flush(self.checkpoint)
         self.checkpoint.flush()
         return flushed_offset

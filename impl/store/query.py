@@ -9,6 +9,7 @@ Source: 4.9.8 DefaultMessageStore.queryMessage.
 
 import heapq
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Final
 
 from rocketmq_ha.impl.store.derived.index_keys import UNIQUE_TYPE
@@ -38,19 +39,22 @@ def query(
     begin: int = 0,
     end: int = FOREVER,
     unindexed: Iterable[Found] = (),
+    most_read: int | None = None,
 ) -> list[Found]:
     """The newest messages of a topic with a key that were stored between two times, both included, oldest first.
 
     Spec: HA-ST-85 "MUST give the newest of the messages that match"; HA-ST-86 "MUST be thrown away by their reader".
 
     Args:  index: None for a store that has none. begin, end: ms. unindexed: records that the index does not cover, ascending.
-           message_at: returns the message at an offset; None if the log no longer has it.
+           message_at: returns the message at an offset; None if the log no longer has it. most_read: how many candidates are
+           read at most; None for all.
     """
     read = {
         found[0]: found for found in unindexed if has_key(found[2], topic, key) and begin <= found[2].store_timestamp <= end
     }
     chosen = sorted(read)[-max_num:] if max_num > 0 else []
-    for offset in _offsets(index, topic, key, begin - _SECOND_MS + 1, end) if index is not None else ():
+    candidates = _offsets(index, topic, key, begin - _SECOND_MS + 1, end) if index is not None else ()
+    for offset in islice(candidates, most_read):
         if len(chosen) >= max_num:
             break
         found = message_at(offset) if offset not in read else None  # an index may name a message twice

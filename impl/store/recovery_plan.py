@@ -19,7 +19,8 @@ from typing import Final, overload
 from rocketmq_ha.impl.errors import StoreCorrupt, StoreLocked
 from rocketmq_ha.impl.store.derived.consume_queue_table import ConsumeQueueTable
 from rocketmq_ha.impl.store.derived.index_service import IndexService
-from rocketmq_ha.impl.store.log.checkpoint import was_aborted
+from rocketmq_ha.impl.store.derived.rebuild import DerivedRecovery, RecoveredLog
+from rocketmq_ha.impl.store.log.checkpoint import StoreCheckpoint, was_aborted
 from rocketmq_ha.impl.store.log.checkpoint_hint import recovery_hint
 from rocketmq_ha.impl.store.log.layout import file_name
 from rocketmq_ha.impl.store.log.lock import lock_holder
@@ -112,7 +113,12 @@ def _plan(store_dir: Path, holder: int | None, progress: Progress) -> RecoveryPl
         is_removed = bool(files) and end == min_offset and not found_hint.keeps_place and not is_open
         if is_removed:  # HA-ST-7 "a store without a whole record MUST have no files"
             min_offset = end = 0
-        dispatched = table.max_physic_offset if is_clean or is_open else found.start
+        entries_cut = 0 if is_open else sum(queue.count_at_or_behind(end) for _, queue in table)
+        if is_open:
+            dispatched = min(max(table.max_physic_offset, min_offset), end)
+        else:
+            log = RecoveredLog((), found, 0) if is_removed else RecoveredLog(files, found, end)
+            dispatched = DerivedRecovery(log, table, index, StoreCheckpoint(store_dir), writable=False).run(is_clean=is_clean)
         return RecoveryPlan(
             store_dir,
             holder,
@@ -123,8 +129,8 @@ def _plan(store_dir: Path, holder: int | None, progress: Progress) -> RecoveryPl
             end,
             found.messages,
             0 if is_open else found.cut_size,
-            min(max(dispatched, min_offset), end),
-            0 if is_open else sum(queue.count_at_or_behind(end) for _, queue in table),
+            dispatched,
+            entries_cut,
             0 if is_open else index.count_at_or_behind(end),
             len(files) if is_removed else 0,
         )

@@ -30,7 +30,7 @@ from rocketmq_ha.impl.wire.parts import (
     properties_part,
 )
 from rocketmq_ha.impl.wire.record_layout import BODY_CRC, PHYSICAL_OFFSET, PROPERTIES_LENGTH_SIZE, QUEUE_OFFSET
-from rocketmq_ha.spec.constants import MAX_MESSAGE_SIZE
+from rocketmq_ha.spec.constants import MAX_BATCH_SIZE
 
 _shared: Final = attrgetter(
     *("topic", "queue_id", "flag", "sys_flag", "magic", "born_timestamp", "born_host", "store_timestamp", "store_host"),
@@ -113,8 +113,8 @@ class Laid:
 
     def __init__(self, first: Message, size: int, messages: int) -> None:
         self.topic, self.queue_id, self.size, self.count = first.topic_bytes, first.queue_id, size, messages
-        if size > MAX_MESSAGE_SIZE:
-            raise MessageIllegal("batch", f"{size} bytes", f"at most {MAX_MESSAGE_SIZE}")
+        if size > MAX_BATCH_SIZE:
+            raise MessageIllegal("batch", f"{size} bytes of records", f"at most {MAX_BATCH_SIZE}")
 
 
 class Alike(Laid):
@@ -215,7 +215,7 @@ def lay_batch(batch: Sequence[Message] | MessageBatch, parts: Parts, store_host:
 
     Args:  store_host: as CommitLog.append has it.
     Raises: MessageIllegal for what no record holds, for messages of several queues, for a part in a transaction, and for
-    more than 4 MiB in all, the most that a broker takes at once.
+    records of more than 16 MiB in all: a broker takes a batch with a body of 4 MiB, whose records may be longer.
     """
     if isinstance(batch, MessageBatch):
         head, bodies, texts = batch.head, batch.bodies, batch.properties_strings

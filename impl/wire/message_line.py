@@ -7,6 +7,7 @@ that a message that was read can be put as it is. Any other field that a put doe
 import base64
 import binascii
 import json
+import math
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -96,11 +97,23 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def finite(text: str) -> float:
+    """The value of a JSON number; one beyond the range of a float would become infinity, which JSON cannot tell.
+
+    >>> finite("-2.5e3")
+    -2500.0
+    """
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text[:_SHOWN]} is beyond the range of a number")
+    return value
+
+
 def _refuse(name: str) -> object:
     raise ValueError(f"{name} is no JSON")
 
 
-_decode: Final = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_pairs).decode
+_decode: Final = json.JSONDecoder(parse_float=finite, parse_constant=_refuse, object_pairs_hook=_pairs).decode
 
 
 def _body(fields: dict[str, Any]) -> tuple[bytes, bool]:

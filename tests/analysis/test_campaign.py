@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.xdist_group("spark")  # one Spark session for all of these
 
-SEED, RUNS = 1000, 40
+SEED, RUNS = 1000, 26
 TYPES = {"int32": pa.int32(), "int64": pa.int64(), "string": pa.string()}
 
 
@@ -81,7 +81,7 @@ def test_same_campaign_writes_the_same_log_and_deletes_an_older_one(log: Path, s
     # A file for each partition of fifty runs or fewer.
     assert [file.name for file in sorted((tmp_path / "events").iterdir())] == [
         "seeds-00000000000000001000.parquet",
-        "seeds-00000000000000001040.parquet",
+        "seeds-00000000000000001026.parquet",
     ]
     progress: list[int] = []
     result = campaign.run(spark, RUNS, SEED, tmp_path, progress.append)

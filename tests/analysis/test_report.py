@@ -62,6 +62,9 @@ def make(spark: SparkSession, transitions_file: Path) -> Report:
         arguments = [*map(str, logs), "--out", str(out), "--transitions", str(transitions_file)]
         result = CliRunner().invoke(report, arguments, catch_exceptions=False)
         assert result.exit_code == 0, result.output
+        stages = [line.split()[1] for line in result.stderr.splitlines() if line.startswith("report: ") and "/" in line]
+        number = len(tables.TITLES) + 2  # Spark, the tables, the page
+        assert stages == [f"{stage}/{number}" for stage in range(1, number + 1)]
         return result.stdout.splitlines()[-1]
 
     return run

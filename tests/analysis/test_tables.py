@@ -154,10 +154,31 @@ def test_clauses_count_steps_and_runs_and_keep_unknown_clauses(spark: SparkSessi
     ]
 
 
+def test_the_places_of_a_split_are_those_between_the_bytes_of_a_unit() -> None:
+    """A frame has 12 bytes before its body, a report 8. A stop behind the last byte of a report is no split."""
+    header = [(fragmentation.FRAME, at, str(at), "header") for at in range(1, 12)]
+    bodies = ["body 1-3", "body 4-15", "body 16-63", "body 64-255", "body 256+"]
+    assert list(fragmentation.PLACES) == [
+        *header,
+        (fragmentation.FRAME, 12, "12", "after header"),
+        *((fragmentation.FRAME, 13 + number, name, "body") for number, name in enumerate(bodies)),
+        *((fragmentation.REPORT, at, str(at), "report") for at in range(1, 8)),
+    ]
+    firsts = [first for first, _ in fragmentation.BODY_BUCKETS]
+    assert [name for _, name in fragmentation.BODY_BUCKETS] == bodies
+    assert firsts == [int(name.removeprefix("body ").rstrip("+").partition("-")[0]) for name in bodies]
+    ends = [int(name.rpartition("-")[2]) for name in bodies[:-1]]
+    assert [end + 1 for end in ends] == firsts[1:]
+
+
+# The first and the last byte of each bucket of a body, behind the 12 bytes of the header.
+BODIES = (13, 15, 16, 27, 28, 75, 76, 267, 268, 9999)
+
+
 def test_splits_are_counted_by_header_byte_and_by_body_bucket(spark: SparkSession, events: Frame) -> None:
     frame = {"actor": "slave_client", "event": "frames", "fragment_len": 9}
     steps = events(
-        *(event_logs.event_row(1, at, split_at=at, **frame) for at in (0, 1, 11, 12, 13, 15, 16, 267, 268, 9999)),
+        *(event_logs.event_row(1, at, split_at=at, **frame) for at in (0, 1, 11, 12, *BODIES)),
         event_logs.event_row(2, 0, split_at=11, **frame),
         event_logs.event_row(2, 1, split_at=5, **frame | {"fragment_len": 0}),  # no bytes moved, so this is no new split
         event_logs.event_row(2, 2, split_at=7, actor="master_connection", event="reports", fragment_len=3),
@@ -169,8 +190,9 @@ def test_splits_are_counted_by_header_byte_and_by_body_bucket(spark: SparkSessio
         ("slave_client", "11"): (2, 2),
         ("slave_client", "12"): (1, 1),
         ("slave_client", "body 1-3"): (2, 1),
-        ("slave_client", "body 4-15"): (1, 1),
-        ("slave_client", "body 64-255"): (1, 1),
+        ("slave_client", "body 4-15"): (2, 1),
+        ("slave_client", "body 16-63"): (2, 1),
+        ("slave_client", "body 64-255"): (2, 1),
         ("slave_client", "body 256+"): (2, 1),
         ("master_connection", "7"): (1, 1),
     }
@@ -258,6 +280,16 @@ def test_integrity_counts_missing_rows_in_events_and_in_runs(events: Frame, runs
     steps = events(*(event_logs.event_row(run_id, step) for run_id in (1, 2, 3) for step in range(2)))
     sample = runs(*(event_logs.run_row(run_id, n_steps=n) for run_id, n in ((1, 2), (2, 3), (4, 1), (5, 0), (5, 0))))
     assert rows(outcomes.integrity(steps, sample)) == [(6, 4, 1, 2, 1)]
+
+
+def test_integrity_counts_what_is_there_too_often(events: Frame, runs: Frame) -> None:
+    """Runs of two steps: 1 is right, 2 has its events twice, 3 one too many, 4 two rows, 5 three; 6 has no step, and an event.
+    Run 7 has events twice and no row.
+    """
+    times = {1: 2, 2: 4, 3: 3, 4: 2, 5: 2, 6: 1, 7: 4}
+    steps = events(*(event_logs.event_row(run_id, step % 2) for run_id, count in times.items() for step in range(count)))
+    sample = runs(*(event_logs.run_row(run_id, n_steps=0 if run_id == 6 else 2) for run_id in (1, 2, 3, 4, 4, 5, 5, 5, 6)))
+    assert rows(outcomes.integrity(steps, sample)) == [(18, 6, 1, 3, 2)]
 
 
 def test_summary_adds_up_and_median_is_exact(runs: Frame) -> None:

@@ -83,6 +83,22 @@ def check_all_is_served(store_dir: Path, count: int) -> None:
     assert (found.queue_entries, found.queue_entries_missing, found.index_keys_missing) == (count, 0, 0)
 
 
+def test_a_log_is_on_the_disk_before_the_checkpoint_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HA-ST-24 "up to which messages, then consume queues, then the index are on the disk"; no thread has flushed it here."""
+    flushed: list[tuple[int, int]] = []
+    flush = StoreCheckpoint.flush
+
+    def flushing(checkpoint: StoreCheckpoint) -> None:
+        flushed.append((checkpoint.physic_msg_timestamp, log.flushed_offset))
+        flush(checkpoint)
+
+    with bare_log(tmp_path, file_size=FILE_SIZE, clear_tail=True, replicated=False) as log:
+        put(log, range(2))
+        assert log.flushed_offset == 0
+        monkeypatch.setattr(StoreCheckpoint, "flush", flushing)
+    assert flushed == [(1_700_000_001_000, log.max_offset)]
+
+
 @pytest.mark.parametrize("before", [0, 40])
 @pytest.mark.parametrize("is_killed", [True, False])
 def test_a_store_that_was_appended_to_without_dispatching_serves_all(tmp_path: Path, before: int, is_killed: bool) -> None:

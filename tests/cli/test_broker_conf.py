@@ -4,17 +4,24 @@ from pathlib import Path
 
 import pytest
 
-from kit.option_tables import KEPT, received
+from kit.command_line import invoke
+from kit.option_tables import KEPT, KEPT_BY_DEFAULT, received
 from rocketmq_ha.impl.app.cleaning import HOUR_MS
 from rocketmq_ha.impl.app.endpoints import Listening, MasterEndpoint
-from rocketmq_ha.impl.app.flushing import FlushIntervals
+from rocketmq_ha.impl.app.remoting_tls import RemotingTlsFiles
 from rocketmq_ha.impl.app.roles import RoleSettings
+from rocketmq_ha.impl.app.run_broker import BrokerOptions
 from rocketmq_ha.impl.app.run_master import MasterOptions
 from rocketmq_ha.impl.app.run_slave import SlaveOptions
+from rocketmq_ha.impl.broker.transaction_check import CheckSettings
 from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.cli.broker_conf import options_of
 from rocketmq_ha.impl.cli.config_file import read_config
 from rocketmq_ha.impl.errors import ConfigInvalid
+from rocketmq_ha.impl.remoting.tls import TlsMode
+from rocketmq_ha.impl.store.derived.index_file import Geometry
+from rocketmq_ha.impl.store.log.flush import FlushIntervals
+from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.store.retention import Retention
 from rocketmq_ha.spec.role import BrokerRole
 
@@ -36,6 +43,32 @@ cleanResourceInterval=19000
 flushIntervalCommitLog=11000
 flushCommitLogLeastPages=12
 flushCommitLogThoroughInterval=13000
+"""
+BROKER_SETTINGS = """\
+brokerIP1=10.0.0.6
+listenPort=7000
+brokerIP2=10.0.0.7
+haListenPort=7001
+namesrvAddr=a:1;b:2
+brokerName=n
+brokerClusterName=c
+brokerId=3
+brokerPermission=4
+defaultTopicQueueNums=7
+maxMessageSize=5000
+regionId=r
+registerNameServerPeriod=15000
+mappedFileSizeConsumeQueue=6000
+maxHashSlotNum=1000
+maxIndexNum=4000
+autoCreateTopicEnable=false
+autoCreateSubscriptionGroup=false
+traceOn=false
+slaveReadEnable=true
+rejectTransactionMessage=true
+transactionTimeOut=21
+transactionCheckMax=22
+transactionCheckInterval=23
 """
 KEEPS = Retention(14 * HOUR_MS, frozenset({1, 16}), 17, False, None)
 FLUSHES = FlushIntervals(11.0, 12, 13.0)
@@ -68,6 +101,99 @@ def test_each_setting_of_a_slave_has_its_place(tmp_path: Path, monkeypatch: pyte
     assert (found.settings.ha_send_heartbeat_interval_ms, found.settings.ha_housekeeping_interval_ms) == (31, 32)
 
 
+def test_each_setting_of_a_broker_has_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text(SETTINGS + BROKER_SETTINGS)
+    found = received(monkeypatch, "broker", "--config", file)
+    assert isinstance(found, BrokerOptions)
+    assert (found.store, found.file_size, found.roles) == (Path("/s"), 5, RoleSettings(BrokerRole.ASYNC_MASTER, "async"))
+    assert (found.listen, found.announce, found.ha) == (("10.0.0.6", 7000), None, Listening(("10.0.0.7", 7001)))
+    assert (found.retention.retention, found.settings.sync_flush_timeout_ms) == (KEEPS, 35)
+    assert (found.retention.interval_s, found.flush_intervals) == (KEPT.interval_s, FLUSHES)
+    assert (found.queue_file_size, found.index_geometry) == (6000, Geometry(1000, 4000))
+    broker = found.broker
+    assert broker.name_servers == ("a:1", "b:2")
+    assert (broker.broker_id, broker.broker_permission, broker.region_id, broker.trace_on) == (3, 4, "r", False)
+    assert (broker.max_message_size, broker.register_name_server_period) == (5000, 15_000)
+    tables = broker.tables
+    assert (tables.broker_name, tables.broker_cluster_name, tables.default_topic_queue_nums) == ("n", "c", 7)
+    assert (tables.auto_create_topic_enable, tables.auto_create_subscription_group) == (False, False)
+    assert (broker.slave_read_enable, broker.reject_transaction_message) == (True, True)
+    assert broker.checks == CheckSettings(21, 22, 23, file_reserved_time=14)
+
+
+def test_what_a_broker_has_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = received(monkeypatch, "broker", "--store", "s")
+    assert isinstance(found, BrokerOptions)
+    assert (found.flush_intervals, found.retention) == (FlushIntervals(0.5, 4, 10.0), KEPT_BY_DEFAULT)
+    assert (found.broker.slave_read_enable, found.broker.reject_transaction_message) == (False, False)
+    assert found.broker.checks == CheckSettings(6_000, 15, 60_000, 72)
+
+
+def test_the_store_of_a_broker_runs_at_the_intervals_of_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What `taken over` says has an effect: the file's intervals are those of the store that the broker opens."""
+    file = tmp_path / "broker.conf"
+    file.write_text(f"listenPort=7000\n{SETTINGS}".replace("/s", str(tmp_path / "s")).replace("Batch", "X"))
+    opened: list[StoreOptions] = []
+
+    def opens(_: Path, options: StoreOptions) -> None:
+        opened.append(options)
+        raise ConfigInvalid("enough")
+
+    monkeypatch.setattr(MessageStore, "open", opens)
+    arguments = ("--listen", "127.0.0.1:0", "--ha-listen", "127.0.0.1:0", "--replicas", 1)
+    assert "enough" in invoke("broker", "--config", file, *arguments).stderr
+    (options,) = opened
+    assert (options.expiry_interval_s, options.flush_intervals, options.retention) == (19.0, FLUSHES, KEEPS)
+
+
+def test_what_means_nothing_to_a_broker_is_named(tmp_path: Path) -> None:
+    """Settings without an effect are in the second half of the line."""
+    file = tmp_path / "broker.conf"
+    file.write_text("cleanResourceInterval=7\nflushIntervalCommitLog=8\nmessageDelayLevel=1s\nslaveReadEnable=true\n")
+    with main.make_context("rocketmq-ha", ["status", "."]) as group:
+        command = main.get_command(group, "broker")
+        assert command is not None
+        with command.make_context("broker", ["--store", "s"], parent=group) as ctx:
+            taken, _, left = read_config(ctx, file)[1].partition("; means nothing here: ")
+    assert left == "messageDelayLevel"
+    assert {"cleanResourceInterval", "flushIntervalCommitLog", "slaveReadEnable"} <= set(taken.replace(",", "").split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--listen", "0.0.0.0:10911"), "expected --announce"),
+        (("--listen", "127.0.0.1:2"), "expected a port from 3 to 65534"),
+        (("--listen", "127.0.0.1:65535"), "expected a port from 3 to 65534"),
+        (("--namesrv", "h"), "expected HOST:PORT"),
+        (("--namesrv", "h:0"), "expected a port, not 0"),
+        (("--tls-listen", "h:1"), "expected --tls-cert, --tls-key and --tls-ca"),
+        (("--tls-mode", "enforcing"), "expected --tls-cert and --tls-key"),
+        (("--tls-cert", "c"), "expected --tls-cert and --tls-key"),
+        (("--tls-listen", "h:1", "--tls-cert", "c", "--tls-key", "k"), "expected --tls-cert, --tls-key and --tls-ca"),
+        (("--role", "SLAVE"), "broker id 0 of a SLAVE: expected a greater one"),
+    ],
+)
+def test_what_a_broker_cannot_be_is_one_line(arguments: tuple[str, ...], says: str) -> None:
+    """HA-R-2 "a slave with another id MUST NOT start"."""
+    result = invoke("broker", "--store", "s", *arguments)
+    assert result.exit_code == 2 and says in result.stderr, result.stderr
+
+
+def test_the_ports_of_a_broker_follow_from_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    for listen, ha in (("10.0.0.6:7000", 7001), ("10.0.0.6:0", 0)):
+        found = received(monkeypatch, "broker", "--store", "s", "--listen", listen)
+        assert isinstance(found, BrokerOptions)
+        assert found.ha == Listening(("10.0.0.6", ha))
+    found = received(monkeypatch, "broker", "--store", "s", "--listen", "0.0.0.0:7000", "--announce", "me")
+    assert isinstance(found, BrokerOptions)
+    assert (found.listen, found.announce, found.tls) == (("0.0.0.0", 7000), "me", None)
+    found = received(monkeypatch, "broker", "--store", "s", "--tls-cert", "c", "--tls-key", "k", "--tls-mode", "enforcing")
+    assert isinstance(found, BrokerOptions) and found.ha.tls is None
+    assert found.tls == RemotingTlsFiles(TlsMode.ENFORCING, Path("c"), Path("k"), None)
+
+
 def listens(lines: str) -> str:
     return options_of(Path("f"), lines, "master")[0]["listen"][1]
 
@@ -87,6 +213,7 @@ def listens(lines: str) -> str:
     ],
 )
 def test_a_port_has_its_limits(lines: str, port: int | None) -> None:
+    """HA-R-12 "The HA port MUST be `haListenPort`"."""
     if port is None:
         with pytest.raises(ConfigInvalid, match=f"f: {lines}: expected a port"):
             listens(lines)

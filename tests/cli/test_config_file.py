@@ -18,6 +18,7 @@ from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.cli import broker_conf, config_file, main
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+UNITS = ("rocketmq-ha-slave.service", "rocketmq-ha-namesrv.service", "rocketmq-ha-broker.service")
 
 
 def options(command: str, *arguments: object) -> dict[str, Any]:
@@ -251,6 +252,7 @@ def test_a_broker_counts_itself_among_those_in_sync(tmp_path: Path, lines: str, 
         ("deleteWhen=4am", "deleteWhen = '4am': '4am': expected hours of the day from 00 to 23, with ';' between them"),
         ("deleteWhen=24", "deleteWhen = '24': '24': expected hours of the day from 00 to 23, with ';' between them"),
         ("x=\\u00zz", "Invalid \\u escape sequence"),
+        ("[slave]", "found '[slave]', expected a Java properties file: lines of name=value"),
     ),
 )
 def test_what_a_broker_conf_cannot_mean_is_one_line(tmp_path: Path, lines: str, says: str) -> None:
@@ -263,6 +265,14 @@ def test_the_page_names_every_setting_of_broker_conf_that_is_read() -> None:
     table = page.partition("| broker.conf | option |\n|---|---|\n")[2].partition("\n\n")[0]
     named = {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])}
     assert named == broker_conf._LOOKED_AT | {"flushDiskType"}
+    more = page.partition("| broker.conf of `broker` | option |\n|---|---|\n")[2].partition("\n\n")[0]
+    named_more = {name for row in more.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    assert named_more == broker_conf._LOOKED_AT_BY_BROKER - broker_conf._LOOKED_AT | {
+        "listenPort",
+        "brokerIP2",
+        "haListenPort",
+        "haMasterAddress",
+    }
 
 
 # --- Examples ----------------------------------------------------------------------------------------------------------------
@@ -274,8 +284,9 @@ def test_the_examples_are_read() -> None:
     assert (served["listen"], served["role"], served["flush"]) == ("127.0.0.1:10912", "ASYNC_MASTER", "async")
 
 
-def test_the_unit_calls_what_there_is() -> None:
-    text = (EXAMPLES / "rocketmq-ha-slave.service").read_text("utf-8")
+@pytest.mark.parametrize("unit", UNITS)
+def test_the_unit_calls_what_there_is(unit: str) -> None:
+    text = (EXAMPLES / unit).read_text("utf-8")
     (command,) = (line.partition("=")[2].split() for line in text.splitlines() if line.startswith("ExecStart="))
     assert command[2] == "--config"
     with main.make_context("rocketmq-ha", ["status", "."]) as ctx:
@@ -284,13 +295,14 @@ def test_the_unit_calls_what_there_is() -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here")
-def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", UNITS)
+def test_systemd_understands_the_unit(name: str, tmp_path: Path) -> None:
     program = tmp_path / "rocketmq-ha"
     program.symlink_to("/bin/true")
-    text = (EXAMPLES / "rocketmq-ha-slave.service").read_text("utf-8").replace("/opt/rocketmq-ha/bin/rocketmq-ha", str(program))
-    unit = tmp_path / "rocketmq-ha-slave.service"
+    text = (EXAMPLES / name).read_text("utf-8").replace("/opt/rocketmq-ha/bin/rocketmq-ha", str(program))
+    unit = tmp_path / name
     unit.write_text(text, "utf-8")
     verdict = subprocess.run(
         ["systemd-analyze", "verify", unit], capture_output=True, text=True, env=os.environ, check=False, timeout=PATIENCE_S
     )
-    assert "rocketmq-ha-slave.service" not in verdict.stderr, verdict.stderr
+    assert name not in verdict.stderr, verdict.stderr

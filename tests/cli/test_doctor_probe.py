@@ -10,6 +10,8 @@ import pytest
 import kit.nodes
 from kit.scripted_master import frame, scripted_master
 from rocketmq_ha.impl.app.doctor import probe as probe_module
+from rocketmq_ha.impl.app.doctor.file_sizes import compare_file_sizes
+from rocketmq_ha.impl.app.doctor.findings import Findings
 from rocketmq_ha.impl.app.doctor.probe import MasterProbe, StoreProbe, probe_master, probe_store
 from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
@@ -176,12 +178,42 @@ def test_a_store_that_the_master_has_deleted_is_out_of_range(tmp_path: Path) -> 
     assert (found.compared, found.difference) == (0, None)
 
 
+@pytest.mark.parametrize("wrong", [frame(0, b"x"), frame(BASE + 1, DATA)], ids=["another offset", "behind the last file"])
+def test_the_connections_of_a_search_that_fails_count_too(wrong: bytes, master_store: Path) -> None:
+    """The doctor tells how many connections it has opened, so that an operator finds them in the master's log."""
+    with (
+        scripted_master(frame(BASE, DATA) + frame(BASE + len(DATA)), wrong, wrong, wrong) as master,
+        LogReader(master_store) as reader,
+        MasterFeed(master.address, 0) as feed,
+    ):
+        seen = probe_master(feed, StoreProbe(reader, True, FILE_SIZE, 0), 5.0, 0.0, NEVER)
+        assert (seen.file_size, seen.connections) == (None, len(master.reports))
+    assert seen.file_size_unseen
+    assert seen.connections > 1
+
+
 def test_an_empty_store_is_compared_with_nothing(master_store: Path, tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
     with kit.nodes.serving(master_store, FILE_SIZE) as master:
         found, had = observed(master.address, tmp_path)
     assert had is not None and (had.has_files, had.overlap) == (False, 0)
     assert (found.compared, found.file_size) == (0, FILE_SIZE)
+
+
+@pytest.mark.parametrize("split", [7, 8, 60])
+def test_a_store_without_files_has_no_size_to_compare_with_what_the_master_sends(tmp_path: Path, split: int) -> None:
+    """A slave of ours would learn the master's size at the end of its first file, so there is nothing to advise."""
+    (tmp_path / "commitlog").mkdir()
+    data = b"".join(encode(Message("t", b"a" * 10, physical_offset=at)) for at in (0, 102))
+    frames = frame(0, data[:split]) + frame(split, data[split:]) + frame(len(data))
+    with scripted_master(frames) as master:
+        found, had = observed(master.address, tmp_path)
+    assert had is not None and len(data) == 204
+    assert (found.last_file, found.messages, found.file_size, found.is_longer) == (0, 2, None, False)
+    findings = Findings()
+    compare_file_sizes(found, had, None, findings)
+    text = "how large the master's files are is not seen: it is in its first file, and --broker can ask it"
+    assert [(each.level, each.text) for each in findings.all] == [("note", text)]
 
 
 def test_what_is_compared_of_an_old_file_has_a_limit(

@@ -4,13 +4,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from kit.put_stand import FILE_SIZE, Stand, message
-from rocketmq_ha.impl.app.flushing import FlushIntervals
 from rocketmq_ha.impl.app.local_puts import local_puts
 from rocketmq_ha.impl.app.roles import putting
 from rocketmq_ha.impl.net.listeners import listen
 from rocketmq_ha.impl.net.put_socket import SOCKET_NAME
 from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.flush import FlushIntervals
 from rocketmq_ha.spec.profile import HARDENED, Settings
 from rocketmq_ha.spec.role import BrokerRole
 

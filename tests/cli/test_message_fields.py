@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kit.command_line import invoke
+from kit.messages import EVERY_FIELD
 from rocketmq_ha.impl.app import query as query_module
 from rocketmq_ha.impl.app.cursor import Position, read_cursor, write_cursor
 from rocketmq_ha.impl.app.message_json import message_line
@@ -23,26 +24,9 @@ from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.spec.constants import SYS_FLAG_COMPRESSED
 
-MESSAGE = Message(
-    topic="orders",
-    body=b"hello",
-    queue_id=11,
-    queue_offset=12,
-    physical_offset=13,
-    flag=14,
-    sys_flag=0,
-    born_timestamp=1_700_000_000_015,
-    born_host=("10.0.0.16", 17),
-    store_timestamp=1_700_000_001_018,
-    store_host=("10.0.0.19", 20),
-    reconsume_times=21,
-    prepared_transaction_offset=22,
-    properties_string="KEYS\x01k1  k2\x02TAGS\x01a\x02other\x01b",
-)
-
 
 def test_each_field_of_a_line() -> None:
-    assert json.loads(message_line(1_300, 456, MESSAGE, "text")) == {
+    assert json.loads(message_line(1_300, 456, EVERY_FIELD, "text")) == {
         "commit_log_offset": 1_300,
         "store_size": 456,
         "next_offset": 1_756,
@@ -59,10 +43,10 @@ def test_each_field_of_a_line() -> None:
         "store_time": "2023-11-14T22:13:21.018Z",
         "store_host": "10.0.0.19:20",
         "flag": 14,
-        "sys_flag": 0,
+        "sys_flag": 8,
         "reconsume_times": 21,
         "prepared_transaction_offset": 22,
-        "transaction": None,
+        "transaction": "commit",
         "body_crc": zlib.crc32(b"hello"),
         "body_size": 5,
         "body": "hello",
@@ -155,7 +139,7 @@ def test_each_cell_of_a_row() -> None:
     names = ["offset", "size", "queue", "queue offset", "topic", "stored (UTC)", "tags", "keys", "body"]
     assert [column.name for column in MESSAGE_COLUMNS] == names
     cells = ["1300", "456", "11", "12", "orders", "2023-11-14 22:13:21.018", "a", "k1  k2", "hello"]
-    assert message_row(1_300, 456, MESSAGE) == cells
+    assert message_row(1_300, 456, EVERY_FIELD) == cells
 
 
 @pytest.mark.parametrize(
@@ -249,8 +233,9 @@ def test_a_search_without_an_index_reads_the_whole_log_and_shows_it(store: Path,
     assert find_messages(store, KeyQuery("orders", "k", 0, 1 << 62, 5), show, scan=True) == []
     offsets = offsets_of(store)
     with LogReader(store) as reader:
-        assert shown == [(f"looking through {store}", reader.data_size())]
-    assert told == [offsets[0], offsets[50], offsets[100]]
+        size = reader.data_size()
+    assert shown == [(f"looking through {store}", size)]
+    assert told == [offsets[0], offsets[50], offsets[100], size]  # at the end all has been looked through
 
 
 def test_a_search_with_an_index_reads_what_is_behind_it(tmp_path: Path) -> None:

@@ -110,6 +110,11 @@ def test_a_time_is_a_number_or_iso() -> None:
     assert parsed(topic="t", body="", born_time="2024-05-01T12:00:00Z", born_timestamp=7).born_timestamp == 7
 
 
+# Whoever skips what does not belong there finds a body in each.
+NO_BASE64 = (b"YWJj!", b"!YWJj", b"YW Jj", b"YWJj\\n", b"YW=Jj", b"YQ==YQ==", b"YW-_", "YWJjß".encode())
+NO_HEX = (b"6162zz", b"61-62", b"0x61", b"616", b"6 1", "61\u0661\u0662".encode())
+NO_NUMBERS = (b"1e400", b"-1e400", b"-Infinity", b"Infinity", b"NaN", b"01", b"1_0", b"+1", b"1.", b".5", b"0x1")
+
 BAD = (
     (b"", "line: found '', expected a JSON object in UTF-8"),
     (b"[]", "line: found [], expected a JSON object"),
@@ -127,6 +132,10 @@ BAD = (
     (b'{"topic":"t","body":"","body_hex":""}', "body: found body and body_hex, expected one of"),
     (b'{"topic":"t","body_base64":"a"}', "body_base64: found a, expected base64"),
     (b'{"topic":"t","body_hex":"0"}', "body_hex: found 0, expected hexadecimal digits"),
+    *((b'{"topic":"t","body_base64":"%s"}' % text, ", expected base64") for text in NO_BASE64),
+    *((b'{"topic":"t","body_hex":"%s"}' % text, ", expected hexadecimal digits") for text in NO_HEX),
+    *((b'{"topic":"t","body_json":[0,%s]}' % text, "line: found ") for text in NO_NUMBERS),
+    *((b'{"topic":"t","body":"%s"}' % text, "line: found ") for text in (b"a\xffb", b"\xc0\x80", b"\xed\xa0\x80", b"a\tb")),
     (b'{"topic":"t","body_json":"\\ud800"}', "body_json: found surrogates not allowed"),
     (b'{"topic":"t","body":"","queue_id":-1}', "queue_id: found -1, expected 0 or more"),
     (b'{"topic":"t","body":"","queue_id":true}', "queue_id: found True, expected an integer of 32 bits"),
@@ -149,6 +158,13 @@ def test_what_is_no_message_is_refused_in_one_short_line(line: bytes, words: str
     assert "\n" not in str(raised.value)
     assert len(str(raised.value)) < 500
     assert status_of(raised.value) in (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
+
+
+@pytest.mark.parametrize("number", NO_NUMBERS, ids=repr)
+def test_a_body_with_a_number_that_json_cannot_tell_is_shown_as_text(number: bytes) -> None:
+    line = message_line(0, 100, Message("t", b"[%s]" % number), "json")
+    assert json.loads(line)["body"] == f"[{number.decode()}]"
+    assert "body_json" not in json.loads(line)
 
 
 JSON = st.recursive(

@@ -5,17 +5,15 @@ import re
 import signal
 import socket
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from kit.nodes import follow, serve
+from kit.scrapes import get, samples
 from kit.waiting import PATIENCE_S, accepted, await_end, wait_for
 from rocketmq_ha.impl.app import metrics as metrics_module
 from rocketmq_ha.impl.app.metrics import ALIVE_S, HEARD_S, Metrics
@@ -29,23 +27,6 @@ from rocketmq_ha.spec.profile import HARDENED, Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE_SIZE = 1 << 20
-
-
-def get(address: str, path: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-
-
-def samples(address: str) -> dict[str, dict[tuple[str, ...], float]]:
-    """Map each metric's name to its samples: label values -> value."""
-    found: dict[str, dict[tuple[str, ...], float]] = {}
-    for family in text_string_to_metric_families(get(address, "/metrics")[1]):
-        for sample in family.samples:
-            found.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
-    return found
 
 
 def documented() -> set[str]:

@@ -72,6 +72,26 @@ def test_each_figure_has_its_metric(metrics: Metrics) -> None:
     }  # fmt: skip
 
 
+def test_a_figure_of_0_has_its_metric(metrics: Metrics) -> None:
+    """A series that appears with its first event has no increase of it: rate() needs the 0 before."""
+    zeros = dict.fromkeys([*GAUGES, *COUNTERS], 0)
+    snapshot = PROCESS | zeros | {"role": "master", "broker_role": "SYNC_MASTER", "silent_ms": 0, "uptime_s": 0}
+    samples = found(metrics, snapshot | {"connections": [], "puts": {"PUT_OK": 0, "FLUSH_SLAVE_TIMEOUT": 0}})
+    kinds = ("slave", "reader", "new", "not reported")
+    assert samples == {
+        **dict.fromkeys(GAUGES.values(), 0), **{f"{name}_total": 0 for name in COUNTERS.values()},
+        **{("connections", kind): 0 for kind in kinds},
+        **{("puts_total", status): 0 for status in ("PUT_OK", "FLUSH_SLAVE_TIMEOUT")},
+        ("info", "1", "master", "hardened"): 1.0,
+        "snapshot_timestamp_seconds": 1007.0, "uptime_seconds": 0, "disk_full": 0, "silent_seconds": 0,
+    }  # fmt: skip
+    conn = dict.fromkeys([*OF_SLAVES, "silent_ms", "lag_ms"], 0) | {"kind": "slave", "replica": "r"}
+    samples = found(metrics, snapshot | {"connections": [conn], "puts": {}})
+    assert {key[0]: value for key, value in samples.items() if key[1:] == ("r",)} == dict.fromkeys(
+        [*(f"slave_{name}" for name in OF_SLAVES.values()), "slave_silent_seconds", "slave_lag_seconds"], 0
+    )
+
+
 @pytest.mark.parametrize(
     ("state", "connected"),
     [("connected", 1.0), (module.ASKING, 1.0), (module.WAITING, 1.0), ("disconnected", 0.0), ("disk full", 0.0)],

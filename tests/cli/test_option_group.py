@@ -11,7 +11,10 @@ from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.cli.option_group import option_group
 
 MOST_VALUES = 8
-COMMANDS = ("master", "slave", "put", "inspect", "verify", "query", "recover", "resync", "tail", "doctor", "status")
+COMMANDS = (
+    *("broker", "master", "namesrv", "slave", "put", "inspect", "verify", "query", "recover", "resync", "tail", "doctor"),
+    *("status", "send", "consume", "admin"),
+)
 
 
 @dataclass(frozen=True)

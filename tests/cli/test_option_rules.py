@@ -13,7 +13,7 @@ from rocketmq_ha.impl.app.cleaning import HOUR_MS
 from rocketmq_ha.impl.app.endpoints import Listening, TlsListening
 from rocketmq_ha.impl.app.put_lines import MessageFields
 from rocketmq_ha.impl.app.query import KeyQuery
-from rocketmq_ha.impl.cli.put import _source
+from rocketmq_ha.impl.cli.message_options import _source
 from rocketmq_ha.impl.net.limits import Limits
 
 # --- What follows from several options ---------------------------------------------------------------------------------

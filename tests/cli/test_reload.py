@@ -136,3 +136,28 @@ def test_a_slave_that_cannot_connect_goes_on_too(tmp_path: Path, nodes: ExitStac
     slave = follow(nodes, tmp_path / "b", "127.0.0.1:9")
     hang_up(slave, says="nothing has changed")
     assert slave.status is None
+
+
+def test_a_broker_takes_over_new_certificates_for_its_clients(tmp_path: Path, nodes: ExitStack) -> None:
+    """HA-RM-19: on the ports of producers and consumers."""
+    files = Certificates(tmp_path).master
+    small = ("--file-size", "65536", "--queue-file-size", "2000", "--max-hash-slot-num", "10", "--max-index-num", "40")
+    ports = ("--listen", "127.0.0.1:0", "--ha-listen", "127.0.0.1:0", "--min-free-space", "0")
+    said = ("--store", str(tmp_path / "a"), *ports, *small, "--tls-cert", str(files.cert), "--tls-key", str(files.key))
+    broker = Node(tmp_path / "a.log", "broker", *said)
+    nodes.callback(broker.stop)
+    there = ("127.0.0.1", int(broker.line("listening").rpartition(":")[2]))
+
+    def shown() -> bytes | None:
+        context = ssl.create_default_context(cafile=files.ca)
+        with (
+            socket.create_connection(there, timeout=PATIENCE_S) as sock,
+            context.wrap_socket(sock, server_hostname="127.0.0.1") as tls,
+        ):
+            return tls.getpeercert(binary_form=True)
+
+    old = shown()
+    again = Certificates(tmp_path)  # another CA, and a certificate of it in the same files
+    hang_up(broker, says="certificates read anew, for new connections")
+    assert again.master.cert == files.cert
+    assert shown() not in (old, None)

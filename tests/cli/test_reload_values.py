@@ -4,6 +4,7 @@ import logging
 import signal
 from collections.abc import Iterator
 from ipaddress import ip_network
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ BEFORE = {"log_level": "info", "log_format": "text", "allow": ["10.0.0.0/8"], "c
 class Source:
     """A configuration that the test sets."""
 
-    values_at_start = BEFORE
+    values_at_start: dict[str, Any] = BEFORE
 
     def __init__(self) -> None:
         self.found: Configuration | Exception = Configuration(BEFORE, "info", "text", (TEN,))
@@ -123,7 +124,7 @@ def test_each_change_is_taken_over_and_named(
 ) -> None:
     source, peers = Source(), Peers(changes)
     reload = Reload(source)
-    reload.serve(None, peers)  # type: ignore[arg-type]
+    reload.serve(master=peers)  # type: ignore[arg-type]
     source.found = Configuration(BEFORE | values, *found)
     assert polled(reload, caplog) == [f"INFO SIGHUP: {told}"]
     assert changes == taken
@@ -139,6 +140,58 @@ def test_an_option_that_is_gone_from_the_file_has_changed(changes: list[object],
     assert changes == [("level", "warning")]
 
 
+A, B, GONE = {"log_level": "info", "size": 6}, {"log_level": "debug", "size": 7}, dict[str, Any]()
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param((A, B, B, A, A), id="there and back"),
+        pytest.param((A, GONE, GONE, A, A), id="removed and set again"),
+        pytest.param((GONE, A, GONE, A, A), id="set, removed, and set again"),
+        pytest.param((A, B, GONE, B, GONE, A), id="another value, and removed"),
+        pytest.param((A, GONE, B, A, GONE), id="removed, and set to another value"),
+    ],
+)
+def test_each_file_is_compared_with_the_one_before_it(
+    files: tuple[dict[str, Any], ...], changes: list[object], caplog: pytest.LogCaptureFixture
+) -> None:
+    """An option that the file does not set has its default, "warning"."""
+    source = Source()
+    source.values_at_start = files[0]
+    reload = Reload(source)
+    for before, values in pairwise(files):
+        changes.clear()
+        level = values.get("log_level", "warning")
+        source.found = Configuration(values, level, "text", None)
+        told = "nothing has changed" if values == before else f"log_level = {level}; only after a restart: size"
+        assert polled(reload, caplog) == [f"INFO SIGHUP: {told}"]
+        assert changes == ([] if values == before else [("level", level)])
+
+
+@pytest.mark.parametrize("mistake", [ConfigInvalid("bad"), None], ids=["no configuration", "no certificate"])
+def test_a_mistake_between_two_files_is_no_file(
+    mistake: Exception | None, changes: list[object], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The file behind it is compared with the last one that was taken over."""
+
+    class Certificates(Peers):
+        def renewed(self) -> Any:
+            if source.found == Configuration(B, "debug", "text", None):
+                raise ConfigInvalid("no certificate")
+            return lambda: None
+
+    source = Source()
+    source.values_at_start = A
+    reload = Reload(source)
+    reload.serve(Certificates(changes))  # type: ignore[arg-type]
+    source.found = mistake or Configuration(B, "debug", "text", None)
+    assert polled(reload, caplog)[0].startswith("ERROR SIGHUP: all stays as it is: ")
+    source.found = Configuration(A, "info", "text", None)
+    assert polled(reload, caplog) == ["INFO SIGHUP: certificates read anew, for new connections"]
+    assert changes == []
+
+
 def test_certificates_are_read_anew_each_time(changes: list[object], caplog: pytest.LogCaptureFixture) -> None:
     reload = Reload(Source())
     reload.serve(Peers(changes))  # type: ignore[arg-type]
@@ -151,7 +204,7 @@ def test_certificates_are_read_anew_each_time(changes: list[object], caplog: pyt
 def test_a_mistake_changes_nothing(error: Exception, changes: list[object], caplog: pytest.LogCaptureFixture) -> None:
     source = Source()
     reload = Reload(source)
-    reload.serve(Peers(changes), Peers(changes))  # type: ignore[arg-type]
+    reload.serve(Peers(changes), master=Peers(changes))  # type: ignore[arg-type]
     source.found = error
     assert polled(reload, caplog) == [f"ERROR SIGHUP: all stays as it is: {' '.join(str(error).split())}"]
     assert changes == []
@@ -164,7 +217,7 @@ def test_a_certificate_that_cannot_be_read_leaves_all_as_it_is(changes: list[obj
 
     source = Source()
     reload = Reload(source)
-    reload.serve(Broken(changes), Peers(changes))  # type: ignore[arg-type]
+    reload.serve(Broken(changes), master=Peers(changes))  # type: ignore[arg-type]
     source.found = Configuration(BEFORE | {"log_level": "debug"}, "debug", "text", (SIX,))
     assert polled(reload, caplog) == ["ERROR SIGHUP: all stays as it is: cert.pem: no certificate"]
     assert changes == []
@@ -213,3 +266,26 @@ def test_a_slave_has_no_networks_and_a_command_without_a_file_keeps_its_values(m
     monkeypatch.setattr("rocketmq_ha.impl.cli.slave.CommandConfiguration", lambda: read.append(CommandConfiguration().read()))
     received(monkeypatch, "slave", "--store", "s", "--master", "h:1")
     assert read == [Configuration({}, "info", "text", None)]
+
+
+def test_each_port_with_tls_reads_its_certificates(changes: list[object], caplog: pytest.LogCaptureFixture) -> None:
+    """A broker has two: that of its slaves and that of its clients; each may be without TLS."""
+    reload = Reload(Source())
+    reload.serve(Peers(changes), None, Peers(changes))
+    assert polled(reload, caplog) == ["INFO SIGHUP: certificates read anew, for new connections"]
+    assert changes == ["certificates", "certificates"]
+
+
+def test_the_order_of_topics_is_taken_over_where_there_is_a_name_server(
+    changes: list[object], caplog: pytest.LogCaptureFixture
+) -> None:
+    source = Source()
+    reload = Reload(source)
+    reload.serve(set_order_message_enable=changes.append)
+    source.found = Configuration(BEFORE | {"order_message_enable": True}, "info", "text", None, True)
+    assert polled(reload, caplog) == ["INFO SIGHUP: order_message_enable = true"]
+    source.found = Configuration(BEFORE, "info", "text", None, False)
+    assert polled(reload, caplog) == ["INFO SIGHUP: order_message_enable = false"]
+    source.found = Configuration(BEFORE | {"order_message_enable": True}, "info", "text", None, None)  # the command line has it
+    assert polled(reload, caplog) == ["INFO SIGHUP: nothing has changed"]
+    assert changes == [True, False]

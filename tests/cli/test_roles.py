@@ -14,7 +14,6 @@ import pytest
 
 from kit.command_line import COMMAND, Start, invoke
 from kit.waiting import PATIENCE_S, wait_for
-from rocketmq_ha.impl.app.flushing import FlushIntervals
 from rocketmq_ha.impl.app.roles import end_all, putting, without_wait
 from rocketmq_ha.impl.clock import clock_ms
 from rocketmq_ha.impl.errors import RoleRefuses
@@ -24,6 +23,7 @@ from rocketmq_ha.impl.net.listeners import listen
 from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.store.log import mapped_file
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.flush import FlushIntervals
 from rocketmq_ha.impl.store.log.results import PutMessageStatus, status_of
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT

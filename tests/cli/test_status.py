@@ -23,7 +23,7 @@ from kit.command_line import COMMAND, invoke, status_of
 from kit.nodes import follow
 from kit.waiting import PATIENCE_S, accepted, await_end, wait_for
 from rocketmq_ha.fuzz.processes import Node
-from rocketmq_ha.impl.cli.status import _duration, _size
+from rocketmq_ha.impl.cli.quantities import duration, size
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.figures import Growth, MasterFigures, Rate, SlaveFigures
 from rocketmq_ha.impl.net.listeners import listen
@@ -173,9 +173,9 @@ def test_a_slave_is_connected_since_its_last_connection_began(tmp_path: Path) ->
 
 
 def test_figures_are_said_as_people_say_them() -> None:
-    sizes = [_size(value) for value in (None, 0, 1023, 1024, 1_000_000, 1 << 30, 5 << 50)]
+    sizes = [size(value) for value in (None, 0, 1023, 1024, 1_000_000, 1 << 30, 5 << 50)]
     assert sizes == ["-", "0 B", "1023 B", "1.0 KiB", "976.6 KiB", "1.0 GiB", "5120.0 TiB"]
-    durations = [_duration(value) for value in (None, 999, 1000, 61_000, 3_660_000, 90_000_000)]
+    durations = [duration(value) for value in (None, 999, 1000, 61_000, 3_660_000, 90_000_000)]
     assert durations == ["-", "999 ms", "1.0 s", "1 min 1 s", "1 h 1 min", "1 d 1 h"]
 
 

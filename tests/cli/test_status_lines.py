@@ -12,7 +12,8 @@ from rich.console import Console
 from kit.command_line import invoke
 from kit.snapshots import Snapshot, master_connection, master_snapshot, slave_snapshot
 from rocketmq_ha.impl.cli import status as status_module
-from rocketmq_ha.impl.cli.status import _ago, _duration, _number, _rate, _size, show
+from rocketmq_ha.impl.cli.quantities import ago, duration, number, rate, size
+from rocketmq_ha.impl.cli.status import show
 from rocketmq_ha.impl.net import remote_status
 from rocketmq_ha.impl.net.status_socket import NotRunning
 
@@ -124,34 +125,34 @@ def test_the_connections_of_a_master(is_tls: bool) -> None:
 @pytest.mark.parametrize(
     ("figure", "value", "expected"),
     [
-        (_number, None, "-"),
-        (_number, 0, "0"),
-        (_number, 1_234_567, "1,234,567"),
-        (_size, None, "-"),
-        (_size, 0, "0 B"),
-        (_size, 1_023, "1023 B"),
-        (_size, 1_024, "1.0 KiB"),
-        (_size, 1_536, "1.5 KiB"),
-        (_size, 1 << 20, "1.0 MiB"),
-        (_size, 3 << 29, "1.5 GiB"),
-        (_size, 5 << 40, "5.0 TiB"),
-        (_size, 5 << 50, "5120.0 TiB"),
-        (_rate, None, "-"),
-        (_rate, 0.0, "0 B/s"),
-        (_rate, 2_048.0, "2.0 KiB/s"),
-        (_duration, None, "-"),
-        (_duration, 0, "0 ms"),
-        (_duration, 999, "999 ms"),
-        (_duration, 1_000, "1.0 s"),
-        (_duration, 59_940, "59.9 s"),
-        (_duration, 60_000, "1 min 0 s"),
-        (_duration, 3_599_000, "59 min 59 s"),
-        (_duration, 3_600_000, "1 h 0 min"),
-        (_duration, 86_399_000, "23 h 59 min"),
-        (_duration, 86_400_000, "1 d 0 h"),
-        (_duration, 266_400_000, "3 d 2 h"),
-        (_ago, None, "-"),
-        (_ago, 1_500, "1.5 s ago"),
+        (number, None, "-"),
+        (number, 0, "0"),
+        (number, 1_234_567, "1,234,567"),
+        (size, None, "-"),
+        (size, 0, "0 B"),
+        (size, 1_023, "1023 B"),
+        (size, 1_024, "1.0 KiB"),
+        (size, 1_536, "1.5 KiB"),
+        (size, 1 << 20, "1.0 MiB"),
+        (size, 3 << 29, "1.5 GiB"),
+        (size, 5 << 40, "5.0 TiB"),
+        (size, 5 << 50, "5120.0 TiB"),
+        (rate, None, "-"),
+        (rate, 0.0, "0 B/s"),
+        (rate, 2_048.0, "2.0 KiB/s"),
+        (duration, None, "-"),
+        (duration, 0, "0 ms"),
+        (duration, 999, "999 ms"),
+        (duration, 1_000, "1.0 s"),
+        (duration, 59_940, "59.9 s"),
+        (duration, 60_000, "1 min 0 s"),
+        (duration, 3_599_000, "59 min 59 s"),
+        (duration, 3_600_000, "1 h 0 min"),
+        (duration, 86_399_000, "23 h 59 min"),
+        (duration, 86_400_000, "1 d 0 h"),
+        (duration, 266_400_000, "3 d 2 h"),
+        (ago, None, "-"),
+        (ago, 1_500, "1.5 s ago"),
     ],
 )
 def test_a_figure_for_people(figure: Any, value: float | None, expected: str) -> None:

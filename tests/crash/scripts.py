@@ -71,7 +71,7 @@ class Scripted(Workload):
 
     def flush_log(self) -> None:
         assert self._store is not None
-        self._store._log_flush.flush()
+        self._store.log_flush.flush()
 
     def flush_derived(self, *, thorough: bool) -> None:
         store = self._store

@@ -351,7 +351,7 @@ class Workload:
         assert self._store is not None
         least_pages = self.rng.choice((0, 0, 2))
         self._begin("flush", f"flush the log, least pages {least_pages}")
-        self._store._log_flush.flush(least_pages)
+        self._store.log_flush.flush(least_pages)
         self._look("flushed")
 
     def _dispatch(self) -> None:

@@ -18,6 +18,7 @@ from rocketmq_ha.fuzz import demo as demo_module
 from rocketmq_ha.fuzz.campaign import CampaignResult
 from rocketmq_ha.fuzz.demo import Replication, demo, make_report, problems_of
 from rocketmq_ha.fuzz.errors import FuzzError
+from rocketmq_ha.fuzz.messaging import Messaging
 from rocketmq_ha.impl.store.log.verify import Comparison, Difference, Summary
 
 Row = dict[str, Any]
@@ -144,25 +145,25 @@ def test_a_replay_over_a_fault_has_the_status_of_its_process(status: int, monkey
 
 
 def test_a_hunt_shows_the_schedule_that_it_has_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[int, float]] = []
+    asked: list[tuple[int, float, int]] = []
     shown: list[object] = []
     drawn = schedule.draw(9)
     outcome: Any = SimpleNamespace(schedule=drawn)
 
-    def found(seed: int, seconds: float) -> hunt.Found:
-        asked.append((seed, seconds))
+    def found(seed: int, seconds: float, *, go_on: int) -> hunt.Found:
+        asked.append((seed, seconds, go_on))
         return hunt.Found(outcome, runs=31, seconds=4.56)
 
     monkeypatch.setattr(hunt, "hunt", found)
     monkeypatch.setattr(replay, "show", lambda what, _: shown.append(what))
-    result = CliRunner().invoke(fuzz_cli.fuzz, ["hunt", "--seed", "5", "--seconds", "7.5"])
+    result = CliRunner().invoke(fuzz_cli.fuzz, ["hunt", "--seed", "5", "--seconds", "7.5", "--more", "3"])
     assert (result.exit_code, result.stdout) == (0, "found=9 runs=31 seconds=4.6\n")
     CliRunner().invoke(fuzz_cli.fuzz, ["hunt"])
-    assert (asked, shown) == ([(5, 7.5), (0, 60.0)], [drawn, drawn])
+    assert (asked, shown) == ([(5, 7.5, 3), (0, 60.0, 50)], [drawn, drawn])
 
 
 def test_a_hunt_that_finds_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hunt, "hunt", lambda *_: None)
+    monkeypatch.setattr(hunt, "hunt", lambda *_, **__: None)
     result = CliRunner().invoke(fuzz_cli.fuzz, ["hunt", "--seconds", "7"])
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", "no failure in 7 s\n")
 
@@ -201,7 +202,7 @@ def test_a_fault_that_there_is_not_is_refused_with_a_similar_name() -> None:
 def test_the_log_level_of_the_implementation_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     logger = logging.getLogger("rocketmq_ha.impl")
     before = logger.level
-    monkeypatch.setattr(hunt, "hunt", lambda *_: (logger.level == logging.ERROR) or pytest.fail("lines are shown"))
+    monkeypatch.setattr(hunt, "hunt", lambda *_, **__: (logger.level == logging.ERROR) or pytest.fail("lines are shown"))
     monkeypatch.setattr(replay, "show", lambda *_: None)
     CliRunner().invoke(fuzz_cli.fuzz, ["hunt"])
     assert logger.level == before
@@ -209,6 +210,7 @@ def test_the_log_level_of_the_implementation_comes_back(monkeypatch: pytest.Monk
 
 # --- demo ----------------------------------------------------------------------------------------------------------------
 
+MESSAGING = Messaging(sent=3_501, consumed=3_502, from_slave=3_503, problems=())
 REPLICATION = Replication(
     messages=1_001,
     nbytes=12_345_678,
@@ -221,12 +223,16 @@ REPLICATION = Replication(
 )
 LONG = tuple(row(number) for number in (1, 2, 3, 4))  # 1,000 steps
 SUMMARY = {"runs": "4", "steps": "9999", "transitions": "268/280", "divergences": "0", "impossible": "0"}
-LAST = "messages=1001 bytes=12345678 mb_per_s=4.9 cuts=7 schedules=4 steps=1000 transitions=268/280 divergences=0"
+OF_MESSAGES = "sent=3501 consumed=3502 from_slave=3503"
+LAST = (
+    f"{OF_MESSAGES} messages=1001 bytes=12345678 mb_per_s=4.9 cuts=7 schedules=4 steps=1000 transitions=268/280 divergences=0"
+)
 
 
 def shown(
     out: Path,
     monkeypatch: pytest.MonkeyPatch,
+    messaging: Messaging = MESSAGING,
     replication: Replication = REPLICATION,
     rows: tuple[Row, ...] = LONG,
     summary: dict[str, str] = SUMMARY,
@@ -234,6 +240,10 @@ def shown(
 ) -> tuple[Result, list[tuple[object, ...]]]:
     """Run the demo over these results. Returns: its result, and what its parts were told."""
     told = campaigns(monkeypatch, CampaignResult(rows, 6.78))
+
+    def exchange(where: Path, messages: int, _: Console) -> Messaging:
+        told.append((where, messages))
+        return messaging
 
     def replicate(where: Path, messages: int, _: Console) -> Replication:
         told.append((where, messages))
@@ -243,6 +253,7 @@ def shown(
         told.append((log, page))
         return summary
 
+    monkeypatch.setattr(demo_module, "exchange", exchange)
     monkeypatch.setattr(demo_module, "replicate", replicate)
     monkeypatch.setattr(demo_module, "make_report", report)
     monkeypatch.setattr(demo_module.pictures, "take", lambda *_: [])
@@ -256,13 +267,14 @@ def test_the_demo_ends_with_what_was_seen(
     result, told = shown(out, monkeypatch)
     assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, f"{LAST} verdict=PASS")
     assert "   4 distinct schedules, 1000 steps, median 250 a schedule, 0 failed, 6.8 s" in result.stdout.splitlines()
-    assert told == [(out, 1000), (4, 1, out / "fuzz"), (out / "fuzz", out / "report.html")]
+    assert told == [(out, 3000), (out, 1000), (4, 1, out / "fuzz"), (out / "fuzz", out / "report.html")]
     assert sessions == [("rocketmq-ha demo", "", True), ("stop",)]
 
 
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
+        pytest.param({"messaging": replace(MESSAGING, problems=("read: 1 lost",))}, "read: 1 lost", id="messages"),
         pytest.param(
             {"replication": replace(REPLICATION, problems=("no cut in a body",))}, "no cut in a body", id="replication"
         ),

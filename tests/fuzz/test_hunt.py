@@ -53,6 +53,16 @@ def test_the_shortest_failure_of_fifty_more_seeds_is_kept(
     assert tried == list(range(10, 10 + runs))
 
 
+@pytest.mark.parametrize(("more", "found", "runs"), [(0, 12, 3), (1, 13, 4), (2, 13, 5)])
+def test_a_hunt_goes_on_for_as_many_seeds_as_it_is_told(more: int, found: int, runs: int) -> None:
+    tried: list[int] = []
+    failures = {12: (9, VERDICT_ERROR), 13: (8, VERDICT_ERROR), 15: (7, VERDICT_ERROR)}
+    result = hunt.hunt(10, NEVER, runs_of(failures, tried), go_on=more)
+    assert result is not None
+    assert (result.outcome.schedule.seed, result.runs) == (found, runs)
+    assert tried == list(range(10, 10 + runs))
+
+
 def ticking(step: float) -> Callable[[], float]:
     """A clock that goes on by `step` seconds each time that somebody looks; it does not start at 0."""
     now = [100.0]

@@ -33,9 +33,20 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
         "no JSON",
         json.dumps({"link": 0, "source": "slave", "data": "AA=="}),
         json.dumps({"link": 0, "source": "slave", "data": "A", "passed": 1}),
+        json.dumps({"link": 0, "source": "slave", "data": "AA!A=", "passed": 1}),
+        json.dumps({"link": 0, "source": "slave", "data": "AA==AA==", "passed": 1}),
         json.dumps({"link": 0, "source": "slave", "data": "AA==", "passed": 1, "more": 1}),
     ],
-    ids=["empty", "a list", "text", "a field is missing", "no base64", "a field too many"],
+    ids=[
+        "empty",
+        "a list",
+        "text",
+        "a field is missing",
+        "no base64",
+        "garbage in base64",
+        "base64 behind its end",
+        "a field too many",
+    ],
 )
 def test_a_line_that_is_no_piece_is_named(tmp_path: Path, line: str) -> None:
     save(TRANSCRIPT[:2], tmp_path / "file")

@@ -1,12 +1,14 @@
 """Chapter 7: registrations, routes, and what a pull is answered."""
 
+import json
+
 import pull_outcomes
 from link_specimens import Connection
 from registry import claim
 from remoting_specimens import Exchange, RemotingFrame
 from store_specimens import Defaults, StoredRecord, number
 
-from rocketmq_ha.reference import message
+from rocketmq_ha.reference import message, name_server_answers, registration, route_table
 from rocketmq_ha.spec.release_table import value_of
 
 SUCCESS, SYSTEM_ERROR, SYSTEM_BUSY, SERVICE_NOT_AVAILABLE = 0, 1, 2, 14
@@ -112,6 +114,69 @@ def a_route_lists_queues_and_the_groups_that_have_them(frame: RemotingFrame) -> 
     has_queues = all(queue["brokerName"] in groups and queue["readQueueNums"] > 0 for queue in queues)
     has_master = all("0" in addresses and len(set(addresses.values())) == len(addresses) for addresses in groups.values())
     return bool(queues) and has_queues and has_master
+
+
+@claim("HA-R-32", "a field of the table that is not optional", "HA-R-35", "enableActingMaster")
+def a_registration_has_the_fields_of_its_release(exchange: Exchange) -> bool | None:
+    if not exchange.asks(103, to="namesrv"):
+        return None
+    always = {"brokerName", "clusterName", "brokerAddr", "haServerAddr", "brokerId", "compressed", "bodyCrc32"}
+    return set(exchange.request.fields) == always | ({"enableActingMaster"} if exchange.store.release[0] == "5" else set())
+
+
+@claim("HA-R-33", "bodyCrc32 is not 0", "not the CRC-32 of the body as it was sent without its highest bit")
+def a_registration_gives_the_crc_of_its_body(exchange: Exchange) -> bool | None:
+    if not exchange.asks(103, to="namesrv"):
+        return None
+    said = int(exchange.request.fields["bodyCrc32"])
+    return said != 0 and registration.has_its_crc(exchange.request.body, said)
+
+
+@claim("HA-R-34", "as JSON, and as the zlib stream below if compressed is true")
+def the_body_of_a_registration_is_read(exchange: Exchange) -> bool | None:
+    """Every broker has its own name among its topics, unless it registers one topic alone, which has changed (HA-R-37)."""
+    if not exchange.asks(103, to="namesrv"):
+        return None
+    fields = exchange.request.fields
+    found = registration.read_body(exchange.request.body, compressed=fields["compressed"] == "true")
+    if found is None or found[0] is None:
+        return False
+    return fields["brokerName"] in dict(found[1]) or len(found[1]) == 1
+
+
+@claim("HA-R-46", "code 322", "differs from the one that the address has registered, and have the latter as its body")
+def the_answer_says_whether_the_version_differs(exchange: Exchange) -> bool | None:
+    if not exchange.asks(322, to="namesrv") or exchange.answer is None:
+        return None
+    differs = exchange.request.table != exchange.answer.table
+    return exchange.answer.fields["changed"] == str(differs).lower()
+
+
+@claim("HA-R-48", "answered with TOPIC_NOT_EXIST (17)")
+def a_question_for_a_topic_of_nobody_is_answered_17(frame: RemotingFrame) -> bool | None:
+    """A consumer asks for the topic of its group's retries, which no broker has yet."""
+    if not frame.is_answer or not frame.exchange.asks(105) or frame.header["code"] == SUCCESS:
+        return None
+    return frame.header["code"] == 17 and frame.exchange.request.fields["topic"].startswith("%RETRY%")
+
+
+@claim("HA-R-49", "code 105", "JSON with queueDatas, brokerDatas and filterServerTable, all its keys in quotes")
+def a_route_is_what_the_model_makes_of_it(frame: RemotingFrame) -> bool | None:
+    """Apart from `enableActingMaster`, which 5.x adds to a group. All clients are of 4.9.4 or later."""
+    if not frame.is_answer or not frame.exchange.asks(105) or frame.header["code"] != SUCCESS:
+        return None
+    found = json.loads(frame.body)
+    for group in found["brokerDatas"]:
+        group.pop("enableActingMaster", None)
+    numbers = ("readQueueNums", "writeQueueNums", "perm", "topicSysFlag")
+    route = route_table.Route(
+        {queue["brokerName"]: route_table.QueueData(*(queue[name] for name in numbers)) for queue in found["queueDatas"]},
+        {
+            group["brokerName"]: (group["cluster"], {int(key): addr for key, addr in group["brokerAddrs"].items()})
+            for group in found["brokerDatas"]
+        },
+    )
+    return bool(name_server_answers.topic_route(route) == found)
 
 
 # --- Pulls -----------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ def test_every_quote_and_every_number_of_a_claimed_clause_is_held(cited: list[Ci
         ("HA-W-5", "32 KiB", "64 KiB", "HA-W-5 (a_batch_is_32_kib_by_default): "),
         ("HA-ST-34", "0x04 or 0x0C", "0x04 or 0x08", "HA-ST-34 (a_message_of_an_open_transaction_is_in_no_queue): "),
         ("HA-R-18", "code 104", "code 104 and not 105", 'HA-R-18: no claim and no citation quotes "not" in '),
-        ("HA-R-21", "divided by 100", "divided by 1000", 'not_held.toml: HA-R-21 "divided by 100" is not in the clause'),
+        ("HA-R-30", "27 or 28", "27 or 29", 'not_held.toml: HA-R-30 "for filter data, 27 or 28" is not in the clause'),
     ],
 )
 def test_a_planted_edit_is_noticed(cited: list[Citation], clause_id: str, words_now: str, planted: str, error: str) -> None:

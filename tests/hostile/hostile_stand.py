@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kit.certificates import Certificates, options
 from kit.waiting import await_end
@@ -179,10 +179,16 @@ def rate(end: End, seconds: float) -> float:
     return (end.offset - begun) / (time.monotonic() - begun_s)
 
 
+class Watched(Protocol):
+    """A process whose memory is known."""
+
+    def rss_kib(self) -> int: ...
+
+
 class Watch:
     """Records the peak memory of a process while it runs."""
 
-    def __init__(self, end: End) -> None:
+    def __init__(self, end: Watched) -> None:
         self._end = end
         self.before_kib = self.peak_kib = end.rss_kib()
         self._done = threading.Event()
@@ -201,7 +207,7 @@ class Watch:
 
     @classmethod
     @contextmanager
-    def over(cls, end: End) -> Iterator["Watch"]:
+    def over(cls, end: Watched) -> Iterator["Watch"]:
         watch = cls(end)
         watch._thread.start()
         try:

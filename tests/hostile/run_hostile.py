@@ -7,6 +7,8 @@ Against a master: an honest slave replicates meanwhile, and every put waits for 
 slave's log before and during the input, the master's anonymous memory before, at its peak and after, and the hash of both logs.
 Against a slave: it replicates from an honest master, is cut off, meets the hostile one, and returns. The row shows the growth
 rates of its log before and after, its memory, and the hash.
+Against a remoting port, of a name server and of a broker: the row shows how many answers a second an honest client gets
+before and during the input (the columns are kilobytes for the others), and the memory of the process.
 
 An input passes if no process ended, only the hostile connection was closed, the honest log grew, memory stayed within its
 bounds, and the hashes are equal. The rates are for reading only: on a machine with few cores the hostile program takes its
@@ -29,9 +31,11 @@ from pathlib import Path
 from typing import Final
 
 import hostile_masters
+import hostile_remoting
 import hostile_slaves
 import hostile_tls  # noqa: F401  (its inputs are hostile_slaves')
 from hostile_masters import Front, HostileMaster
+from hostile_remoting import RemotingStand
 from hostile_slaves import Port
 from hostile_stand import IN_FLIGHT, MAX_CONNECTIONS, End, Stand, Unexpected, Watch, rate, start_slave, wait_for
 from rich.console import Console
@@ -46,6 +50,9 @@ SLACK_KIB: Final = 6 * 1024  # memory that the interpreter allocates and frees b
 SLAVE_BUFFER_KIB: Final = 5 * 1024  # the largest read buffer, and its copy while it grows
 EACH_KIB: Final = 64  # HA-M-55
 OPENSSL_KIB: Final = 160  # HA-M-75
+REMOTING_RATE_S: Final = 0.2
+# 8 MiB of answers that nobody takes, and 24 frames that have begun, are held for a while: HA-RM-24, HA-RM-26.
+REMOTING_SLACK_KIB: Final = 64 * 1024
 LINES_EACH: Final = 31  # log lines in a window of 10 s: 30 (HA-M-57), and the line that counts the rest
 SLAVES_AT_A_TIME: Final = 6
 
@@ -55,7 +62,7 @@ class Row:
     """The effect of one input. Rates in bytes a second, memory in KiB."""
 
     name: str
-    against: str  # "master" or "slave"
+    against: str  # "master", "slave", "namesrv" or "broker"
     seconds: float = 0.0
     rate_before: float = 0.0
     rate_with: float = 0.0  # against a master: during the input; against a slave: after it
@@ -154,7 +161,31 @@ def against_slave(directory: Path, honest: Stand, given: HostileMaster, number: 
     return row
 
 
-def _check_lines(end: End, before: int, begun_s: float) -> None:
+def against_remoting(stand: RemotingStand, name: str, number: int) -> Row:
+    """Run one input of hostile_remoting while an honest client asks."""
+    row = Row(name, stand.what)
+    row.rate_before = stand.rate(REMOTING_RATE_S)
+    lines, begun_s, begun = stand.log_lines(), time.monotonic(), stand.answers
+    try:
+        with Watch.over(stand) as watch:
+            hostile_remoting.INPUTS[name](stand, f"127.0.{1 + number // 250}.{1 + number % 250}")
+            end = stand.answers
+            row.seconds = time.monotonic() - begun_s
+            row.rate_with = (end - begun) / row.seconds
+        row.rss_before_kib, row.rss_peak_kib, row.rss_after_kib = watch.before_kib, watch.peak_kib, stand.rss_kib()
+        row.rss_bound_kib = watch.before_kib + REMOTING_SLACK_KIB
+        wait_for(lambda: stand.answers > end or stand.problem, "the honest client gets no answers any more")
+        if stand.problem:
+            raise Unexpected(stand.problem)
+        if row.rss_peak_kib > row.rss_bound_kib:
+            raise Unexpected(f"it had {row.rss_peak_kib} KiB, expected {row.rss_bound_kib} at most")
+        _check_lines(stand, lines, begun_s)
+    except (Unexpected, OSError, FuzzError) as error:
+        row.problem = str(error)
+    return row
+
+
+def _check_lines(end: End | RemotingStand, before: int, begun_s: float) -> None:
     """Check the number of log lines. One window may have begun before the input. Raises: Unexpected."""
     told, most = end.log_lines() - before, LINES_EACH * (2 + int((time.monotonic() - begun_s) / 10))
     if told > most:
@@ -198,7 +229,7 @@ def run(words: list[str], directory: Path, console: Console) -> list[Row]:
     def show(row: Row) -> None:
         rows.append(row)
         verdict = f"[red]FAIL: {row.problem}[/]" if row.problem else "ok"
-        console.print(f"  {row.against:6}  {row.name:60}  {row.ratio:5.2f}  {verdict}", soft_wrap=True)
+        console.print(f"  {row.against:7}  {row.name:60}  {row.ratio:5.2f}  {verdict}", soft_wrap=True)
 
     slaves = chosen(hostile_slaves.INPUTS, words)
     if slaves:
@@ -212,6 +243,18 @@ def run(words: list[str], directory: Path, console: Console) -> list[Row]:
             raise
         if problem:
             show(Row("the master and its slave, in the end", "master", problem=problem))
+    remoting = chosen(hostile_remoting.INPUTS, words)
+    for what in ("namesrv", "broker") if remoting else ():
+        peer = RemotingStand(directory, what)
+        try:
+            for number, name in enumerate(remoting):
+                show(against_remoting(peer, name, number))
+            problem = peer.stop()
+        except BaseException:
+            peer.kill()
+            raise
+        if problem:
+            show(Row(f"the {what}, in the end", what, problem=problem))
     masters = [given for given in hostile_masters.INPUTS if not words or given.name in chosen([given.name], words)]
     if masters:
         stand = Stand(directory / "masters", prefilled=1 << 20)

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from our_broker import OurBroker
 from releases import PROMOTED, RELEASES, refusal
 from results import Results
 from rocketmq import Rocketmq
 from servers import Servers
 
+from kit.command_line import Start
 from kit.waiting import LONG_S
 
 HERE: Final = Path(__file__).resolve().parent
@@ -99,7 +101,8 @@ def classpath(release: str) -> str:
     if not jars_are_there(release):
         fetch_jars(build, release, [])
         stamp.write_text(digest)
-    sources = sorted(SOURCES.rglob("*.java"))
+    before_lite = tuple(map(int, release.split("."))) < (4, 6)  # releases before it have no lite pull consumer
+    sources = sorted(file for file in SOURCES.rglob("*.java") if not (before_lite and file.name == "Lite.java"))
     classes = build / f"classes-{digest_of(*sources)[:16]}"
     if not classes.is_dir():
         being_made = build / f"{classes.name}.{os.getpid()}"
@@ -148,6 +151,11 @@ def rocketmq(servers: Servers, tmp_path: Path) -> Iterator[Rocketmq]:
         yield started
     finally:
         started.close()
+
+
+@pytest.fixture
+def ours(rocketmq: Rocketmq, start: Start, tmp_path: Path) -> OurBroker:
+    return OurBroker(rocketmq, start, tmp_path)
 
 
 @pytest.fixture

@@ -47,15 +47,18 @@ class Servers:
     def namesrv(self) -> str:
         return f"127.0.0.1:{self.ports.namesrv}"
 
-    def run(self, command: str, *arguments: str, timeout_s: float = 2 * PATIENCE_S) -> list[str]:
-        """The lines that one of our clients prints. Raises: AssertionError with what went wrong."""
+    def run(self, command: str, *arguments: str, namesrv: str = "", timeout_s: float = 2 * PATIENCE_S) -> list[str]:
+        """The lines that one of our clients prints. Raises: AssertionError with what went wrong.
+
+        Args:  namesrv: the name servers that it asks, with `;` between; this one if there are none.
+        """
         client = self._running_client()
         assert client.stdin is not None
         assert client.stdout is not None
         timer = threading.Timer(timeout_s, client.kill)
         timer.start()
         try:
-            client.stdin.write("\t".join((command, self.namesrv, *arguments)) + "\n")
+            client.stdin.write("\t".join((command, namesrv or self.namesrv, *arguments)) + "\n")
             client.stdin.flush()
             lines = []
             while not (line := client.stdout.readline()).startswith("END"):
@@ -85,7 +88,7 @@ class Servers:
     def knows(self, address: str) -> bool:
         """Whether a broker of this address is registered."""
         with socket.create_connection(("127.0.0.1", self.ports.namesrv), PATIENCE_S) as connection:
-            return f'"{address}"'.encode() in _ask(connection, GET_BROKER_CLUSTER_INFO, {}, b"")
+            return f'"{address}"'.encode() in ask(connection, GET_BROKER_CLUSTER_INFO, {}, b"")
 
     def await_no_broker(self) -> None:
         """One that was killed is forgotten as its connection closes."""
@@ -110,7 +113,7 @@ class Servers:
             "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF),
         }
         connection = socket.create_connection(("127.0.0.1", self.ports.namesrv), PATIENCE_S)
-        _ask(connection, REGISTER_BROKER, fields, body)
+        ask(connection, REGISTER_BROKER, fields, body)
         return connection
 
     def close(self) -> None:
@@ -118,7 +121,7 @@ class Servers:
         self._end_client()
 
 
-def _ask(connection: socket.socket, code: int, fields: dict[str, str], body: bytes) -> bytes:
+def ask(connection: socket.socket, code: int, fields: dict[str, str], body: bytes) -> bytes:
     """One remoting request. Returns: the body of its answer. Raises: AssertionError if the answer's code is not 0."""
     header = json.dumps(
         {"code": code, "language": "OTHER", "version": 399, "opaque": 1, "flag": 0, "extFields": fields}

@@ -18,6 +18,7 @@ from kit.files import delete_log_files, patch, snapshot
 from rocketmq_ha.impl.store import message_store
 from rocketmq_ha.impl.store.derived.index_file import Geometry
 from rocketmq_ha.impl.store.derived.queue_entry import ENTRY
+from rocketmq_ha.impl.store.derived.rebuild import DerivedRecovery
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.wire.message import Message
 
@@ -121,6 +122,11 @@ def key(file: int, number: int, *, hash: int | None = None, offset: int | None =
     return both(*(index(file, at + position, value, size) for position, value, size in fields if value is not None))
 
 
+def slot(file: int, number: int, entry: int) -> Damage:
+    """Slot `number` of the index leads to an entry."""
+    return index(file, 40 + 4 * number, entry)
+
+
 def index_count(file: int, count: int) -> Damage:
     return index(file, 36, count)
 
@@ -203,6 +209,21 @@ def planned(store: Path) -> tuple[dict[str, Any], Planned]:
     return figures, Planned(*(told[name] for name in Planned._fields))
 
 
+def starts_of_dispatch(store: Path) -> list[int]:
+    """Recover a store. Returns: where the dispatch begins, by each look at it."""
+    found: list[int] = []
+    run = DerivedRecovery.run
+
+    def running(recovery: DerivedRecovery, *, is_clean: bool) -> int:
+        found.append(run(recovery, is_clean=is_clean))
+        return found[-1]
+
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(DerivedRecovery, "run", running)
+        assert invoke("recover", store, "--write").exit_code == 0
+    return found
+
+
 def check(case: Case, store: Path) -> None:
     """Damage the store, and hold all that is said and done against the case."""
     case.damage(store)
@@ -217,7 +238,8 @@ def check(case: Case, store: Path) -> None:
         before = snapshot(path)
         assert planned(path) == (log | rest, plan)
         assert snapshot(path) == before
-        assert invoke("recover", path, "--write").exit_code == 0
+        starts = starts_of_dispatch(path)
+        assert starts == [plan.dispatch_from] * 2  # the plan, and the opening
         assert verified(path) == (case.says if then is None else then)
         left = case.left if log["stop"] == "unclean" else CLEAN
         assert planned(path) == ({"stop": "clean", "looked_from": 1024, "messages": 8} | rest, left)

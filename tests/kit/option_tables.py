@@ -1,4 +1,4 @@
-"""All options of master, slave, tail and doctor, no two values equal, and the value that each command makes of them."""
+"""All options of master, slave, namesrv, tail and doctor, no two values equal, and what each command makes of them."""
 
 import json
 from ipaddress import ip_network
@@ -11,15 +11,20 @@ from kit.command_line import invoke
 from rocketmq_ha.impl.app.cleaning import HOUR_MS, RetentionSettings
 from rocketmq_ha.impl.app.doctor.diagnosis import DoctorOptions
 from rocketmq_ha.impl.app.endpoints import Listening, MasterEndpoint, TlsIdentity, TlsListening
-from rocketmq_ha.impl.app.flushing import FlushIntervals
 from rocketmq_ha.impl.app.fresh_store import StartSettings
 from rocketmq_ha.impl.app.producer import ProducerSettings
+from rocketmq_ha.impl.app.remoting_tls import RemotingTlsFiles
 from rocketmq_ha.impl.app.roles import RoleSettings
 from rocketmq_ha.impl.app.run_master import MasterOptions
+from rocketmq_ha.impl.app.run_namesrv import NamesrvOptions
 from rocketmq_ha.impl.app.run_slave import FollowSettings, SlaveOptions
 from rocketmq_ha.impl.app.tail import TailOptions
+from rocketmq_ha.impl.namesrv.route_info_manager import RouteLimits
 from rocketmq_ha.impl.net.limits import Limits
 from rocketmq_ha.impl.net.tls_files import TlsFiles
+from rocketmq_ha.impl.remoting.limits import RemotingLimits
+from rocketmq_ha.impl.remoting.tls import TlsMode
+from rocketmq_ha.impl.store.log.flush import FlushIntervals
 from rocketmq_ha.impl.store.retention import Retention
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Settings
 from rocketmq_ha.spec.role import BrokerRole
@@ -228,12 +233,45 @@ DOCTOR_OPTIONS: Final = DoctorOptions(
 )
 DOCTOR_BY_DEFAULT: Final = DoctorOptions(master=MasterEndpoint("h", 3), broker=None, store=None, patience_s=8.0, settle_s=10.0)
 
+NAMESRV: Final[Words] = {
+    "--listen": "h:3",
+    "--kv-config": "kv.json",
+    "--order-message-enable": True,
+    "--tls-mode": "enforcing",
+    **TLS,
+    "--allow": ["10.0.0.0/8", "fd00::/8"],
+    "--max-connections": 4,
+    "--max-connections-per-address": 5,
+    "--max-brokers": 6,
+    "--max-topics": 7,
+    "--metrics": "h:30",
+}
+NAMESRV_OPTIONS: Final = NamesrvOptions(
+    listen=("h", 3),
+    kv_config=Path("kv.json"),
+    order_message_enable=True,
+    tls=RemotingTlsFiles(TlsMode.ENFORCING, FILES.cert, FILES.key, FILES.ca),
+    limits=RemotingLimits(Limits(4, 5, allow=(ip_network("10.0.0.0/8"), ip_network("fd00::/8")))),
+    route_limits=RouteLimits(brokers=6, queue_datas=7),
+    metrics_address="h:30",
+)
+NAMESRV_BY_DEFAULT: Final = NamesrvOptions(
+    listen=("127.0.0.1", 9876),
+    kv_config=Path.home() / "namesrv" / "kvConfig.json",
+    order_message_enable=False,
+    tls=None,
+    limits=RemotingLimits(Limits(4096, 1024, allow=LOOPBACK)),
+    route_limits=RouteLimits(brokers=1_000, queue_datas=200_000),
+    metrics_address=None,
+)
+
 # Command: the function that gets its value, and in which module; the options; the value with all of them; those that are
 # required; the value with these alone.
 COMMANDS: Final[dict[str, tuple[str, Words, object, Words, object]]] = {
     "master": ("master.run_master", MASTER, MASTER_OPTIONS, {"--store": "s"}, MASTER_BY_DEFAULT),
     "slave": ("slave.run_slave", SLAVE, SLAVE_OPTIONS, {"--store": "s", "--master": "h:3"}, SLAVE_BY_DEFAULT),
     "tail": ("tail.run_tail", TAIL, TAIL_OPTIONS, {"--master": "h:3"}, TAIL_BY_DEFAULT),
+    "namesrv": ("namesrv.run_namesrv", NAMESRV, NAMESRV_OPTIONS, {}, NAMESRV_BY_DEFAULT),
     "doctor": ("doctor.diagnose", DOCTOR, DOCTOR_OPTIONS, {"--master": "h:3"}, DOCTOR_BY_DEFAULT),
 }
 
@@ -257,7 +295,8 @@ def toml(words: Words) -> str:
 def received(monkeypatch: pytest.MonkeyPatch, command: str, *words: object) -> object:
     """The value with which the command runs."""
     values: list[object] = []
-    monkeypatch.setattr(f"rocketmq_ha.impl.cli.{COMMANDS[command][0]}", lambda options, *_: values.append(options))
+    target = COMMANDS[command][0] if command in COMMANDS else f"{command}.run_{command}"
+    monkeypatch.setattr(f"rocketmq_ha.impl.cli.{target}", lambda options, *_: values.append(options))
     result = invoke(command, *words)
     assert result.exit_code == 0, result.stderr
     (value,) = values

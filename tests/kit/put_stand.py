@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from kit.waiting import PATIENCE_S, wait_for
-from rocketmq_ha.impl.app.flushing import FlushIntervals
 from rocketmq_ha.impl.app.roles import end_all, putting
 from rocketmq_ha.impl.clock import clock_ms
 from rocketmq_ha.impl.net.listeners import listen
@@ -17,6 +16,7 @@ from rocketmq_ha.impl.net.local_socket import local_address
 from rocketmq_ha.impl.net.put_socket import SOCKET_NAME, PutSocket
 from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.flush import FlushIntervals
 from rocketmq_ha.impl.wire.frame import REPORT
 from rocketmq_ha.spec.profile import HARDENED, Settings
 from rocketmq_ha.spec.role import BrokerRole

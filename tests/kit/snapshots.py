@@ -90,3 +90,59 @@ def slave_snapshot(**more: object) -> Snapshot:
         "failed_connects": 49,
     }
     return figures | more
+
+
+def broker_snapshot(**more: object) -> Snapshot:
+    """The status of a master broker with two name servers, and without slaves. more: see `followed` for a slave."""
+    clients = {
+        "listen": ["127.0.0.1:10911", "127.0.0.1:10909"],
+        "connections": 61,
+        "producers": 62,
+        "consumers": 63,
+        "consumer_groups": 64,
+        "accepted_connections": 65,
+        "refused_connections": 0,
+        "requests": {"10": 1_066, "11": 67, "unsupported": 68},
+        "requests_per_second": 1_069.04,
+        "invalid_frames": 70,
+        "failures": 71,
+        "pending": 72,
+        "parked_pulls": 73,
+        "waiting_puts": 74,
+        "sent_bytes": 75,
+        "received_bytes": 76,
+    }
+    name_servers = [
+        {"address": "10.0.0.5:9876", "registered_ms": 3_100, "error": None},
+        {"address": "10.0.0.6:9876", "registered_ms": None, "error": "cannot connect: Connection refused"},
+    ]
+    figures: Snapshot = {
+        "tls_listen": None,
+        "refused_connections": 0,
+        "broker_name": "broker-a",
+        "broker_id": 0,
+        "cluster": "cluster-x",
+        "topics": 81,
+        "groups": 82,
+        "clients": clients,
+        "name_servers": name_servers,
+        "following": None,
+    }
+    return master_snapshot() | figures | more
+
+
+def followed(**more: object) -> Snapshot:
+    """The master of a slave broker."""
+    figures: Snapshot = {
+        "master": "10.0.0.9:10912",
+        "state": "connected",
+        "connected_ms": 41_000,
+        "silent_ms": 4_200,
+        "last_close_reason": None,
+        "lag_bytes": 1_536,
+        "lag_told_ms": 2_500,
+        "tables_of": "10.0.0.9:10911",
+        "tables_ms": 8_600,
+        "tables_error": None,
+    }
+    return figures | more

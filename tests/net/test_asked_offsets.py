@@ -211,9 +211,10 @@ def test_the_first_file_is_found_by_halving(
     caplog.set_level(logging.INFO, "rocketmq_ha")
     monkeypatch.setattr(module, "_REFUSALS", 1)
     broker = use(Broker(first, last))
-    feed = find_min(ADDRESS, SIZE, bool, heartbeat_ms=77)
+    own: dict[str, Any] = {"heartbeat_ms": 77, "tls": object(), "source_address": ("10.0.0.1", 0)}
+    feed = find_min(ADDRESS, SIZE, bool, **own)
     assert (broker.reports, broker.open) == (reports, [feed])
-    assert {options["heartbeat_ms"] for options in broker.options} == {77}
+    assert broker.options == [own] * len(reports)  # each connection is as the first
     assert lines(caplog) == ([f"{PEER}: file 0 is gone; looking for the first one"] if first else [])
 
 
@@ -250,11 +251,13 @@ def test_a_question_is_the_size_of_one_frame(use: Use, monkeypatch: pytest.Monke
 def test_a_second_try_comes_behind_a_question_for_0(use: Use) -> None:
     """A master that is just starting has no data at first."""
     broker = use(Broker(3000, 5000))
-    inquiry = Inquiry(ADDRESS, bool, 0)
+    tls: Any = object()
+    inquiry = Inquiry(ADDRESS, bool, 0, tls, ("10.0.0.1", 0))
     with pytest.raises(OutOfRange):
         inquiry.open_old(2000)
     assert broker.reports == [2000] * 3 + [0] + [2000] * 3
     assert (inquiry.open_old(3000).report, inquiry.connections) == (3000, 4)
+    assert {(options["tls"], options["source_address"]) for options in broker.options} == {(tls, ("10.0.0.1", 0))}
 
 
 def test_puts_are_waited_for_once(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:

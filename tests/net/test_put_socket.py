@@ -70,7 +70,7 @@ def test_an_answer_waits_for_the_put_before_it(stack: ExitStack, tmp_path: Path)
 
 def test_each_put_has_the_status_of_a_put(stack: ExitStack, tmp_path: Path) -> None:
     """HA-G-3, HA-G-2, HA-G-40: without a slave, with a slave that is silent, and with a disk to wait for."""
-    stand = Stand(stack, tmp_path / "s", BrokerRole.SYNC_MASTER, "sync", sync_flush_timeout_ms=50)
+    stand = Stand(stack, tmp_path / "s", BrokerRole.SYNC_MASTER, "sync")
     client = stand.client()
     client.send(message())
     assert client.statuses(1) == ["SLAVE_NOT_AVAILABLE"]

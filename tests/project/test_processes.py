@@ -1,9 +1,13 @@
 """`make test` uses several processes: all tests of a file, and of the files of a group, run in the same one."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from kit import processes
 from kit.waiting import LONG_S
 
 CONFTEST = "from kit.processes import pytest_collection_modifyitems, pytest_xdist_make_scheduler  # noqa: F401"
@@ -25,6 +29,30 @@ def test_told(number: int) -> None:
 """
 MARK = 'pytestmark = pytest.mark.xdist_group("{}")  # they share something'
 FILES = {"a": "", "b": MARK.format("one"), "c": "", "d": MARK.format("two"), "e": MARK.format("one")}
+
+
+@pytest.mark.parametrize(("count", "workers"), [(1, 2), (2, 3), (3, 5), (4, 6), (64, 96)])
+def test_there_are_three_processes_for_two_processors(count: int, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "processors", lambda: count)
+    assert processes.pytest_xdist_auto_num_workers() == workers
+
+
+def test_children_keep_their_bytecode_where_this_process_writes_none(tmp_path: Path) -> None:
+    """In a folder that is gone at the end of the process, and nowhere else."""
+    program = (
+        "import os, subprocess, sys; from pathlib import Path; from kit.processes import share_bytecode; share_bytecode()\n"
+        "subprocess.run([sys.executable, '-c', 'import module'], check=True)\n"
+        "folder = Path(os.environ['PYTHONPYCACHEPREFIX']); print(folder, *(file.name for file in folder.rglob('module.*')))"
+    )
+    (tmp_path / "module.py").touch()
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPYCACHEPREFIX"}
+    environment |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": os.pathsep.join((str(KIT), str(tmp_path)))}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=LONG_S)
+    folder, compiled = done.stdout.split()
+    assert compiled.startswith("module.") and compiled.endswith(".pyc")
+    assert not Path(folder).exists()
+    assert not (tmp_path / "__pycache__").exists()
 
 
 def test_a_file_and_a_group_of_files_run_in_one_process_each_and_the_groups_first(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ EXCEPTIONS = {
     ("tests/interop/golden/golden_wire.py", "accept"): "daemon threads for the life of the program",
     ("tests/interop/golden/golden_wire.py", "settimeout"): "daemon threads for the life of the program",
     ("fuzz/processes.py", "Popen"): "Node has a limit for each line and for the end",
+    ("fuzz/java_clients.py", "Popen"): "JavaClients has a limit for the end, and the program one for its messages",
     ("fuzz/proxy.py", "accept"): "its listener has a limit",
     ("fuzz/campaign.py", "Thread"): "a campaign may last as long as its user wants",
     ("formal/run_formal.py", "result"): "TLC has a limit in each process of the pool",

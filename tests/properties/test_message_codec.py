@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from kit.messages import EVERY_FIELD
 from rocketmq_ha.impl.errors import MessageIllegal, MessageMalformed
 from rocketmq_ha.impl.store.log.scan import Stop, scan
 from rocketmq_ha.impl.wire.message import Message, decode, decompress_body, encode, read_header
@@ -83,38 +84,23 @@ def test_a_put_fixes_both_offsets_and_nothing_else(message: Message, queue_offse
 
 def test_fields_stand_where_rocketmq_puts_them() -> None:
     """Positions as 4.9.8 writes them, spelled out by hand."""
-    message = Message(
-        topic="Topic",
-        body=b"hello",
-        queue_id=3,
-        flag=7,
-        queue_offset=11,
-        physical_offset=13,
-        sys_flag=8,
-        born_timestamp=17,
-        born_host=("1.2.3.4", 5678),
-        store_timestamp=19,
-        store_host=("5.6.7.8", 10911),
-        reconsume_times=2,
-        prepared_transaction_offset=23,
-        properties_string="TAGS\x01a",
-    )
+    properties = EVERY_FIELD.properties_string.encode()
     expected = b"".join(
         (
-            struct.pack(">iIIii", 91 + 5 + 5 + 6, 0xDAA320A7, zlib.crc32(b"hello") & 0x7FFFFFFF, 3, 7),
-            struct.pack(">qqiq", 11, 13, 8, 17),
-            bytes((1, 2, 3, 4)) + struct.pack(">i", 5678),
-            struct.pack(">q", 19),
-            bytes((5, 6, 7, 8)) + struct.pack(">i", 10911),
-            struct.pack(">iqi", 2, 23, 5) + b"hello",
-            b"\x05Topic",
-            struct.pack(">h", 6) + b"TAGS\x01a",
+            struct.pack(">iIIii", 91 + 5 + 6 + len(properties), 0xDAA320A7, zlib.crc32(b"hello") & 0x7FFFFFFF, 11, 14),
+            struct.pack(">qqiq", 12, 13, 8, 1_700_000_000_015),
+            bytes((10, 0, 0, 16)) + struct.pack(">i", 17),
+            struct.pack(">q", 1_700_000_001_018),
+            bytes((10, 0, 0, 19)) + struct.pack(">i", 20),
+            struct.pack(">iqi", 21, 22, 5) + b"hello",
+            b"\x06orders",
+            struct.pack(">h", len(properties)) + properties,
         )
     )
-    assert encode(message) == expected
-    assert decode(expected) == message
-    assert message.body_crc == zlib.crc32(b"hello") & 0x7FFFFFFF
-    assert message.properties == {"TAGS": "a"}
+    assert encode(EVERY_FIELD) == expected
+    assert decode(expected) == EVERY_FIELD
+    assert EVERY_FIELD.body_crc == zlib.crc32(b"hello") & 0x7FFFFFFF
+    assert EVERY_FIELD.properties == {"KEYS": "k1  k2", "TAGS": "a", "other": "b"}
 
 
 def test_crc_loses_its_top_bit() -> None:

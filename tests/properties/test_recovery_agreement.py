@@ -9,6 +9,7 @@ import os
 import random
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import mock
@@ -17,20 +18,14 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from kit.recovery_model import Images, assert_agrees, assert_times_agree, model_of
 from rocketmq_ha.impl.store.derived.index_file import Geometry
 from rocketmq_ha.impl.store.housekeeping import Housekeeping
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.wire.message import Message
-from rocketmq_ha.reference import consume_queue, index_service, mapped_file_queue, store_recovery
-from rocketmq_ha.reference.consume_queue import ConsumeQueue
-from rocketmq_ha.reference.dispatch import Dispatched, DispatchSettings, do_reput
-from rocketmq_ha.reference.index_file import IndexFile
-from rocketmq_ha.reference.store import Log, max_offset, min_offset
-from rocketmq_ha.spec.profile import HARDENED
 
 SECTOR = 512
 BEGIN_MS = 1_700_000_000_000
-Images = dict[tuple[str, ...], bytes]
 
 
 @dataclass(frozen=True)
@@ -149,58 +144,21 @@ class World:
         return self.images()
 
 
-def model_of(images: Images, options: StoreOptions, *, abort: bool) -> "store_recovery.Store":
-    """The model's store, recovered and dispatched."""
-    assert options.index_geometry is not None
-    assert options.file_size is not None
-    assert options.queue_file_size is not None
-    geometry = options.index_geometry
-    sizes = DispatchSettings(options.queue_file_size, geometry.hash_slot_num, geometry.index_num)
-    queues = {}
-    for topic, queue_id in sorted({path[1:3] for path in images if path[0] == "consumequeue"}):
-        found = {path[3]: data for path, data in images.items() if path[:3] == ("consumequeue", topic, queue_id)}
-        files = mapped_file_queue.load(options.queue_file_size, found)
-        assert isinstance(files, Log)
-        queues[topic, int(queue_id)] = ConsumeQueue(topic, int(queue_id), files)
-    index = tuple(
-        IndexFile(path[1], geometry.hash_slot_num, geometry.index_num, images[path])
-        for path in sorted(images)
-        if path[0] == "index"
-    )
-    commit_log = {path[1]: data for path, data in images.items() if path[0] == "commitlog"}
-    loaded = store_recovery.load(options.file_size, commit_log, Dispatched(queues, index), images["checkpoint",], abort=abort)
-    assert isinstance(loaded, store_recovery.Store), loaded
-    made_at = "9" * 16 + "0"
-    recovered = store_recovery.recover(loaded, made_at, sizes, HARDENED)
-    assert isinstance(recovered, store_recovery.Store), recovered
-    dispatched = do_reput(recovered.dispatched, recovered.log, made_at, sizes, HARDENED)
-    return store_recovery.Store(recovered.log, dispatched, recovered.checkpoint)
+def broken(images: Images, seed: int) -> Images:
+    """The files with an entry of a queue that is zeros."""
+    rng = random.Random(seed)
+    path = rng.choice([path for path in images if path[0] == "consumequeue"] or [("checkpoint",)])
+    at = 20 * rng.randrange(len(images[path]) // 20)
+    return images if path[0] == "checkpoint" else images | {path: images[path][:at] + bytes(20) + images[path][at + 20 :]}
 
 
-def assert_agrees(store: MessageStore, model: "store_recovery.Store") -> None:
-    log = model.log
-    assert (store.min_offset, store.max_offset) == (min_offset(log), max_offset(log))
-    # An empty file at the end of the log does not matter; one at offset 0 does.
-    files = [file for file in store.log.queue.files if file.base < max(store.max_offset, store.min_offset + 1)]
-    assert {file.path.name: bytes(file.mapping) for file in files} == mapped_file_queue.files(log)
-    ours = {(topic.decode(), queue_id): queue for (topic, queue_id), queue in store.queues if queue.max_offset}
-    assert ours.keys() == model.dispatched.queues.keys()
-    for key, queue in model.dispatched.queues.items():
-        mine = ours[key]
-        assert mine.min_offset == consume_queue.min_offset_in_queue(queue), key
-        assert mine.max_offset == consume_queue.max_offset_in_queue(queue), key
-        first = (queue.mapped_file_queue.base or 0) // consume_queue.CQ_STORE_UNIT_SIZE
-        entries = [(one.offset, one.size, one.tags_code) for one in consume_queue.entries(queue.mapped_file_queue.data)]
-        assert [tuple(entry) for _, entry in mine.entries()] == entries, key
-        assert next(mine.entries(), (first,))[0] == first, key
-    assert [file.path.read_bytes() for file in store.index.files] == [file.data for file in model.dispatched.index]
-    for topic in ("a", "topic"):
-        for word in "klmnu":
-            found = sorted(index_service.query_offset(model.dispatched.index, topic, word, 64, 0, 1 << 62))
-            assert store.index.query_offset(topic, word, 64, 0, 1 << 62) == found
-
-
-def recover_both(root: Path, options: StoreOptions, does: "list[list[Put] | str]", crash_seed: int | None) -> None:
+def recover_both(
+    root: Path,
+    options: StoreOptions,
+    does: "list[list[Put] | str]",
+    crash_seed: int | None,
+    damage: Callable[[Images], Images] = lambda images: images,
+) -> None:
     """Drive a store, stop it or (with a seed) crash it, and recover the files with both sides. Raises: AssertionError."""
     clock = Clock()
     with mock.patch.object(time, "time_ns", clock.time_ns):
@@ -211,6 +169,7 @@ def recover_both(root: Path, options: StoreOptions, does: "list[list[Put] | str]
         images = world.stop() if is_clean else world.crash(random.Random(crash_seed))
         if not is_clean:
             world.store.close()
+        images = damage(images)
         copy = root / "copy"
         for path, content in images.items():
             (copy / Path(*path)).parent.mkdir(parents=True, exist_ok=True)
@@ -219,10 +178,8 @@ def recover_both(root: Path, options: StoreOptions, does: "list[list[Put] | str]
             (copy / "abort").touch()
         model = model_of(images, options, abort=not is_clean)
         with mock.patch.object(Housekeeping, "start"), MessageStore.open(copy, options) as store:
-            if store.max_offset:
-                times = (store.checkpoint.logics_msg_timestamp, store.checkpoint.index_msg_timestamp)
-                assert times == (model.checkpoint.logics_msg_timestamp, model.checkpoint.index_msg_timestamp)
-            assert_agrees(store, model)
+            assert_times_agree(store, model)
+            assert_agrees(store, model, [(topic, word) for topic in ("a", "topic") for word in "klmnu"])
 
 
 @settings(max_examples=60, deadline=None)
@@ -239,6 +196,18 @@ def test_both_recover_to_the_same_store(tmp_path_factory: pytest.TempPathFactory
     is_clean = data.draw(st.integers(0, 5)) == 0
     event("a clean stop" if is_clean else "a crash")
     recover_both(root, options, does, None if is_clean else data.draw(st.integers(0, 1 << 32)))
+    shutil.rmtree(root)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(actions, min_size=1, max_size=9), st.sampled_from([3, 30]), st.integers(0, 1 << 32))
+def test_both_give_a_queue_with_a_broken_entry_what_it_lacks(
+    tmp_path_factory: pytest.TempPathFactory, does: "list[list[Put] | str]", queue_entries: int, seed: int
+) -> None:
+    """HA-ST-90 "MUST begin no later than behind the last message that this queue has", after a clean stop."""
+    root = tmp_path_factory.mktemp("recovery")
+    options = StoreOptions(file_size=2048, queue_file_size=20 * queue_entries, index_geometry=Geometry(200, 40), floor_size=0)
+    recover_both(root, options, does, None, lambda images: broken(images, seed))
     shutil.rmtree(root)
 
 

@@ -27,6 +27,7 @@ from kit.damaged import (
     index_count,
     index_gone,
     key,
+    slot,
     write_store,
 )
 
@@ -47,8 +48,13 @@ def points(file: int, offset: int, number: int, found: int, expected: int) -> st
     return f"index[{file}]: at commit-log offset {offset}: {told}"
 
 
+def leads(file: int, offset: int, number: int, found: int, expected: int) -> str:
+    told = f"{expected}, its newest entry" if expected else "none, for no entry is of it"
+    return f"index[{file}]: at commit-log offset {offset}: found slot {number} leads to entry {found}, expected {told}"
+
+
 CASES = {
-    "the last key": Case(index_count(2, 1), says=Found(keys=6, keys_missing=1)),
+    "the last key": Case(both(index_count(2, 1), slot(2, 4, 0)), says=Found(keys=6, keys_missing=1)),
     "the last file": Case(index_gone(2), says=Found(index_files=2, keys=6, keys_missing=1)),
     "the last two files": Case(
         index_gone(1, 2),
@@ -67,9 +73,11 @@ CASES = {
     "the directory": Case(
         gone("index"), says=Found(index_files=0, keys=0, keys_as="none"), then_unclean=Found(index_files=1, keys=4)
     ),
-    "the last key of a file": Case(index_count(1, 5), says=Found(keys=6, keys_missing=1)),
-    "the last two keys of a file": Case(index_count(1, 4), says=Found(keys=5, keys_missing=2)),
-    "the first key of the log": Case(index_count(0, 5), says=Found(keys=6), then_unclean=None),
+    "the last key of a file": Case(both(index_count(1, 5), slot(1, 2, 3)), says=Found(keys=6, keys_missing=1)),
+    "the last two keys of a file": Case(
+        both(index_count(1, 4), slot(1, 1, 0), slot(1, 2, 3)), says=Found(keys=5, keys_missing=2)
+    ),
+    "the first key of the log": Case(both(index_count(0, 5), slot(0, 2, 4)), says=Found(keys=6), then_unclean=None),
     "another hash": Case(key(1, 1, hash=A_K + 7), says=hashes(1, 1199, [A_K + 7]), then_unclean=None),
     "another hash of the last key": Case(key(2, 1, hash=B_M + 7), says=hashes(1, 2261, [B_K, B_M + 7])),
     "a hash of another slot": Case(key(1, 5, hash=B_K + 1), says=points(1, 2261, 5, 3, 0), then_unclean=None),
@@ -86,16 +94,18 @@ CASES = {
     "an entry points to none": Case(key(1, 5, before=0), says=points(1, 2261, 5, 0, 3), then_unclean=None),
     "the first entry points to one": Case(key(1, 1, before=1), says=points(1, 1199, 1, 1, 0), then_unclean=None),
     "a file's first entry of its slot points to one": Case(key(2, 1, before=1), says=points(2, 2261, 1, 1, 0)),
-    "the last key twice": Case(both(key(2, 2, hash=B_M, offset=2261, before=1), index_count(2, 3)), says=Found(keys=8)),
-    "an earlier message again": Case(both(key(2, 2, hash=A_K, offset=1199), index_count(2, 3))),
+    "the last key twice": Case(
+        both(key(2, 2, hash=B_M, offset=2261, before=1), index_count(2, 3), slot(2, 4, 2)), says=Found(keys=8)
+    ),
+    "an earlier message again": Case(both(key(2, 2, hash=A_K, offset=1199), index_count(2, 3), slot(2, 0, 2))),
     "behind the last, the last byte of the log": Case(
-        both(key(2, 2, hash=A_K, offset=END - 1), index_count(2, 3)), says=hashes(2, 2698, [A_K])
+        both(key(2, 2, hash=A_K, offset=END - 1), index_count(2, 3), slot(2, 0, 2)), says=hashes(2, 2698, [A_K])
     ),
     "behind the last, a message without keys": Case(
-        both(key(2, 2, hash=A_K, offset=2481), index_count(2, 3)), says=hashes(2, 2481, [A_K])
+        both(key(2, 2, hash=A_K, offset=2481), index_count(2, 3), slot(2, 0, 2)), says=hashes(2, 2481, [A_K])
     ),
     "behind the last, the end of the log": Case(
-        both(key(2, 2, hash=A_K, offset=END), index_count(2, 3), index(2, 24, END, 8)),
+        both(key(2, 2, hash=A_K, offset=END), index_count(2, 3), slot(2, 0, 2), index(2, 24, END, 8)),
         clean=Planned(keys_cut=1, verdict="WOULD_CHANGE"),
         unclean=UNCLEAN._replace(keys_cut=1),
     ),
@@ -104,8 +114,14 @@ CASES = {
         clean=Planned(keys_cut=2, verdict="WOULD_CHANGE"),
         unclean=UNCLEAN._replace(keys_cut=2),
     ),
+    "a slot leads to no entry": Case(slot(1, 2, 0), says=leads(1, 2261, 2, 0, 5), then_unclean=None),
+    "a slot leads to an older entry": Case(slot(1, 2, 3), says=leads(1, 2261, 2, 3, 5), then_unclean=None),
+    "a slot leads to an entry of another": Case(slot(2, 3, 1), says=leads(2, 2261, 3, 1, 0)),
+    "a slot leads beyond the count": Case(slot(2, 3, 2), says=leads(2, 2261, 3, 2, 0)),
+    "a slot leads before the first entry": Case(slot(2, 3, -1), says=leads(2, 2261, 3, -1, 0)),
+    "the last slot leads nowhere": Case(slot(0, 6, 7), says=leads(0, 378, 6, 7, 0), then_unclean=None),
     "a count beyond the file": Case(index_count(1, 99)),
-    "no count": Case(index_count(2, 0), says=Found(keys=6, keys_missing=1)),
+    "no count": Case(both(index_count(2, 0), slot(2, 4, 0)), says=Found(keys=6, keys_missing=1)),
 }
 
 

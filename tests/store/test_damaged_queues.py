@@ -1,6 +1,6 @@
 """Damage to one place of the consume queues: what `verify` says, what `recover` plans, and what it does after each stop.
 
-HA-ST-29 to HA-ST-34, HA-ST-38, HA-ST-45.
+HA-ST-29 to HA-ST-34, HA-ST-38, HA-ST-45; HA-ST-90 "MUST begin no later than behind the last message that this queue has".
 """
 
 import shutil
@@ -63,32 +63,46 @@ CASES = {
         clean=Planned(dispatch_from=2481, verdict="WOULD_CHANGE"),
         then=WHOLE,
     ),
-    "the last entry, of another message": Case(entry("b/3", 3, 0, 0), says=Found(entries=5, entries_missing=1)),
+    "the last entry, of another message": Case(
+        entry("b/3", 3, 0, 0),
+        says=Found(entries=5, entries_missing=1),
+        clean=Planned(dispatch_from=1563, verdict="WOULD_CHANGE"),
+        then=WHOLE,
+    ),
     "the first entry of a file": Case(
         entry("a/0", 3, 0, 0),
         says=Found(entries=3, entries_missing=3),
-        clean=Planned(dispatch_from=2481, verdict="WOULD_CHANGE"),
-        then=Found(entries=4, entries_missing=2),
+        clean=Planned(dispatch_from=1024, verdict="WOULD_CHANGE"),
+        then=WHOLE,
         then_unclean=None,
-        left=Planned(dispatch_from=2481, verdict="WOULD_CHANGE"),  # recovery believes what the checkpoint vouches for
+        left=Planned(dispatch_from=1024, verdict="WOULD_CHANGE"),
     ),
     "the last entry of a file": Case(
         entry("a/0", 5, 0, 0),
         says=Found(entries=4, entries_missing=2),
-        clean=Planned(dispatch_from=2481, verdict="WOULD_CHANGE"),
-        then=differs("a/0", 5, (0, 2147483647, 0), (2048, 213, 113045)),
+        clean=Planned(dispatch_from=1381, verdict="WOULD_CHANGE"),
+        then=WHOLE,
     ),
     "an entry in the middle": Case(
         entry("a/0", 4, 0, 0),
         says=Found(entries=3, entries_missing=3),
-        clean=Planned(dispatch_from=2481, verdict="WOULD_CHANGE"),
-        then=Found(entries=4, entries_missing=2),
-        then_unclean=Found(entries=5, entries_missing=1),
+        clean=Planned(dispatch_from=1024, verdict="WOULD_CHANGE"),
+        then=WHOLE,
+        unclean=Planned(dispatch_from=1024, verdict="WOULD_CHANGE"),
     ),
-    "the only entry": Case(entry(f"{DELAYED}/2", 0, 0, 0), says=Found(entries=5, entries_missing=1), then_unclean=None),
+    "the only entry": Case(
+        entry(f"{DELAYED}/2", 0, 0, 0),
+        says=Found(entries=5, entries_missing=1),
+        clean=Planned(dispatch_from=1024, verdict="WOULD_CHANGE"),
+        then=WHOLE,
+        then_unclean=None,
+        left=Planned(dispatch_from=1024, verdict="WOULD_CHANGE"),
+    ),
     "all of one": Case(
         gone("consumequeue/b"),
         says=Found(queues=3, entries=4, entries_missing=2),
+        clean=Planned(dispatch_from=1024, verdict="WOULD_CHANGE"),
+        then=WHOLE,
         then_unclean=Found(entries=5, entries_missing=1),
     ),
     "all of one whose messages have gone": Case(gone("consumequeue/c"), says=Found(queues=3), then_unclean=None),
@@ -98,6 +112,7 @@ CASES = {
         clean=Planned(dispatch_from=1024, verdict="WOULD_CHANGE"),
         then=Found(queues=3),
         then_unclean=Found(queues=2, entries=3, entries_missing=3),
+        left=Planned(dispatch_from=1024, verdict="WOULD_CHANGE"),
     ),
     "the last file": Case(
         gone(f"consumequeue/a/0/{120:020d}"),
@@ -108,17 +123,17 @@ CASES = {
     "the offset of another message": Case(
         entry("a/0", 4, *NINE, T9),
         says=differs("a/0", 4, (1381, 182, 3653), (1199, 182, 3652)),
-        then_unclean=Found(entries=5, entries_missing=1),
+        unclean=Planned(dispatch_from=1024, verdict="WOULD_CHANGE"),
     ),
     "another offset": Case(
         entry("a/0", 4, 1198, 182, T8),
         says=differs("a/0", 4, (1198, 182, 3652), (1199, 182, 3652)),
-        then_unclean=Found(entries=5, entries_missing=1),
+        unclean=Planned(dispatch_from=1024, verdict="WOULD_CHANGE"),
     ),
     "another size": Case(
         entry("a/0", 4, 1199, 181, T8),
         says=differs("a/0", 4, (1199, 181, 3652), (1199, 182, 3652)),
-        then_unclean=Found(entries=5, entries_missing=1),
+        unclean=Planned(dispatch_from=1024, verdict="WOULD_CHANGE"),
     ),
     "another tags code": Case(
         entry("a/0", 4, *EIGHT, T8 + 1), says=differs("a/0", 4, (1199, 182, 3653), (1199, 182, 3652)), then_unclean=None
@@ -129,13 +144,14 @@ CASES = {
     "the first of the log has another size": Case(
         entry("b/3", 2, 1381, 183, T9),
         says=differs("b/3", 2, (1381, 183, 3653), (1381, 182, 3653)),
-        then_unclean=Found(entries=5, entries_missing=1),
+        unclean=Planned(dispatch_from=1024, verdict="WOULD_CHANGE"),
     ),
     "another time of delivery": Case(entry(f"{DELAYED}/2", 0, 1563, 223, 5)),
     "a delayed one's size": Case(
         entry(f"{DELAYED}/2", 0, 1563, 222, 5),
         says=differs("SCHEDULE_TOPIC_XXXX/2", 0, (1563, 222, 5), (1563, 223, 1700000105000)),
         then_unclean=Found(entries=5, entries_missing=1),
+        left=Planned(dispatch_from=1024, verdict="WOULD_CHANGE"),
     ),
     "a filler in the place of a message": Case(
         entry("a/0", 5, *FILLER), says=differs("a/0", 5, (0, 2147483647, 0), (2048, 213, 113045))
@@ -143,10 +159,20 @@ CASES = {
     "shifted by one": Case(
         both(entry("a/0", 4, *TWELVE, T12), entry("a/0", 5, *LAST, T14), entry("a/0", 6, 0, 0)),
         says=differs("a/0", 4, (2048, 213, 113045), (1199, 182, 3652)),
-        then_unclean=Found(entries=5, entries_missing=1),
+        unclean=Planned(dispatch_from=1024, verdict="WOULD_CHANGE"),
     ),
-    "a negative offset": Case(entry("b/3", 3, -1, 220, T13), says=Found(entries=5, entries_missing=1)),
-    "a negative size": Case(entry("b/3", 3, 2261, -220, T13), says=Found(entries=5, entries_missing=1)),
+    "a negative offset": Case(
+        entry("b/3", 3, -1, 220, T13),
+        says=Found(entries=5, entries_missing=1),
+        clean=Planned(dispatch_from=1563, verdict="WOULD_CHANGE"),
+        then=WHOLE,
+    ),
+    "a negative size": Case(
+        entry("b/3", 3, 2261, -220, T13),
+        says=Found(entries=5, entries_missing=1),
+        clean=Planned(dispatch_from=1563, verdict="WOULD_CHANGE"),
+        then=WHOLE,
+    ),
     "behind the last, the last again": Case(entry("b/3", 4, 2261, 220, T13), says=names("b/3", 4, 2261)),
     "behind the last, the last byte of the log": Case(entry("b/3", 4, END - 1, 9), says=names("b/3", 4, 2698)),
     "behind the last, the end of the log": Case(

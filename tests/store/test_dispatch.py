@@ -2,11 +2,13 @@
 
 import errno
 import json
+import logging
 import shutil
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -340,6 +342,31 @@ def test_a_full_disk_is_tried_again_and_nothing_is_lost(
     assert service.shutdown()
 
 
+def test_a_failure_that_lasts_is_one_line_a_minute(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """And one when it is over. The thread's loop runs here, on a clock that its own rests move."""
+    log, told = FakeLog(), Told()
+    log.put()
+    clock = [0.0]
+
+    def rest(seconds: float) -> None:
+        clock[0] += seconds
+
+    def full_for_two_minutes(requests: Sequence[DispatchRequest]) -> None:
+        if clock[0] < 130:
+            raise OSError(28, "No space left on device")
+        told(requests)
+        service._is_stopped = True
+
+    monkeypatch.setattr(dispatch_module, "time", SimpleNamespace(sleep=rest, monotonic=lambda: clock[0]))
+    service = ReputMessageService(log, [full_for_two_minutes], 0)
+    with caplog.at_level(logging.INFO):
+        service._run()
+    assert told.offsets == offsets(log)
+    again = "dispatch fails at offset 0, and is tried again: [Errno 28] No space left on device"
+    end = f"dispatch works again: it is at offset {log.max_offset}"
+    assert caplog.messages == [*[again] * 3, end]  # at 0, 60 and 120 s
+
+
 def test_in_the_background_beside_a_writer() -> None:
     log, told = FakeLog(), Told()
     service = ReputMessageService(log, [told], 0)
@@ -389,6 +416,45 @@ def test_a_lone_record_is_dispatched_without_being_asked_for() -> None:
     log.put()  # replicated bytes come without a wake-up
     wait_for(lambda: len(told.requests) == 2)
     assert service.shutdown()
+
+
+class NotedEvent(threading.Event):
+    """Notes when a wait for it has ended because it was set."""
+
+    def __init__(self, notes: list[str]) -> None:
+        super().__init__()
+        self._notes = notes
+
+    def wait(self, timeout: float | None = None) -> bool:
+        is_set = super().wait(timeout)
+        if is_set:
+            self._notes.append("woken")
+        return is_set
+
+
+def test_a_record_that_wakes_the_dispatch_does_not_wait_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest, in which others gather, comes behind the round: a consumer that waits gets a lone message at once."""
+    notes: list[str] = []
+    log = FakeLog()
+    service = ReputMessageService(log, [lambda _: notes.append("dispatched")], 0)
+    service._wake = NotedEvent(notes)
+    rest = time.sleep
+
+    def noted_rest(seconds: float) -> None:
+        notes.append("rest")
+        rest(seconds)
+
+    monkeypatch.setattr(dispatch_module, "time", SimpleNamespace(sleep=noted_rest, monotonic=time.monotonic))
+    service.start()
+    for _ in range(3):
+        wait_for(lambda: service._is_idle)
+        dispatched = notes.count("dispatched")
+        service.offer(log.put())
+        wait_for(lambda: notes.count("dispatched") > dispatched)  # noqa: B023
+    assert service.shutdown()
+    woken = [index for index, note in enumerate(notes) if note == "woken" and "dispatched" in notes[index:]]
+    assert [notes[index + 1] for index in woken] == ["dispatched"] * len(woken)
+    assert woken
 
 
 # --- What RocketMQ made of its own log -------------------------------------------------------------------------------

@@ -293,6 +293,31 @@ def test_deletion_follows_the_log_but_for_the_last_file(index: IndexService) -> 
     assert found(index, "k") == [800, 900, 1000, 1100, 1200]
 
 
+@pytest.mark.parametrize("refused", [1, 2, 3])
+def test_a_file_that_cannot_be_removed_is_removed_in_the_next_round(
+    index: IndexService, refused: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three of four files have expired. Until then a query still finds what they have."""
+    index.put([request(100 * number, "k") for number in range(14)])
+    paths, real, tries = [file.path for file in index.files], Path.unlink, []
+
+    def unlink(path: Path, missing_ok: bool = False) -> None:
+        tries.append(path)
+        if len(tries) == refused:
+            raise OSError(5, "Input/output error", str(path))
+        real(path, missing_ok=missing_ok)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", unlink)
+        with pytest.raises(OSError, match="Input/output error"):
+            index.delete_expired(9999)
+    left = [*paths[: 4 - refused], paths[3]]
+    assert [file.path for file in index.files] == sorted(index.directory.iterdir()) == left
+    assert found(index, "k") == [*range(0, 400 * (4 - refused), 100), 1200, 1300]
+    assert index.delete_expired(9999) == len(left) - 1
+    assert [file.path for file in index.files] == list(index.directory.iterdir()) == paths[3:]
+
+
 # --- Reading others' files -------------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ import errno
 import mmap
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from kit.files import descriptors_below
 from rocketmq_ha.impl.errors import StoreCorrupt
 from rocketmq_ha.impl.store.log import mapped_file
+from rocketmq_ha.impl.store.log import mapped_file_queue as queue_module
 from rocketmq_ha.impl.store.log.mapped_file import OS_PAGE_SIZE, MappedFile, sync_again
 from rocketmq_ha.impl.store.log.mapped_file_queue import MappedFileQueue
 
@@ -223,6 +225,18 @@ def test_data_end_where_the_last_byte_is_that_is_not_zero(file: MappedFile, star
 # --- Files end to end ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("at", [0, 6, 7, 8, 9, 15, 16, 17, 22, 23, 24, SIZE - 1])
+def test_one_byte_near_the_border_of_a_chunk_is_seen(file: MappedFile, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mapped_file, "_CHUNK_SIZE", 8)
+    file.mapping[at] = 1
+    assert (file.data_end(0), file.data_end(at), file.data_end(at + 1)) == (at + 1, at + 1, at + 1)
+    assert file.has_data()
+    assert not file.clear(at + 1)
+    assert file.mapping[at] == 1
+    assert file.clear(0)
+    assert (bytes(file.mapping), file.has_data(), file.clear(0)) == (bytes(SIZE), False, False)
+
+
 def queue_of(tmp_path: Path, count: int, size: int = 100) -> MappedFileQueue:
     queue = MappedFileQueue(tmp_path / "commitlog", size, writable=True)
     for _ in range(count):
@@ -312,6 +326,29 @@ def test_a_file_that_cannot_be_removed_is_flushed_when_it_is_its_turn(
     assert queue.flush() == 300
     assert queue.syncs - syncs == (0 if flushed else 3)
     assert queue.delete_before(300) == 2
+    queue.close()
+
+
+def test_the_time_of_a_flush_is_the_sum_of_its_syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each sync takes longer than the one before. The next flush, hours later, syncs the last file alone; a third one none."""
+    queue = queue_of(tmp_path, 2)
+    queue.last().append(b"x")
+    clock, took_s, real = SimpleNamespace(s=500.0), iter((1.0, 2.0, 4.0, 8.0)), MappedFile.flush
+
+    def flush(file: MappedFile, least_pages: int) -> int:
+        if file.flushed_position < file.wrote_position:
+            clock.s += next(took_s)
+        return real(file, least_pages)
+
+    monkeypatch.setattr(MappedFile, "flush", flush)
+    monkeypatch.setattr(queue_module, "time", SimpleNamespace(perf_counter=lambda: clock.s))
+    found = []
+    for appended in (b"", b"x", b""):
+        queue.last().append(appended)
+        queue.flush()
+        found.append((queue.syncs, queue.sync_seconds))
+        clock.s += 10_000
+    assert found == [(3, 7.0), (4, 15.0), (4, 15.0)]
     queue.close()
 
 

@@ -159,7 +159,7 @@ def test_a_batch_is_in_one_file_or_nowhere(path: Path) -> None:
         ([Message("a", b""), Message("b", b"")], "topic 'b', queue 0"),
         ([Message("a", b""), Message("a", b"", queue_id=1)], "topic 'a', queue 1"),
         ([Message("a", b"", sys_flag=4)], "transaction"),
-        ([Message("a", bytes(3 << 20))] * 2, "at most 4194304"),
+        ([Message("a", bytes(3 << 20))] * 6, "at most 16777216"),
         ([Message("a", b""), Message("a", b"", properties_string="A\x01\0")], "zero byte"),
     ],
 )

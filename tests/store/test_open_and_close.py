@@ -8,6 +8,7 @@ import gc
 import logging
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from rocketmq_ha.impl.store.derived.topic_notes import TopicNotes
 from rocketmq_ha.impl.store.housekeeping import Every, Housekeeping, LogFlush
 from rocketmq_ha.impl.store.log.checkpoint import StoreCheckpoint, was_aborted
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.flush import FlushIntervals
 from rocketmq_ha.impl.store.log.lock import StoreLock, lock_holder
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.wire.message import Message, encode
@@ -307,3 +309,13 @@ def test_a_chore_that_fails_is_told_once_until_it_has_succeeded_and_stops_no_oth
         chores.shutdown()
     assert caplog.text.count("shaky fails, and is tried again: [Errno 5] Input/output error") == 2
     assert others == 4
+
+
+@pytest.mark.parametrize(("expiry_s", "turn_s"), [(30.0, 1.0), (0.25, 0.25)])
+def test_a_store_works_at_the_intervals_of_its_options(path: Path, expiry_s: float, turn_s: float) -> None:
+    """An interval below that of the other chores is kept too."""
+    intervals = FlushIntervals(11.0, 12, 13.0)
+    with MessageStore.open(path, replace(OPTIONS, expiry_interval_s=expiry_s, flush_intervals=intervals)) as store:
+        flushed = store._flush
+        assert (flushed._interval_s, flushed._least_pages, flushed._thorough_interval_s) == intervals
+        assert (store._is_expiry_due._interval_s, store._housekeeping._interval_s) == (expiry_s, turn_s)

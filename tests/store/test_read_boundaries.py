@@ -1,5 +1,6 @@
 """Reads by queue offset, by key, by time and by place: the first and the last that is found, and their neighbours."""
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kit.files import delete_log_files, log_file, patch
-from rocketmq_ha.impl.store import message_store
+from rocketmq_ha.impl.store import message_store, recovery_plan
 from rocketmq_ha.impl.store.derived.index_file import Geometry
 from rocketmq_ha.impl.store.derived.queue_entry import ENTRY
 from rocketmq_ha.impl.store.get_result import GetMessageStatus
@@ -64,6 +65,8 @@ def offset_of(number: int) -> int:
 @pytest.mark.parametrize(
     ("begin", "most", "max_size", "found"),
     [
+        (3, 0, 9999, range(3, 3)),  # nothing is passed over
+        (3, -1, 9999, range(3, 3)),
         (0, 1, 9999, range(1)),
         (0, 3, 9999, range(3)),
         (3, 2, 9999, range(3, 5)),  # of two files of the log
@@ -287,9 +290,19 @@ def test_a_plan_of_a_store_at_rest(store: MessageStore) -> None:
     [
         ("abort", {"is_clean": False}),
         ("tail", {"cut_size": 3}),
-        ("last record", {"end": offset_of(24), "cut_size": 500, "entries_cut": 1, "keys_cut": 1, "messages": 8}),
+        (
+            "last record",
+            {
+                "end": offset_of(24),
+                "cut_size": 500,
+                "entries_cut": 1,
+                "keys_cut": 1,
+                "messages": 8,
+                "dispatch_from": offset_of(23),
+            },
+        ),
         ("queues", {"dispatch_from": 0}),
-        ("queue entry", {"dispatch_from": offset_of(23) + RECORD}),
+        ("queue entry", {"dispatch_from": offset_of(23)}),  # the last record before the BLANK at which the queue ends
         ("first files", {"min_offset": 2 * FILE_SIZE, "files": 5}),
     ],
 )
@@ -325,3 +338,17 @@ def test_a_plan_tells_each_thing_that_an_opening_would_change(
         queue = again.queues.get(b"t", 0)
         assert queue is not None
         assert queue.max_offset == (24 if change == "last record" else 25)
+
+
+@pytest.mark.parametrize("change", ["no queues", "an entry beyond the end"])
+def test_an_open_store_is_dispatched_within_its_log(store: MessageStore, change: str) -> None:
+    """HA-ST-49 "MUST report how far that store has come"; its owner deletes queues, and dispatches what came since."""
+    path, end = store.store_dir, offset_of(24) + RECORD
+    store.close()
+    if change == "no queues":
+        delete_log_files(path, 2 * FILE_SIZE)
+        shutil.rmtree(path / "consumequeue")
+    else:
+        patch(path / "consumequeue" / "t" / "0" / f"{400:020d}", 100, ENTRY.pack(end, 9, 0))
+    plan = recovery_plan._plan(path, 1, lambda _: None)
+    assert (plan.dispatch_from, plan.end, plan.entries_cut) == (2 * FILE_SIZE if change == "no queues" else end, end, 0)

@@ -26,7 +26,7 @@ from kit.damaged import (
 )
 from rocketmq_ha.impl.store.derived.consume_queue_table import ConsumeQueueTable
 from rocketmq_ha.impl.store.derived.index_service import IndexService
-from rocketmq_ha.impl.store.derived.rebuild import DerivedRecovery
+from rocketmq_ha.impl.store.derived.rebuild import DerivedRecovery, RecoveredLog
 from rocketmq_ha.impl.store.log.checkpoint import StoreCheckpoint
 from rocketmq_ha.impl.store.log.checkpoint_hint import recovery_hint
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
@@ -74,6 +74,15 @@ ALL_TIMES = (stored_ms(14), stored_ms(14), stored_ms(13))  # of the log, of queu
         ),
         pytest.param(BEYOND, True, END, ALL_TIMES, 13, 3, id="a key beyond the end"),
         pytest.param(BEYOND, False, 2048, ALL_TIMES, 10, 2, id="a key beyond the end, unclean"),
+        pytest.param(
+            both(BEYOND, key(2, 1, before=1), entry("a/0", 4, 2600, 50), entry("a/0", 5, 0, 0)),
+            True,
+            2261,  # where the index begins to lack keys; the end of that queue is none
+            (ALL_TIMES[0], stored_ms(13), ALL_TIMES[2]),
+            11,
+            2,
+            id="a damaged index, and a queue whose last entry is wrong",
+        ),
         pytest.param(entry("b/3", 4, END, 9), True, END, ALL_TIMES, 13, 3, id="an entry beyond the end"),
     ],
 )
@@ -93,7 +102,7 @@ def test_where_the_dispatch_begins(
     with CommitLog.open(store, hint=lambda files: recovery_hint(store, files)) as log:
         queues, found = ConsumeQueueTable(store, writable=True), IndexService(store, OPTIONS.index_geometry, writable=True)
         try:
-            recovery = DerivedRecovery(log, queues, found, checkpoint)
+            recovery = DerivedRecovery(RecoveredLog(log.queue.files, log.recovery, log.max_offset), queues, found, checkpoint)
             assert recovery.run(is_clean=is_clean) == start
             assert sum(queue.max_offset for _, queue in queues) == entries
             assert len(found.files) == index_files
@@ -130,7 +139,9 @@ def test_where_the_dispatch_begins(
 def test_the_record_at_or_before_an_offset(store: Path, offset: int, begins_at: int, stored: int | None) -> None:
     with CommitLog.open(store) as log:
         queues, found = ConsumeQueueTable(store, writable=True), IndexService(store, OPTIONS.index_geometry, writable=True)
-        recovery = DerivedRecovery(log, queues, found, StoreCheckpoint(store))
+        recovery = DerivedRecovery(
+            RecoveredLog(log.queue.files, log.recovery, log.max_offset), queues, found, StoreCheckpoint(store)
+        )
         assert recovery.stored_ms(offset) == (0 if stored is None else stored_ms(stored))
         assert recovery._record_at_or_before(offset) == begins_at
         queues.close()

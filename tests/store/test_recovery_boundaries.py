@@ -278,7 +278,15 @@ LAST = {
         False,
     ),
 }
-BEHIND = ["nothing", "a BLANK", "a BLANK and a record", "a record", "a full file"]
+BEHIND = [
+    "nothing",
+    "a BLANK",
+    "a BLANK and a record",
+    "a record",
+    "a full file",
+    "a full file and an empty one",
+    "a full file and a record",
+]
 
 
 @pytest.mark.parametrize("behind", BEHIND)
@@ -292,9 +300,14 @@ def test_a_record_without_its_end_is_cut_off_only_where_it_is_the_last(tmp_path:
         return record[:28] + offset.to_bytes(8, "big") + record[36:]
 
     data = first + at(record, len(first))
-    if behind == "a full file":
+    if behind.startswith("a full file"):
         file_size = len(data)
         end = len(data)
+        if behind.endswith("one"):
+            data += bytes(file_size)
+        if behind.endswith("record"):
+            data += encode(USUAL, 1, end)
+            end = len(data)
     else:
         file_size = FILE_SIZE
         end = len(data)
@@ -304,21 +317,21 @@ def test_a_record_without_its_end_is_cut_off_only_where_it_is_the_last(tmp_path:
         if behind.endswith("record"):
             data += encode(USUAL, 1, end)
             end = len(data)
-    has_end = is_whole or behind not in ("nothing", "a full file")
+    has_end = is_whole or behind not in ("nothing", "a full file", "a full file and an empty one")
     if not has_end:
         end = len(first)
     files = write_files(tmp_path, *[data[at : at + file_size] for at in range(0, len(data), file_size)], file_size=file_size)
     found = recover(files, strict=True)
     assert found.end == end
     assert model.recover(model.Log(file_size, 0, data), HARDENED).state.data == data[:end]
-    assert recover(files, strict=False).end == len(data)
-    if behind == "a full file":  # which no broker fills with a record
-        return
+    all_of_it = data.rstrip(b"\0") if behind.endswith("one") else data
+    if not behind.endswith("one"):
+        assert recover(files, strict=False).end == len(data)
     with LogReader(tmp_path) as reader:
         reader.walk()
         assert reader.max_offset == end
         assert reader.messages == found.messages
-        assert reader.tail_size == (0 if has_end else len(data.rstrip(b"\0")) - end)
+        assert reader.tail_size == (0 if has_end else len(all_of_it.rstrip(b"\0")) - end)
         assert [offset + size for offset, size, _ in reader.records()][-1] == end - (
             FILE_SIZE - len(first) - len(record) if behind == "a BLANK" else 0
         )

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.golden import RELEASES, VECTORS, WITH_KEYS_OF_TAGS
+from kit.recovery_model import Images, load
 from rocketmq_ha.reference import (
     checkpoint as checkpoints,
 )
@@ -33,10 +34,8 @@ from rocketmq_ha.reference import (
     store_recovery,
 )
 from rocketmq_ha.reference.checkpoint import StoreCheckpoint
-from rocketmq_ha.reference.consume_queue import ConsumeQueue
 from rocketmq_ha.reference.dispatch import Dispatched, DispatchSettings
 from rocketmq_ha.reference.dispatch_request import DispatchRequest
-from rocketmq_ha.reference.index_file import IndexFile
 from rocketmq_ha.reference.mapped_file_queue import Refused
 from rocketmq_ha.reference.message import Record
 from rocketmq_ha.reference.store import Log
@@ -49,7 +48,6 @@ SIZES = DispatchSettings(mapped_file_size_consume_queue=240, max_hash_slot_num=3
 KEYS = ("k", "l", "m")
 MADE_AT = "20261120095708693"  # the name of an index file that is made
 profiles = pytest.mark.parametrize("profile", [CLASSIC, HARDENED], ids=lambda profile: profile.name)
-Images = dict[tuple[str, ...], bytes]
 
 
 # --- A store on a disk -----------------------------------------------------------------------------------------------
@@ -63,23 +61,6 @@ def images_of(state: Store) -> Images:
             images["consumequeue", topic, str(queue_id), name] = data
     images |= {("index", file.name): file.data for file in state.dispatched.index}
     return images | {("checkpoint",): checkpoints.encode(state.checkpoint)}
-
-
-def load(images: Images, sizes: DispatchSettings, log_file_size: int, *, abort: bool) -> Store | Refused:
-    """Load the files as a new process does."""
-    commit_log = {path[1]: data for path, data in images.items() if path[0] == "commitlog"}
-    queues = {}
-    for topic, queue_id in sorted({path[1:3] for path in images if path[0] == "consumequeue"}):
-        found = {path[3]: data for path, data in images.items() if path[:3] == ("consumequeue", topic, queue_id)}
-        files = mapped_file_queue.load(sizes.mapped_file_size_consume_queue, found)
-        assert isinstance(files, Log)
-        queues[topic, int(queue_id)] = ConsumeQueue(topic, int(queue_id), files)
-    index = tuple(
-        IndexFile(path[1], sizes.max_hash_slot_num, sizes.max_index_num, images[path])
-        for path in sorted(images)
-        if path[0] == "index"
-    )
-    return store_recovery.load(log_file_size, commit_log, Dispatched(queues, index), images["checkpoint",], abort=abort)
 
 
 def after_a_crash(flushed: Images, written: Images, draw: random.Random) -> Images:

@@ -12,7 +12,9 @@ import pytest
 from kit.damaged import END, write_store
 from rocketmq_ha.impl.errors import StoreCorrupt, StoreLocked
 from rocketmq_ha.impl.store import recovery_plan
+from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.store.recovery_plan import RecoveryPlan, plan_recovery
+from rocketmq_ha.impl.wire.message import Message, encode
 
 CLEAN = RecoveryPlan(
     store_dir=Path("s"),
@@ -134,3 +136,20 @@ def test_a_plan_tells_which_file_it_looks_at(tmp_path: Path) -> None:
     plan = plan_recovery(write_store(tmp_path / "s"), reached.append)
     assert replace(plan, store_dir=Path("s")) == CLEAN
     assert list(dict.fromkeys(reached)) == [1024, 2048]
+
+
+@pytest.mark.parametrize("holder", [None, 7], ids=("closed", "open"))
+def test_a_log_without_a_whole_record_is_removed_only_where_no_process_has_it_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, holder: int | None
+) -> None:
+    """HA-ST-7 "a store without a whole record MUST have no files"; a master that runs is just writing its first one."""
+    with CommitLog.open(tmp_path / "s", file_size=1024, clear_tail=False) as log:
+        log.append_data(2048, [memoryview(encode(Message("t", bytes(50)), 0, 2048))[:60]])
+    monkeypatch.setattr(recovery_plan, "lock_holder", lambda _: holder)
+    plan = plan_recovery(tmp_path / "s")
+    found = (plan.holder, plan.files, plan.files_removed, plan.min_offset, plan.end, plan.cut_size, plan.dispatch_from)
+    if holder is None:
+        assert found == (None, 1, 1, 0, 0, 52, 0)
+    else:
+        assert found == (7, 1, 0, 2048, 2048, 0, 2048)
+    assert plan.start == 2048

@@ -406,6 +406,37 @@ def test_a_file_that_cannot_be_removed_is_tried_again(tmp_path: Path, monkeypatc
         assert bases(tmp_path / "m") == [4, 5]
 
 
+@pytest.mark.parametrize("step", ["sync_directory", "clean_derived"])
+def test_a_step_behind_the_deletion_that_fails_is_done_in_the_next_round(
+    tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files are gone then, and nothing more is deleted; a third round has nothing to do."""
+    fill(tmp_path / "m", 6)
+    failures, cleaned = [OSError(5, "Input/output error")], list[int]()
+    real = clean_module.sync_directory
+
+    def fail(name: str) -> None:
+        if name == step and failures:
+            raise failures.pop()
+
+    def sync_directory(directory: Path) -> None:
+        fail("sync_directory")
+        real(directory)
+
+    def clean_derived(min_offset: int) -> None:
+        fail("clean_derived")
+        cleaned.append(min_offset)
+
+    monkeypatch.setattr(clean_module, "sync_directory", sync_directory)
+    with CommitLog.open(tmp_path / "m") as log:
+        cleaner = CleanCommitLogService(log, Retention(max_log_size=2 * FILE_SIZE), clean_derived)
+        with pytest.raises(OSError, match="Input/output error"):
+            cleaner.run()
+        assert (bases(tmp_path / "m"), cleaned) == ([4, 5], [])
+        assert [cleaner.run(), cleaner.run()] == [0, 0]
+    assert cleaned == [4 * FILE_SIZE]
+
+
 def test_a_file_that_is_added_while_another_is_deleted_stays(tmp_path: Path) -> None:
     """The deleting thread runs just while the appending thread builds the new list of files."""
     queue = MappedFileQueue(tmp_path / "q", FILE_SIZE, writable=True)

@@ -4,8 +4,9 @@ The expected bytes are those of tests/kit/variants.py, which shares no arithmeti
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from rocketmq_ha.impl.errors import MessageIllegal
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.store.log.results import AppendResult
 from rocketmq_ha.impl.wire.batch import HandedBatch, MessageBatch
-from rocketmq_ha.impl.wire.message import Message
+from rocketmq_ha.impl.wire.message import Message, decode
 
 MIB = 1 << 20
 SOME = (
@@ -125,6 +126,37 @@ def test_what_no_record_may_be_is_refused_in_one_line_and_leaves_nothing(tmp_pat
             put(log, [variant.message()], STORED_MS, None)
         assert str(refused.value) == f"message {variant.refusal}"
         assert (log.max_offset, list(log.queue.files), log.queue_keys(), handed, log.last_stored_ms) == (0, [], [], [], 0)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("variant", [each for each in UNPUTTABLE if each.size < MIB], ids=name_of)
+@pytest.mark.parametrize("put", (listed, batched), ids=lambda put: put.__name__)
+def test_a_batch_refuses_each_of_its_messages(tmp_path: Path, put: Put, variant: Variant, place: int) -> None:
+    """The others have right properties of its size or none, and bodies of other sizes or of its own."""
+    other, none = replace(variant, properties=variant.properties.replace(b"\0", b"x")), replace(variant, properties=b"")
+    ways = [(usual, bodies) for usual in (other, none) for bodies in ((b"1", b"22", b"333"), (b"1", b"1", b"1"))]
+    for number, (usual, bodies) in enumerate(ways):
+        messages = [replace(usual, body=body).message() for body in bodies]
+        messages[place] = replace(variant, body=bodies[place]).message()
+        with open_log(tmp_path / str(number), variant) as log:
+            handed = handed_to(log)
+            with pytest.raises(MessageIllegal) as refused:
+                put(log, messages, None, None)
+            assert str(refused.value) == f"message {variant.refusal}"
+            assert (log.max_offset, log.queue_keys(), handed) == (0, [], [])
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_part_in_a_transaction_is_refused_at_each_place_of_a_batch(tmp_path: Path, place: int) -> None:
+    """So is a message of another queue, but for the first, which decides the queue."""
+    usual = Variant("usual")
+    messages = [usual.message()] * 3
+    with open_log(tmp_path / "s", usual) as log:
+        for change, words in (({"sys_flag": 0x4}, "no part in a transaction"), ({"queue_id": 9}, "those of its first")):
+            changed = [replace(each, **change) if at == place else each for at, each in enumerate(messages)]
+            with pytest.raises(MessageIllegal, match=words):
+                listed(log, changed, None, None)
+        assert (log.max_offset, log.queue_keys()) == (0, [])
 
 
 @pytest.mark.parametrize("variant", [each for each in VARIANTS if not each.is_batchable], ids=name_of)
@@ -239,20 +271,74 @@ def test_a_record_that_fits_no_file_is_refused(tmp_path: Path, put: Put, variant
 # --- The size of a batch -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("apart", "over"), [(0, -2), (0, 0), (0, 2), (7, -1), (7, 0), (7, 1)])
+@pytest.mark.parametrize(("apart", "over"), [(0, -8), (0, 0), (0, 8), (7, -1), (7, 0), (7, 1)])
 @pytest.mark.parametrize("put", (listed, batched), ids=lambda put: put.__name__)
-def test_a_batch_holds_4_mib_and_no_byte_more(tmp_path: Path, put: Put, apart: int, over: int) -> None:
-    """Records, not bodies, are counted: 4,194,304 bytes is the most that a broker takes at once."""
-    rest = 4 * MIB + over - 2 * Variant("empty", body=b"").size
-    parts = [Variant("large", body=bytes(size)) for size in (rest // 2 + apart, rest - rest // 2 - apart)]
-    size = 4 * MIB + over
+def test_a_batch_holds_16_mib_and_no_byte_more(tmp_path: Path, put: Put, apart: int, over: int) -> None:
+    """Records, not bodies, are counted. A broker takes bodies of 4 MiB at once, whose records are longer (HA-SE-23)."""
+    one = (16 * MIB + over) // 8 - Variant("empty", body=b"").size
+    last = one + (16 * MIB + over) % 8
+    parts = [Variant("large", body=bytes(size)) for size in (one + apart, *[one] * 6, last - apart)]
+    size = 16 * MIB + over
     assert sum(each.size for each in parts) == size
-    with CommitLog.open(tmp_path / "s", file_size=8 * MIB) as log:
+    with CommitLog.open(tmp_path / "s", file_size=32 * MIB) as log:
         if over <= 0:
             put(log, [each.message() for each in parts], None, None)
             assert log.max_offset == size
             return
         with pytest.raises(MessageIllegal) as refused:
             put(log, [each.message() for each in parts], None, None)
-        assert str(refused.value) == f"message batch: found {size} bytes, expected at most 4194304"
+        assert str(refused.value) == f"message batch: found {size} bytes of records, expected at most 16777216"
         assert (log.max_offset, list(log.queue.files)) == (0, [])
+
+
+# What messages of a list may differ in, each alone in the second one of three. No two values of a message are equal.
+HEAD = Message(
+    "topic", b"a body", 3, 4, 0, 0, 0, 7, ("10.0.0.8", 9), 10, ("10.0.0.11", 12), 13, 14, "K\1V\2",
+)  # fmt: skip
+OTHERS = {
+    "flag": 104,
+    "sys_flag": 1,
+    "born_timestamp": 107,
+    "born_host": ("10.0.0.108", 9),
+    "store_timestamp": 110,
+    "store_host": ("10.0.0.111", 12),
+    "reconsume_times": 113,
+    "prepared_transaction_offset": 114,
+    "properties_string": "K\1W\2",
+    "body": b"a BODY",
+    "magic": V2,
+}
+
+
+def test_each_field_of_a_message_is_one_that_a_batch_may_differ_in_or_not() -> None:
+    given_by_the_put, of_the_queue = {"queue_offset", "physical_offset"}, {"topic", "queue_id"}
+    assert {*OTHERS} | given_by_the_put | of_the_queue == {each.name for each in fields(Message)}
+
+
+@pytest.mark.parametrize("field", OTHERS)
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_each_message_of_a_list_keeps_the_field_in_which_it_differs(tmp_path: Path, field: str, which: int) -> None:
+    messages = [HEAD] * 3
+    messages[which] = replace(HEAD, **{field: OTHERS[field]})  # type: ignore[arg-type]
+    with CommitLog.open(tmp_path / "one", file_size=MIB) as one, CommitLog.open(tmp_path / "all", file_size=MIB) as together:
+        alone(one, messages, None, None)
+        listed(together, messages, None, None)
+        assert bytes(together.queue.files[0].view(0, MIB)) == bytes(one.queue.files[0].view(0, MIB))
+        found, offset = [], 0
+        while offset < one.max_offset:
+            record = together.queue.files[0].view(offset, together.max_offset)
+            size = int.from_bytes(record[:4], "big")
+            found.append(getattr(decode(record[:size]), field))
+            offset += size
+    assert found == [getattr(message, field) for message in messages]
+
+
+@pytest.mark.parametrize("change", [{"topic": "other"}, {"queue_id": 103}], ids=lambda change: next(iter(change)))
+@pytest.mark.parametrize("which", [1, 2])
+def test_a_list_of_several_queues_is_refused(tmp_path: Path, change: dict[str, Any], which: int) -> None:
+    messages = [HEAD] * 3
+    messages[which] = replace(HEAD, **change)
+    with CommitLog.open(tmp_path / "s", file_size=MIB) as log:
+        with pytest.raises(MessageIllegal, match="expected those of its first, 'topic' and 3"):
+            listed(log, messages, None, None)
+        assert (log.max_offset, log.queue_keys()) == (0, [])

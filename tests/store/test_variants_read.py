@@ -13,6 +13,7 @@ from kit.variant_tables import BROKEN, GARBLED, LARGEST, UNPUTTABLE, VARIANTS
 from kit.variants import STORED_MS, V1, V2, Variant, blank, log_of, name_of
 from rocketmq_ha.impl.errors import MessageMalformed
 from rocketmq_ha.impl.store.derived.dispatch_request import Read, read_handed
+from rocketmq_ha.impl.store.log import mapped_file
 from rocketmq_ha.impl.store.log.checkpoint_hint import first_file
 from rocketmq_ha.impl.store.log.find_record import find_record
 from rocketmq_ha.impl.store.log.fragment import is_fragment
@@ -262,6 +263,22 @@ def test_a_whole_record_is_found_wherever_it_stands(tmp_path: Path, files: list[
         assert find_record(file, at + 1) is None
         assert find_record(file, 0, STORED_MS) is None
         assert find_record(file, 0, STORED_MS + 1) == at
+
+
+@pytest.mark.parametrize("before", range(-1, 9))
+@pytest.mark.parametrize("variant", [Variant("V1"), Variant("V2", magic=V2)], ids=name_of)
+def test_a_record_across_the_border_of_two_chunks_is_found(
+    tmp_path: Path, files: list[MappedFile], variant: Variant, before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That many bytes of its size and magic end a chunk of 64 bytes; a chunk earlier stands a magic without its record."""
+    monkeypatch.setattr(mapped_file, "_CHUNK_SIZE", 64)
+    at = 2 * 64 - before
+    head = variant.record(BASE + at)[:8]
+    data = b"\xda" * (64 - before) + head + b"\xda" * (at - (64 - before) - len(head)) + variant.record(BASE + at) + bytes(300)
+    file = file_of(tmp_path, files, BASE, data)
+    for start in (0, 1, 60, 64, 67, at):
+        assert find_record(file, min(start, at)) == at, start
+    assert find_record(file, at + 1) is None
 
 
 @every_variant

@@ -6,6 +6,8 @@ HA-ST-29 to HA-ST-34, HA-ST-39 to HA-ST-42.
 import re
 import shutil
 import struct
+from array import array
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,8 @@ import pytest
 from kit.damaged import END, WHOLE, Found, entry, write_store
 from kit.files import descriptors_below, log_file, patch
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
-from rocketmq_ha.impl.store.derived import verify
+from rocketmq_ha.impl.store.derived import verify, verify_index
+from rocketmq_ha.impl.store.derived.index_file import Geometry, IndexFile
 from rocketmq_ha.impl.store.derived.verify import log_requests, verify_derived
 from rocketmq_ha.impl.store.log.reader import LogReader
 
@@ -99,3 +102,48 @@ def test_what_is_no_directory_is_refused(store: Path, name: str, text: str) -> N
         with pytest.raises(ConfigInvalid, match=re.escape(f"{store / name}: {text}")):
             verify_derived(reader)
     assert descriptors_below(store) == []
+
+
+# File 2 has one entry, in slot 4, and room for four more.
+@pytest.mark.parametrize(
+    ("looks", "counts", "is_right"),
+    [
+        pytest.param([{4: 0}, {}], [2, 2], True, id="the slot is written behind the count"),
+        pytest.param([{4: 2}], [3], True, id="another entry of the slot came"),
+        pytest.param([{4: 2, 5: 3}], [4], True, id="two entries came"),
+        pytest.param([{4: 2}] * 25, [2] * 25, False, id="no entry came"),
+        pytest.param([{4: 3}] * 25, [3] * 25, False, id="another came"),
+        pytest.param([{4: 2, 5: 1}] * 25, [3] * 25, False, id="an entry came, and another slot is wrong"),
+        pytest.param([{4: 0}] * 24 + [{}], [2] * 25, True, id="at the last look"),
+    ],
+)
+def test_a_slot_that_a_live_writer_writes_is_read_again(
+    store: Path, monkeypatch: pytest.MonkeyPatch, looks: list[dict[int, int]], counts: list[int], is_right: bool
+) -> None:
+    """HA-ST-49 "MUST report no damage and nothing to cut while the owner is writing"."""
+    slots, left, told = IndexFile.slots, iter(looks), iter(counts)
+    last = sorted((store / "index").iterdir())[-1]
+
+    def seen(file: IndexFile) -> "array[int]":
+        found = slots(file)
+        for slot, number in next(left).items() if file.path == last else ():
+            found[slot] = number
+        return found
+
+    monkeypatch.setattr(IndexFile, "slots", seen)
+    monkeypatch.setattr(IndexFile, "count_now", lambda _: next(told))
+    monkeypatch.setattr(verify_index, "LOOK_AGAIN_S", 0)
+    with LogReader(store) as reader:
+        reader.walk()
+        with nullcontext() if is_right else pytest.raises(StoreCorrupt, match="leads to entry"):
+            verify_derived(reader)
+    assert list(left) == []
+
+
+@pytest.mark.parametrize(("told", "count"), [(0, 1), (1, 1), (2, 2), (6, 6), (7, 6)])
+def test_the_count_of_an_index_file_is_within_it(store: Path, told: int, count: int) -> None:
+    last = sorted((store / "index").iterdir())[-1]
+    file = IndexFile(last, Geometry(7, 6), writable=False)
+    patch(last, 36, struct.pack(">i", told))
+    assert (file.header.index_count, file.count_now(), list(file.slots())) == (2, count, [0, 0, 0, 0, 1, 0, 0])
+    file.close()

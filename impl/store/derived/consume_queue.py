@@ -54,7 +54,7 @@ class ConsumeQueue:
         self._queue = MappedFileQueue(directory, file_size, writable=writable, create=create)
         self._writable = writable
         self._guard = threading.Lock()  # taken to change the files: by the dispatch, and by the deletion of old files
-        self._file_entries = file_size // ENTRY_SIZE
+        self.file_entries: Final = file_size // ENTRY_SIZE
         self._end = self._queue.max_offset  # bytes; if another process writes the queue, the end seen so far
         self.max_physic_offset = 0  # end offset in the commit log of the last message with an entry
         self.min_offset = self._queue.min_offset // ENTRY_SIZE  # first entry whose message the log still has
@@ -100,10 +100,10 @@ class ConsumeQueue:
         if not 0 <= queue_offset < 1 << 58:
             raise StoreCorrupt(self.directory, offset, f"queue offset {queue_offset}", f"{self.max_offset}, the next one")
         is_new = not self._queue.files
-        begin = queue_offset // self._file_entries * self._file_entries if is_new else self.max_offset
+        begin = queue_offset // self.file_entries * self.file_entries if is_new else self.max_offset
         if queue_offset < begin:
             return  # its file was deleted
-        if queue_offset - begin > _LARGEST_GAP * self._file_entries:
+        if queue_offset - begin > _LARGEST_GAP * self.file_entries:
             raise StoreCorrupt(self.directory, offset, f"queue offset {queue_offset}", f"{begin}, the next one")
         if is_new:
             self._queue.last(create_at=queue_offset * ENTRY_SIZE)
@@ -155,9 +155,11 @@ class ConsumeQueue:
             while count > self._first() and self._entry(count - 1).is_filler:
                 count -= 1
             if count < self.max_offset:
-                # The last file must not be empty: deletion spares the last file, which should be one with entries.
-                self._queue.truncate(count * ENTRY_SIZE if count > self._first() else -1, keep_empty=False)
-                self._end = self._queue.max_offset
+                self._end = count * ENTRY_SIZE
+                if self._writable:
+                    # The last file must not be empty: deletion spares the last file, which should be one with entries.
+                    self._queue.truncate(self._end if count > self._first() else -1, keep_empty=False)
+                    self._end = self._queue.max_offset
                 self._after_cut()
 
     def correct_min_offset(self, min_physic_offset: int) -> None:
@@ -210,9 +212,11 @@ class ConsumeQueue:
                 if not found.is_filler and found.ends_by(offset) and is_true(count - 1, found):
                     break
                 count -= 1
-            self._queue.sweep()
-            self._queue.truncate(count * ENTRY_SIZE if count > first else -1)
-            self._end = self._queue.max_offset
+            self._end = count * ENTRY_SIZE
+            if self._writable:
+                self._queue.sweep()
+                self._queue.truncate(self._end if count > first else -1)
+                self._end = self._queue.max_offset
             self._after_cut()
 
     def fill_holes(self) -> None:
@@ -279,7 +283,7 @@ class ConsumeQueue:
         stop = self.max_offset if stop is None else min(stop, self.max_offset)
         while index < stop:
             file = self._queue.find(index * ENTRY_SIZE)
-            until = min(stop, index - index % self._file_entries + self._file_entries)
+            until = min(stop, index - index % self.file_entries + self.file_entries)
             try:
                 if file is None:
                     raise FileNotFoundError

@@ -98,7 +98,7 @@ class ConsumeQueueTable:
         """
         for key, queue in self._queues.items():
             queue.keep_before(offset, partial(is_true, key))
-            if offset <= min_offset:
+            if offset <= min_offset and self._writable:
                 queue.fill_holes()
             queue.correct_min_offset(min_offset)
 

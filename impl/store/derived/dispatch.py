@@ -30,9 +30,10 @@ logger.addHandler(logging.NullHandler())
 
 _HANDED_LIMIT: Final = 1 << 16  # handed puts in memory; the oldest beyond this are dropped, and read from the log
 _BATCH: Final = 4096  # messages in a round; a batch is never split
-_GATHER_S: Final = 0.001  # wait after a wake-up, so that a stream of puts causes at most a thousand wake-ups a second
+_GATHER_S: Final = 0.001  # rest after the rounds, so that a stream of puts causes at most a thousand wake-ups a second
 _IDLE_S: Final = 0.1
 _RETRY_S: Final = 1.0
+_SAY_AGAIN_S: Final = 60.0  # between two lines about a failure that lasts
 
 
 class LogSource(Protocol):
@@ -73,6 +74,7 @@ class ReputMessageService:
         self._held: HandedFields | HandedBatch | None = None  # taken from the deque, but begins behind a gap
         self._seen_end = -1  # the log's end when the last round found nothing to do
         self._thread: threading.Thread | None = None
+        self._said: float | None = None  # when the last line about a failure was logged; None: the last try was none
         self._is_idle = self._is_stopped = False
         self._wake, self._moved = threading.Event(), threading.Condition()
 
@@ -158,7 +160,7 @@ class ReputMessageService:
                 while not self._is_stopped and self._round():
                     pass
             except OSError as error:  # a full disk, say: it may get room again, and what was not dispatched is in the log
-                logger.error("dispatch fails at offset %d, and is tried again: %s", self.reput_from_offset, error)
+                self._say_failure(error)
                 if self._is_stopped:
                     return
                 time.sleep(_RETRY_S)
@@ -169,17 +171,27 @@ class ReputMessageService:
                     self.error = error
                     self._moved.notify_all()
                 return
+            if self._said is not None:
+                logger.info("dispatch works again: it is at offset %d", self.reput_from_offset)
+                self._said = None
             with self._moved:
                 self._moved.notify_all()
             if self._is_stopped:
                 return
+            time.sleep(_GATHER_S)
             self._wake.clear()
             self._is_idle = True
             # Whoever appends looks at _is_idle afterwards, so either it is seen here, or we are seen there.
             if not self._handed and self._log.max_offset <= self._seen_end:
                 self._wake.wait(_IDLE_S)
             self._is_idle = False
-            time.sleep(_GATHER_S)
+
+    def _say_failure(self, error: OSError) -> None:
+        """Log the first failure in a row, and then one a minute: a disk may stay full for days."""
+        now = time.monotonic()
+        if self._said is None or now - self._said >= _SAY_AGAIN_S:
+            logger.error("dispatch fails at offset %d, and is tried again: %s", self.reput_from_offset, error)
+            self._said = now
 
     def _round(self) -> bool:
         """Dispatch up to a batch of records. Returns: whether there may be more.

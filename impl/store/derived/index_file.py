@@ -85,7 +85,7 @@ class IndexFile:
     """
 
     def __init__(self, path: Path, geometry: Geometry, *, writable: bool) -> None:
-        self.path, self.geometry = path, geometry
+        self.path, self.geometry, self._writable = path, geometry, writable
         self._fd = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
         try:
             self._check_length(os.fstat(self._fd).st_size)
@@ -202,21 +202,34 @@ class IndexFile:
         for position in range(start, stop, ENTRY_SIZE * _PACKED_AT_ONCE):
             yield from _ENTRY.iter_unpack(self._map[position : min(stop, position + ENTRY_SIZE * _PACKED_AT_ONCE)])
 
+    def slots(self) -> "array[int]":
+        """Every slot: the number of the newest entry of its hashes, or 0."""
+        self._check_length(self._map.size())
+        slots = array("i", self._map[HEADER_SIZE : self.geometry.entries_position])
+        if sys.byteorder == "little":
+            slots.byteswap()
+        return slots
+
+    def count_now(self) -> int:
+        """How many entries the header counts by now: another process may write it."""
+        return min(self._read_header().index_count, self.geometry.index_num)
+
     def offsets_backward(self) -> Iterator[int]:
         """The commit-log offset of every entry, from the last."""
         self._check_length(self._map.size())
         for number in range(min(self.header.index_count, self.geometry.index_num) - 1, 0, -1):
             yield _ENTRY.unpack_from(self._map, self.geometry.entries_position + number * ENTRY_SIZE)[1]
 
-    def truncate(self, offset: int, store_timestamp_of: Callable[[int], int]) -> tuple[int, bool]:
+    def truncate(self, offset: int, store_timestamp_of: Callable[[int], int]) -> tuple[int, bool, int]:
         """Keep the entries of messages before a commit-log offset, and make the slots anew from them.
 
         It believes the entries alone, and those only as far as they are in order: each points to the one before it in its
         slot, and no offset is less than the one before. So it repairs what a crash has left of a file, too.
 
         Args:  store_timestamp_of: of the message at an offset, in ms.
-        Returns: how many entries are left, and whether one of a message before `offset` had to go for being out of order. With
-        none left nothing is changed: the file is to be removed.
+        Returns: how many entries are left, whether one of a message before `offset` had to go for being out of order, and the
+        offset of the last message left. With none left nothing is changed: the file is to be removed. Of a file that is not
+        writable nothing is changed either.
         """
         slot_num = self.geometry.hash_slot_num
         slots = array("i", bytes(SLOT_SIZE * slot_num))
@@ -237,8 +250,8 @@ class IndexFile:
             slots[slot] = number
             last_offset = entry_offset
             number += 1
-        if number == 1:
-            return 0, is_damaged
+        if number == 1 or not self._writable:
+            return number - 1, is_damaged, last_offset
         if sys.byteorder == "little":
             slots.byteswap()
         self._map[HEADER_SIZE : self.geometry.entries_position] = slots.tobytes()
@@ -247,7 +260,7 @@ class IndexFile:
         self._write_header(
             IndexHeader(header.begin_timestamp, end_timestamp, header.begin_phy_offset, last_offset, used, number)
         )
-        return number - 1, is_damaged
+        return number - 1, is_damaged, last_offset
 
     def _clear_from(self, position: int) -> None:
         """Zero all that is there, be it behind the header's count too: were the next entries lost in a crash that kept their

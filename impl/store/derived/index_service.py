@@ -216,6 +216,8 @@ class IndexService:
 
         Args:  store_timestamp_of: of the message at an offset before that, in ms; 0 where there is none.
                vouched: that many of the first files are left as they are.
+        If the index is not writable, nothing is changed.
+
         Returns: the offset from which dispatch must begin for the index to be whole: that one, or where damage begins.
         Raises: OSError. What is left of a file is on the disk before a later one is removed.
         """
@@ -226,17 +228,19 @@ class IndexService:
                 removed.append(file)
                 continue
             before = file.header.index_count - 1
-            kept, is_damaged = file.truncate(offset, store_timestamp_of)
+            kept, is_damaged, last_offset = file.truncate(offset, store_timestamp_of)
             if is_damaged or not kept:  # it begins before the offset, so it had something
-                logger.warning("%s: keeps %d of %d entries", file.path, kept, before)
-                offset = file.header.end_phy_offset if kept else file.header.begin_phy_offset if before else end
+                if self._writable:
+                    logger.warning("%s: keeps %d of %d entries", file.path, kept, before)
+                offset = last_offset if kept else file.header.begin_phy_offset if before else end
             if kept:
                 file.flush()
-                end = file.header.end_phy_offset
+                end = last_offset
             else:
                 removed.append(file)
-        self._remove(removed)
-        self._sync_names()
+        if self._writable:
+            self._remove(removed)
+            self._sync_names()
         return offset
 
     def delete_expired(self, min_offset: int) -> int:
@@ -258,11 +262,20 @@ class IndexService:
             file.close()
 
     def _remove(self, files: list[IndexFile]) -> int:
+        """Remove files, from the last on. Raises: OSError; then those that are left are files of this index again."""
         with self._guard:
-            self.files = tuple(file for file in self.files if file not in files)
-        for file in reversed(files):
-            self._is_unsynced = True
-            file.destroy()
+            before, self.files = self.files, tuple(file for file in self.files if file not in files)
+        left = list(files)
+        try:
+            while left:
+                self._is_unsynced = True
+                left[-1].destroy()
+                left.pop()
+        except OSError:
+            with self._guard:
+                added = tuple(file for file in self.files if file not in before)
+                self.files = tuple(file for file in before if file in left or file in self.files) + added
+            raise
         return len(files)
 
     # --- Queries -----------------------------------------------------------------------------------------------------

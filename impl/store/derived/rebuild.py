@@ -9,34 +9,78 @@ messages before the file at which recovery begins, as far as it is in order".
 Source: 4.9.8 DefaultMessageStore.recover, recoverTopicQueueTable; CommitLog.recoverAbnormally.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from rocketmq_ha.impl.store.derived.consume_queue_table import ConsumeQueueTable, Key
 from rocketmq_ha.impl.store.derived.delay import DelayLevels
 from rocketmq_ha.impl.store.derived.dispatch_request import DispatchRequest, RequestMaker, read_requests
 from rocketmq_ha.impl.store.derived.index_service import IndexService
+from rocketmq_ha.impl.store.derived.lacking import end_of_lacking, requests_from
 from rocketmq_ha.impl.store.derived.queue_entry import Entry
 from rocketmq_ha.impl.store.log.checkpoint import StoreCheckpoint
-from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.mapped_file import MappedFile
+from rocketmq_ha.impl.store.log.recovery import Recovery
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredLog:
+    """A log whose end is known. found: what recovery has found."""
+
+    files: Sequence[MappedFile]
+    found: Recovery
+    max_offset: int
+
+    @property
+    def min_offset(self) -> int:
+        return self.files[0].base
+
+    def file_at(self, offset: int) -> MappedFile | None:
+        """The file that holds an offset; None outside of the log."""
+        if not self.min_offset <= offset < self.max_offset:
+            return None
+        return self.files[(offset - self.min_offset) // self.files[0].size]
+
+    def view(self, offset: int) -> memoryview | None:
+        """The bytes from an offset to the end of its file, or of the log; None outside of the log."""
+        file = self.file_at(offset)
+        return None if file is None else file.view(offset - file.base, min(file.size, self.max_offset - file.base))
 
 
 class DerivedRecovery:
-    """One recovery of consume queues and index. Call `run`."""
+    """One recovery of consume queues and index. Call `run`.
 
-    def __init__(self, log: CommitLog, queues: ConsumeQueueTable, index: IndexService, checkpoint: StoreCheckpoint) -> None:
+    Args:  queues, index: both writable; or neither, and then nothing is changed, and `run` says what a recovery would do.
+    """
+
+    def __init__(
+        self,
+        log: RecoveredLog,
+        queues: ConsumeQueueTable,
+        index: IndexService,
+        checkpoint: StoreCheckpoint,
+        *,
+        writable: bool = True,
+    ) -> None:
         self._log, self._queues, self._index, self._checkpoint = log, queues, index, checkpoint
+        self._writable = writable
         self._make = RequestMaker(DelayLevels.parse())
 
     def run(self, *, is_clean: bool) -> int:
         """Cut queues and index. Returns: the offset at which dispatch must begin. Raises: OSError."""
         log, queues, index = self._log, self._queues, self._index
-        index.sweep()
-        if not log.queue.files:
+        if self._writable:
+            index.sweep()
+        if not log.files:
             self._vouch_for(0, 0)
-            queues.recover(0, None)
-            index.destroy()
+            if self._writable:
+                queues.recover(0, None)
+                index.destroy()
             return 0
-        known = min(log.recovery.start, log.max_offset)
+        known = min(log.found.start, log.max_offset)
         if is_clean:
             queues.recover(log.min_offset, log.max_offset)
+            queues.truncate_dirty(log.max_offset)
             start = queues.max_physic_offset
             if index.end_phy_offset >= log.max_offset:
                 whole = sum(file.header.end_phy_offset < log.max_offset for file in index.files)
@@ -47,7 +91,11 @@ class DerivedRecovery:
             self._vouch_for(min(self._checkpoint.physic_msg_timestamp, self._checkpoint.logics_msg_timestamp), whole)
             queues.keep_before(log.min_offset, known, self._is_true)
             start = min(known, index.truncate(known, self.stored_ms, whole))
-        start = max(log.min_offset, self._record_at_or_before(min(start, log.max_offset)))
+        start = self._first_record(start)
+        requests = requests_from(log.files, start, log.max_offset)
+        lacking = end_of_lacking(queues, log.found.queue_offsets, requests, is_clean=is_clean)
+        if lacking is not None:
+            start = min(start, self._first_record(lacking))
         if start < (log.max_offset if is_clean else known):
             self._vouch_for(self.stored_ms(start), len(index.files))
         return start
@@ -62,6 +110,8 @@ class DerivedRecovery:
         Spec: HA-ST-73 "MUST be dispatched again, to queues and index"; HA-ST-51 "A recovery after which messages are
         dispatched again MUST clear that i64 as well".
         """
+        if not self._writable:
+            return
         checkpoint, files = self._checkpoint, self._index.files
         end_timestamp = files[whole - 1].header.end_timestamp if whole else 0
         checkpoint.logics_msg_timestamp = min(checkpoint.logics_msg_timestamp, logics_msg_timestamp)
@@ -84,19 +134,24 @@ class DerivedRecovery:
 
     def _request_at(self, offset: int) -> DispatchRequest | None:
         """The record at an offset, as the dispatch reads it."""
-        view = self._log.data_at(offset, self._log.file_size)
-        if view is None:
+        file, view = self._log.file_at(offset), self._log.view(offset)
+        if file is None or view is None:
             return None
         requests: list[DispatchRequest] = []
-        room = self._log.file_size - offset % self._log.file_size
+        room = file.base + file.size - offset
         read_requests(view, offset, room, offset + 1, 1, self._make, requests)
         return requests[0] if requests else None
 
+    def _first_record(self, offset: int) -> int:
+        """Where the dispatch begins to have dispatched what is behind an offset."""
+        return max(self._log.min_offset, self._record_at_or_before(min(offset, self._log.max_offset)))
+
     def _record_at_or_before(self, offset: int) -> int:
         """The start of the record at or before an offset, or the log's end. A damaged index may give an offset between two."""
-        file = self._log.queue.find(offset)
-        if file is None or offset == file.base or offset >= self._log.max_offset or self._request_at(offset) is not None:
+        file = self._log.file_at(offset)
+        if file is None or offset == file.base or self._request_at(offset) is not None:
             return offset
         requests: list[DispatchRequest] = []
-        read_requests(file.view(0, file.wrote_position), file.base, file.size, offset, 1 << 62, self._make, requests)
+        view = file.view(0, min(file.size, self._log.max_offset - file.base))
+        read_requests(view, file.base, file.size, offset, 1 << 62, self._make, requests)
         return requests[-1].commit_log_offset if requests else file.base

@@ -23,10 +23,11 @@ logger.addHandler(logging.NullHandler())
 class TopicNotes:
     """Writes the file of one store. All methods are thread-safe.
 
+    store_dir: None if somebody else writes the file; then nothing is written here.
     known: the log's count of queues up to which all are in the file, or their failure was logged.
     """
 
-    def __init__(self, store_dir: Path, log: CommitLog, queues: ConsumeQueueTable) -> None:
+    def __init__(self, store_dir: Path | None, log: CommitLog, queues: ConsumeQueueTable) -> None:
         self._store_dir, self._log, self._queues = store_dir, log, queues
         self._guard = threading.Lock()
         # counts of the log's and the table's queues when the file was last written
@@ -57,12 +58,18 @@ class TopicNotes:
         counts = (self._log.queue_count, self._queues.count)
         if counts == self._written:
             return
-        keys = [(topic, queue_id) for queue_id, topic in self._log.queue_keys()] + [key for key, _ in self._queues]
-        queue_nums: dict[str, int] = {}
-        for topic, queue_id in keys:
-            name = topic.decode("utf-8", "replace")
-            if is_directory_name(topic) and name.encode() == topic:  # no broker finds a queue of a topic that is no UTF-8
-                queue_nums[name] = max(queue_nums.get(name, 0), queue_id + 1)
-        if queue_nums:
-            write_topics(self._store_dir, queue_nums)
+        nums = queue_nums(self._log, self._queues)
+        if nums and self._store_dir is not None:
+            write_topics(self._store_dir, nums)
         self._written = counts
+
+
+def queue_nums(log: CommitLog, queues: ConsumeQueueTable) -> dict[str, int]:
+    """For each topic with queues in a store: the greatest id of its queues, plus one."""
+    keys = [(topic, queue_id) for queue_id, topic in log.queue_keys()] + [key for key, _ in queues]
+    nums: dict[str, int] = {}
+    for topic, queue_id in keys:
+        name = topic.decode("utf-8", "replace")
+        if is_directory_name(topic) and name.encode() == topic:  # no broker finds a queue of a topic that is no UTF-8
+            nums[name] = max(nums.get(name, 0), queue_id + 1)
+    return nums

@@ -1,4 +1,5 @@
-"""Check the index of a store against its log: each entry is a key of its message, each chain leads backwards.
+"""Check the index of a store against its log: each entry is a key of its message, each slot leads to its newest entry, and
+each chain leads backwards.
 
 Releases put different sets of keys, and a broker that takes over a store goes on with its own set. Messages whose sets differ
 show which set was in use, in the order of the log. A message without the key of its tags may come from an earlier release. It
@@ -8,16 +9,18 @@ there.
 Spec: HA-ST-39 to HA-ST-42, HA-ST-47.
 """
 
+import time
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from rocketmq_ha.impl.errors import StoreCorrupt
 from rocketmq_ha.impl.store.derived.dispatch_request import DispatchRequest
 from rocketmq_ha.impl.store.derived.index_file import IndexFile
 from rocketmq_ha.impl.store.derived.index_keys import KEY_SETS, KeySet, MessageKeys
 from rocketmq_ha.impl.store.derived.index_service import IndexService
-from rocketmq_ha.impl.store.log.reader import LogReader
+from rocketmq_ha.impl.store.log.reader import LOOK_AGAIN_S, LOOKS, LogReader
 
 _Group = tuple[IndexFile, int, list[int]]  # last file, commit-log offset and hashes of one message
 
@@ -158,11 +161,12 @@ def _text(key_sets: tuple[KeySet, ...]) -> str:
 def _groups(files: tuple[IndexFile, ...]) -> Iterator[_Group]:
     """Yield the keys of each message from all index files.
 
-    Raises: StoreCorrupt, if an entry does not point to the previous one of its slot.
+    Raises: StoreCorrupt, if an entry does not point to the previous one of its slot, or a slot not to its newest entry.
     """
     last: _Group | None = None
     for file in files:
         slots = array("i", bytes(4 * file.geometry.hash_slot_num))
+        number = 0
         for number, (key_hash, offset, _, previous) in enumerate(file.entries(), start=1):
             slot = key_hash % file.geometry.hash_slot_num
             if slots[slot] != previous:
@@ -174,5 +178,32 @@ def _groups(files: tuple[IndexFile, ...]) -> Iterator[_Group]:
                 if last is not None:
                     yield last
                 last = (file, offset, [key_hash])
+        _check_slots(file, slots, number + 1)
     if last is not None:
         yield last
+
+
+def _check_slots(file: IndexFile, expected: "array[int]", count: int) -> None:
+    """Check that each slot leads to the newest entry of its hashes: HA-ST-40 "the number of the newest entry of its hash".
+
+    A live writer writes entries, their count and slots one after another. So a slot that leads to an entry which has been
+    counted meanwhile is right, and any other that differs is read again.
+
+    Args:  expected: by the entries. count: of entries that were read, entry 0 included.
+    Raises: StoreCorrupt.
+    """
+    for look in range(LOOKS):
+        if look:
+            time.sleep(LOOK_AGAIN_S)
+        found = file.slots()
+        if found == expected:
+            return
+        new = range(count, file.count_now())
+        wrong = next((slot for slot, number in enumerate(found) if number != expected[slot] and number not in new), None)
+        if wrong is None:
+            return
+    assert wrong is not None
+    newest = next(islice(file.entries(), expected[wrong] - 1, None)) if expected[wrong] else None
+    offset = file.header.begin_phy_offset if newest is None else newest[1]
+    expected_text = f"{expected[wrong]}, its newest entry" if expected[wrong] else "none, for no entry is of it"
+    raise StoreCorrupt(file.path, offset, f"slot {wrong} leads to entry {found[wrong]}", expected_text)

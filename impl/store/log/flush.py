@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from rocketmq_ha.impl.errors import RocketmqHaError
 from rocketmq_ha.impl.store.log.results import PutMessageStatus
@@ -24,6 +24,14 @@ FLUSH_LEAST_PAGES: Final = 4
 FLUSH_THOROUGH_INTERVAL_S: Final = 10.0
 # Tries of a flush for waiting puts before they end with an error.
 _TRIES: Final = 2
+
+
+class FlushIntervals(NamedTuple):
+    """HA-ST-60 "every `flush_interval_commit_log`, 500 ms by default"."""
+
+    interval_s: float = FLUSH_INTERVAL_S
+    least_pages: int = FLUSH_LEAST_PAGES
+    thorough_interval_s: float = FLUSH_THOROUGH_INTERVAL_S
 
 
 class Flushable(Protocol):

@@ -226,7 +226,7 @@ class LogWriter:
     ) -> AppendResult:
         """Put messages of one topic and queue behind one another: all of them in one file, or none.
 
-        Args, Raises:  as `append` has them. The batch and 8 bytes must fit in a file; it holds at most 4 MiB.
+        Args, Raises:  as `append` has them. The batch and 8 bytes must fit in a file; it holds at most 16 MiB.
         """
         laid = lay_batch(messages, self._parts, store_host)
         size = laid.size

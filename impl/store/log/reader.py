@@ -81,12 +81,17 @@ class LogReader:
             self.messages += found.messages
             if progress is not None:
                 progress(file.base + position)
-            if found.stop is Stop.FULL:
+            is_cut = (
+                last_position is not None
+                and found.blank_position is None
+                and not self._is_there(index, last_position, position)
+            )
+            if found.stop is Stop.FULL and not is_cut:
                 if found.blank_position is not None:
                     self.blanks.append((file.base + found.blank_position, file.base + file.size))
                 index, position, last_position = self._next_file(index), 0, None
             elif found.stop is not Stop.BOUND:
-                if last_position is not None and not self._is_there(file, last_position, position):
+                if is_cut and last_position is not None:
                     position, last_position = last_position, None
                     self.messages -= 1
                 if not self._goes_on(index, position):
@@ -103,7 +108,7 @@ class LogReader:
             position = _skip(file, start)
             while True:
                 found = scan(file.mapping, file.base, position, position + 1)
-                if found.messages and self._is_there(file, position, found.position):
+                if found.messages and self._is_there(index, position, found.position):
                     yield file.base + position, found.position - position, decode(file.view(position, found.position))
                     position = found.position
                 elif found.stop is Stop.FULL:
@@ -165,7 +170,7 @@ class LogReader:
         for look in range(LOOKS):
             if look:
                 time.sleep(LOOK_AGAIN_S)
-            if self._stands(file, position):
+            if self._stands(index, position):
                 if self._seen_end is not None and offset >= self._seen_end:
                     return self._end(offset, 0)  # all that was there at the first look is checked
                 return True
@@ -189,20 +194,23 @@ class LogReader:
         error = explain(file, position)
         if error is not None and error.found != "zero bytes":
             raise error
-        if error is None and self._stands(file, position):
+        if error is None and self._stands(index, position):
             return True  # at the last moment
         what = "zero bytes" if error is not None else "zero bytes at the end of topic or properties"
         raise StoreCorrupt(file.path, offset, f"{what}, and data behind, up to {self._seen_end}", "a whole record")
 
-    def _stands(self, file: MappedFile, position: int) -> bool:
+    def _stands(self, index: int, position: int) -> bool:
         """Whether a record, all of it, or a BLANK stands at a position."""
+        file = self.files[index]
         found = scan(file.mapping, file.base, position, position + 1)
-        return found.position > position and (not found.messages or self._is_there(file, position, found.position))
+        return found.position > position and (not found.messages or self._is_there(index, position, found.position))
 
-    @staticmethod
-    def _is_there(file: MappedFile, position: int, end: int) -> bool:
+    def _is_there(self, index: int, position: int, end: int) -> bool:
         """Whether a record that looks whole has the end of its topic and properties too; see fragment.py."""
+        file = self.files[index]
         if file.mapping[end - 1] or any(file.mapping[end : end + END_FILE_MIN_BLANK_SIZE]):
+            return True
+        if end == file.size and any(later.has_data() for later in self.files[index + 1 :]):
             return True
         size = file.data_end(position) - position
         return size >= end - position or not is_fragment(file.view(position, file.size), size, file.base + position)

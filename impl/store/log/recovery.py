@@ -78,8 +78,11 @@ def recover(files: Sequence[MappedFile], *, strict: bool, first: int = 0, flushe
             is_full = found.stop is Stop.FULL
             cut_size = 0 if is_full else _judge(files, index, end, strict, flushed_before_ms)
         if is_full and index + 1 < len(files):
-            file.close()
-            continue
+            # No broker fills a file with a record, so this one has all of its end, or is the last one and lacks a part of it.
+            is_cut = found.blank_position is None and last_position is not None and _part_size(file, last_position, end)
+            if not (strict and is_cut) or any(later.has_data() for later in files[index + 1 :]):
+                file.close()
+                continue
         if strict and cut_size == 0 and last_position is not None:
             part_size = _part_size(file, last_position, end)
             if part_size:

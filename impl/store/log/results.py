@@ -26,6 +26,8 @@ class PutMessageStatus(Enum):
     PROPERTIES_SIZE_EXCEEDED = "PROPERTIES_SIZE_EXCEEDED"
     UNKNOWN_ERROR = "UNKNOWN_ERROR"
 
+    __hash__ = object.__hash__  # that of Enum is a function in Python, and a put would call it three times
+
     @property
     def is_stored(self) -> bool:
         """Whether the log has the message."""

@@ -95,7 +95,7 @@ class Cluster:
     def prepare(self) -> None:
         for part in ("home/conf", "logs"):
             (self.work / part).mkdir(parents=True)
-        for kind in ("broker", "namesrv"):
+        for kind in ("broker", "namesrv", "tools"):
             (self.work / f"home/conf/logback_{kind}.xml").write_text(LOGBACK.format(package=""))
         self.shaded_logback.write_text(LOGBACK.format(package="org.apache.rocketmq.logging."))
 

@@ -7,8 +7,8 @@ import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 
 /**
- * Our clients in one process, for its start costs more than what it does. Each line of standard input is a command, send, read or
- * query, and its arguments, with tabs between; each gets its lines, then one line {@code END}, or {@code END} and what went wrong.
+ * Our clients in one process, for its start costs more than what it does. Each line of standard input is a command (see {@code run}) and
+ * its arguments, with tabs between; each gets its lines, then one line {@code END}, or {@code END} and what went wrong.
  */
 public final class Client {
     private Client() {
@@ -41,8 +41,35 @@ public final class Client {
             case "read":
                 ReadAll.run(args, out);
                 break;
+            case "ways":
+                Ways.run(args, out);
+                break;
+            case "described":
+                Ways.describe(args, out);
+                break;
             case "query":
                 Query.run(args, out);
+                break;
+            case "admin":
+                Admin.run(args, out);
+                break;
+            case "delayed":
+                Special.delayed(args, out);
+                break;
+            case "transactions":
+                Special.transactions(args, out);
+                break;
+            case "consume":
+                Live.consume(args, out);
+                break;
+            case "consumed":
+                Live.consumed(args, out);
+                break;
+            case "queues":
+                Live.queues(args, out);
+                break;
+            case "leave":
+                Live.leave(args);
                 break;
             default:
                 throw new IllegalArgumentException(command);

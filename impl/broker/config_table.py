@@ -1,0 +1,210 @@
+"""A table of entries by name with a DataVersion, kept in one file of `config/`: what topics and groups have in common.
+
+The JSON text of each entry is kept, since a table of 20,000 entries is written for every new one, and asked for by every slave
+every ten seconds.
+
+Spec: HA-BT-1 to HA-BT-8, HA-BT-77, HA-MD-22, HA-MD-25.  Source: 4.9.8 ConfigManager, TopicConfigSerializeWrapper.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Generic, TypeVar
+
+from rocketmq_ha.impl.broker.config_file import KeptFile
+from rocketmq_ha.impl.broker.data_version import DataVersion, read_data_version
+from rocketmq_ha.impl.errors import ConfigInvalid, RequestInvalid
+from rocketmq_ha.impl.remoting import body_json
+
+Entry = TypeVar("Entry")
+RETRY_MS: Final = 5_000
+COUNTS: Final = range(1 << 31)
+I32: Final = range(-(1 << 31), 1 << 31)
+I64: Final = range(-(1 << 63), 1 << 63)
+_NAME_MAX: Final = 262  # characters of the longest retry topic of a Java broker
+
+
+class ConfigTable(Generic[Entry]):
+    """The entries and their file.
+
+    Args:  field: the table's name in the JSON. read: an entry from its name and its JSON object; raises ConfigInvalid.
+           fields: the JSON object of an entry. wall_clock: milliseconds since 1970, for the version's timestamp.
+    """
+
+    def __init__(
+        self,
+        file: KeptFile,
+        field: str,
+        read: Callable[[str, Mapping[str, object]], Entry],
+        fields: Callable[[Entry], Mapping[str, object]],
+        wall_clock: Callable[[], int],
+    ) -> None:
+        self._file, self._field, self._read, self._fields = file, field, read, fields
+        self._wall_clock = wall_clock
+        self._retry_at = 0
+        self._entries: dict[str, Entry] = {}
+        self._texts: dict[str, bytes] = {}
+        self._encoded: bytes | None = None  # the answer to a request for the table, until it changes
+        self.data_version: DataVersion = DataVersion(0, wall_clock())
+        self.entries: Final[Mapping[str, Entry]] = self._entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def get(self, name: str) -> Entry | None:
+        """The entry of a name."""
+        return self._entries.get(name)
+
+    def begin_with(self, name: str, entry: Entry) -> None:
+        """Set an entry that every broker begins with. It makes no new version, and an entry of the file replaces it."""
+        self._set(name, entry)
+
+    def put(self, name: str, entry: Entry) -> None:
+        """Set an entry, count the version on, and write the file."""
+        self._set(name, entry)
+        self.changed()
+
+    def put_all(self, entries: Mapping[str, Entry]) -> None:
+        """Set several entries as one change. None at all is no change."""
+        for name, entry in entries.items():
+            self._set(name, entry)
+        if entries:
+            self.changed()
+
+    def remove(self, name: str) -> bool:
+        """Remove an entry, count the version on, and write the file. Returns: False, with nothing done, if it is not there."""
+        if self._entries.pop(name, None) is None:
+            return False
+        del self._texts[name]
+        self.changed()
+        return True
+
+    def changed(self) -> None:
+        """HA-BT-2 "MUST count its version on by one, and set the timestamp"; HA-BT-3 "MUST be written"."""
+        self.data_version = self.data_version.next_version(self._wall_clock())
+        self._encoded = None
+        self.persist()
+
+    # --- JSON --------------------------------------------------------------------------------------------------------
+
+    def encode(self) -> bytes:
+        """The table as JSON on one line: the answer to a request for all of it."""
+        if self._encoded is None:
+            version = body_json.write(self.data_version.fields())
+            entries = b",".join(self._texts.values())
+            self._encoded = b'{"dataVersion":%b,"%b":{%b}}' % (version, self._field.encode(), entries)
+        return self._encoded
+
+    def decode(self, content: bytes) -> None:
+        """Take the entries and the version of a JSON text. Entries that it does not name stay, as at a Java broker's start.
+
+        Raises: ConfigInvalid for what is no such table; then nothing has changed.
+        """
+        entries, version = self._parse(content)
+        for name, entry in entries.items():
+            self._set(name, entry)
+        self.data_version = version
+
+    def replace(self, content: bytes) -> bool:
+        """Take the table of a master in place of this one, if its version is another, and write the file.
+
+        Returns: whether it was another. Raises: ConfigInvalid for what is no such table; then nothing has changed.
+        Spec: HA-MD-10 "MUST replace all topics of the slave, together with the version"; HA-MD-11 "MUST change nothing on the
+        slave"; HA-MD-15 "MUST replace all groups of the slave".
+        """
+        entries, version = self._parse(content)
+        if version == self.data_version:
+            return False
+        self._entries.clear()
+        self._texts.clear()
+        for name, entry in entries.items():
+            self._set(name, entry)
+        self.data_version, self._encoded = version, None
+        self.persist()
+        return True
+
+    def _parse(self, content: bytes) -> tuple[dict[str, Entry], DataVersion]:
+        """Raises: ConfigInvalid."""
+        try:
+            found = body_json.read(content, "the file")
+        except RequestInvalid as error:
+            raise ConfigInvalid(str(error)) from None
+        table = found.get(self._field) if isinstance(found, dict) else None
+        if not isinstance(found, dict) or not isinstance(table, dict):
+            raise ConfigInvalid(f"no {self._field} in it, expected one")
+        entries: dict[str, Entry] = {}
+        for name, fields in table.items():
+            check_name(name)
+            if not isinstance(fields, dict):
+                raise ConfigInvalid(f"{name}: found {fields!r:.60}, expected an object")
+            entries[name] = self._read(name, fields)
+        return entries, read_data_version(found.get("dataVersion"), self.data_version)
+
+    # --- The file ----------------------------------------------------------------------------------------------------
+
+    def load(self) -> bool:
+        """Read the file. Returns: False if there is none. Raises: ConfigInvalid, OSError; see ConfigFile.load."""
+        return self._file.load(self.decode)
+
+    def persist(self) -> bool:
+        """Write the file, with one line an entry. Returns: False if that failed; `on_tick` tries again."""
+        version = body_json.write(self.data_version.fields())
+        entries = b",\n\t\t".join(self._texts.values())
+        return self._file.persist(
+            b'{\n\t"dataVersion":%b,\n\t"%b":{\n\t\t%b\n\t}\n}' % (version, self._field.encode(), entries)
+        )
+
+    def on_tick(self, now_ms: int) -> None:
+        """Write the file if the last time failed. HA-BT-6 "MUST keep the change in memory and go on", "MUST try again".
+
+        now_ms: by a clock that does not step. A whole table is written, so it is tried only every 5 s.
+        """
+        if self._file.is_unsaved and now_ms >= self._retry_at:
+            self._retry_at = now_ms + RETRY_MS
+            self.persist()
+
+    def close(self) -> None:
+        """Write the file once more if the last time failed. The process ends."""
+        if self._file.is_unsaved:
+            self.persist()
+
+    def _set(self, name: str, entry: Entry) -> None:
+        self._entries[name] = entry
+        self._texts[name] = b"%b:%b" % (body_json.write(name), body_json.write(self._fields(entry)))
+        self._encoded = None
+
+
+def read_int(name: str, fields: Mapping[str, object], field: str, missing: int, within: range = I32) -> int:
+    """A whole number of an entry; `missing` if it is not there. Raises: ConfigInvalid, also for one that is not `within`."""
+    value = fields.get(field, missing)
+    if type(value) is not int:
+        raise ConfigInvalid(f"{name}: {field}: found {value!r:.60}, expected a whole number")
+    if value not in within:
+        raise ConfigInvalid(f"{name}: {field}: found {value!r:.60}, expected {within[0]} to {within[-1]}")
+    return value
+
+
+def check_name(name: str) -> None:
+    """HA-BT-77 "that has a value outside the table below": a topic or a group of a file. Raises: ConfigInvalid."""
+    if not 0 < len(name) <= _NAME_MAX or "/" in name or "\0" in name or name in (".", ".."):
+        raise ConfigInvalid(f"found the name {name!r:.60}, expected 1 to {_NAME_MAX} characters that can name a directory")
+
+
+def read_bool(name: str, fields: Mapping[str, object], field: str, missing: bool) -> bool:
+    """A truth value of an entry; `missing` if it is not there. Raises: ConfigInvalid."""
+    value = fields.get(field, missing)
+    if type(value) is not bool:
+        raise ConfigInvalid(f"{name}: {field}: found {value!r:.60}, expected true or false")
+    return value
+
+
+def read_str(name: str, fields: Mapping[str, object], field: str, missing: str) -> str:
+    """A text of an entry; `missing` if it is not there. Raises: ConfigInvalid."""
+    value = fields.get(field, missing)
+    if type(value) is not str:
+        raise ConfigInvalid(f"{name}: {field}: found {value!r:.60}, expected a text")
+    return value

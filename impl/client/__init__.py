@@ -1,0 +1,1 @@
+"""Producers, consumers and administration: the clients of brokers and name servers."""

@@ -1,0 +1,377 @@
+"""A pull consumer: it pulls the queues of a topic, of master or slave, and commits what its owner says is consumed.
+
+It takes all queues of the topic, or those that it is given; it shares them with no other consumer of its group. Nothing here
+waits: the loop that holds the client calls `turn`.
+Source: 4.9.8 PullAPIWrapper, DefaultMQPushConsumerImpl.pullMessage, RemoteBrokerOffsetStore, RebalancePushImpl.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple
+
+from rocketmq_ha.impl.client.decisions import (
+    ConsumeFromWhere,
+    PullAnswer,
+    commit_broker,
+    find_broker_address_in_subscribe,
+    has_looked,
+    is_wanted,
+    next_pull,
+    pull_from_where,
+    tags_of,
+)
+from rocketmq_ha.impl.client.route_data import MASTER_ID, MessageQueue, TopicRoute, subscribe_queues
+from rocketmq_ha.impl.client.routes import Asks, Routes
+from rocketmq_ha.impl.errors import ConfigInvalid, MessageMalformed, NoRoute, RequestFailed, RequestInvalid
+from rocketmq_ha.impl.remoting import fields
+from rocketmq_ha.impl.remoting.codes import RequestCode, ResponseCode
+from rocketmq_ha.impl.remoting.command import RemotingCommand, request
+from rocketmq_ha.impl.wire.message import Message, decode, read_header
+
+BROKER_SUSPEND_MAX_TIME_MILLIS: Final = 15_000
+CONSUMER_TIMEOUT_MILLIS_WHEN_SUSPEND: Final = 30_000
+PERSIST_CONSUMER_OFFSET_INTERVAL_MS: Final = 5_000
+OFFSET_TIMEOUT_MS: Final = 5_000
+MAX_MSG_NUMS: Final = 32
+MAX_WAITING: Final = 10_000  # messages that are received and not consumed
+MAX_WAITING_SIZE: Final = 64 << 20  # bytes of them
+_AGAIN_MS: Final = 3_000
+_SUSPEND: Final = 2  # bits of sysFlag
+_SUBSCRIPTION: Final = 4
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSettings:
+    """What to consume. expression: `*`, or tags as `a || b`. timestamp: ms since 1970, for TIMESTAMP. queues: their numbers;
+    None for all. commits: whether the group's offsets are read and committed. waits: whether a pull is held at the broker.
+    """
+
+    group: str
+    topic: str
+    expression: str = "*"
+    start: ConsumeFromWhere = ConsumeFromWhere.LAST
+    timestamp: int = 0
+    queues: Collection[int] | None = None
+    commits: bool = True
+    waits: bool = True
+
+
+class Received(NamedTuple):
+    """A message as it came. size: bytes of its record."""
+
+    queue: MessageQueue
+    size: int
+    message: Message
+
+
+class _Queue:
+    """A queue that is consumed."""
+
+    __slots__ = ("asked_ms", "at_ms", "broker_id", "committed", "is_asked", "is_at_end", "offset", "waiting")
+
+    def __init__(self) -> None:
+        self.offset: int | None = None  # of the next pull; None until it is known
+        self.broker_id = MASTER_ID  # HA-R-23 "the suggested id for each queue"
+        self.at_ms = 0  # when to ask next
+        self.asked_ms = 0  # when it was asked last
+        self.is_asked = False
+        self.is_at_end = False  # the last answer left no message behind it
+        self.waiting: deque[tuple[int, int]] = deque()  # offset and size of messages that are not consumed
+        self.committed: int | None = None  # what the broker was told last
+
+    @property
+    def commit_offset(self) -> int | None:
+        """HA-C-14 "MUST NOT commit an offset in front of which a message is still to be consumed"."""
+        return self.waiting[0][0] if self.waiting else self.offset
+
+
+class PullConsumer:
+    """Pulls, and hands over the messages of each answer by `on_messages`, in the order of each queue."""
+
+    def __init__(
+        self, client: Asks, routes: Routes, settings: ConsumerSettings, on_messages: Callable[[list[Received]], object]
+    ) -> None:
+        self._client, self._routes, self._settings, self._on_messages = client, routes, settings, on_messages
+        self._tags = tags_of(settings.expression)
+        self._queues: dict[MessageQueue, _Queue] = {}
+        self._route: TopicRoute | None = None
+        self._now_ms = 0
+        self._commit_at_ms: int | None = None
+        self._waiting = self._waiting_size = 0
+        self.error: NoRoute | None = None  # there was no route at the start
+        self.commits_in_flight = 0
+        self.is_paused = False  # set by the owner: nothing is pulled
+        self.is_ending = False  # set by the owner: what fails from now on is not worth a word
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether the last answer for each queue had no message behind it, and all messages are consumed."""
+        return bool(self._queues) and self._waiting == 0 and all(queue.is_at_end for queue in self._queues.values())
+
+    @property
+    def offsets(self) -> dict[MessageQueue, int]:
+        """The offset at which each queue goes on, where it is known."""
+        return {mq: queue.offset for mq, queue in self._queues.items() if queue.offset is not None}
+
+    def start(self, now_ms: int) -> None:
+        """Ask for the route. Where there is none, `error` says so."""
+        self._now_ms = now_ms
+
+        def on_route(route: TopicRoute | NoRoute) -> None:
+            topic, wanted = self._settings.topic, frozenset(self._settings.queues or ())
+            if isinstance(route, NoRoute):
+                self.error = route
+            elif missing := wanted.difference(mq.queue_id for mq in subscribe_queues(topic, route)):
+                numbers = ", ".join(map(str, sorted(missing)))
+                self.error = NoRoute(topic, f"no queue {numbers}", "a queue that may be read")
+
+        self._routes.find(self._settings.topic, on_route, now_ms)
+
+    def turn(self, now_ms: int) -> None:
+        """Ask where it is time."""
+        self._now_ms = now_ms
+        self._routes.turn(now_ms)
+        self._take_route()
+        for mq, queue in self._queues.items():
+            if queue.is_asked or now_ms < queue.at_ms:
+                continue
+            if queue.offset is None:
+                self._ask_offset(mq, queue)
+            elif not (self.is_paused or self._is_full):
+                self._pull(mq, queue, queue.offset)
+        if self._commit_at_ms is None:
+            self._commit_at_ms = now_ms + PERSIST_CONSUMER_OFFSET_INTERVAL_MS
+        elif now_ms >= self._commit_at_ms:
+            self._commit_at_ms = now_ms + PERSIST_CONSUMER_OFFSET_INTERVAL_MS
+            self.commit()
+
+    @property
+    def _is_full(self) -> bool:
+        """HA-C-15 "and the messages that are received and not consumed"."""
+        return self._waiting >= MAX_WAITING or self._waiting_size >= MAX_WAITING_SIZE
+
+    def _take_route(self) -> None:
+        """Begin the queues that are new in the route, and end those that are gone."""
+        route = self._routes.get(self._settings.topic)
+        if route is None or route is self._route:
+            return
+        self._route = route
+        wanted = self._settings.queues
+        queues = [mq for mq in subscribe_queues(self._settings.topic, route) if wanted is None or mq.queue_id in wanted]
+        for mq in queues:
+            self._queues.setdefault(mq, _Queue())
+        for mq in self._queues.keys() - set(queues):
+            for _, size in self._queues.pop(mq).waiting:
+                self._waiting -= 1
+                self._waiting_size -= size
+
+    # --- Where a queue begins ----------------------------------------------------------------------------------------
+
+    def _ask_offset(self, mq: MessageQueue, queue: _Queue) -> None:
+        if self._settings.commits:
+            ext_fields = {"consumerGroup": self._settings.group, "topic": mq.topic, "queueId": str(mq.queue_id)}
+            self._ask(mq, queue, request(RequestCode.QUERY_CONSUMER_OFFSET, ext_fields), self._on_committed)
+        else:
+            self._begin(mq, queue, None)
+
+    def _ask(
+        self,
+        mq: MessageQueue,
+        queue: _Queue,
+        command: RemotingCommand,
+        on_answer: Callable[[MessageQueue, _Queue, RemotingCommand | RequestFailed], object],
+    ) -> None:
+        """Ask the broker of the group that knows the offsets."""
+        address = commit_broker(self._addrs(mq))
+        if address is None:
+            queue.at_ms = self._now_ms + _AGAIN_MS
+            return
+        queue.is_asked = True
+        self._invoke(address, command, OFFSET_TIMEOUT_MS, partial(on_answer, mq, queue))
+
+    def _on_committed(self, mq: MessageQueue, queue: _Queue, answer: RemotingCommand | RequestFailed) -> None:
+        if isinstance(answer, RemotingCommand) and answer.code == ResponseCode.QUERY_NOT_FOUND:
+            queue.is_asked = False
+            self._begin(mq, queue, None)
+            return
+        self._on_offset(mq, queue, answer)
+        if queue.offset is not None:
+            queue.committed = queue.offset
+
+    def _begin(self, mq: MessageQueue, queue: _Queue, committed: int | None) -> None:
+        found = pull_from_where(mq.topic, committed, self._settings.start)
+        if not isinstance(found, RequestCode):
+            queue.offset = found
+            return
+        ext_fields = {"topic": mq.topic, "queueId": str(mq.queue_id)}
+        if found == RequestCode.SEARCH_OFFSET_BY_TIMESTAMP:
+            ext_fields["timestamp"] = str(self._settings.timestamp)
+        self._ask(mq, queue, request(found, ext_fields), self._on_offset)
+
+    def _on_offset(self, mq: MessageQueue, queue: _Queue, answer: RemotingCommand | RequestFailed) -> None:
+        """The answer is the offset where the queue begins."""
+        queue.is_asked = False
+        why: object = answer
+        if isinstance(answer, RemotingCommand):
+            if answer.code == ResponseCode.SUCCESS:
+                try:
+                    queue.offset = max(0, fields.i64(answer, "offset"))
+                except RequestInvalid as error:
+                    why = error
+                else:
+                    return
+            else:
+                why = f"answer {answer.code}: {answer.remark}"
+        self._on_failure(mq, queue, why)
+
+    # --- Pulls -------------------------------------------------------------------------------------------------------
+
+    def _pull(self, mq: MessageQueue, queue: _Queue, offset: int) -> None:
+        broker = find_broker_address_in_subscribe(self._addrs(mq), queue.broker_id)
+        if broker is None:
+            queue.at_ms = self._now_ms + _AGAIN_MS
+            self._routes.broker_failed(mq.topic, self._now_ms)
+            return
+        waits = self._settings.waits
+        suspend_ms = BROKER_SUSPEND_MAX_TIME_MILLIS if waits else 0
+        ext_fields = {
+            "consumerGroup": self._settings.group,
+            "topic": mq.topic,
+            "queueId": str(mq.queue_id),
+            "queueOffset": str(offset),
+            "maxMsgNums": str(MAX_MSG_NUMS),
+            "sysFlag": str(_SUBSCRIPTION | (_SUSPEND if waits else 0)),
+            "commitOffset": "0",
+            "suspendTimeoutMillis": str(suspend_ms),
+            "subscription": self._settings.expression,
+            "subVersion": "0",
+            "expressionType": "TAG",
+        }
+        queue.is_asked, queue.asked_ms = True, self._now_ms
+        command = request(RequestCode.PULL_MESSAGE, ext_fields)
+        timeout_ms = CONSUMER_TIMEOUT_MILLIS_WHEN_SUSPEND
+        self._invoke(broker.address, command, timeout_ms, partial(self._on_pulled, mq, queue, offset))
+
+    def _on_pulled(self, mq: MessageQueue, queue: _Queue, offset: int, answer: RemotingCommand | RequestFailed) -> None:
+        queue.is_asked = False
+        if self._queues.get(mq) is not queue:  # the route has lost it
+            return
+        looked: PullAnswer | None = None
+        received: list[Received] = []
+        why = str(answer)
+        if isinstance(answer, RemotingCommand):
+            if has_looked(answer.code):
+                try:
+                    looked, received = self._read(mq, answer)
+                except (RequestInvalid, MessageMalformed) as error:
+                    why = str(error)
+            else:
+                why = f"answer {answer.code}: {answer.remark}"
+        found = next_pull(offset, queue.broker_id, looked, self._now_ms - queue.asked_ms)
+        queue.offset, queue.broker_id = found.offset, found.broker_id
+        queue.at_ms = self._now_ms + found.delay_ms
+        if looked is None:
+            self._on_failure(mq, queue, why)
+            return
+        queue.waiting.extend((each.message.queue_offset, each.size) for each in received)
+        self._waiting += len(received)
+        self._waiting_size += sum(each.size for each in received)
+        if received:
+            self._on_messages(received)
+
+    def _read(self, mq: MessageQueue, answer: RemotingCommand) -> tuple[PullAnswer, list[Received]]:
+        """The fields and the messages of an answer. Raises: RequestInvalid, MessageMalformed."""
+        next_begin_offset = fields.i64(answer, "nextBeginOffset")
+        if next_begin_offset < 0:
+            raise RequestInvalid("field nextBeginOffset", next_begin_offset, "0 or more")
+        broker_id = fields.i64(answer, "suggestWhichBrokerId")
+        max_offset = fields.i64(answer, "maxOffset")
+        received: list[Received] = []
+        at, body, last = 0, answer.body, -1
+        has_messages = answer.code == ResponseCode.SUCCESS and bool(body)
+        while has_messages and at < len(body):
+            size, _ = read_header(body, at)
+            message = decode(body, at)
+            if message.queue_offset <= last:
+                raise MessageMalformed("queue offset", message.queue_offset, f"more than {last}")
+            last = message.queue_offset
+            at += size
+            if is_wanted(self._tags, message.properties.get("TAGS") if self._tags else None):
+                received.append(Received(mq, size, message))
+        self._queues[mq].is_at_end = next_begin_offset >= max_offset
+        return PullAnswer(answer.code, next_begin_offset, broker_id, has_messages), received
+
+    def _on_failure(self, mq: MessageQueue, queue: _Queue, why: object) -> None:
+        queue.at_ms = self._now_ms + _AGAIN_MS
+        queue.is_at_end = False
+        if self.is_ending:
+            return
+        shown = "".join(each if each.isprintable() else " " for each in str(why)[:300])
+        log.warning("%s %s queue %d: %s; again in %d ms", mq.broker_name, mq.topic, mq.queue_id, shown, _AGAIN_MS)
+        self._routes.broker_failed(mq.topic, self._now_ms)
+
+    # --- Offsets -----------------------------------------------------------------------------------------------------
+
+    def consumed(self, mq: MessageQueue, queue_offset: int) -> None:
+        """The messages of a queue are consumed up to this one."""
+        queue = self._queues.get(mq)
+        while queue is not None and queue.waiting and queue.waiting[0][0] <= queue_offset:
+            _, size = queue.waiting.popleft()
+            self._waiting -= 1
+            self._waiting_size -= size
+
+    def commit(self, *, awaited: bool = False) -> None:
+        """Tell the brokers what is consumed, where it has changed. HA-C-14 "SHOULD send what it has consumed (15) every 5 s".
+
+        Args:  awaited: ask for answers, which `commits_in_flight` counts.
+        """
+        if not self._settings.commits:
+            return
+        for mq, queue in self._queues.items():
+            offset = queue.commit_offset
+            address = commit_broker(self._addrs(mq))
+            if offset is None or offset == queue.committed or address is None:
+                continue
+            ext_fields = {
+                "consumerGroup": self._settings.group,
+                "topic": mq.topic,
+                "queueId": str(mq.queue_id),
+                "commitOffset": str(offset),
+            }
+            queue.committed = offset
+            if awaited:
+                self.commits_in_flight += 1
+                command = request(RequestCode.UPDATE_CONSUMER_OFFSET, ext_fields)
+                self._invoke(address, command, OFFSET_TIMEOUT_MS, partial(self._on_commit, mq, offset))
+            else:
+                command = request(RequestCode.UPDATE_CONSUMER_OFFSET, ext_fields, oneway=True)
+                try:
+                    self._client.send(address, command)
+                except ConfigInvalid as error:
+                    log.warning("%s: %s", mq.broker_name, error)
+
+    def _on_commit(self, mq: MessageQueue, offset: int, answer: RemotingCommand | RequestFailed) -> None:
+        self.commits_in_flight -= 1
+        if isinstance(answer, RequestFailed) or answer.code != ResponseCode.SUCCESS:
+            why = str(answer) if isinstance(answer, RequestFailed) else f"answer {answer.code}: {answer.remark}"
+            log.warning("%s %s queue %d: offset %d not committed: %s", mq.broker_name, mq.topic, mq.queue_id, offset, why)
+
+    def _addrs(self, mq: MessageQueue) -> dict[int, str]:
+        return {} if self._route is None else self._route.addrs(mq.broker_name)
+
+    def _invoke(
+        self,
+        address: str,
+        command: RemotingCommand,
+        timeout_ms: int,
+        on_answer: Callable[[RemotingCommand | RequestFailed], object],
+    ) -> None:
+        try:
+            self._client.invoke(address, command, self._now_ms + timeout_ms, on_answer)
+        except ConfigInvalid as error:  # the route has an address that is none
+            on_answer(RequestFailed(address, command.code, str(error)))

@@ -1,0 +1,1 @@
+"""The name server (chapter 7)."""

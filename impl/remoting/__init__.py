@@ -1,0 +1,1 @@
+"""Remoting: the protocol between clients, brokers and name servers (chapter 11)."""

@@ -1,0 +1,8 @@
+"""The codes of requests and answers under the name that the other modules of impl use. They are data of the specification.
+
+Spec: HA-RM-9 "MUST use the codes of requests and of answers that RocketMQ has".
+"""
+
+from rocketmq_ha.spec.codes import LANGUAGES, RequestCode, ResponseCode
+
+__all__ = ["LANGUAGES", "RequestCode", "ResponseCode"]

@@ -1,0 +1,233 @@
+"""`rocketmq-ha send`, `consume` and `admin`, with a name server and a broker of ours as processes. Chapter 15."""
+
+import json
+import socket
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kit.command_line import COMMAND, Process, invoke, run
+from kit.waiting import PATIENCE_S, wait_for
+from rocketmq_ha.impl.net.address import parse_address
+from rocketmq_ha.impl.wire.frame import HEADER, REPORT
+
+pytestmark = pytest.mark.xdist_group("clients")  # one broker for all of these
+
+CLUSTER, BROKER = "cluster-x", "broker-x"
+
+
+@dataclass
+class Servers:
+    """A name server, and a broker that is registered with it. ha_address: where slaves of that broker connect."""
+
+    name_server: str
+    ha_address: str = ""
+
+    def run(self, *words: object, lines: bytes = b"", status: int = 0) -> tuple[list[str], str]:
+        """Run a command. Returns: the lines of its output, and its standard error."""
+        command = [*COMMAND, *map(str, words), "--namesrv", self.name_server]
+        done = subprocess.run(command, input=lines, capture_output=True, timeout=PATIENCE_S, check=False)
+        assert done.returncode == status, (done.returncode, done.stderr)
+        assert b"Traceback" not in done.stderr
+        return done.stdout.decode().splitlines(), done.stderr.decode()
+
+    def json(self, *words: object, lines: bytes = b"", status: int = 0) -> list[dict[str, Any]]:
+        out, _ = self.run(*words, "--json", lines=lines, status=status)
+        return list(map(json.loads, out))
+
+    def consumed(self, topic: str, *words: object) -> list[dict[str, Any]]:
+        """All messages of a topic, from the first, or from where a group has come to."""
+        out, _ = self.run("consume", "--topic", topic, "--from", "first", "--stop-at-end", *words)
+        return list(map(json.loads, out))
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    directory: Path = tmp_path_factory.mktemp("servers")
+    name_server = Process(directory / "n", "namesrv", "--listen", "127.0.0.1:0", "--kv-config", directory / "kv.json")
+    broker = None
+    try:
+        found = Servers(name_server.line("listening"))
+        options = {
+            "--store": directory / "store",
+            "--cluster": CLUSTER,
+            "--broker-name": BROKER,
+            "--listen": "127.0.0.1:0",
+            "--ha-listen": "127.0.0.1:0",
+            "--namesrv": found.name_server,
+            "--file-size": 1 << 22,
+            "--min-free-space": 0,
+        }
+        words = [word for pair in options.items() for word in pair]
+        broker = Process(directory / "b", "broker", *words)
+        broker.line("listening")
+        broker.line("vip_listening")
+        found.ha_address = broker.line("ha_listening")
+        wait_for(lambda: BROKER in invoke("admin", "clusters", "--namesrv", found.name_server).stdout)
+        yield found
+    finally:
+        if broker is not None:
+            broker.end()
+        name_server.end()
+
+
+def test_a_slave_broker_follows_the_master_that_the_name_server_tells_and_can_be_followed(
+    servers: Servers, tmp_path: Path
+) -> None:
+    """HA-S-17 "MUST take the master's HA address from each answer to its registration"; HA-R-27 "a slave listens as well"."""
+    names = ("--cluster", CLUSTER, "--broker-name", BROKER, "--broker-id", 1, "--namesrv", servers.name_server)
+    ports = ("--listen", "127.0.0.1:0", "--ha-listen", "127.0.0.1:0", "--ha-send-heartbeat-interval", 100)
+    store = ("--store", tmp_path / "s", "--file-size", 1 << 22, "--min-free-space", 0)
+    slave = Process(tmp_path / "b", "broker", "--role", "SLAVE", *names, *ports, *store)
+    try:
+        slave.line("listening")
+        slave.line("vip_listening")
+        with socket.create_connection(parse_address(slave.line("ha_listening")), timeout=PATIENCE_S) as follower:
+            follower.sendall(REPORT.pack(0))
+            assert len(follower.recv(HEADER.size)) == HEADER.size
+        connected = f"{servers.ha_address}: connected at offset"
+        wait_for(lambda: connected in slave.log.read_text())
+    finally:
+        slave.end()
+
+
+def test_what_is_sent_is_consumed(servers: Servers) -> None:
+    """Line by line: the outcome of each, in their order; then body, tags, keys and properties as they were."""
+    fields = ("--tags", "t", "--keys", "k1 k2", "--property", "colour=blue")
+    sent = servers.json("send", "--topic", "One", *fields, lines=b"a\n\xff\n" + b"c" * 5000 + b"\n")
+    assert [(each["line"], each["status"], each["attempts"]) for each in sent] == [(n, "SEND_OK", 1) for n in (1, 2, 3)]
+    assert [each["queue_id"] for each in sent] == [0, 1, 2]
+    found = sorted(servers.consumed("One"), key=lambda each: each["queue_id"])
+    assert [each.get("body") or each["body_base64"] for each in found] == ["a", "/w==", "c" * 5000]
+    assert found[2]["body_size"] < 5000  # it travels compressed
+    for each, outcome in zip(found, sent, strict=True):
+        assert (each["tags"], each["keys"], each["properties"]["colour"]) == ("t", ["k1", "k2"], "blue")
+        assert each["properties"]["UNIQ_KEY"] == outcome["uniq_key"]
+        assert each["queue_offset"] == outcome["queue_offset"] == 0
+
+
+def test_what_is_consumed_can_be_sent_again(servers: Servers) -> None:
+    servers.run("send", "--topic", "Again", "--body", "x", "--queue-id", 3)
+    (first,) = servers.consumed("Again")
+    line = json.dumps(first).encode() + b"\n"
+    servers.run("send", "--lines", "json", lines=line)
+    found = servers.consumed("Again")
+    assert [each["queue_id"] for each in found] == [3, 3]
+    assert found[0]["properties"] == found[1]["properties"]
+
+
+def test_a_batch(servers: Servers) -> None:
+    lines = b"".join(b"%d\n" % number for number in range(50))
+    sent = servers.json("send", "--topic", "Batch", "--batch", 20, lines=lines)
+    assert [(each["queue_id"], each["queue_offset"]) for each in sent[18:22]] == [(0, 18), (0, 19), (1, 0), (1, 1)]
+    assert len({each["msg_id"] for each in sent}) == 50
+    assert {each["body"] for each in servers.consumed("Batch")} == {str(number) for number in range(50)}
+
+
+def test_oneway(servers: Servers) -> None:
+    servers.run("send", "--topic", "Oneway", "--body", "first")
+    _, err = servers.run("send", "--topic", "Oneway", "--oneway", "--quiet", lines=b"x\n" * 500)
+    assert "SENT=500" in err
+    wait_for(lambda: len(servers.consumed("Oneway")) == 501)
+
+
+def test_a_line_that_is_no_message_stops_no_others(servers: Servers) -> None:
+    lines = b'{"topic":"Some","body":"a"}\nnonsense\n{"topic":"Some","body":"b"}\n'
+    sent = servers.json("send", "--lines", "json", lines=lines, status=1)
+    assert [each["status"] for each in sent] == ["SEND_OK", "MESSAGE_ILLEGAL", "SEND_OK"]
+
+
+def test_a_group_goes_on_where_it_has_come_to(servers: Servers) -> None:
+    """HA-C-10, HA-C-14: what was written is committed at the end, and no more."""
+    servers.run("send", "--topic", "Group", "--queue-id", 0, lines=b"1\n2\n3\n")
+    out, _ = servers.run("consume", "--topic", "Group", "--group", "g", "--from", "first", "--limit", 2)
+    assert [json.loads(line)["body"] for line in out] == ["1", "2"]
+    progress = {each["queue"]: each for each in servers.json("admin", "progress", "g")}
+    assert {name: progress[0][name] for name in ("min", "max", "consumer", "lag")} == {
+        "min": 0,
+        "max": 3,
+        "consumer": 2,
+        "lag": 1,
+    }
+    assert [each["body"] for each in servers.consumed("Group", "--group", "g")] == ["3"]
+    assert servers.consumed("Group", "--group", "g") == []
+    servers.run("admin", "reset-offset", "g", "Group", "--to", "first")
+    assert len(servers.consumed("Group", "--group", "g")) == 3
+
+
+def test_tags_and_queues_are_chosen(servers: Servers) -> None:
+    servers.run("send", "--topic", "Tags", "--tags", "a", lines=b"1\n2\n")
+    servers.run("send", "--topic", "Tags", "--tags", "b", lines=b"3\n")
+    assert {each["body"] for each in servers.consumed("Tags", "--tags", "a || c")} == {"1", "2"}
+    (one,) = servers.consumed("Tags", "--tags", "a", "--queue-id", 1)
+    assert one["body"] == "2"
+
+
+def test_topics_and_groups_are_made_shown_and_deleted(servers: Servers) -> None:
+    servers.run("admin", "create-topic", "Made", "--queues", 3, "--perm", 4)
+    wait_for(lambda: "Made" in [each["topic"] for each in servers.json("admin", "topics")])
+    (route,) = servers.json("admin", "routes", "Made")
+    assert {name: route[name] for name in ("broker", "id", "read", "write", "perm")} == {
+        "broker": BROKER,
+        "id": 0,
+        "read": 3,
+        "write": 3,
+        "perm": 4,
+    }
+    (refused,) = servers.json("send", "--topic", "Made", "--body", "x", status=1)
+    assert refused["status"] == "NO_ROUTE"
+    servers.run("admin", "create-group", "made-group", "--retries", 5)
+    found = {each["group"]: each for each in servers.json("admin", "groups")}
+    assert found["made-group"]["retries"] == 5
+    servers.run("admin", "delete-topic", "Made")
+    wait_for(lambda: "Made" not in [each["topic"] for each in servers.json("admin", "topics")])
+
+
+def test_brokers_and_their_figures(servers: Servers) -> None:
+    (broker,) = servers.json("admin", "clusters")
+    assert (broker["cluster"], broker["broker"], broker["id"]) == (CLUSTER, BROKER, 0)
+    (status,) = servers.json("admin", "status", "--cluster", CLUSTER)
+    assert status["figures"]["brokerVersionDesc"] == "V4_9_8"
+    assert status["ha_status"]["master"] is True
+    out, _ = servers.run("admin", "status", "--broker", BROKER)
+    assert any(line.split() == ["brokerVersionDesc", "V4_9_8"] for line in out)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("consume", "--topic", "Nowhere"), "topic Nowhere: found no route (TOPIC_NOT_EXIST)"),
+        (("admin", "routes", "Nowhere"), "TOPIC_NOT_EXIST"),
+        (("admin", "create-topic", "bad topic"), "request UPDATE_AND_CREATE_TOPIC: found the answer SYSTEM_ERROR"),
+        (("admin", "groups", "--cluster", "other"), "expected one of the cluster other"),
+        (("admin", "status", "--broker", "other"), "lists no broker named other"),
+    ],
+)
+def test_an_error_is_one_line(servers: Servers, words: tuple[str, ...], said: str) -> None:
+    _, err = servers.run(*words, status=2)
+    assert said in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_group_that_nobody_knows(servers: Servers) -> None:
+    _, err = servers.run("admin", "progress", "nobody", status=1)
+    assert "group nobody: no broker has an offset of it" in err
+
+
+@pytest.mark.parametrize("command", [("admin", "topics"), ("consume", "--topic", "T")])
+def test_nobody_answers(command: tuple[str, ...]) -> None:
+    result = run(*command, "--namesrv", "127.0.0.1:1")
+    assert result.returncode == 2
+    assert "127.0.0.1:1" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("text", ["", ";", "nothing", "h:99999", "127.0.0.1:1;h"])
+def test_name_servers_that_are_none(text: str) -> None:
+    result = invoke("admin", "topics", "--namesrv", text)
+    assert result.exit_code == 2
+    assert "HOST:PORT" in result.stderr

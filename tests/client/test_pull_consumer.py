@@ -1,0 +1,325 @@
+"""A pull consumer: where it begins, whom it asks, where it goes on, what it hands over and commits.
+
+HA-C-10 to HA-C-15, HA-R-23, HA-R-25.
+"""
+
+import zlib
+from collections.abc import Collection
+
+import pytest
+
+from kit.scripted_client import Asked, ScriptedClient, route_body
+from rocketmq_ha.impl.client.decisions import ConsumeFromWhere
+from rocketmq_ha.impl.client.pull_consumer import MAX_WAITING, ConsumerSettings, PullConsumer, Received
+from rocketmq_ha.impl.client.route_data import MessageQueue
+from rocketmq_ha.impl.client.routes import Routes
+from rocketmq_ha.impl.errors import MessageMalformed
+from rocketmq_ha.impl.wire.message import Message, decompress_body, encode
+
+BOTH = {0: "b:1", 1: "b:2"}
+MQ = MessageQueue("T", "b", 0)
+
+
+class Stand:
+    """A consumer of a topic T with one queue, of a group that has come to offset 5. received: what it has handed over."""
+
+    def __init__(
+        self,
+        addrs: dict[int, str] | None = None,
+        *,
+        expression: str = "*",
+        start: ConsumeFromWhere = ConsumeFromWhere.LAST,
+        queues: Collection[int] | None = None,
+        nums: int = 1,
+        begins: bool = True,
+        commits: bool = True,
+    ) -> None:
+        self.client = ScriptedClient()
+        routes = Routes(self.client, ["ns:1"])
+        self.received: list[Received] = []
+        settings = ConsumerSettings("g", "T", expression, start, 99, queues, commits)
+        self.consumer = PullConsumer(self.client, routes, settings, self.received.extend)
+        self.consumer.start(0)
+        self.route(addrs or BOTH, nums)
+        self.turn(1)
+        if begins:
+            self.client.next(14).answer(offset=5)
+            self.turn(2)
+
+    def route(self, addrs: dict[int, str], nums: int = 1) -> None:
+        self.client.next(105).answer(body=route_body(("b", nums, addrs)))
+
+    def turn(self, now_ms: int) -> None:
+        self.consumer.turn(now_ms)
+
+    def pull(self) -> Asked:
+        return self.client.next(11)
+
+    @property
+    def pulls(self) -> list[str]:
+        return [asked.command.ext_fields["queueOffset"] for asked in self.client.asked if asked.command.code == 11]
+
+    def committed(self) -> list[tuple[str, str]]:
+        """What is sent at a commit: the address, and the offset."""
+        self.client.sent.clear()
+        self.consumer.commit()
+        return [(address, command.ext_fields["commitOffset"]) for address, command in self.client.sent]
+
+
+def found(asked: Asked, *messages: Message, code: int = 0, suggest: int = 0, behind: int | None = None) -> None:
+    """Answer a pull with messages, or with another code."""
+    first = int(asked.command.ext_fields["queueOffset"])
+    body = b"".join(encode(message, first + at, 0) for at, message in enumerate(messages))
+    behind = first + len(messages) if behind is None else behind
+    asked.answer(code, body, nextBeginOffset=behind, minOffset=0, maxOffset=50, suggestWhichBrokerId=suggest)
+
+
+def test_the_request() -> None:
+    """HA-P-1: the fields; bits 2 and 4 of sysFlag, and never the bit that commits."""
+    asked = Stand(expression="a||b").pull()
+    assert asked.address == "b:1"
+    assert asked.command.ext_fields == {
+        "consumerGroup": "g",
+        "topic": "T",
+        "queueId": "0",
+        "queueOffset": "5",
+        "maxMsgNums": "32",
+        "sysFlag": "6",
+        "commitOffset": "0",
+        "suspendTimeoutMillis": "15000",
+        "subscription": "a||b",
+        "subVersion": "0",
+        "expressionType": "TAG",
+    }
+    assert asked.deadline_ms == 2 + 30_000
+
+
+@pytest.mark.parametrize(
+    ("start", "code", "fields"),
+    [
+        (ConsumeFromWhere.LAST, 30, {"topic": "T", "queueId": "0"}),
+        (ConsumeFromWhere.TIMESTAMP, 29, {"topic": "T", "queueId": "0", "timestamp": "99"}),
+        (ConsumeFromWhere.FIRST, None, {}),
+    ],
+)
+def test_where_a_new_group_begins(start: ConsumeFromWhere, code: int | None, fields: dict[str, str]) -> None:
+    """HA-C-10 "Where that is answered 22, it begins as the table says"."""
+    stand = Stand(start=start, begins=False)
+    stand.client.next(14).answer(22)
+    if code is not None:
+        asked = stand.client.next(code)
+        assert asked.command.ext_fields == fields
+        asked.answer(offset=40)
+    stand.turn(2)
+    assert stand.pulls == ["0" if code is None else "40"]
+
+
+def test_without_commits_the_group_is_not_asked() -> None:
+    stand = Stand(begins=False, commits=False)
+    stand.client.next(30).answer(offset=40)
+    stand.turn(2)
+    found(stand.pull(), Message("T", b"x"))
+    assert stand.committed() == []
+
+
+@pytest.mark.parametrize("code", [1, 2])
+def test_an_offset_that_is_not_told_is_asked_for_again(code: int) -> None:
+    stand = Stand(begins=False)
+    stand.client.next(14).answer(code)
+    stand.turn(2_999)
+    assert not [asked for asked in stand.client.asked if asked.command.code == 14]
+    stand.turn(3_001)
+    stand.client.next(14).answer(offset=8)
+    stand.turn(3_002)
+    assert stand.pulls == ["8"]
+
+
+def test_messages_are_handed_over_and_the_queue_goes_on_at_once() -> None:
+    """HA-C-11 "MUST go on at `nextBeginOffset` of an answer 0"."""
+    stand = Stand()
+    found(stand.pull(), Message("T", b"one"), Message("T", b"two"), behind=9)
+    assert [(each.message.body, each.message.queue_offset) for each in stand.received] == [(b"one", 5), (b"two", 6)]
+    stand.turn(3)
+    assert stand.pulls == ["9"]
+
+
+@pytest.mark.parametrize("code", [19, 20, 21])
+def test_an_answer_that_moves_the_offset_is_followed_at_once(code: int) -> None:
+    """HA-C-11 "MUST go on at `nextBeginOffset` of an answer 0, 19, 20 or 21"."""
+    stand = Stand()
+    found(stand.pull(), code=code, behind=17)
+    stand.turn(3)
+    assert stand.pulls == ["17"]
+
+
+@pytest.mark.parametrize("code", [0, 19, 20, 21])
+def test_a_broker_that_holds_no_pull_is_asked_once_a_second(code: int) -> None:
+    """HA-C-12 "MUST NOT pull that queue again within 1 s of its question"."""
+    stand = Stand()
+    found(stand.pull(), code=code)
+    stand.turn(1_001)
+    assert stand.pulls == []
+    stand.turn(1_002)
+    assert stand.pulls == ["5"]
+
+
+def test_other_answers_and_none_are_followed_by_a_pause() -> None:
+    """HA-C-11 "at the same offset 3 s after any other answer, or none"."""
+    stand = Stand()
+    stand.pull().answer(2)
+    stand.turn(3_001)
+    assert stand.pulls == []
+    stand.turn(3_002)
+    stand.pull().fail()
+    stand.turn(6_001)
+    assert stand.pulls == []
+    stand.turn(6_002)
+    assert stand.pulls == ["5"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "body"),
+    [
+        ({"nextBeginOffset": "x"}, b""),
+        ({"nextBeginOffset": "-1"}, b""),
+        ({"suggestWhichBrokerId": ""}, b""),
+        ({"maxOffset": str(1 << 63)}, b""),
+        ({}, b"torn"),
+        ({}, encode(Message("T", b"x"), 6, 0) + encode(Message("T", b"x"), 6, 0)),
+        ({}, encode(Message("T", b"body"), 5, 0).replace(b"body", b"bodx")),
+    ],
+)
+def test_an_answer_that_cannot_be_read_gives_no_message(fields: dict[str, str], body: bytes) -> None:
+    """A broker at fault ends nothing; the queue stays where it is."""
+    stand = Stand()
+    good = {"nextBeginOffset": "6", "minOffset": "0", "maxOffset": "50", "suggestWhichBrokerId": "0"}
+    stand.pull().answer(0, body, **good | fields)
+    assert stand.received == []
+    stand.turn(3_002)
+    assert stand.pulls == ["5"]
+
+
+def test_a_suggested_slave_is_pulled_from_and_a_lost_one_is_not() -> None:
+    """HA-R-23 "MUST keep the suggested id for each queue"; HA-R-25 "MUST pull from another broker of the same `brokerName`"."""
+    stand = Stand()
+    found(stand.pull(), Message("T", b"x"), suggest=1)
+    stand.turn(3)
+    asked = stand.pull()
+    assert asked.address == "b:2"
+    asked.fail()
+    stand.turn(1_003)
+    stand.route({0: "b:1"})
+    stand.turn(3_003)
+    assert stand.pull().address == "b:1"
+
+
+def test_a_slave_serves_while_the_master_is_gone() -> None:
+    """HA-R-25; HA-C-14 "or, where there is none, to another of the group"."""
+    stand = Stand({1: "b:2"})
+    asked = stand.pull()
+    assert asked.address == "b:2"
+    found(asked, Message("T", b"x"))
+    stand.consumer.consumed(MQ, 5)
+    assert stand.committed() == [("b:2", "6")]
+
+
+def test_tags_are_compared_themselves() -> None:
+    """HA-C-13 "MUST drop the messages whose TAGS is none of them": BB has the hash of Aa."""
+    stand = Stand(expression="Aa")
+    tags = [Message("T", tag.encode(), properties_string=f"TAGS\x01{tag}") for tag in ("Aa", "BB")]
+    found(stand.pull(), *tags, Message("T", b"none"))
+    assert [each.message.body for each in stand.received] == [b"Aa"]
+
+
+def test_what_is_not_consumed_is_not_committed() -> None:
+    """HA-C-14 "MUST NOT commit an offset in front of which a message is still to be consumed"."""
+    stand = Stand()
+    found(stand.pull(), Message("T", b"x"), Message("T", b"y"))
+    assert stand.committed() == []  # 5 is what the broker has told
+    stand.consumer.consumed(MQ, 5)
+    assert stand.committed() == [("b:1", "6")]
+    assert stand.committed() == []
+    stand.consumer.consumed(MQ, 6)
+    assert stand.committed() == [("b:1", "7")]
+
+
+def test_offsets_are_committed_every_5_s() -> None:
+    """HA-C-14 "SHOULD send what it has consumed (15) every 5 s"."""
+    stand = Stand()
+    found(stand.pull(), Message("T", b"x"))
+    stand.consumer.consumed(MQ, 5)
+    stand.turn(5_000)
+    assert stand.client.sent == []
+    stand.turn(5_001)
+    assert [command.code for _, command in stand.client.sent] == [15]
+
+
+def test_the_last_commit_is_awaited() -> None:
+    stand = Stand()
+    found(stand.pull(), Message("T", b"x"))
+    stand.consumer.consumed(MQ, 5)
+    stand.consumer.commit(awaited=True)
+    assert stand.consumer.commits_in_flight == 1
+    stand.client.next(15).answer()
+    assert stand.consumer.commits_in_flight == 0
+
+
+def test_only_the_queues_that_are_wanted() -> None:
+    stand = Stand(queues=[1], nums=3, begins=False)
+    assert [asked.command.ext_fields["queueId"] for asked in stand.client.asked] == ["1"]
+
+
+def test_a_full_consumer_pulls_no_more() -> None:
+    """HA-C-15 "and the messages that are received and not consumed"."""
+    stand = Stand()
+    found(stand.pull(), *[Message("T", b"")] * MAX_WAITING)
+    stand.turn(3)
+    assert stand.pulls == []
+    stand.consumer.consumed(MQ, 5)
+    stand.turn(4)
+    assert len(stand.pulls) == 1
+
+
+def test_a_queue_that_the_route_loses_is_pulled_no_more() -> None:
+    stand = Stand(nums=2, begins=False)
+    for _ in range(2):
+        stand.client.next(14).answer(offset=5)
+    stand.turn(2)
+    lost = next(asked for asked in stand.client.asked if asked.command.ext_fields["queueId"] == "1")
+    stand.turn(30_000)
+    stand.route(BOTH, 1)
+    stand.turn(30_001)
+    found(lost, Message("T", b"x"))
+    assert stand.received == []
+    assert list(stand.consumer.offsets) == [MQ]
+
+
+def test_the_end_of_a_topic() -> None:
+    stand = Stand()
+    assert not stand.consumer.is_at_end
+    found(stand.pull(), Message("T", b"x"), behind=50)
+    assert not stand.consumer.is_at_end  # the message is not consumed
+    stand.consumer.consumed(MQ, 50)
+    assert stand.consumer.is_at_end
+
+
+def test_a_topic_without_a_route() -> None:
+    client = ScriptedClient()
+    consumer = PullConsumer(client, Routes(client, ["ns:1"]), ConsumerSettings("g", "T"), lambda _: None)
+    consumer.start(0)
+    client.next(105).answer(17)
+    assert "topic T" in str(consumer.error)
+
+
+def test_a_body_that_grows_beyond_its_bound() -> None:
+    """HA-C-15 "the bytes of a body that is decompressed"."""
+    message = Message("T", zlib.compress(bytes(2000)), sys_flag=1)
+    assert len(decompress_body(message, 2001)) == 2000
+    with pytest.raises(MessageMalformed):
+        decompress_body(message, 1999)
+
+
+@pytest.mark.parametrize(("queues", "missing"), [({0, 1}, None), ({1, 3, 2}, "2, 3"), (None, None)])
+def test_a_queue_that_the_topic_does_not_have_is_named(queues: set[int] | None, missing: str | None) -> None:
+    error = Stand(nums=2, queues=queues, begins=False).consumer.error
+    assert str(error) == f"topic T: found no queue {missing}, expected a queue that may be read" if missing else error is None

@@ -1,0 +1,377 @@
+"""What a name server makes of registrations, of unregistrations, and of connections that close. HA-R-10, HA-R-32 to HA-R-47."""
+
+import logging
+import zlib
+from pathlib import Path
+
+import pytest
+
+from kit.name_server import NAMES, NameServer, body_of, compressed_body, registration, topic_config
+from rocketmq_ha.impl.namesrv.route_info_manager import RouteLimits
+from rocketmq_ha.impl.remoting.codes import RequestCode, ResponseCode
+from rocketmq_ha.impl.remoting.command import RemotingCommand
+
+A1 = NAMES["brokerAddr"]
+A2 = "10.0.0.2:10911"
+T = body_of(topic_config("T"))
+SLAVE = {"brokerAddr": A2, "haServerAddr": "10.0.0.2:10912"}
+
+
+def test_a_master_is_told_of_nobody_and_its_topics_have_a_route(name_server: NameServer) -> None:
+    """HA-R-3 "MUST count as one group"; HA-R-19 "each with the addresses of its group by brokerId"."""
+    answer = name_server.serve(registration(T))
+    assert (answer.code, answer.ext_fields, answer.body) == (ResponseCode.SUCCESS, {}, b"")
+    name_server.serve(registration(T, 1, **SLAVE))
+    assert name_server.route("T") == {
+        "brokerDatas": [{"brokerAddrs": {"0": A1, "1": A2}, "brokerName": "a", "cluster": "c"}],
+        "filterServerTable": {},
+        "queueDatas": [{"brokerName": "a", "perm": 6, "readQueueNums": 4, "topicSysFlag": 0, "writeQueueNums": 4}],
+    }
+
+
+def test_a_slave_is_told_of_its_master_while_that_is_listed(name_server: NameServer) -> None:
+    """HA-R-10 "of the group's master if that is alive"."""
+    assert name_server.serve(registration(T, 1, **SLAVE)).ext_fields == {}
+    name_server.serve(registration(T))
+    told = {"haServerAddr": NAMES["haServerAddr"], "masterAddr": A1}
+    assert name_server.serve(registration(T, 1, **SLAVE)).ext_fields == told
+    name_server.ask(RequestCode.UNREGISTER_BROKER, **NAMES, brokerId="0")
+    assert name_server.serve(registration(T, 1, **SLAVE)).ext_fields == {}
+
+
+@pytest.mark.parametrize(
+    ("field", "expected"),
+    [*((name, "text") for name in ("brokerName", "brokerAddr", "clusterName", "haServerAddr")), ("brokerId", "an i64")],
+)
+def test_a_registration_without_a_field_is_refused(name_server: NameServer, field: str, expected: str) -> None:
+    """HA-R-32 "whose header lacks a field of the table that is not optional, with SYSTEM_ERROR, and change nothing"."""
+    request = registration(T)
+    del request.ext_fields[field]
+    answer = name_server.serve(request)
+    assert (answer.code, answer.remark) == (
+        ResponseCode.SYSTEM_ERROR,
+        f"field {field}: found nothing, expected {expected}",
+    )
+    assert not name_server.routes.broker_live_table
+
+
+@pytest.mark.parametrize("field", ["compressed", "bodyCrc32"])
+def test_an_optional_field_may_be_missing(name_server: NameServer, field: str) -> None:
+    request = registration(T)
+    del request.ext_fields[field]
+    assert name_server.serve(request).code == ResponseCode.SUCCESS
+    assert name_server.brokers("T") == {"a": {"0": A1}}
+
+
+@pytest.mark.parametrize(("crc", "is_taken"), [("0", True), ("1", False), ("-1", False), (None, True)])
+def test_a_body_with_another_crc_is_refused(name_server: NameServer, crc: str | None, *, is_taken: bool) -> None:
+    """HA-R-33 "is not 0, and not the CRC-32 of the body as it was sent"."""
+    changes = {} if crc is None else {"bodyCrc32": crc}
+    assert (name_server.serve(registration(T, **changes)).code == ResponseCode.SUCCESS) is is_taken
+    assert bool(name_server.brokers("T")) is is_taken
+
+
+def test_the_crc_has_no_highest_bit(name_server: NameServer) -> None:
+    """HA-R-33 "without its highest bit": the CRC-32 of b"{}" with it is 2745614147."""
+    assert name_server.serve(registration(b"{}", bodyCrc32=str(2745614147 & 0x7FFFFFFF))).code == ResponseCode.SUCCESS
+
+
+def test_a_compressed_body_is_read(name_server: NameServer) -> None:
+    """HA-R-34 "as the zlib stream below if compressed is true"; its CRC is that of what was sent."""
+    body = compressed_body(b'{"counter":1,"timestamp":7}', b"T 4 3 2 SINGLE_TAG", b"U 1 1 6 MULTI_TAG")
+    assert name_server.serve(registration(body, compressed="true")).code == ResponseCode.SUCCESS
+    assert name_server.route("T")["queueDatas"] == [
+        {"brokerName": "a", "perm": 2, "readQueueNums": 4, "topicSysFlag": 0, "writeQueueNums": 3}
+    ]
+    assert name_server.brokers("U")
+
+
+@pytest.mark.parametrize("behind", [b" {}", b' {"+message.type":"NORMAL"}', b' {"a":"b c"}', b" ", b" \xff\n"])
+def test_attributes_of_a_topic_do_not_count(name_server: NameServer, behind: bytes) -> None:
+    """HA-R-34 "filter type of a topic does not count": 5.x puts the topic's attributes there."""
+    body = compressed_body(b"{}", b"T 4 3 2 SINGLE_TAG" + behind, b"U 1 1 6 SINGLE_TAG")
+    assert name_server.serve(registration(body, compressed="true")).code == ResponseCode.SUCCESS
+    assert name_server.route("T")["queueDatas"][0]["writeQueueNums"] == 3
+    assert name_server.brokers("U")
+
+
+@pytest.mark.parametrize(
+    ("body", "compressed"),
+    [
+        (compressed_body(b"{}", b"T 4 4 6 SINGLE_TAGx"), "true"),
+        (b"x", "false"),
+        (b"[]", "false"),
+        (b'{"topicConfigSerializeWrapper":1}', "false"),
+        (body_of({"topicName": "T", "perm": 1 << 31}), "false"),
+        (T[:-1], "false"),
+        (T, "true"),
+        (compressed_body(b"{}")[:-1], "true"),
+        (compressed_body(b"{"), "true"),
+        (zlib.compress(b""), "true"),
+        (zlib.compress(b"\0\0\0\x09{}"), "true"),  # a part of 9 bytes where 2 are left
+        (compressed_body(b"{}", b"T 4 4 6"), "true"),
+        (compressed_body(b"{}", b"T 4 4 6 SINGLE"), "true"),
+        (compressed_body(b"{}", b"T 4 x 6 SINGLE_TAG"), "true"),
+        (compressed_body(b"{}", b"T 4 2147483648 6 SINGLE_TAG"), "true"),
+        (compressed_body(b"{}", b"T\xff 4 4 6 SINGLE_TAG"), "true"),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_refused(name_server: NameServer, body: bytes, compressed: str) -> None:
+    """HA-R-34 "A body that it cannot read MUST be refused with SYSTEM_ERROR, and change nothing"."""
+    answer = name_server.serve(registration(body, compressed=compressed))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark is not None
+    assert "\n" not in answer.remark
+    assert not name_server.routes.broker_live_table
+
+
+def test_a_body_that_inflates_to_more_than_a_frame_is_refused(name_server: NameServer) -> None:
+    bomb = compressed_body(b"{}", behind=bytes(16 * 1024 * 1024))
+    answer = name_server.serve(registration(bomb, compressed="true"))
+    assert (answer.code, answer.remark) == (
+        ResponseCode.SYSTEM_ERROR,
+        "body: found more than 16777216 bytes, expected a zlib stream of fewer",
+    )
+
+
+def test_a_registration_without_a_body_lists_the_broker(name_server: NameServer) -> None:
+    assert name_server.serve(registration()).code == ResponseCode.SUCCESS
+    assert list(name_server.routes.broker_live_table) == [A1]
+
+
+def test_a_slaves_topics_count_from_5_0_0_on_while_it_has_the_least_id(name_server: NameServer) -> None:
+    """HA-R-35 "of one that gives enableActingMaster if no broker of its group has a smaller id"; of a 4.x slave "MUST NOT take
+    those of any other".
+    """
+    name_server.serve(registration(T, 1, **SLAVE))
+    assert name_server.route("T") is None
+    name_server.serve(registration(T, 1, **SLAVE, enableActingMaster="false"))
+    assert name_server.brokers("T") == {"a": {"1": A2}}
+    third = {"brokerAddr": "10.0.0.3:10911", "enableActingMaster": "true"}
+    name_server.serve(registration(body_of(topic_config("U")), 2, **third))
+    assert name_server.route("U") is None
+
+
+def test_topics_change_with_the_version_alone(name_server: NameServer) -> None:
+    """HA-R-36 "if the address was not listed with that group, id and DataVersion, or if the group has nothing of that topic",
+    "else it MUST change nothing".
+    """
+    name_server.serve(registration(T))
+    name_server.serve(registration(body_of(topic_config("T", queues=8), topic_config("U"))))
+    assert name_server.route("T")["queueDatas"][0]["readQueueNums"] == 4
+    assert name_server.brokers("U")
+    name_server.serve(registration(body_of(topic_config("T", queues=8), counter=2)))
+    assert name_server.route("T")["queueDatas"][0]["readQueueNums"] == 8
+
+
+def test_a_topic_that_another_group_has_comes_back_all_the_same(name_server: NameServer) -> None:
+    """HA-R-36 "or if the group has nothing of that topic": what other groups have of it does not count."""
+    name_server.serve(registration(T, brokerName="b", clusterName="d", brokerAddr="10.0.0.9:10911"))
+    name_server.serve(registration(T))
+    name_server.ask(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="T", clusterName="c")
+    assert set(name_server.brokers("T")) == {"b"}
+    name_server.serve(registration(T))
+    assert set(name_server.brokers("T")) == {"a", "b"}
+
+
+def test_a_promoted_slave_brings_its_topics(name_server: NameServer) -> None:
+    """HA-R-36 "listed with that group, id and DataVersion": its id was another one."""
+    name_server.serve(registration(T))
+    own = body_of(topic_config("T", queues=2))
+    name_server.serve(registration(own, 1, **SLAVE))
+    name_server.serve(registration(own, 0, **SLAVE))
+    assert name_server.brokers("T") == {"a": {"0": A2}}
+    assert name_server.route("T")["queueDatas"][0]["readQueueNums"] == 2
+
+
+def test_a_topic_that_is_not_named_stays(name_server: NameServer) -> None:
+    """HA-R-37 "MUST NOT take a topic off because a registration does not name it"."""
+    name_server.serve(registration(T))
+    name_server.serve(registration(body_of(topic_config("U"), counter=2)))
+    assert name_server.brokers("T")
+    assert name_server.brokers("U")
+
+
+def test_an_address_is_in_one_place(name_server: NameServer) -> None:
+    """HA-R-38 "its address under no other group and no other id"; the group that it has left is gone."""
+    name_server.serve(registration(T))
+    name_server.serve(registration(body_of(topic_config("U")), brokerName="b"))
+    assert name_server.route("T") is None
+    assert name_server.brokers("U") == {"b": {"0": A1}}
+
+
+def test_a_broker_whose_id_is_taken_is_no_longer_listed(name_server: NameServer) -> None:
+    """HA-R-38 "a broker that had the id before MUST no longer be listed"."""
+    name_server.serve(registration(T), "old")
+    name_server.serve(registration(T, 0, **SLAVE), "new")
+    assert name_server.brokers("T") == {"a": {"0": A2}}
+    name_server.routes.on_channel_close("old", 0)
+    assert name_server.brokers("T") == {"a": {"0": A2}}
+
+
+def test_brokers_that_take_each_others_place_are_warned_of(name_server: NameServer, caplog: pytest.LogCaptureFixture) -> None:
+    """Two brokers of one name and id are a mistake of configuration; one that comes alone, or again, is none."""
+    with caplog.at_level(logging.WARNING):
+        name_server.serve(registration(T))
+        name_server.serve(registration(T))
+        name_server.serve(registration(T, 1, **SLAVE))
+        assert caplog.messages == []
+        name_server.serve(registration(T, 0, **SLAVE))
+        name_server.serve(registration(T))
+    taken = "broker %s is listed as id 0 of a, instead of %s: expected one broker with this id"
+    assert caplog.messages == [taken % (A2, A1), taken % (A1, A2)]
+
+
+def test_a_master_of_an_older_term_is_not_listed(name_server: NameServer, caplog: pytest.LogCaptureFixture) -> None:
+    """HA-R-39 "without haServerAddr and masterAddr, and its address MUST NOT be listed"."""
+    name_server.serve(registration(body_of(topic_config("T"), state_version=3)))
+    with caplog.at_level(logging.WARNING):
+        answer = name_server.serve(registration(body_of(topic_config("T"), state_version=2), 0, **SLAVE))
+    assert (answer.code, answer.ext_fields) == (ResponseCode.SUCCESS, {})
+    assert name_server.brokers("T") == {"a": {"0": A1}}
+    assert f"{A2}: not listed as id 0 of a: {A1} has it since a later term" in caplog.text
+    name_server.serve(registration(body_of(topic_config("T"), state_version=3), 0, **SLAVE))
+    assert name_server.brokers("T") == {"a": {"0": A2}}
+
+
+@pytest.mark.parametrize(("fields", "limit_ms"), [({}, 120_000), ({"heartbeatTimeoutMillis": "5000"}, 5_000)])
+def test_a_silent_broker_is_taken_off(name_server: NameServer, fields: dict[str, str], limit_ms: int) -> None:
+    """HA-R-17 "from which nothing has come for more than 120 s"; HA-R-40 "after that time instead of 120 s"; HA-R-42 "MUST
+    close the connection of a broker".
+    """
+    name_server.serve(registration(T, **fields), "x")
+    assert name_server.routes.scan_not_active_broker(limit_ms) == []
+    assert name_server.routes.scan_not_active_broker(limit_ms + 1) == ["x"]
+    assert name_server.route("T") is None
+
+
+def test_a_shared_connection_stays_while_a_broker_needs_it(name_server: NameServer) -> None:
+    """HA-R-42 "unless another broker is listed that registered by it"."""
+    name_server.serve(registration(T), "x")
+    name_server.now_ms = 60_000
+    name_server.serve(registration(T, 1, **SLAVE), "x")
+    assert name_server.routes.scan_not_active_broker(120_001) == []
+    assert name_server.brokers("T") == {"a": {"1": A2}}
+
+
+@pytest.mark.parametrize("sign", ["registration", "heartbeat", "question"])
+def test_a_sign_of_life_keeps_a_broker(name_server: NameServer, sign: str) -> None:
+    """HA-R-46 "an equal one MUST count as a sign of life"; HA-R-50, code 904."""
+    name_server.serve(registration(T))
+    name_server.now_ms = 100_000
+    fields = {**NAMES, "brokerId": "0"}
+    match sign:
+        case "registration":
+            name_server.serve(registration(T))
+        case "heartbeat":
+            name_server.ask(RequestCode.BROKER_HEARTBEAT, **fields)
+        case "question":
+            name_server.ask(RequestCode.QUERY_DATA_VERSION, b'{"counter":1,"timestamp":7}', **fields)
+    assert name_server.routes.scan_not_active_broker(220_000) == []
+    assert len(name_server.routes.scan_not_active_broker(220_001)) == 1
+
+
+def test_the_question_says_whether_topics_have_changed(name_server: NameServer) -> None:
+    """HA-R-46 "MUST say in changed whether the DataVersion of its body differs", "have the latter as its body"."""
+    fields = {**NAMES, "brokerId": "0"}
+    answer = name_server.ask(RequestCode.QUERY_DATA_VERSION, b'{"counter":1,"timestamp":7}', **fields)
+    assert (answer.ext_fields, answer.body) == ({"changed": "true"}, b"")
+    name_server.serve(registration(T))
+    for counter, changed in ((1, "false"), (2, "true")):
+        asked = b'{"counter":%d,"timestamp":7}' % counter
+        answer = name_server.ask(RequestCode.QUERY_DATA_VERSION, asked, **fields)
+        assert (answer.ext_fields, answer.body) == ({"changed": changed}, b'{"counter":1,"timestamp":7,"stateVersion":0}')
+
+
+def test_a_close_takes_the_brokers_of_the_connection_off(name_server: NameServer) -> None:
+    """HA-R-41 "the brokers whose last registration came by it MUST be taken off the routes, and no others"; HA-R-17 "whose
+    connection has closed".
+    """
+    name_server.serve(registration(T), "x")
+    name_server.serve(registration(T, 1, **SLAVE), "x")
+    name_server.serve(registration(T, brokerName="b", brokerAddr="10.0.0.3:10911"), "y")
+    name_server.routes.on_channel_close("x", 0)
+    assert name_server.brokers("T") == {"b": {"0": "10.0.0.3:10911"}}
+
+
+def test_a_late_close_leaves_the_newer_registration(name_server: NameServer) -> None:
+    """HA-R-41 "however late the close is seen"."""
+    name_server.serve(registration(T), "old")
+    name_server.serve(registration(T), "new")
+    name_server.routes.on_channel_close("old", 0)
+    assert name_server.brokers("T") == {"a": {"0": A1}}
+    name_server.routes.on_channel_close("new", 0)
+    assert name_server.brokers("T") == {}
+
+
+def test_a_late_unregistration_leaves_the_successor(name_server: NameServer) -> None:
+    """HA-R-43 "MUST take off the broker of the address that it gives if that is listed in the group that it gives, and nothing
+    else".
+    """
+    name_server.serve(registration(T, 0, **SLAVE))
+    gone = {**NAMES, "brokerId": "0"}
+    assert name_server.ask(RequestCode.UNREGISTER_BROKER, **gone).code == ResponseCode.SUCCESS
+    assert name_server.brokers("T") == {"a": {"0": A2}}
+    name_server.ask(RequestCode.UNREGISTER_BROKER, **{**gone, **SLAVE, "brokerName": "b"})
+    assert name_server.brokers("T") == {"a": {"0": A2}}
+    name_server.ask(RequestCode.UNREGISTER_BROKER, **{**gone, **SLAVE})
+    assert name_server.brokers("T") == {}
+
+
+def test_the_topics_stay_until_the_last_broker_of_the_group_goes(name_server: NameServer) -> None:
+    """HA-R-44 "While a broker is left, the topics MUST stay", "a topic without queues and a cluster without groups MUST be
+    forgotten".
+    """
+    name_server.serve(registration(T), "x")
+    name_server.serve(registration(T, 1, **SLAVE), "y")
+    name_server.routes.on_channel_close("x", 0)
+    assert name_server.brokers("T") == {"a": {"1": A2}}
+    name_server.routes.on_channel_close("y", 0)
+    assert name_server.json(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER) == {"topicList": []}
+    empty = {"brokerAddrTable": {}, "clusterAddrTable": {}}
+    assert name_server.json(RequestCode.GET_BROKER_CLUSTER_INFO) == empty
+
+
+def test_the_answer_has_the_topics_whose_messages_are_ordered(name_server: NameServer) -> None:
+    """HA-R-45 "SHOULD have the table of the namespace ORDER_TOPIC_CONFIG"."""
+    name_server.ask(RequestCode.PUT_KV_CONFIG, namespace="ORDER_TOPIC_CONFIG", key="T", value="a:4")
+    assert name_server.serve(registration(T)).body == b'{"table":{"T":"a:4"}}'
+
+
+def test_name_servers_know_nothing_of_each_other(name_server: NameServer, tmp_path: Path) -> None:
+    """HA-R-47 "each has the routes that brokers register with it, in memory alone"."""
+    name_server.serve(registration(T))
+    assert NameServer(tmp_path / "namesrv" / "kvConfig.json").route("T") is None
+
+
+def test_what_a_name_server_holds_is_bounded(tmp_path: Path) -> None:
+    """HA-R-56 "that would make a name server hold more brokers, more topics of groups or more texts than it was told to, or a
+    longer name, or one with a control character".
+    """
+    name_server = NameServer(tmp_path / "kv.json", limits=RouteLimits(brokers=2, queue_datas=3), kv_size=100)
+    assert name_server.serve(registration(body_of(topic_config("T"), topic_config("U")))).code == ResponseCode.SUCCESS
+    assert name_server.serve(registration(T, 1, **SLAVE)).code == ResponseCode.SUCCESS
+    full = [
+        registration(T, 2, brokerAddr="10.0.0.3:10911"),
+        registration(body_of(topic_config("V"), topic_config("W"), counter=2)),
+        RemotingCommand(
+            RequestCode.REGISTER_TOPIC_IN_NAMESRV,
+            ext_fields={"topic": "n" * 513},
+            body=b'{"queueDatas":[{"brokerName":"a"}]}',
+        ),
+        registration(body_of(topic_config("n" * 513), counter=2)),
+        registration(T, clusterName="n" * 513),
+        RemotingCommand(RequestCode.PUT_KV_CONFIG, ext_fields={"namespace": "n", "key": "k", "value": "v" * 100}),
+        RemotingCommand(RequestCode.PUT_KV_CONFIG, ext_fields={"namespace": "n" * 513, "key": "k", "value": "v"}),
+    ]
+    before = name_server.json(RequestCode.GET_BROKER_CLUSTER_INFO)
+    for request in full:
+        answer = name_server.serve(request)
+        assert answer.code == ResponseCode.SYSTEM_ERROR, request
+        assert "at most" in str(answer.remark)
+    assert name_server.json(RequestCode.GET_BROKER_CLUSTER_INFO) == before
+    assert name_server.json(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER) == {"topicList": ["T", "U"]}
+    # What is there already may register again, and one more topic of a group fits.
+    assert name_server.serve(registration(body_of(topic_config("V"), counter=3))).code == ResponseCode.SUCCESS
+    one_more = name_server.ask(RequestCode.REGISTER_TOPIC_IN_NAMESRV, b'{"queueDatas":[{"brokerName":"a"}]}', topic="X")
+    assert one_more.code == ResponseCode.SYSTEM_ERROR
