@@ -29,7 +29,7 @@ def remoting_tls(files: RemotingTlsFiles | None) -> RemotingTls | None:
 
 @dataclass(frozen=True, slots=True)
 class RemotingClientTlsFiles:
-    """PEM files. ca: who signs the certificates of the servers. cert, key: what they are shown that ask; both or none.
+    """PEM files. ca: who signs the certificates of the servers. cert, key: the client's own; both or none.
     name: that their certificates must have; None: the host that is connected to.
     """
 

@@ -230,7 +230,7 @@ def create_topic(
 @click.argument("topic")
 @_json_option
 def delete_topic(name_servers: NameServers, topic: str, as_json: bool) -> None:
-    """Delete a topic at all masters and name servers. Its messages are not consumed any more."""
+    """Delete a topic at all masters and name servers. Made again, it shows its messages that have not expired."""
     with client_session(name_servers) as session:
         asked = Admin(session.client, session.name_servers)
         changed = asked.masters()

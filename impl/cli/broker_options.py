@@ -236,7 +236,7 @@ broker_options = option_group(
         default=_CHECKS.transaction_check_max,
         show_default=True,
         metavar="N",
-        help="Give a half message up that was asked for so often.",
+        help="Give a half message up when its producers were asked N times.",
     ),
     click.option(
         "--transaction-check-interval",

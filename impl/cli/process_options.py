@@ -1,4 +1,4 @@
-"""The options that `master` and `slave` share: the store, the profile and the metrics."""
+"""The options that `master`, `slave` and `broker` share: the store, the profile and the metrics."""
 
 import os
 from pathlib import Path

@@ -1,7 +1,7 @@
 """What a broker says of itself in a registration, code 103: the fields of its header, and its topics in the body.
 
     i32 size, DataVersion as JSON
-    i32 count, and so often:  i32 size, "name readQueueNums writeQueueNums perm topicFilterType", of 5.x with attributes behind
+    i32 count, and for each:  i32 size, "name readQueueNums writeQueueNums perm topicFilterType", of 5.x with attributes behind
     then what a name server does not use: filter servers, mappings of static topics
 
 is the compressed form of the body, a zlib stream; else it is JSON.

@@ -18,7 +18,7 @@ class RemotingClientTls:
     """
 
     def __init__(self, ca: Path, cert: Path | None = None, key: Path | None = None, name: str | None = None) -> None:
-        """PEM files. ca: who signs the certificates of the servers. cert, key: what servers are shown that ask; both or none.
+        """PEM files. ca: who signs the certificates of the servers. cert, key: the client's own; both or none.
         name: that the servers' certificates must have; None: the host that is connected to. Raises: ConfigInvalid.
         """
         self._context = remoting_client_context(ca, cert, key)

@@ -52,6 +52,12 @@ class Peers:
         return lambda: self._changes.append("certificates")
 
 
+def reloading(source: Source, *tls: Any, master: Any = None) -> Reload:
+    reload = Reload(source)
+    reload.serve(*tls, master=master)
+    return reload
+
+
 @pytest.fixture
 def changes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[object]]:
     """What was taken over. SIGHUP gets its handler back."""
@@ -123,8 +129,7 @@ def test_each_change_is_taken_over_and_named(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     source, peers = Source(), Peers(changes)
-    reload = Reload(source)
-    reload.serve(master=peers)  # type: ignore[arg-type]
+    reload = reloading(source, master=peers)
     source.found = Configuration(BEFORE | values, *found)
     assert polled(reload, caplog) == [f"INFO SIGHUP: {told}"]
     assert changes == taken
@@ -183,8 +188,7 @@ def test_a_mistake_between_two_files_is_no_file(
 
     source = Source()
     source.values_at_start = A
-    reload = Reload(source)
-    reload.serve(Certificates(changes))  # type: ignore[arg-type]
+    reload = reloading(source, Certificates(changes))
     source.found = mistake or Configuration(B, "debug", "text", None)
     assert polled(reload, caplog)[0].startswith("ERROR SIGHUP: all stays as it is: ")
     source.found = Configuration(A, "info", "text", None)
@@ -193,8 +197,7 @@ def test_a_mistake_between_two_files_is_no_file(
 
 
 def test_certificates_are_read_anew_each_time(changes: list[object], caplog: pytest.LogCaptureFixture) -> None:
-    reload = Reload(Source())
-    reload.serve(Peers(changes))  # type: ignore[arg-type]
+    reload = reloading(Source(), Peers(changes))
     for _ in range(2):
         assert polled(reload, caplog) == ["INFO SIGHUP: certificates read anew, for new connections"]
     assert changes == ["certificates"] * 2
@@ -203,8 +206,7 @@ def test_certificates_are_read_anew_each_time(changes: list[object], caplog: pyt
 @pytest.mark.parametrize("error", [ConfigInvalid("f:\n  bad"), PermissionError(13, "Permission denied", "f")], ids=repr)
 def test_a_mistake_changes_nothing(error: Exception, changes: list[object], caplog: pytest.LogCaptureFixture) -> None:
     source = Source()
-    reload = Reload(source)
-    reload.serve(Peers(changes), master=Peers(changes))  # type: ignore[arg-type]
+    reload = reloading(source, Peers(changes), master=Peers(changes))
     source.found = error
     assert polled(reload, caplog) == [f"ERROR SIGHUP: all stays as it is: {' '.join(str(error).split())}"]
     assert changes == []
@@ -216,8 +218,7 @@ def test_a_certificate_that_cannot_be_read_leaves_all_as_it_is(changes: list[obj
             raise ConfigInvalid("cert.pem: no certificate")
 
     source = Source()
-    reload = Reload(source)
-    reload.serve(Broken(changes), master=Peers(changes))  # type: ignore[arg-type]
+    reload = reloading(source, Broken(changes), master=Peers(changes))
     source.found = Configuration(BEFORE | {"log_level": "debug"}, "debug", "text", (SIX,))
     assert polled(reload, caplog) == ["ERROR SIGHUP: all stays as it is: cert.pem: no certificate"]
     assert changes == []

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.golden import has_keys_of_tags
-from kit.waiting import await_end, wait_for
+from kit.waiting import LONG_S, await_end, wait_for
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
 from rocketmq_ha.impl.store.derived import dispatch as dispatch_module
 from rocketmq_ha.impl.store.derived import topic_config
@@ -365,6 +365,23 @@ def test_a_failure_that_lasts_is_one_line_a_minute(monkeypatch: pytest.MonkeyPat
     again = "dispatch fails at offset 0, and is tried again: [Errno 28] No space left on device"
     end = f"dispatch works again: it is at offset {log.max_offset}"
     assert caplog.messages == [*[again] * 3, end]  # at 0, 60 and 120 s
+
+
+def test_a_stop_amid_failures_is_no_success(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    log, has_failed = FakeLog(), threading.Event()
+
+    def failing(_: Sequence[DispatchRequest]) -> None:
+        has_failed.set()
+        raise OSError(28, "No space left on device")
+
+    service = ReputMessageService(log, [failing], 0)
+    service.offer(log.put())
+    service.start()
+    assert has_failed.wait(LONG_S)
+    service.shutdown()
+    assert "tried again" in caplog.text
+    assert "works again" not in caplog.text
 
 
 def test_in_the_background_beside_a_writer() -> None:

@@ -156,6 +156,7 @@ class ReputMessageService:
 
     def _run(self) -> None:
         while True:
+            has_tried = not self._is_stopped
             try:
                 while not self._is_stopped and self._round():
                     pass
@@ -171,7 +172,7 @@ class ReputMessageService:
                     self.error = error
                     self._moved.notify_all()
                 return
-            if self._said is not None:
+            if self._said is not None and has_tried:
                 logger.info("dispatch works again: it is at offset %d", self.reput_from_offset)
                 self._said = None
             with self._moved:

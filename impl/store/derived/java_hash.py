@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import Final, NamedTuple
 
-_LANE_SIZE: Final = 32  # bytes, one for each unit; a client's unique key has so many
+_LANE_SIZE: Final = 32  # bytes, one for each unit; a client's unique key has 32
 _LONG_LANE_SIZE: Final = 64  # the key of a client whose address is IPv6 has 56
 _LANES_AT_ONCE: Final = 512
 _ENCODED_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
