@@ -1,5 +1,6 @@
 """The real RocketMQ for one test: brokers on given stores, and what our clients say of them."""
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -95,10 +96,19 @@ class Rocketmq:
         lines = self.servers.run("send", topic, *map(str, (count, largest, seed, producers)))
         return {status: int(n) for status, n in (line.split() for line in lines)}
 
-    def read_all(self, *topics: str) -> list[Pulled]:
-        """What a consumer pulls: (topic, queue id, queue offset, commit-log offset, CRC-32 of the body, tags, keys)."""
+    def read_all(self, *topics: str, count: int = 0) -> list[Pulled]:
+        """What a consumer pulls: (topic, queue id, queue offset, commit-log offset, CRC-32 of the body, tags, keys).
+
+        It reads again until there are `count`, for 30 s: a broker dispatches a message after its send has been answered. On
+        a busy machine a consumer once read 268 of 356.
+        """
         self._await_route()
-        rows = [line.split("\t") for line in self.servers.run("read", *topics)]
+        deadline = time.monotonic() + 30
+        while True:
+            rows = [line.split("\t") for line in self.servers.run("read", *topics)]
+            if len(rows) >= count or time.monotonic() > deadline:
+                break
+            time.sleep(0.5)
         return [(row[0], int(row[1]), int(row[2]), int(row[3]), int(row[4]), row[5], row[6]) for row in rows]
 
     def query(self, asked: Sequence[tuple[str, str]], max_num: int = 64) -> list[list[int]]:

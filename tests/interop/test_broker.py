@@ -84,7 +84,7 @@ def test_our_slave_follows_a_real_broker(ours: OurBroker, rocketmq: Rocketmq, tm
     run = rocketmq.servers.run
     wait("a put is acknowledged by the slave", lambda: run("send", TOPIC, "1", "100", "1", "1") == ["SEND_OK 1"])
     results.check("sends that wait for the slave", ["SEND_OK 200"], run("send", TOPIC, "200", "1000", "2", "4"))
-    read = sorted((queue_id, queue_offset) for _, queue_id, queue_offset, *_ in rocketmq.read_all(TOPIC))
+    read = sorted((queue_id, queue_offset) for _, queue_id, queue_offset, *_ in rocketmq.read_all(TOPIC, count=201))
     wait("our slave has all of them", lambda: pulled(f"127.0.0.1:{port}") == read)
     results.check("read from our slave", len(read), len(pulled(f"127.0.0.1:{port}")))
 

@@ -88,7 +88,7 @@ def test_a_real_broker_opens_our_store_and_we_what_it_wrote_behind_it(
 
     rocketmq.start_broker("master", theirs, "ASYNC_MASTER")
     assert_taken_whole(rocketmq.log("master"), end)
-    pulled = sorted(rocketmq.read_all(*TOPICS, SCHEDULE_TOPIC))
+    pulled = sorted(rocketmq.read_all(*TOPICS, SCHEDULE_TOPIC, count=len(ours)))
     results.check("messages of ours that a real consumer reads", len(ours), len(pulled))
     assert pulled == ours
     assert rocketmq.query(ASKED) == answers
@@ -103,7 +103,7 @@ def test_a_real_broker_opens_our_store_and_we_what_it_wrote_behind_it(
     for seed, stop in enumerate((rocketmq.stop, rocketmq.kill), 1):
         rocketmq.start_broker("master", theirs, "ASYNC_MASTER")
         results.check(f"sent behind ours, then {stop.__name__}", {"SEND_OK": 300}, rocketmq.send("Behind", 300, 4000, seed))
-        appended = sorted(rocketmq.read_all(*TOPICS, SCHEDULE_TOPIC, "Behind"))
+        appended = sorted(rocketmq.read_all(*TOPICS, SCHEDULE_TOPIC, "Behind", count=len(ours) + 300 * seed))
         keys = [*ASKED, ("Behind", "key-7"), ("Behind", "key-299")]
         told = rocketmq.query(keys)
         stop("master")
@@ -132,7 +132,7 @@ def test_a_real_broker_rebuilds_queues_and_index_of_our_slave(rocketmq: Rocketmq
         wait("our slave has reported", lambda: "request offset" in rocketmq.log("master"))
         assert rocketmq.send("Interop", 1500, 4000) == {"SEND_OK": 1500}
         assert rocketmq.send("Second", 300, 2000, seed=2) == {"SEND_OK": 300}
-        told = sorted(rocketmq.read_all("Interop", "Second"))
+        told = sorted(rocketmq.read_all("Interop", "Second", count=1800))
         answers = rocketmq.query(KEYS_SENT)
         rocketmq.stop("master")
         end = end_of(theirs)
@@ -151,7 +151,7 @@ def test_a_real_broker_rebuilds_queues_and_index_of_our_slave(rocketmq: Rocketmq
     before = len(rocketmq.log("master"))
     rocketmq.start_broker("master", ours, "ASYNC_MASTER")
     assert_taken_whole(rocketmq.log("master")[before:], end, "abnormally")
-    pulled = sorted(rocketmq.read_all("Interop", "Second"))
+    pulled = sorted(rocketmq.read_all("Interop", "Second", count=1800))
     results.check("messages of our slave's store that a real consumer reads", len(told), len(pulled))
     assert pulled == told
     assert rocketmq.query(KEYS_SENT) == answers
@@ -181,7 +181,8 @@ def test_a_real_broker_opens_what_a_kill_of_our_store_left(rocketmq: Rocketmq, t
 
         rocketmq.start_broker("master", theirs, "ASYNC_MASTER", mappedFileSizeCommitLog=str(size))
         assert_taken_whole(rocketmq.log("master"), end, "abnormally")
-        results.check(f"messages after kill {nth}", len(rows), len(pulled := sorted(rocketmq.read_all("Killed"))))
+        pulled = sorted(rocketmq.read_all("Killed", count=len(rows)))
+        results.check(f"messages after kill {nth}", len(rows), len(pulled))
         assert pulled == rows
         assert rocketmq.query(asked) == answers
         rocketmq.stop("master")
