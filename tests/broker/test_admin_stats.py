@@ -192,6 +192,36 @@ def test_offsets_are_copied_to_another_group(orders: BrokerTables, topic: str) -
     assert orders.offsets.query_offset("h", "orders", 0) == 3
 
 
+@pytest.mark.parametrize("topic", ["orders", ""])
+@pytest.mark.parametrize(
+    ("subscribed", "offline", "is_copied"),
+    [
+        ({}, "false", True),
+        ({"g": ["orders"]}, "false", True),
+        ({"g": ["other"]}, "false", False),
+        ({"g": ["other"]}, "true", True),
+        ({"h": ["other"]}, "false", True),
+        ({"g": ["orders"], "h": ["other"]}, "false", True),
+        ({"g": ["other"], "h": ["orders"]}, "false", False),
+        ({"g": ["other"], "h": ["orders"]}, "true", True),
+    ],
+)
+def test_the_consumers_of_the_first_group_say_which_topics_are_copied(
+    orders: BrokerTables, topic: str, subscribed: dict[str, list[str]], offline: str, *, is_copied: bool
+) -> None:
+    """HA-BT-35 "unless `offline` is set, one to which the consumers of the first group do not subscribe": those of the other
+    group, and what it has committed, count for nothing.
+    """
+    orders.offsets.commit_offset("here", "h", "other", 0, 9)
+    orders.ask(RequestCode.HEART_BEAT, body=heartbeat("x", consumers=subscribed))
+    fields = {"srcGroup": "g", "destGroup": "h", "offline": offline, **({"topic": topic} if topic else {})}
+    assert orders.ask(RequestCode.CLONE_GROUP_OFFSET, fields).code == ResponseCode.SUCCESS
+    before = orders.offsets.query_offsets("g", "orders")
+    assert orders.offsets.query_offsets("h", "orders") == (before if is_copied else {})
+    assert orders.offsets.query_offsets("h", "other") == {0: 9}
+    assert orders.offsets.query_offsets("g", "other") == {}
+
+
 # --- Passed on to a consumer -----------------------------------------------------------------------------------------
 
 

@@ -20,6 +20,7 @@ from rocketmq_ha.impl.remoting import body_json
 from rocketmq_ha.impl.store.derived.delay import DelayLevels
 from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.wire.message import Message
+from rocketmq_ha.reference import delayed as model
 from rocketmq_ha.spec.role import BrokerRole
 
 LEVELS = DelayLevels.parse()
@@ -62,6 +63,25 @@ def test_a_message_is_due_at_its_time_and_not_a_millisecond_before(store: Broker
     put_delayed(store, 1)
     service, begin = service_of(store), store.clocks.wall_ms
     assert [service.turn(at, begin + at - 5_000) for at in (5_999, 6_098, 6_099)] == [0, 0, 1]
+
+
+@pytest.mark.parametrize("level", [1, 5, 18])
+@pytest.mark.parametrize("later_ms", [-(1 << 40), -1, 0, 1, 1 << 40])
+@pytest.mark.parametrize("is_ahead", [False, True])
+def test_the_model_delivers_in_the_same_millisecond(store: BrokerStore, level: int, later_ms: int, *, is_ahead: bool) -> None:
+    """HA-SE-54 "MUST NOT be delivered while its time is ahead of the master's clock, unless it is ahead by more": around
+    the millisecond in which it is due, and around that before which the clock must have been set back.
+    """
+    put_delayed(store, level)
+    delay_ms = LEVELS.delays_ms[level - 1]
+    due = store.clocks.wall_ms + delay_ms
+    wall_ms = due + later_ms - (delay_ms if is_ahead else 0)
+    is_due = wall_ms >= due or wall_ms < due - delay_ms
+    assert service_of(store).turn(store.clocks.now_ms, wall_ms) == is_due
+    queues = tuple((model.Waiting(due, None),) * (index == level - 1) for index in range(LEVELS.max_level))
+    begun = model.begin(LEVELS.delays_ms, (0,) * LEVELS.max_level, ((0, 1),) * LEVELS.max_level)
+    after, _ = model.deliver(begun, queues, wall_ms, 1, 1)
+    assert after.progress[level - 1] == is_due
 
 
 def test_a_message_is_due_at_once_when_the_clock_was_set_back(store: BrokerStore) -> None:

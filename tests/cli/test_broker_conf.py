@@ -222,6 +222,30 @@ def test_a_port_has_its_limits(lines: str, port: int | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("lines", "master", "broker"),
+    [
+        ("", ("127.0.0.1:10912",), ("127.0.0.1:10911", "127.0.0.1:10912")),
+        ("brokerIP1=a", ("127.0.0.1:10912",), ("a:10911", "a:10912")),
+        ("brokerIP2=b", ("b:10912",), ("127.0.0.1:10911", "b:10912")),
+        ("brokerIP1=a\nbrokerIP2=b", ("b:10912",), ("a:10911", "b:10912")),
+        ("brokerIP1=a\nbrokerIP2=", ("127.0.0.1:10912",), ("a:10911", "a:10912")),
+        ("brokerIP1=\nbrokerIP2=b", ("b:10912",), ("127.0.0.1:10911", "b:10912")),
+        ("brokerIP1=a\nlistenPort=7000", ("127.0.0.1:7001",), ("a:7000", "a:7001")),
+        ("brokerIP1=a\nhaListenPort=7009", ("127.0.0.1:7009",), ("a:10911", "a:7009")),
+        ("brokerIP1=a\nhaListenPort=0\nlistenPort=7000", ("127.0.0.1:7001",), ("a:7000", "a:7001")),
+        ("mapedFileSizeCommitLog=5\nbrokerIP1=a\nhaListenPort=7009", ("127.0.0.1:10912",), ("a:10911", "a:10912")),
+    ],
+)
+def test_the_hosts_and_ports_of_a_file(lines: str, master: tuple[str], broker: tuple[str, str]) -> None:
+    """HA-R-13 "MUST be `brokerIP2:haListenPort`": a host that the file does not name is that of the other port, which clients
+    reach; the HA port of a `master` has nothing to do with where clients are told to connect.
+    """
+    found = options_of(Path("f"), lines, "broker")[0]
+    assert (listens(lines),) == master
+    assert (found["listen"][1], found["ha_listen"][1]) == broker
+
+
+@pytest.mark.parametrize(
     ("lines", "left"),
     [
         ("", []),

@@ -144,23 +144,35 @@ def test_a_broker_is_made_as_its_options_say(role: BrokerRole, calls: dict[str, 
     assert calls["publishing_status"]["metrics"] is not None
 
 
-def test_what_a_broker_tells_of_its_settings(calls: dict[str, Arguments], tmp_path: Path) -> None:
-    """Request 26: every setting by RocketMQ's name, each with a value of its own."""
+@pytest.mark.parametrize(
+    ("role", "announce", "told"),
+    [
+        (BrokerRole.SLAVE, TOLD, {"brokerId": "40", "brokerIP1": TOLD, "brokerIP2": TOLD}),
+        (BrokerRole.SLAVE, None, {"brokerId": "40", "brokerIP1": "127.0.0.1", "brokerIP2": "127.0.0.2"}),
+        (BrokerRole.ASYNC_MASTER, TOLD, {"brokerId": "0", "brokerIP1": TOLD, "brokerIP2": TOLD}),
+        (BrokerRole.SYNC_MASTER, None, {"brokerId": "0", "brokerIP1": "127.0.0.1", "brokerIP2": "127.0.0.2"}),
+    ],
+)
+def test_what_a_broker_tells_of_its_settings(
+    role: BrokerRole, announce: str | None, told: dict[str, str], calls: dict[str, Arguments], tmp_path: Path
+) -> None:
+    """Request 26: every setting by RocketMQ's name, each with a value of its own; those that the broker runs with, whatever was
+    configured. HA-R-2 "A master's `brokerId` MUST be 0, whatever is configured"; HA-R-13 "MUST be `brokerIP2:haListenPort`".
+    """
     broker = replace(BROKER_OPTIONS.broker, name_servers=("127.0.0.1:1", "127.0.0.1:2"))
     where = {
         "listen": ("127.0.0.1", 0),
-        "announce": TOLD,
-        "ha": Listening(("127.0.0.1", 0)),
+        "announce": announce,
+        "ha": Listening(("127.0.0.2", 0)),
         "tls": None,
         "client_tls": None,
         "file_size": FILE_SIZE,
     }
-    roles = RoleSettings(BrokerRole.SLAVE, "sync")
     options = replace(
         BROKER_OPTIONS,
         store=tmp_path,
         profile=HARDENED,
-        roles=roles,
+        roles=RoleSettings(role, "sync"),
         metrics_address=None,
         broker=broker,
         queue_file_size=4_700,
@@ -173,16 +185,14 @@ def test_what_a_broker_tells_of_its_settings(calls: dict[str, Arguments], tmp_pa
         os.kill(os.getpid(), signal.SIGTERM)
 
     module.run_broker(options, NoFile(), print_line)
-    assert calls["BrokerController"]["settings"].config == {
+    settings = calls["BrokerController"]["settings"]
+    assert settings.config == {
         "brokerName": "broker-x",
         "brokerClusterName": "cluster-x",
-        "brokerId": "40",
-        "brokerIP1": TOLD,
-        "brokerIP2": TOLD,
         "listenPort": lines[0],
         "haListenPort": lines[2],
         "namesrvAddr": "127.0.0.1:1;127.0.0.1:2",
-        "brokerRole": "SLAVE",
+        "brokerRole": role.value,
         "brokerPermission": "4",
         "flushDiskType": "SYNC_FLUSH",
         "storePathRootDir": str(tmp_path),
@@ -199,7 +209,11 @@ def test_what_a_broker_tells_of_its_settings(calls: dict[str, Arguments], tmp_pa
         "transactionTimeOut": "44",
         "transactionCheckMax": "45",
         "transactionCheckInterval": "46",
+        **told,
     }
+    assert settings.broker_addr == (told["brokerIP1"], int(lines[0]))
+    assert settings.ha_server_addr == (told["brokerIP2"], int(lines[2]))
+    assert str(settings.broker_id) == told["brokerId"]
 
 
 @pytest.mark.parametrize(

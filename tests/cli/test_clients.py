@@ -141,6 +141,32 @@ def test_a_line_that_is_no_message_stops_no_others(servers: Servers) -> None:
     assert [each["status"] for each in sent] == ["SEND_OK", "MESSAGE_ILLEGAL", "SEND_OK"]
 
 
+GOOD, NONE, NO_QUEUE = b'{"topic":"Ends","body":"a"}\n', b"nonsense\n", b'{"topic":"Ends","body":"a","queue_id":77}\n'
+
+
+@pytest.mark.parametrize(
+    ("words", "lines", "status"),
+    [
+        ((), b"", 0),
+        ((), GOOD * 2, 0),
+        ((), GOOD + NONE, 1),
+        ((), NO_QUEUE + GOOD, 1),
+        (("--quiet",), GOOD + NO_QUEUE, 1),
+        (("--batch", 9), GOOD * 2, 0),
+        (("--batch", 9), GOOD + NONE + GOOD, 1),
+        (("--batch", 9), GOOD * 2 + NO_QUEUE * 2, 1),
+        (("--oneway",), b"", 0),
+        (("--oneway",), GOOD * 2, 0),
+        (("--oneway",), GOOD + NONE, 1),
+        (("--oneway", "--quiet"), NONE + GOOD, 1),
+        (("--oneway",), NO_QUEUE, 0),  # nobody learns of it
+    ],
+)
+def test_the_exit_status_of_send(servers: Servers, words: tuple[object, ...], lines: bytes, status: int) -> None:
+    """0 if every line was sent, and where outcomes are awaited ended with SEND_OK; else 1."""
+    servers.run("send", "--lines", "json", *words, lines=lines, status=status)
+
+
 def test_a_group_goes_on_where_it_has_come_to(servers: Servers) -> None:
     """HA-C-10, HA-C-14: what was written is committed at the end, and no more."""
     servers.run("send", "--topic", "Group", "--queue-id", 0, lines=b"1\n2\n3\n")
@@ -213,9 +239,30 @@ def test_an_error_is_one_line(servers: Servers, words: tuple[str, ...], said: st
     assert len(err.splitlines()) == 1
 
 
-def test_a_group_that_nobody_knows(servers: Servers) -> None:
-    _, err = servers.run("admin", "progress", "nobody", status=1)
-    assert "group nobody: no broker has an offset of it" in err
+@pytest.mark.parametrize("form", [(), ("--json",)])
+@pytest.mark.parametrize(
+    ("words", "status", "told"),
+    [
+        (("progress", "nobody"), 1, "group nobody: no broker has an offset of it\n"),
+        (("progress", "nobody", "--topic", "Nowhere"), 1, "group nobody: no broker has an offset of it in Nowhere\n"),
+        (("routes", "Nowhere"), 2, "TOPIC_NOT_EXIST"),
+        (("groups", "--broker", "other"), 2, "found no master, expected one of the group other"),
+        (("status", "--cluster", "other"), 2, "the name server lists no broker of the cluster other"),
+        (("create-topic", "T", "--cluster", "other"), 2, "found no master, expected one of the cluster other"),
+        (("create-group", "g", "--broker", "other"), 2, "found no master, expected one of the group other"),
+        (("create-group", "bad group"), 2, "request UPDATE_AND_CREATE_SUBSCRIPTIONGROUP"),
+        (("reset-offset", "g", "Nowhere", "--to", "first"), 2, "TOPIC_NOT_EXIST"),
+        (("clusters",), 0, ""),
+        (("topics",), 0, ""),
+    ],
+)
+def test_the_exit_status_of_admin_is_the_same_in_both_forms(
+    servers: Servers, words: tuple[str, ...], status: int, told: str, form: tuple[str, ...]
+) -> None:
+    """1 where there is nothing to show of a group, 2 where a server does not answer or refuses: a script must not go on."""
+    result = invoke("admin", *words, *form, "--namesrv", servers.name_server)
+    assert (result.exit_code, told in result.stderr) == (status, True), result.stderr
+    assert bool(result.stdout) is (status == 0 or (status == 1 and not form))
 
 
 @pytest.mark.parametrize("command", [("admin", "topics"), ("consume", "--topic", "T")])

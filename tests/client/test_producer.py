@@ -41,6 +41,21 @@ class Stand:
         asked.answer(queueId=queue_id, queueOffset=7, msgId="AB")
         return asked.address, queue_id
 
+    def place_of(self, way: str, queue_id: int | None = None) -> tuple[str, str]:
+        """The address and queue of a message that is sent in this way: one, batch or oneway."""
+        message = Message("T", b"x")
+        if way == "oneway":
+            self.producer.send_oneway(message, 0, queue_id)
+            address, command = self.client.sent.pop()
+            return address, command.ext_fields["e"]
+        if way == "one":
+            self.producer.send(message, self.results.append, 0, queue_id)
+            return self.place()
+        self.producer.send_batch([message, message], self.results.append, 0, queue_id)
+        asked = self.client.next(320)
+        asked.answer(queueId=asked.command.ext_fields["e"], queueOffset=7, msgId="A,B")
+        return asked.address, asked.command.ext_fields["e"]
+
 
 def test_queues_take_turns() -> None:
     """HA-C-5 "MUST take the queues in turn"."""
@@ -250,6 +265,75 @@ def test_a_producer_is_full_by_messages_and_by_bytes() -> None:
     stand = Stand()
     stand.producer.send(Message("T", bytes(MAX_IN_FLIGHT_SIZE), sys_flag=1), stand.results.append, 0)
     assert stand.producer.is_full
+
+
+@pytest.mark.parametrize("way", ["one", "batch", "oneway"])
+def test_the_queues_are_those_of_the_route_that_is_known_now(way: str) -> None:
+    """HA-C-4 "MUST send only to the write queues": a route that has changed has others, and other addresses."""
+    stand = Stand(("a", 2, {0: "a:1"}))
+    places = []
+    for now_ms, route in (
+        (0, None),
+        (30_000, route_body(("a", 4, {0: "a:1"}))),
+        (60_000, route_body(("a", 4, {0: "a:9"}))),
+        (90_000, route_body(("b", 1, {0: "b:1"}))),
+    ):
+        if route is not None:
+            stand.producer.turn(now_ms)
+            stand.client.next(105).answer(body=route)
+        places.append({stand.place_of(way) for _ in range(8)})
+    assert places == [
+        {("a:1", "0"), ("a:1", "1")},
+        {("a:1", str(number)) for number in range(4)},
+        {("a:9", str(number)) for number in range(4)},
+        {("b:1", "0")},
+    ]
+
+
+def test_the_queues_of_one_topic_are_not_those_of_another() -> None:
+    stand = Stand(("a", 1, {0: "a:1"}))
+    stand.place_of("one")
+    stand.producer.send(Message("U", b""), stand.results.append, 0)
+    stand.client.next(105).answer(body=route_body(("b", 1, {0: "b:1"})))
+    assert stand.place() == ("b:1", "0")
+    assert stand.place_of("one") == ("a:1", "0")
+
+
+@pytest.mark.parametrize("way", ["one", "batch", "oneway"])
+def test_a_chosen_queue_is_the_only_one_whichever_way_it_is_sent_to(way: str) -> None:
+    stand = Stand(("a", 4, {0: "a:1"}), ("b", 4, {0: "b:1"}))
+    places = [stand.place_of(way, queue_id=2) for _ in range(4)]
+    assert places == [("a:1", "2"), ("b:1", "2")] * 2
+
+
+@pytest.mark.parametrize("fails", ["no answer", "no queue"])
+def test_a_failed_send_makes_the_route_be_asked_for_again(fails: str) -> None:
+    """HA-C-1 "and where a broker of the route does not answer"; a broker that answers is not asked about."""
+    stand = Stand()
+    stand.send(queue_id=9 if fails == "no queue" else None, now_ms=5_000)
+    if fails == "no answer":
+        stand.asked().answer(16)
+        stand.producer.turn(7_000)
+        assert [asked.command.code for asked in stand.client.asked] == [310]
+        stand.asked().fail()
+    asked_ms = 6_000 if fails == "no queue" else 8_000
+    stand.producer.turn(asked_ms - 1)
+    assert 105 not in [asked.command.code for asked in stand.client.asked]
+    stand.producer.turn(asked_ms)
+    assert 105 in [asked.command.code for asked in stand.client.asked]
+
+
+def test_a_oneway_send_waits_for_its_route() -> None:
+    """HA-C-15: until its route is known it counts as under way, so that its owner does not end before it is sent."""
+    stand = Stand()
+    stand.producer.send_oneway(Message("U", b"x"), 0)
+    assert (stand.producer.in_flight, stand.client.sent) == (1, [])
+    stand.client.next(105).answer(body=route_body(("b", 1, {0: "b:1"})))
+    assert (stand.producer.in_flight, len(stand.client.sent)) == (0, 1)
+    stand.producer.send_oneway(Message("V", b"x"), 0)
+    stand.client.next(105).answer(17)
+    stand.client.next(105).answer(17)
+    assert (stand.producer.in_flight, len(stand.client.sent)) == (0, 1)
 
 
 def test_oneway() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Collection
 import pytest
 
 from kit.scripted_client import Asked, ScriptedClient, route_body
+from rocketmq_ha.impl.client import pull_consumer
 from rocketmq_ha.impl.client.decisions import ConsumeFromWhere
 from rocketmq_ha.impl.client.pull_consumer import MAX_WAITING, ConsumerSettings, PullConsumer, Received
 from rocketmq_ha.impl.client.route_data import MessageQueue
@@ -54,6 +55,13 @@ class Stand:
 
     def pull(self) -> Asked:
         return self.client.next(11)
+
+    def pull_of(self, queue_id: int) -> Asked:
+        """Take the pull of a queue."""
+        pulls = [asked for asked in self.client.asked if asked.command.code == 11]
+        found = next(asked for asked in pulls if asked.command.ext_fields["queueId"] == str(queue_id))
+        self.client.asked.remove(found)
+        return found
 
     @property
     def pulls(self) -> list[str]:
@@ -301,6 +309,153 @@ def test_the_end_of_a_topic() -> None:
     assert not stand.consumer.is_at_end  # the message is not consumed
     stand.consumer.consumed(MQ, 50)
     assert stand.consumer.is_at_end
+
+
+BAD = encode(Message("T", b"body"), 5, 0).replace(b"body", b"bodx")
+
+
+@pytest.mark.parametrize(
+    ("then", "is_at_end"),
+    [
+        pytest.param({"maxOffset": 5}, True, id="still at the end"),
+        pytest.param({"code": 19, "maxOffset": 5}, True, id="nothing found"),
+        pytest.param({"maxOffset": 6}, False, id="one came behind it"),
+        pytest.param({"code": 19, "maxOffset": 6}, False, id="one came, and none was found"),
+        pytest.param({"code": 21, "nextBeginOffset": 0, "maxOffset": 5}, False, id="sent back to the start"),
+        pytest.param({"code": 20, "nextBeginOffset": 7, "maxOffset": 7}, True, id="sent to another end"),
+        pytest.param({"code": 1}, False, id="an error"),
+        pytest.param({"code": 2}, False, id="busy"),
+        pytest.param({"code": 25}, False, id="an answer of another kind"),
+        pytest.param(None, False, id="no answer"),
+        pytest.param({"nextBeginOffset": "x"}, False, id="a field that is none"),
+        pytest.param({"maxOffset": ""}, False, id="no end"),
+        pytest.param({"body": b"torn", "maxOffset": 5}, False, id="a torn body"),
+        pytest.param({"body": BAD, "nextBeginOffset": 6, "maxOffset": 6}, False, id="a damaged message"),
+    ],
+)
+def test_a_queue_is_at_its_end_if_its_last_answer_says_so(
+    then: dict[str, int | str | bytes] | None, *, is_at_end: bool
+) -> None:
+    """`consume --stop-at-end` ends by this: after a failure it has not seen what came meanwhile. HA-C-11."""
+    stand = Stand()
+    empty = {"nextBeginOffset": 5, "minOffset": 0, "maxOffset": 5, "suggestWhichBrokerId": 0}
+    stand.pull().answer(0, **empty)
+    assert stand.consumer.is_at_end
+    stand.turn(1_002)
+    asked = stand.pull()
+    if then is None:
+        asked.fail()
+    else:
+        fields = {**empty, **then}
+        asked.answer(int(fields.pop("code", 0)), fields.pop("body", b""), **fields)  # type: ignore[arg-type]
+    assert stand.consumer.is_at_end is is_at_end
+    stand.turn(4_002)
+    stand.pull().answer(0, **{**empty, "nextBeginOffset": 9, "maxOffset": 9})
+    assert stand.consumer.is_at_end
+
+
+def test_a_topic_is_at_its_end_when_all_its_queues_are() -> None:
+    """Without a queue it is not; a queue that is new is not; one that is gone counts no more."""
+    stand = Stand(nums=2, begins=False)
+    assert not stand.consumer.is_at_end
+    for number in range(2):
+        stand.client.next(14).answer(offset=5)
+        stand.turn(2)
+        stand.pull().answer(0, nextBeginOffset=5, minOffset=0, maxOffset=5, suggestWhichBrokerId=0)
+        assert stand.consumer.is_at_end is (number == 1)
+    stand.turn(30_000)
+    stand.route(BOTH, 3)
+    stand.turn(30_001)
+    assert not stand.consumer.is_at_end
+    stand.turn(60_000)
+    stand.route(BOTH, 2)
+    stand.turn(60_001)
+    assert stand.consumer.is_at_end
+
+
+def test_a_consumer_without_queues_is_not_at_the_end() -> None:
+    stand = Stand(queues=[7], begins=False)
+    assert not stand.consumer.is_at_end
+
+
+@pytest.mark.parametrize("way", ["offset", "pull"])
+@pytest.mark.parametrize("code", [None, 1])
+def test_a_failure_makes_the_route_be_asked_for_again(way: str, code: int | None) -> None:
+    """HA-C-1 "and where a broker of the route does not answer", or answers with an error: its master may be another one."""
+    stand = Stand(begins=way == "pull")
+    asked = stand.pull() if way == "pull" else stand.client.next(14)
+    if code is None:
+        asked.fail()
+    else:
+        asked.answer(code)
+    stand.turn(900)
+    assert 105 not in [each.command.code for each in stand.client.asked]
+    stand.turn(1_002)
+    assert 105 in [each.command.code for each in stand.client.asked]
+
+
+def test_a_group_without_a_broker_makes_the_route_be_asked_for_again() -> None:
+    """HA-C-1; its queues are asked for 3 s later."""
+    stand = Stand({0: "b:1"})
+    found(stand.pull(), Message("T", b"x"))
+    stand.turn(30_000)
+    stand.client.next(11).fail()
+    stand.client.next(105).answer(body=route_body(("b", 1, {})))
+    stand.turn(33_000)
+    assert stand.pulls == []
+    stand.turn(34_000)
+    stand.route(BOTH)
+    stand.turn(35_999)
+    assert stand.pulls == []
+    stand.turn(36_000)
+    assert stand.pulls == ["6"]
+
+
+def test_an_answer_for_a_queue_that_was_lost_and_came_back_is_left_out() -> None:
+    """The queue has begun anew: the messages would be handed over twice."""
+    stand = Stand(nums=2, begins=False)
+    for _ in range(2):
+        stand.client.next(14).answer(offset=5)
+    stand.turn(2)
+    late = stand.pull_of(1)
+    for now_ms, nums in ((30_000, 1), (60_000, 2)):
+        stand.turn(now_ms)
+        stand.route(BOTH, nums)
+        stand.turn(now_ms + 1)
+    found(late, Message("T", b"x"))
+    assert stand.received == []
+    stand.client.next(14).answer(offset=5)
+    stand.turn(60_002)
+    found(stand.pull_of(1), Message("T", b"x"))
+    assert [each.message.body for each in stand.received] == [b"x"]
+
+
+def test_the_messages_of_a_queue_that_is_lost_fill_nothing_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HA-C-15 "and the messages that are received and not consumed": here 8,000 bytes of them."""
+    monkeypatch.setattr(pull_consumer, "MAX_WAITING_SIZE", 8_000)
+    stand = Stand(nums=2, begins=False)
+    for _ in range(2):
+        stand.client.next(14).answer(offset=5)
+    stand.turn(2)
+    lost = stand.pull_of(1)
+    found(lost, *[Message("T", bytes(1_000))] * 8)
+    stand.pull_of(0).answer(19, nextBeginOffset=6, minOffset=0, maxOffset=9, suggestWhichBrokerId=0)
+    stand.turn(3)
+    assert stand.pulls == []
+    stand.turn(30_000)
+    stand.route(BOTH, 1)
+    stand.turn(30_001)
+    assert stand.pulls == ["6"]
+
+
+@pytest.mark.parametrize(("told", "begins"), [(-1, "0"), (-(1 << 63), "0"), (0, "0"), (7, "7")])
+def test_a_queue_never_begins_before_its_first_message(told: int, begins: str) -> None:
+    """A broker answers -1 for a time before any message."""
+    stand = Stand(start=ConsumeFromWhere.TIMESTAMP, begins=False)
+    stand.client.next(14).answer(22)
+    stand.client.next(29).answer(offset=told)
+    stand.turn(2)
+    assert stand.pulls == [begins]
 
 
 def test_a_topic_without_a_route() -> None:

@@ -74,6 +74,117 @@ def test_a_broker_that_fails_makes_the_route_be_asked_for_within_a_second() -> N
     assert not client.asked
 
 
+@pytest.mark.parametrize(
+    ("failures", "asked_ms"),
+    [
+        ((), 30_000),
+        ((5_000,), 6_000),
+        ((5_000, 5_500, 5_999), 6_000),
+        ((5_000, 5_900, 6_000), 6_000),
+        (tuple(range(5_000, 9_000, 300)), 6_000),
+        ((29_500,), 30_000),
+        ((28_999, 29_500), 29_999),
+    ],
+)
+def test_failures_that_go_on_do_not_put_the_question_off(failures: tuple[int, ...], asked_ms: int) -> None:
+    """HA-C-1 "and where a broker of the route does not answer": a second after the first failure, and never later than the
+    question that is due anyway.
+    """
+    client = ScriptedClient()
+    routes = Routes(client, ["one:1"])
+    routes.find("T", lambda _: None, 0)
+    client.next(105).answer(body=BODY)
+    for now_ms in sorted({*failures, asked_ms - 1, asked_ms}):
+        if now_ms in failures:
+            routes.broker_failed("T", now_ms)
+        routes.turn(now_ms)
+        assert bool(client.asked) is (now_ms >= asked_ms), now_ms
+    assert len(client.asked) == 1
+
+
+def test_a_failure_while_the_question_is_under_way_is_asked_about_again() -> None:
+    """The answer may be older than the failure."""
+    client = ScriptedClient()
+    routes = Routes(client, ["one:1"])
+    routes.find("T", lambda _: None, 0)
+    asked = client.next(105)
+    routes.broker_failed("T", 100)
+    routes.turn(2_000)
+    assert not client.asked
+    asked.answer(body=BODY)
+    routes.turn(2_001)
+    assert len(client.asked) == 1
+
+
+@pytest.mark.parametrize("servers", [1, 2, 3])
+def test_every_question_goes_to_each_name_server_once_before_it_fails(servers: int) -> None:
+    """HA-C-1 "A name server that does not answer MUST be followed by the next one": also after an earlier question has failed,
+    and for two topics at the same time.
+    """
+    client = ScriptedClient()
+    routes = Routes(client, [f"n:{number}" for number in range(1, servers + 1)])
+    told: list[TopicRoute | NoRoute] = []
+    for round_ms in (0, 3_000):
+        routes.find("T", told.append, round_ms)
+        addresses = set()
+        for _ in range(servers):
+            assert len(told) == round_ms // 3_000
+            asked = client.next(105)
+            addresses.add(asked.address)
+            asked.fail()
+        assert (len(addresses), len(told), client.asked) == (servers, round_ms // 3_000 + 1, [])
+    routes.find("T", told.append, 6_000)
+    routes.find("U", told.append, 6_000)
+    first, second = client.next(105), client.next(105)
+    assert first.address == second.address
+    first.fail()
+    second.fail()
+    if servers > 1:
+        assert client.asked[0].address == client.asked[1].address != first.address
+    else:
+        assert client.asked == []
+
+
+@pytest.mark.parametrize("wanted", [(True, True), (True, False), (False, True), (False, False)])
+def test_whoever_sends_gets_the_route_of_tbw102_and_nobody_else(wanted: tuple[bool, bool]) -> None:
+    """HA-C-3: with a name server that did not answer before, and somebody else who waits for the same route."""
+    client = ScriptedClient()
+    routes = Routes(client, ["one:1", "two:2"])
+    told: list[TopicRoute | NoRoute] = []
+    for may_make in wanted:
+        routes.find("T", told.append, 0, may_make=may_make)
+    client.next(105).fail()
+    client.next(105).answer(17)
+    assert [asked.command.ext_fields["topic"] for asked in client.asked] == ["TBW102"] * any(wanted)
+    if any(wanted):
+        client.next(105).fail()
+        client.next(105).answer(body=BODY)
+    assert [isinstance(each, TopicRoute) for each in told] == [any(wanted)] * 2
+
+
+@pytest.mark.parametrize(
+    ("code", "body"), [(0, BODY), (0, route_body(("a", 4, {0: "a:1"}))), (17, b""), (1, b""), (0, b"{"), (None, b"")]
+)
+def test_a_route_stays_in_use_until_there_is_another(code: int | None, body: bytes) -> None:
+    """HA-C-2 "MUST stay in use while no name server answers"; and the same route, told again, is no new one."""
+    client = ScriptedClient()
+    routes = Routes(client, ["one:1"])
+    routes.find("T", lambda _: None, 0)
+    client.next(105).answer(body=BODY)
+    before = routes.get("T")
+    routes.turn(30_000)
+    if code is None:
+        client.next(105).fail()
+    else:
+        client.next(105).answer(code, body)
+    assert not client.asked
+    changed = code == 0 and body not in (BODY, b"{")
+    assert (routes.get("T") is before) is not changed
+    told: list[TopicRoute | NoRoute] = []
+    routes.find("T", told.append, 30_001, may_make=True)
+    assert told == [read_route(body if changed else BODY)]
+
+
 def test_several_who_want_a_route_ask_once() -> None:
     client = ScriptedClient()
     routes = Routes(client, ["one:1"])

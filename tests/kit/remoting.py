@@ -123,6 +123,10 @@ class Stand:
             self._ahead_ms += STEP_MS
             self.turn(0)
 
+    def pause(self, ms: int) -> None:
+        """Let the process stand still for so long: the next turn comes after it."""
+        self._ahead_ms += ms
+
     def connect(self, listener: int = 0, source: str = "127.0.0.1") -> Client:
         """Connect, without a wait for the server's accept."""
         address = self.server.addresses[listener]

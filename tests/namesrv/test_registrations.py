@@ -375,3 +375,113 @@ def test_what_a_name_server_holds_is_bounded(tmp_path: Path) -> None:
     assert name_server.serve(registration(body_of(topic_config("V"), counter=3))).code == ResponseCode.SUCCESS
     one_more = name_server.ask(RequestCode.REGISTER_TOPIC_IN_NAMESRV, b'{"queueDatas":[{"brokerName":"a"}]}', topic="X")
     assert one_more.code == ResponseCode.SYSTEM_ERROR
+
+
+A3 = "10.0.0.3:10911"
+
+
+@pytest.mark.parametrize(
+    ("broker_id", "changes", "listed"),
+    [
+        pytest.param(0, {}, {"a": {"0": A1, "1": A2}}, id="the master again"),
+        pytest.param(2, {}, {"a": {"1": A2, "2": A1}}, id="the master with another id"),
+        pytest.param(1, {}, {"a": {"1": A1}}, id="the master with the id of its slave"),
+        pytest.param(0, {"brokerName": "b"}, {"b": {"0": A1}, "a": {"1": A2}}, id="the master in another group"),
+        pytest.param(0, {"clusterName": "d"}, {"a": {"0": A1, "1": A2}}, id="the master in another cluster"),
+        pytest.param(0, {"brokerAddr": A3}, {"a": {"0": A3, "1": A2}}, id="another master in its place"),
+        pytest.param(1, {"brokerAddr": A3}, {"a": {"0": A1, "1": A3}}, id="another slave in its place"),
+        pytest.param(2, {"brokerAddr": A3}, None, id="a third of the group"),
+        pytest.param(0, {"brokerAddr": A3, "brokerName": "b"}, None, id="a third in a group of its own"),
+    ],
+)
+def test_a_full_name_server_refuses_new_brokers_alone(
+    tmp_path: Path, broker_id: int, changes: dict[str, str], listed: dict[str, dict[str, str]] | None
+) -> None:
+    """HA-R-56 "that would make a name server hold more brokers": one that is listed under whatever id, and one that takes the
+    place of another, makes none more. Here two are listed, and no more may be.
+    """
+    name_server = NameServer(tmp_path / "kv.json", limits=RouteLimits(brokers=2, queue_datas=9))
+    name_server.serve(registration(T))
+    name_server.serve(registration(T, 1, **SLAVE))
+    before = name_server.json(RequestCode.GET_BROKER_CLUSTER_INFO)
+    answer = name_server.serve(registration(T, broker_id, **changes))
+    after = name_server.json(RequestCode.GET_BROKER_CLUSTER_INFO)
+    if listed is None:
+        assert (answer.code, answer.remark) == (
+            ResponseCode.SYSTEM_ERROR,
+            "brokers: found 2 and a new one, expected at most 2 (--max-brokers)",
+        )
+        assert after == before
+        return
+    assert answer.code == ResponseCode.SUCCESS
+    found = {name: data["brokerAddrs"] for name, data in after["brokerAddrTable"].items()}
+    assert found == listed
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (T, ResponseCode.SUCCESS),
+        (body_of(topic_config("T", queues=8), counter=2), ResponseCode.SUCCESS),
+        (body_of(topic_config("U", queues=8), counter=2), ResponseCode.SUCCESS),
+        (body_of(counter=2), ResponseCode.SUCCESS),
+        (b"", ResponseCode.SUCCESS),
+        (body_of(topic_config("T"), topic_config("V"), counter=2), ResponseCode.SYSTEM_ERROR),
+        (body_of(topic_config("T"), topic_config("V")), ResponseCode.SYSTEM_ERROR),
+    ],
+)
+def test_a_full_name_server_refuses_new_topics_alone(tmp_path: Path, body: bytes, code: ResponseCode) -> None:
+    """HA-R-56 "more topics of groups": what is there may change, and who brings none may come."""
+    name_server = NameServer(tmp_path / "kv.json", limits=RouteLimits(brokers=9, queue_datas=2))
+    name_server.serve(registration(body_of(topic_config("T"), topic_config("U"))))
+    assert name_server.serve(registration(body)).code == code
+    assert name_server.json(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER) == {"topicList": ["T", "U"]}
+    assert name_server.serve(registration(T, 1, **SLAVE)).code == ResponseCode.SUCCESS
+    others = registration(T, brokerName="b", brokerAddr=A3)
+    assert name_server.serve(others).code == ResponseCode.SYSTEM_ERROR
+
+
+@pytest.mark.parametrize(
+    ("others", "before", "now", "is_taken"),
+    [
+        pytest.param((), None, 1, True, id="alone"),
+        pytest.param((), 1, 2, True, id="alone, with a greater id than before"),
+        pytest.param((), 2, 1, True, id="alone, with a smaller id than before"),
+        pytest.param((), 0, 1, True, id="alone, a master before"),
+        pytest.param((3,), 1, 2, True, id="another with a greater id, and itself with a smaller one before"),
+        pytest.param((1,), 3, 2, False, id="another with a smaller id"),
+        pytest.param((1,), None, 1, True, id="in the place of another"),
+        pytest.param((1, 2), 2, 1, True, id="in the place of the least"),
+        pytest.param((0,), 2, 1, False, id="a master"),
+        pytest.param((3,), None, 1, True, id="the least of two"),
+    ],
+)
+def test_the_least_id_of_the_others_says_who_acts_as_master(
+    name_server: NameServer, others: tuple[int, ...], before: int | None, now: int, *, is_taken: bool
+) -> None:
+    """HA-R-35 "of one that gives enableActingMaster if no broker of its group has a smaller id": its own former one is none."""
+    none = body_of(counter=9)
+    if before is not None:
+        name_server.serve(registration(none, before, **SLAVE))
+    for broker_id in others:
+        if broker_id != before:
+            name_server.serve(registration(none, broker_id, brokerAddr=f"10.0.1.{broker_id}:10911"))
+    name_server.serve(registration(T, now, **SLAVE, enableActingMaster="true"))
+    assert bool(name_server.route("T")) is is_taken
+
+
+@pytest.mark.parametrize(
+    ("state_version", "held", "is_listed"), [(2, 3, False), (3, 3, True), (4, 3, True), (None, 1, False), (None, None, True)]
+)
+def test_the_term_of_another_broker_counts_and_not_its_own(
+    name_server: NameServer, state_version: int | None, held: int | None, *, is_listed: bool
+) -> None:
+    """HA-R-39 "with a smaller stateVersion than that broker's": of another that has the id. The same broker may go back."""
+    name_server.serve(registration(T, brokerName="other", **SLAVE))
+    name_server.serve(registration(body_of(topic_config("T"), state_version=held)))
+    name_server.serve(registration(body_of(topic_config("T"), state_version=state_version), 0, **SLAVE))
+    listed = {"a": {"0": A2 if is_listed else A1}}
+    assert name_server.brokers("T") == listed  # and the group `other` is gone in both cases
+    again = registration(body_of(topic_config("T"), state_version=0), 0, **(SLAVE if is_listed else {}))
+    name_server.serve(again)
+    assert name_server.brokers("T") == listed

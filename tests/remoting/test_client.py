@@ -2,12 +2,13 @@
 
 import errno
 import socket
+import threading
 from contextlib import ExitStack
 
 import pytest
 
 from kit.remoting import Stand
-from kit.waiting import accepted, wait_for
+from kit.waiting import PATIENCE_S, accepted, wait_for
 from rocketmq_ha.impl.clock import clock_ms
 from rocketmq_ha.impl.errors import ConfigInvalid, RequestFailed
 from rocketmq_ha.impl.net.address import format_address
@@ -221,3 +222,29 @@ def test_close_fails_what_is_under_way(both: Both) -> None:
     both.invoke(SILENT)
     both.client.disconnect(both.address)
     assert both.why() == f"{both.address}: request 11: closed: this end has closed it"
+
+
+def test_a_name_that_is_found_after_the_end_is_connected_to_no_more(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connection is forgotten: nobody would close the socket."""
+    may_find = threading.Event()
+    look_up = resolver_module._look_up
+
+    def slow(_host: str, port: int, flags: int) -> resolver_module.Found:
+        if flags:
+            raise OSError(errno.EINVAL, "no number")
+        assert may_find.wait(PATIENCE_S)
+        return look_up("127.0.0.1", port, 0)
+
+    monkeypatch.setattr(resolver_module, "_look_up", slow)
+    address = f"broker-a:{both.server.addresses[0][1]}"
+    both.invoke(ECHO, address=address)
+    both.client.disconnect(address)
+    assert "this end has closed it" in both.why()
+    may_find.set()
+    wait_for(lambda: not any(each.name == "resolve broker-a" for each in threading.enumerate()), both.turn)
+    for _ in range(10):
+        both.turn()
+    assert both.server.accepted_connections == 0
+    both.invoke(ECHO, address=address)
+    assert isinstance(both.await_told(2)[1], RemotingCommand)
+    assert both.server.accepted_connections == 1

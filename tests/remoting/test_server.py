@@ -11,6 +11,7 @@ from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.impl.clock import clock_ms
 from rocketmq_ha.impl.errors import RequestFailed, RequestInvalid, StoreClosed
 from rocketmq_ha.impl.net.waker import Waker
+from rocketmq_ha.impl.remoting import connections as connections_module
 from rocketmq_ha.impl.remoting import fields
 from rocketmq_ha.impl.remoting.channel import Channel
 from rocketmq_ha.impl.remoting.command import RemotingCommand, SerializeType, encode_whole, request, response_to
@@ -357,3 +358,46 @@ def test_room_among_the_requests_of_all_wakes_those_that_wait_for_it(resources: 
     assert stand.has_event()
     stand.turn()
     assert len(later.asked) == 2
+
+
+@pytest.mark.parametrize("says_something", [False, True])
+def test_after_a_pause_of_the_process_nobody_is_closed_at_once(stand: Stand, client: Client, *, says_something: bool) -> None:
+    """HA-T-21 "MUST let nothing expire in the second that follows": the client may have been stopped with us. Afterwards it is
+    closed if it says nothing.
+    """
+    stand.pass_time(1_000)
+    (channel,) = stand.server.channels
+    stand.pause(300_000)
+    stand.turn(0)
+    stand.pass_time(500)
+    assert stand.server.channels == [channel]
+    if says_something:
+        assert client.ask(request(ECHO)).code == 0
+    stand.pass_time(1_500)
+    assert stand.server.channels == [channel] * says_something
+
+
+def test_bytes_that_come_late_in_a_turn_keep_their_connection(
+    stand: Stand, later: Later, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HA-T-20 "each end MUST look at what has come": a turn that has connections left from the one before asks the system for
+    no others before it looks at the time.
+    """
+    assert stand.server.handlers[LATER] is later
+    monkeypatch.setattr(connections_module, "CHANNELS_TURN", 1)
+    idle, first, second = stand.connect(), stand.connect(), stand.connect()
+    wait_for(lambda: len(stand.server.channels) == 3, stand.turn)
+    for _ in range(2):
+        stand.pass_time(59_500)
+        for client in (first, second):
+            client.ask(request(ECHO))
+    for client in (first, second):
+        client.send(request(ECHO))
+    stand.turn(0)
+    idle.send(request(ECHO))
+    stand.pause(900)
+    stand.turn(0)
+    stand.pause(900)
+    stand.turn(0)
+    assert len(stand.server.channels) == 3
+    assert len(idle.await_answers(1)) == 1
