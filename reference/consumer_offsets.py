@@ -132,6 +132,20 @@ def reset(offsets: Offsets, group: str, topic: str, at_time: list[int], is_force
     return [wanted if is_force else min(wanted, offsets.in_memory[key]) for key, wanted in zip(keys, at_time, strict=True)]
 
 
+def reset_queue(
+    offsets: Offsets, group: str, topic: str, queue_id: int, at_time: int, named: int, min_offset: int, max_offset: int
+) -> int | None:
+    """Request 222 for one queue. HA-BT-79 "MUST move this queue alone"; "An offset that the queue does not have is refused".
+
+    Args:  at_time: the offset of the time in the request. named: its `offset`, or -1.
+    Returns: the offset that the consumers are told; None for a refusal, also where the group has no offset in the queue.
+    """
+    wanted = at_time if named == -1 else named
+    if offsets.in_memory.get((f"{topic}@{group}", queue_id), -1) == -1:
+        return None
+    return wanted if named == -1 or max(0, min_offset) <= wanted <= max_offset else None
+
+
 def offsets_object(table: Mapping[Key, int]) -> dict[str, dict[str, dict[int, int]]]:
     """The object of consumerOffset.json and of the answer to 43. HA-MD-23 "MUST have `offsetTable`, from `topic@group`"."""
     objects: dict[str, dict[int, int]] = {}

@@ -168,13 +168,13 @@ class AdminBrokerProcessor:
         return response_to(request)
 
     def delete_subscription_group(self, channel: Channel, request: RemotingCommand, _now_ms: int) -> RemotingCommand:
-        """207. HA-BT-24 "MUST delete the group, and its offsets in all topics if `removeOffset` is true"."""
+        """207. HA-BT-24 "MUST delete the group, and its offsets in all topics if `removeOffset` or `cleanOffset` is true"."""
         if (refused := self._refuse_on_slave(request)) is not None:
             return refused
         group = fields.text(request, "groupName")
         if self._groups.delete_subscription_group_config(group):
             logger.info("%s: group %s is deleted", channel.peer, group)
-        if fields.optional_boolean(request, "removeOffset"):
+        if any(fields.optional_boolean(request, name) for name in ("removeOffset", "cleanOffset")):
             self._offsets.remove_offset(group)
         return response_to(request)
 

@@ -120,6 +120,7 @@ class AdminStatsProcessor:
             "brokerOffset": max(0, self._queues.max_offset_in_queue(topic, queue_id)),
             "consumerOffset": consumer_offset,
             "lastTimestamp": max(0, stored_ms),
+            "pullOffset": consumer_offset,  # HA-BT-63 "its offset once more as `pullOffset`"
         }
 
     def _mq(self, topic: str, queue_id: int) -> str:

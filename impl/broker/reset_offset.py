@@ -1,6 +1,6 @@
 """The requests that move a group's offsets (222, 314), and the one that is passed on to a consumer (307).
 
-Spec: HA-BT-35, HA-BT-66, HA-BT-67.  Source: 4.9.8 Broker2Client, AdminBrokerProcessor.cloneGroupOffset, callConsumer.
+Spec: HA-BT-35, HA-BT-66, HA-BT-67, HA-BT-79.  Source: 4.9.8 Broker2Client, AdminBrokerProcessor.cloneGroupOffset, callConsumer.
 """
 
 from typing import Final
@@ -11,8 +11,8 @@ from rocketmq_ha.impl.broker.consumer_offsets import ConsumerOffsetManager
 from rocketmq_ha.impl.broker.queue_figures import QueueFigures
 from rocketmq_ha.impl.broker.rebalance_lock import MessageQueue
 from rocketmq_ha.impl.broker.table_settings import TableSettings
-from rocketmq_ha.impl.broker.topic_config import TopicConfigManager
-from rocketmq_ha.impl.errors import RequestFailed
+from rocketmq_ha.impl.broker.topic_config import TopicConfig, TopicConfigManager
+from rocketmq_ha.impl.errors import RequestFailed, RequestInvalid
 from rocketmq_ha.impl.remoting import body_json, fields
 from rocketmq_ha.impl.remoting.channel import Channel
 from rocketmq_ha.impl.remoting.codes import RequestCode, ResponseCode
@@ -46,18 +46,26 @@ class Broker2Client:
         }
 
     def reset_offset(self, _channel: AnyChannel, request: RemotingCommand, _now_ms: int) -> RemotingCommand:
-        """222. HA-BT-66 "MUST compute an offset for each write queue of the topic, send them to all consumers of the group"."""
+        """222. HA-BT-66 "MUST compute an offset for each write queue of the topic, send them to all consumers of the group".
+
+        Raises: RequestInvalid. HA-BT-79 "MUST move this queue alone": the one of `queueId`.
+        """
         topic, group = fields.text(request, "topic"), fields.text(request, "group")
         timestamp, is_force = fields.i64(request, "timestamp"), fields.boolean(request, "isForce")
         config = self._topics.select_topic_config(topic)
         if config is None:
             return response_to(request, ResponseCode.SYSTEM_ERROR, f"no offset is reset: no topic {topic} in this broker")
+        only = fields.optional_i32(request, "queueId", -1)
+        if only >= 0:
+            self._check_queue(config, only)
+            is_force = True
         table: dict[MessageQueue, int] = {}
-        for queue_id in range(config.write_queue_nums):
+        for queue_id in range(config.write_queue_nums) if only < 0 else (only,):
             consumer_offset = self._offsets.query_offset(group, topic, queue_id)
             if consumer_offset == -1:
                 return response_to(request, ResponseCode.SYSTEM_ERROR, f"The consumer group <{group}> not exist")
-            offset = self._offset_at(topic, queue_id, timestamp)
+            named = self._offset_of(request, topic, only) if only >= 0 else None
+            offset = self._offset_at(topic, queue_id, timestamp) if named is None else named
             mq = MessageQueue(topic, self._settings.broker_name, queue_id)
             table[mq] = offset if is_force or offset < consumer_offset else consumer_offset
         info = self._consumers.get_consumer_group_info(group)
@@ -111,6 +119,27 @@ class Broker2Client:
             if not self._offsets.clone_offset(src_group, dest_group, name):
                 return response_to(request, ResponseCode.SYSTEM_ERROR, "no room for offsets of more groups and queues")
         return response_to(request)
+
+    @staticmethod
+    def _check_queue(config: TopicConfig, queue_id: int) -> None:
+        """Raises: RequestInvalid for a queue that the topic does not have."""
+        nums = max(config.read_queue_nums, config.write_queue_nums)
+        if queue_id >= nums:
+            raise RequestInvalid("field queueId", queue_id, f"a queue of {config.topic_name}, 0 to {nums - 1}")
+
+    def _offset_of(self, request: RemotingCommand, topic: str, queue_id: int) -> int | None:
+        """The offset that a request names for its queue; None if it names none. Raises: RequestInvalid.
+
+        HA-BT-79 "An offset that the queue does not have is refused with SYSTEM_ERROR".
+        """
+        offset = fields.optional_i64(request, "offset", -1)
+        if offset == -1:
+            return None
+        least = max(0, self._queues.min_offset_in_queue(topic, queue_id))
+        most = self._queues.max_offset_in_queue(topic, queue_id)
+        if not least <= offset <= most:
+            raise RequestInvalid("field offset", offset, f"{least} to {most}")
+        return offset
 
     def _offset_at(self, topic: str, queue_id: int, timestamp: int) -> int:
         """The offset of a time, ms; the max offset for -1."""

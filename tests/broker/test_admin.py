@@ -193,13 +193,14 @@ def test_the_model_knows_the_same_names(tables: BrokerTables, name: str, is_name
     assert (tables.ask(SET_GROUP, body={"groupName": name}).code == ResponseCode.SUCCESS) == is_name
 
 
+@pytest.mark.parametrize("field", ["removeOffset", "cleanOffset"])
 @pytest.mark.parametrize("removes", [True, False])
-def test_a_group_is_deleted_with_its_offsets_if_asked(tables: BrokerTables, removes: bool) -> None:
-    """HA-BT-24 "MUST delete the group, and its offsets in all topics if `removeOffset` is true"."""
+def test_a_group_is_deleted_with_its_offsets_if_asked(tables: BrokerTables, removes: bool, field: str) -> None:
+    """HA-BT-24 "and its offsets in all topics if `removeOffset` or `cleanOffset` is true": the tools of 4.9.8 and of 5.x."""
     tables.ask(SET_GROUP, body={"groupName": "g"})
     tables.offsets.commit_offset("here", "g", "orders", 0, 7)
     tables.offsets.commit_offset("here", "gg", "orders", 0, 8)
-    answer = tables.ask(DELETE_GROUP, {"groupName": "g", "removeOffset": str(removes).lower()})
+    answer = tables.ask(DELETE_GROUP, {"groupName": "g", field: str(removes).lower()})
     assert answer.code == ResponseCode.SUCCESS
     assert "g" not in tables.groups.subscription_group_table
     assert tables.offsets.query_offset("g", "orders", 0) == (-1 if removes else 7)

@@ -28,6 +28,16 @@ def mq(topic: str, queue_id: int) -> str:
     return json.dumps({"brokerName": "b", "queueId": queue_id, "topic": topic}, separators=(",", ":"))
 
 
+def wrapper(broker_offset: int, consumer_offset: int, last_timestamp: int) -> dict[str, int]:
+    """HA-BT-63 "its offset once more as `pullOffset`": else the tools of 5.x count what is in flight from 0."""
+    return {
+        "brokerOffset": broker_offset,
+        "consumerOffset": consumer_offset,
+        "lastTimestamp": last_timestamp,
+        "pullOffset": consumer_offset,
+    }
+
+
 def stored_ms(tables: BrokerTables, topic: str, queue_id: int, queue_offset: int) -> int:
     [message] = tables.store.get(topic, queue_id, queue_offset, 1).messages()
     return message.store_timestamp
@@ -55,9 +65,9 @@ def test_how_far_a_group_has_come(tables: BrokerTables) -> None:
     tables.offsets.commit_offset("here", "g", "orders", 0, 2)
     tables.offsets.commit_offset("here", "g", "unknown", 0, 2)
     orders = {
-        mq("orders", 0): {"brokerOffset": 3, "consumerOffset": 2, "lastTimestamp": stored_ms(tables, "orders", 0, 1)},
+        mq("orders", 0): wrapper(3, 2, stored_ms(tables, "orders", 0, 1)),
     }
-    other = {mq("other", 0): {"brokerOffset": 0, "consumerOffset": 0, "lastTimestamp": 0}}
+    other = {mq("other", 0): wrapper(0, 0, 0)}
     assert tables.json(PROGRESS, {"consumerGroup": "g"}) == {"consumeTps": 0.0, "offsetTable": orders}
     assert tables.json(PROGRESS, {"consumerGroup": "g", "topic": " "}) == {"consumeTps": 0.0, "offsetTable": orders}
     assert tables.json(PROGRESS, {"consumerGroup": "g", "topic": "other"}) == {"consumeTps": 0.0, "offsetTable": other}
@@ -73,8 +83,8 @@ def test_an_offset_before_the_first_message_has_no_time(tables: BrokerTables) ->
     tables.offsets.commit_offset("here", "g", "orders", 0, -5)
     tables.offsets.commit_offset("here", "g", "orders", 1, 9)
     table = tables.json(PROGRESS, {"consumerGroup": "g"})["offsetTable"]
-    assert table[mq("orders", 0)] == {"brokerOffset": 1, "consumerOffset": 0, "lastTimestamp": 0}
-    assert table[mq("orders", 1)] == {"brokerOffset": 0, "consumerOffset": 9, "lastTimestamp": 0}
+    assert table[mq("orders", 0)] == wrapper(1, 0, 0)
+    assert table[mq("orders", 1)] == wrapper(0, 9, 0)
 
 
 def test_the_connections_of_groups(tables: BrokerTables) -> None:
@@ -170,6 +180,46 @@ def test_a_group_that_cannot_be_reset(orders: BrokerTables) -> None:
     answer = orders.ask(RESET, {**reset(0, force=True), "group": "h"})
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "The consumer group <h> not exist")
     assert orders.ask(RESET, reset(0, force=True)).code == ResponseCode.CONSUMER_NOT_ONLINE
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"queueId": "0", "offset": "1"}, {0: 1}),
+        ({"queueId": "0", "offset": "3"}, {0: 3}),  # forwards, though `isForce` is false
+        ({"queueId": "0", "offset": "-1", "timestamp": "-1"}, {0: 3}),
+        ({"queueId": "0"}, {0: 0}),
+        ({"queueId": "1", "offset": "0"}, {1: 0}),
+        ({"queueId": "-1", "offset": "1"}, {0: 0, 1: 0}),
+    ],
+)
+def test_one_queue_is_reset_alone(orders: BrokerTables, fields: dict[str, str], expected: dict[int, int]) -> None:
+    """HA-BT-79 "MUST move this queue alone": a tool of 5.3.3 asks with the time 0, which moved all queues to their begin."""
+    channel = Quiet()
+    orders.ask(RequestCode.HEART_BEAT, body=heartbeat("x", consumers={"g": ["orders"]}), channel=channel)
+    channel.sent.clear()
+    table = {mq("orders", queue_id): offset for queue_id, offset in expected.items()}
+    assert orders.json(RESET, {**reset(0, force=False), **fields}) == {"offsetTable": table}
+    assert json.loads(channel.sent[0].body) == {"offsetTable": table}
+
+
+@pytest.mark.parametrize(
+    ("fields", "remark"),
+    [
+        ({"queueId": "2", "offset": "0"}, "field queueId: found 2, expected a queue of orders, 0 to 1"),
+        ({"queueId": "0", "offset": "4"}, "field offset: found 4, expected 0 to 3"),
+        ({"queueId": "0", "offset": "-2"}, "field offset: found -2, expected 0 to 3"),
+        ({"queueId": "1", "offset": "1"}, "field offset: found 1, expected 0 to 0"),
+    ],
+)
+def test_an_offset_that_a_queue_does_not_have_is_refused(orders: BrokerTables, fields: dict[str, str], remark: str) -> None:
+    """HA-BT-79 "is refused with SYSTEM_ERROR": nobody is told."""
+    channel = Quiet()
+    orders.ask(RequestCode.HEART_BEAT, body=heartbeat("x", consumers={"g": ["orders"]}), channel=channel)
+    channel.sent.clear()
+    answer = orders.ask(RESET, {**reset(0, force=False), **fields})
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, remark)
+    assert channel.sent == []
 
 
 @pytest.mark.parametrize("topic", ["orders", ""])

@@ -20,6 +20,7 @@ from rocketmq_ha.impl.broker.groups import SubscriptionGroupManager
 from rocketmq_ha.impl.broker.reset_offset import Broker2Client
 from rocketmq_ha.impl.broker.table_settings import TableSettings
 from rocketmq_ha.impl.broker.topic_config import TopicConfig, TopicConfigManager
+from rocketmq_ha.impl.errors import RequestInvalid
 from rocketmq_ha.impl.remoting.codes import RequestCode, ResponseCode
 from rocketmq_ha.impl.remoting.command import request
 from rocketmq_ha.reference import broker_tables as model_tables
@@ -97,10 +98,8 @@ def test_progress_and_reset_equal_the_models(
     assert got == model.progress(state, "g", max_offsets, asked, subscribed)
 
     fields = {"topic": "a", "group": "g", "timestamp": str(timestamp), "isForce": str(is_force)}
-    reset = channel.ask(
-        Broker2Client(settings, table, offsets, consumers, queues).reset_offset,
-        request(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields),
-    )
+    handler = Broker2Client(settings, table, offsets, consumers, queues).reset_offset
+    reset = channel.ask(handler, request(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields))
     assert reset is not None
     at_time = [last if timestamp == -1 else min(timestamp, last) for last in max_offsets["a"]]
     expected = model.reset(state, "g", "a", at_time, is_force)
@@ -111,3 +110,50 @@ def test_progress_and_reset_equal_the_models(
     else:
         moved = {json.loads(key)["queueId"]: offset for key, offset in json.loads(reset.body)["offsetTable"].items()}
         assert moved == dict(enumerate(expected))
+
+
+@given(
+    max_offsets=st.lists(st.integers(0, 9), min_size=1, max_size=3),
+    commits=st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 12)), max_size=4),
+    timestamp=st.integers(-1, 9),
+    queue_id=st.integers(0, 3),
+    named=st.integers(-2, 10),
+)
+def test_a_reset_of_one_queue_equals_the_model(
+    max_offsets: list[int], commits: list[tuple[int, int]], timestamp: int, queue_id: int, named: int
+) -> None:
+    """HA-BT-79 "MUST move this queue alone"; "An offset that the queue does not have is refused"."""
+    settings, nums = TableSettings(broker_name="b"), len(max_offsets)
+    table = TopicConfigManager(NOWHERE, settings, lambda: 0, MemoryFile())
+    table.update_topic_config(TopicConfig("a", nums, nums))
+    offsets = ConsumerOffsetManager(NOWHERE, settings, 0, MemoryFile())
+    state = model.start(model_tables.Settings(), {}, 0)
+    for committed, offset in commits:
+        offsets.commit_offset("here", "g", "a", committed, offset)
+        after = model.commit(state, "a", "g", committed, offset)
+        assert after is not None
+        state = after
+    consumers, queues, channel = ConsumerManager(lambda _channel, _group: None), Queues({"a": max_offsets}), Quiet()
+    groups = SubscriptionGroupManager(NOWHERE, settings, lambda: 0, MemoryFile())
+    clients = ClientManageProcessor(settings, table, groups, ProducerManager(), consumers)
+    beat = json.dumps(heartbeat("x", consumers={"g": ["a"]})).encode()
+    channel.ask(clients.heart_beat, request(RequestCode.HEART_BEAT, body=beat))
+    expected = None
+    if queue_id < nums:
+        last = max_offsets[queue_id]
+        at_time = last if timestamp == -1 else min(timestamp, last)
+        expected = model.reset_queue(state, "g", "a", queue_id, at_time, named, 0, last)
+    fields = {"topic": "a", "group": "g", "timestamp": str(timestamp), "isForce": "false"}
+    fields |= {"queueId": str(queue_id), "offset": str(named)}
+    handler = Broker2Client(settings, table, offsets, consumers, queues).reset_offset
+    try:
+        answer = channel.ask(handler, request(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields))
+    except RequestInvalid:
+        assert expected is None
+        return
+    assert answer is not None
+    if expected is None:
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+    else:
+        [(key, offset)] = json.loads(answer.body)["offsetTable"].items()
+        assert (json.loads(key)["queueId"], offset) == (queue_id, expected)
