@@ -219,14 +219,16 @@ class Connections:
 
     def _dispatch(self, connection: Connection, now_ms: int) -> None:
         """Serve the frames that a connection has. One that may take no more is paused until it may."""
-        channel = connection.channel
+        channel, before = connection.channel, self._dispatcher.served
         try:
-            self._budget -= self._dispatcher.dispatch(channel, self._peers, now_ms, self._budget)
+            self._dispatcher.dispatch(channel, self._peers, now_ms, self._budget)
         except FrameInvalid as error:
             self.invalid_frames += 1
             self._flush(connection)  # the answers to the frames before it
             self._close(connection, str(error), "frame")
             return
+        finally:
+            self._budget -= self._dispatcher.served - before
         if channel.is_open and not channel.may_take:
             connection.is_paused = True
             self._paused.add(connection)

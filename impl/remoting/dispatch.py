@@ -29,22 +29,22 @@ class Dispatcher:
         self._header_max = header_max
         self.handlers: dict[int, Handler] = {}
         self.requests: Counter[int | str] = Counter()  # by code
+        self.served = 0  # frames, one that cannot be read included
         self.failures = 0  # handlers that have met a bug of ours
 
-    def dispatch(self, channel: Channel, peers: PeerLog, now_ms: int, most: int) -> int:
-        """Serve the frames of a channel, as far as it may take them, and `most` of them. Returns: how many.
+    def dispatch(self, channel: Channel, peers: PeerLog, now_ms: int, most: int) -> None:
+        """Serve the frames of a channel, as far as it may take them, and `most` of them; `served` counts them.
 
         Raises: FrameInvalid, when the frames before it are served.
         Spec: HA-RM-18 "MUST close no connection because a request on it failed".
         """
         frames = channel.frames
-        served = 0
-        while served < most and frames and channel.is_open and channel.may_take:
+        end = self.served + most
+        while self.served < end and frames and channel.is_open and channel.may_take:
+            self.served += 1
             self._on_command(channel, decode(frames.popleft(), self._header_max), peers, now_ms)
-            served += 1
         if not frames and channel.error is not None:
             raise channel.error
-        return served
 
     def _on_command(self, channel: Channel, command: RemotingCommand, peers: PeerLog, now_ms: int) -> None:
         if command.is_response:

@@ -10,6 +10,7 @@ import pytest
 
 from kit.hostile_frames import CLOSED, ECHO, INPUTS
 from kit.remoting import Client, Stand
+from kit.waiting import PATIENCE_S
 from rocketmq_ha.impl.net.limits import LOOPBACK, Limits, parse_networks
 from rocketmq_ha.impl.remoting.command import RemotingCommand, SerializeType, encode_whole, request, response_to
 from rocketmq_ha.impl.remoting.limits import RemotingLimits
@@ -270,3 +271,21 @@ def test_a_turn_serves_a_bounded_number_of_requests_and_the_next_goes_on(served:
         counts.append(served.server.requests.get(ECHO, 0))
     assert max(after - before for before, after in pairwise(counts)) <= 512
     assert counts[-1] == 2_400
+
+
+def test_requests_before_a_broken_frame_count_in_their_turn(served: Stand) -> None:
+    """HA-RM-27 "no more than 512 requests of all connections together": those of connections that end in it, too."""
+    clients = [served.connect() for _ in range(4)]
+    served.turns()
+    data = encode_whole(request(ECHO)) * 300 + b"\xff" * 8
+    for client in clients:
+        client.sock.setblocking(True)
+        client.sock.settimeout(PATIENCE_S)
+        client.sock.sendall(data)
+        client.sock.setblocking(False)
+    counts = [served.server.requests.get(ECHO, 0)]
+    for _ in range(50):
+        served.turn()
+        counts.append(served.server.requests.get(ECHO, 0))
+    assert max(after - before for before, after in pairwise(counts)) <= 512
+    assert (counts[-1], served.server.invalid_frames) == (4 * 300, 4)
