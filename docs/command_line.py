@@ -30,7 +30,8 @@ before its name.
 | 1 | the answer is no: two stores differ, no message has the key, a put or a send did not end well, `doctor` has findings |
 | 2 | a mistake in the input or an error of the environment; one line on standard error names it |
 | 75 | the disk was full at the start; another start may succeed |
-| 130, 143 | ended by SIGINT, by SIGTERM; `master` and `slave` end with 0 then |
+| 130, 143 | SIGINT, SIGTERM came before its end; what is to go on until it is stopped ends with 0 then: the servers, \
+`tail` and `consume` without `--limit` and `--stop-at-end` |
 | 141 | the reader of standard output went away |
 """
 

@@ -45,9 +45,10 @@ class RequestInvalid(RocketmqHaError):
 class RequestFailed(RocketmqHaError):
     """A remoting request of ours that got no answer: no connection, its end, or no answer in time."""
 
-    def __init__(self, address: str, code: int, why: str) -> None:
+    def __init__(self, address: str, code: int, why: str, *, is_unsent: bool = False) -> None:
+        """is_unsent: no byte was written to a connection, so that nobody can have got the request."""
         super().__init__(f"{address}: request {code}: {why}")
-        self.address, self.code, self.why = address, code, why
+        self.address, self.code, self.why, self.is_unsent = address, code, why, is_unsent
 
 
 class RequestRefused(RocketmqHaError):

@@ -2,7 +2,7 @@
 
     send:   queue --answer--> stored | failed
               ^         |
-              +--- try again, at most twice, within one timeout
+              +--- try again, at most twice, within one timeout; without a queue or a connection every second
 
     pull:   begin --14, 29, 30--> pull at an offset --answer--> pull at the next offset, at the suggested broker
 
@@ -122,15 +122,18 @@ STATUSES = {0: "SEND_OK", 10: "FLUSH_DISK_TIMEOUT", 11: "SLAVE_NOT_AVAILABLE", 1
 TRIED_AGAIN = (1, 2, 14, 16, 17, 204, 205, 1500)
 
 
-def on_send_answer(code: int | None, attempts: int, left_ms: int) -> str:
-    """Return "stored", "again" or "failed".
+def on_send_answer(code: int | None, attempts: int, left_ms: int, *, is_unsent: bool = False) -> str:
+    """Return "stored", "again", "later" or "failed". is_unsent: there was no queue, or no connection.
 
+    HA-C-16 "MUST be tried again every second until its timeout has passed".
     HA-C-6 "MUST be tried again, at most twice, and all its attempts together MUST NOT last longer than one timeout".
     """
     if code in STATUSES:
         return "stored"
     may_again = attempts < 3 and left_ms > 0
-    return "again" if may_again and (code is None or code in TRIED_AGAIN) else "failed"
+    if may_again and (code is None or code in TRIED_AGAIN):
+        return "again"
+    return "later" if is_unsent and left_ms > 0 else "failed"
 
 
 def unique_id(ip: bytes, pid: int, number: int, since_month_ms: int, counter: int) -> str:

@@ -33,6 +33,7 @@ class Putter:
         quiet: bool,
     ) -> None:
         self.counts: Counter[str] = Counter()
+        self.is_cut = False  # a stop came before the end: of the input, or of the answers
         self.lost_master = ""  # why no more answers come
         self._sock, self._source, self._writer = service.sock, source, writer
         self._in_flight, self._row, self._quiet = in_flight, row, quiet
@@ -54,6 +55,7 @@ class Putter:
         while not self.lost_master:
             if until is None and stopped():
                 until = time.monotonic() + _AFTER_STOP_S
+                self.is_cut = True
                 self._source.fd = None
                 self._source.lines.clear()
             self._fill()

@@ -45,19 +45,20 @@ class Consuming:
         """Consume until the limit, the end or a stop. Raises: NoRoute if the topic has none at the start; BrokenPipeError."""
         self._consumer.start(clock_ms())
         try:
-            while not stopped() and not self._is_done():
+            while not stopped() and not self.is_done:
                 self._consumer.is_paused = self._writer.is_full
                 self._consumer.turn(clock_ms())
                 if self._consumer.error is not None and not self._consumer.offsets:
                     raise self._consumer.error
                 self._write_lines()
-                if not self._is_done():
+                if not self.is_done:
                     self._wait()
             self._finish()
         finally:
             self._commit()
 
-    def _is_done(self) -> bool:
+    @property
+    def is_done(self) -> bool:
         if self._left == 0:
             return True
         return self._options.stop_at_end and not self._pending and self._consumer.is_at_end
@@ -107,7 +108,9 @@ class Consuming:
             self._client.poll(_TURN_MS)
 
 
-def run_consume(options: ConsumeOptions, stopped: Callable[[], bool], fd: int) -> None:
-    """Consume to a descriptor. Raises: NoRoute; BrokenPipeError."""
+def run_consume(options: ConsumeOptions, stopped: Callable[[], bool], fd: int) -> bool:
+    """Consume to a descriptor. Returns: False if a stop came before the limit or the end. Raises: NoRoute; BrokenPipeError."""
     with client_session(options.name_servers) as session:
-        Consuming(session.client, session.routes, StdoutWriter(fd), options).run(stopped)
+        consuming = Consuming(session.client, session.routes, StdoutWriter(fd), options)
+        consuming.run(stopped)
+        return consuming.is_done

@@ -55,6 +55,7 @@ class Sender:
         oneway: bool = False,
     ) -> None:
         self.counts: Counter[str] = Counter()
+        self.is_cut = False  # a stop came before the end: of the input, or of the outcomes
         self._client, self._producer, self._source, self._writer, self._row = client, producer, source, writer, row
         self._quiet, self._batch, self._oneway = quiet, batch, oneway
         self._number = 0  # of the last line that was taken; the first one is 1
@@ -67,13 +68,14 @@ class Sender:
         return set(self.counts) <= {SendStatus.SEND_OK.value}
 
     def run(self, stopped: Callable[[], bool]) -> None:
-        """Send all lines. After a stop only those that were sent get their outcomes, for which a send has its timeout."""
-        source, is_stopped = self._source, False
+        """Send all lines. After a stop only those that were taken get outcomes, and none of them waits for a broker."""
+        source = self._source
         while True:
-            if not is_stopped and stopped():
-                is_stopped = True
+            if not self.is_cut and stopped():
+                self.is_cut = True
                 source.fd = None
                 source.lines.clear()
+                self._producer.end()
             now_ms = clock_ms()
             self._producer.turn(now_ms)
             self._take_lines(now_ms)
@@ -118,11 +120,9 @@ class Sender:
     def _send(self, opened: _Open, message: Message, queue_id: int | None, now_ms: int) -> None:
         if self._oneway:
             try:
-                self._producer.send_oneway(message, now_ms, queue_id)
+                self._producer.send_oneway(message, lambda result: _note(opened, message.topic, result), now_ms, queue_id)
             except MessageIllegal as error:
                 opened.outcome = {"status": _ILLEGAL, "error": str(error)}
-            else:
-                opened.outcome = {"status": "SENT", "topic": message.topic}
             return
         if self._batch > 1:
             held = self._held

@@ -56,15 +56,21 @@ class TailOptions:
     file_size: int
 
 
-def run_tail(options: TailOptions) -> None:
-    """Print messages to standard output until an option or a signal ends it. Raises: ConfigInvalid; as `Tail.run`."""
+def run_tail(options: TailOptions) -> int:
+    """Print messages to standard output until an option or a signal ends it. Raises: ConfigInvalid; as `Tail.run`.
+
+    Returns: the exit status; not 0 if a signal came before the end that an option names.
+    """
     tls = options.master.client_tls()
     cursor = options.cursor
     if cursor is not None and not cursor.parent.is_dir():
         raise ConfigInvalid(f"{cursor}: its directory does not exist")
     sys.stdout.flush()
     writer: StdoutWriter[Position] = StdoutWriter(sys.stdout.fileno())
-    Tail(options, writer, read_cursor(cursor) if cursor else None, tls).run(Stop())
+    stopped, ends = Stop(), options.limit is not None or options.stop_at_end
+    tail = Tail(options, writer, read_cursor(cursor) if cursor else None, tls)
+    is_done = tail.run(stopped)
+    return stopped.status if ends and not is_done else 0
 
 
 @dataclass(slots=True)
@@ -103,8 +109,8 @@ class Tail:
         self._is_skipping = position is None and options.start == "end"
         self._back_off = BackOff()
 
-    def run(self, stopped: Callable[[], bool]) -> None:
-        """Follow until the options or `stopped` end it. Raises: errors that no retry can remove."""
+    def run(self, stopped: Callable[[], bool]) -> bool:
+        """Follow until the options or `stopped` end it. Returns: whether the options did. Raises: what no retry can remove."""
         was_connected = False
         try:
             while not self._done and not stopped():
@@ -129,6 +135,7 @@ class Tail:
             raise
         finally:
             self._save()
+        return self._done
 
     # --- Where to begin ----------------------------------------------------------------------------------------------
 

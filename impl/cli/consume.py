@@ -94,7 +94,8 @@ def consume(
     output. It shares the queues with no other consumer: two of one group get every message both. A broker that has all messages
     of a queue gives a new group offset 0, whatever --from says.
 
-    SIGINT and SIGTERM end it, and so does the end of its reader. Exit status 2 if no name server knows the topic.
+    SIGINT and SIGTERM end it, with exit status 0 if neither --limit nor --stop-at-end gives it an end. The end of its reader
+    ends it too. Exit status 2 if no name server knows the topic.
 
     \b
         rocketmq-ha consume --namesrv 127.0.0.1:9876 --topic orders --from first --stop-at-end
@@ -117,4 +118,6 @@ def consume(
         waits=not stop_at_end,
     )
     sys.stdout.flush()
-    run_consume(ConsumeOptions(name_servers, settings, body, limit, stop_at_end), Stop(), sys.stdout.fileno())
+    stopped = Stop()
+    is_done = run_consume(ConsumeOptions(name_servers, settings, body, limit, stop_at_end), stopped, sys.stdout.fileno())
+    sys.exit(stopped.status if not is_done and (limit is not None or stop_at_end) else 0)

@@ -59,10 +59,11 @@ def doctor(
     """
     options = DoctorOptions(master, parse_address(broker) if broker else None, store, patience, settle)
     findings = Findings() if as_json else Findings(_print)
+    stopped = Stop()
     try:
-        diagnose(options, findings, Stop())
+        diagnose(options, findings, stopped)
     except Stopped:
-        ctx.exit(2)
+        ctx.exit(stopped.status)
     if as_json:
         click.echo(json.dumps({"healthy": not findings.count, "findings": [asdict(found) for found in findings.all]}))
     elif findings.count:

@@ -51,8 +51,8 @@ def put(target: Path, fields: MessageFields, source: Source, in_flight: int, as_
     With --lines json a message has topic and body (or body_json, body_base64, body_hex), and may have queue_id, tags, keys,
     properties, flag, born_timestamp, born_host, reconsume_times. An option replaces the value in the line.
 
-    Exit status 0 if every put ended with PUT_OK, 1 if any did not, 2 if no master takes puts there. A line that is not a
-    message ends with MESSAGE_ILLEGAL, and the lines after it are put all the same.
+    Exit status 0 if every put ended with PUT_OK, 1 if any did not, 2 if no master takes puts there, 130 or 143 if SIGINT or
+    SIGTERM ended it. A line that is not a message ends with MESSAGE_ILLEGAL, and the lines after it are put all the same.
 
     \b
         rocketmq-ha put --to STORE --topic orders --keys 4711 --body 'three of them'
@@ -71,14 +71,14 @@ def put(target: Path, fields: MessageFields, source: Source, in_flight: int, as_
         sys.stdout.flush()
         writer: StdoutWriter[int] = StdoutWriter(sys.stdout.fileno())
         putter = Putter(service, lines, writer, min(in_flight, service.max_in_flight), _row(as_json), quiet)
-        started = time.monotonic()
+        started, stopped = time.monotonic(), Stop()
         try:
-            putter.run(Stop())
+            putter.run(stopped)
         finally:
             click.echo(putter.counts_line(time.monotonic() - started), err=True)
     if putter.lost_master:
         click.echo(f"rocketmq-ha put: {target}: {putter.lost_master}", err=True)
-    sys.exit(0 if putter.is_ok else 1)
+    sys.exit(stopped.status if putter.is_cut else 0 if putter.is_ok else 1)
 
 
 def _row(as_json: bool) -> Callable[[int, dict[str, Any]], str]:

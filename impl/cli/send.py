@@ -17,7 +17,7 @@ from rocketmq_ha.impl.app.stop import Stop
 from rocketmq_ha.impl.cli.client_options import name_servers_option
 from rocketmq_ha.impl.cli.message_options import Source, field_options, source_options
 from rocketmq_ha.impl.cli.option_group import option_group
-from rocketmq_ha.impl.client.producer import SEND_MSG_TIMEOUT_MS, Producer
+from rocketmq_ha.impl.client.producer import SEND_MSG_TIMEOUT_MS, SENT, Producer
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.net.put_socket import MAX_LINE_SIZE
 
@@ -62,7 +62,8 @@ sending_options = option_group(
         default=SEND_MSG_TIMEOUT_MS,
         show_default=True,
         metavar="MS",
-        help="The time of a send, with all its attempts.",
+        help="The time of a send, with all its attempts. While the topic has no master, because it restarts for example, a send"
+        " waits for it this long.",
     ),
 )
 
@@ -91,8 +92,10 @@ def send(
     Messages come as in put: --body, --file, or the lines of standard input, with --lines json as tail and consume print them. A
     message goes to the queue that it names, or else to the next one in turn.
 
-    Exit status 0 if every send ended with SEND_OK, 1 if any did not. A line that is not a message ends with MESSAGE_ILLEGAL,
-    and the lines after it are sent all the same.
+    Exit status 0 if every send ended with SEND_OK, 1 if any did not, 130 or 143 if SIGINT or SIGTERM ended it. A line
+    that is not a message ends with MESSAGE_ILLEGAL, and the lines after it are sent all the same.
+
+    A message that ends with NO_ROUTE found no master within its --timeout. One that ends with NO_ANSWER may be stored.
 
     \b
         rocketmq-ha send --namesrv 127.0.0.1:9876 --topic orders --keys 4711 --body 'three of them'
@@ -108,14 +111,16 @@ def send(
         lines.lines.append(make(source.body))
     sys.stdout.flush()
     writer: StdoutWriter[int] = StdoutWriter(sys.stdout.fileno())
+    stopped = Stop()
     with client_session(name_servers) as session:
         ids = message_ids(session.name_servers[0])
         limits = {"timeout_ms": sending.timeout, "max_in_flight": sending.in_flight}
         producer = Producer(session.client, session.routes, sending.group, ids, **limits)
         row, batch, oneway = _row(as_json), sending.batch, sending.oneway
         sender = Sender(session.client, producer, lines, writer, row, quiet=quiet, batch=batch, oneway=oneway)
-        timed(sender, Stop(), lambda line: click.echo(line, err=True))
-    sys.exit(0 if sender.is_ok or (oneway and set(sender.counts) <= {"SENT"}) else 1)
+        timed(sender, stopped, lambda line: click.echo(line, err=True))
+    is_ok = sender.is_ok or (oneway and set(sender.counts) <= {SENT})
+    sys.exit(stopped.status if sender.is_cut else 0 if is_ok else 1)
 
 
 def _row(as_json: bool) -> Callable[[int, dict[str, Any]], str]:

@@ -1,5 +1,6 @@
 """`rocketmq-ha tail`: a master's messages as JSON lines, as they come."""
 
+import sys
 from pathlib import Path
 
 import click
@@ -70,10 +71,11 @@ def tail(options: TailOptions) -> None:
     start, and skips what it need not print. A master that counts sockets (RocketMQ 4.x) counts it as a slave: if there is no
     other slave, sync puts end in FLUSH_SLAVE_TIMEOUT, not in SLAVE_NOT_AVAILABLE.
 
-    SIGINT and SIGTERM end it, and so does the end of its reader. If the connection ends, it connects again.
+    SIGINT and SIGTERM end it, with exit status 0 if neither --limit nor --stop-at-end gives it an end. The end of its reader
+    ends it too. If the connection ends, it connects again.
 
     \b
         rocketmq-ha tail --master broker-a:10912 --from end
         rocketmq-ha tail --master broker-a:10912 --cursor feed.cursor --topic orders --body json | consume
     """
-    run_tail(options)
+    sys.exit(run_tail(options))

@@ -13,6 +13,7 @@ from rocketmq_ha.impl.remoting.codes import RequestCode, ResponseCode
 
 RETRY_TIMES_WHEN_SEND_FAILED: Final = 2
 PULL_TIME_DELAY_MILLS_WHEN_EXCEPTION: Final = 3_000
+WAIT_FOR_MASTER_MS: Final = 1_000  # HA-C-16
 IDLE_PULL_MS: Final = 1_000  # the least time between two pulls of a queue of which the first has changed nothing
 
 
@@ -71,6 +72,15 @@ def is_tried_again(code: int | None, attempts: int, left_ms: int) -> bool:
     Spec: HA-C-6 "MUST be tried again, at most twice", "MUST NOT last longer than one timeout".
     """
     return (code is None or code in RETRIED) and attempts <= RETRY_TIMES_WHEN_SEND_FAILED and left_ms > 0
+
+
+def is_waited_for(left_ms: int, *, is_unsent: bool) -> bool:
+    """Whether a send that is not tried again at once is tried again later.
+
+    Args:  is_unsent: there was no queue to send to, or no connection. left_ms: of the one timeout.
+    Spec: HA-C-16 "MUST be tried again every second until its timeout has passed".
+    """
+    return is_unsent and left_ms > 0
 
 
 class Broker(NamedTuple):

@@ -4,12 +4,21 @@ Nothing here waits. The loop that holds the client calls `turn`; answers come fr
 Source: 4.9.8 DefaultMQProducerImpl.sendDefaultImpl, MQClientAPIImpl.processSendResponse.
 """
 
+import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from rocketmq_ha.impl.client.decisions import STORED, SendStatus, is_tried_again, select_one_message_queue
-from rocketmq_ha.impl.client.route_data import MASTER_ID, MessageQueue, TopicRoute, publish_queues
+from rocketmq_ha.impl.client.decisions import (
+    STORED,
+    WAIT_FOR_MASTER_MS,
+    SendStatus,
+    is_tried_again,
+    is_waited_for,
+    select_one_message_queue,
+)
+from rocketmq_ha.impl.client.route_data import MASTER_ID, PERM_WRITE, MessageQueue, TopicRoute, publish_queues
 from rocketmq_ha.impl.client.routes import Asks, Routes
 from rocketmq_ha.impl.client.send_command import Prepared, prepare, prepare_batch
 from rocketmq_ha.impl.client.unique_id import MessageClientIDSetter
@@ -23,11 +32,13 @@ SEND_MSG_TIMEOUT_MS: Final = 3_000
 MAX_IN_FLIGHT_SIZE: Final = 4 << 20  # bytes of bodies; a connection takes 8 MiB that its peer has not read
 NO_ROUTE: Final = "NO_ROUTE"
 NO_ANSWER: Final = "NO_ANSWER"
+SENT: Final = "SENT"
 
 
 @dataclass(frozen=True, slots=True)
 class SendResult:
-    """The outcome of a send. status: of SendStatus; else the name of the broker's answer, NO_ROUTE or NO_ANSWER.
+    """The outcome of a send. status: of SendStatus; else the name of the broker's answer, NO_ROUTE, NO_ANSWER, or SENT for one
+    that awaits no answer.
 
     msg_id: by which the broker finds the message; several, with `,` between, for a batch. queue, queue_offset: None if the
     message is not known to be stored.
@@ -51,13 +62,19 @@ OnResult = Callable[[SendResult], object]
 
 
 class _Send:
-    """A send that has no outcome yet. attempts: made so far; last: the queue of the last one."""
+    """A send that has no outcome yet. attempts: made so far; last: the queue of the last one.
 
-    __slots__ = ("attempts", "deadline_ms", "last", "on_result", "prepared", "queue_id")
+    tries: those of them that count for HA-C-6; written: those whose request a connection may have taken.
+    """
 
-    def __init__(self, prepared: Prepared, queue_id: int | None, deadline_ms: int, on_result: OnResult) -> None:
+    __slots__ = ("attempts", "deadline_ms", "is_oneway", "last", "on_result", "prepared", "queue_id", "tries", "written")
+
+    def __init__(
+        self, prepared: Prepared, queue_id: int | None, deadline_ms: int, on_result: OnResult, *, is_oneway: bool
+    ) -> None:
         self.prepared, self.queue_id, self.deadline_ms, self.on_result = prepared, queue_id, deadline_ms, on_result
-        self.attempts = 0
+        self.is_oneway = is_oneway
+        self.attempts = self.tries = self.written = 0
         self.last: MessageQueue | None = None
 
 
@@ -78,6 +95,9 @@ class Producer:
         self._timeout_ms, self._max_in_flight = timeout_ms, max_in_flight
         self._index = -1  # HA-C-5
         self._queues: dict[str, tuple[TopicRoute, list[MessageQueue]]] = {}  # by topic, with the route that they are of
+        self._waiting: list[tuple[int, int, _Send, SendResult]] = []  # a heap: when to try again, and the outcome by now
+        self._waits = 0  # so far: of two entries of one time the older one is the first
+        self._is_ending = False
         self._now_ms = 0
         self.in_flight = self.in_flight_size = 0
 
@@ -90,6 +110,17 @@ class Producer:
         """The time is `now_ms`."""
         self._now_ms = now_ms
         self._routes.turn(now_ms)
+        waiting = self._waiting
+        while waiting and (self._is_ending or now_ms >= waiting[0][0]):
+            _, _, send, result = heapq.heappop(waiting)
+            if self._is_ending or now_ms >= send.deadline_ms:
+                self._end(send, result)
+            else:
+                self._routes.find_anew(send.prepared.topic, partial(self._attempt, send), now_ms)
+
+    def end(self) -> None:
+        """Wait for no broker from now on; sends that have reached one get their outcomes."""
+        self._is_ending = True
 
     def send(self, message: Message, on_result: OnResult, now_ms: int, queue_id: int | None = None) -> None:
         """Send a message; on_result is called once, perhaps at once.
@@ -104,30 +135,18 @@ class Producer:
         uniq_keys = [self._ids.create_uniq_id(message.born_timestamp) for message in messages]
         self._begin(prepare_batch(messages, self._group, uniq_keys), queue_id, on_result, now_ms)
 
-    def send_oneway(self, message: Message, now_ms: int, queue_id: int | None = None) -> None:
-        """Send a message of whose outcome nobody learns. Raises: MessageIllegal."""
+    def send_oneway(self, message: Message, on_result: OnResult, now_ms: int, queue_id: int | None = None) -> None:
+        """Send a message without an answer: SENT says that there was a broker to send it to. Raises: MessageIllegal."""
         prepared = prepare(message, self._group, self._ids.create_uniq_id(message.born_timestamp))
-
-        self.in_flight += 1
-
-        def on_route(route: TopicRoute | NoRoute) -> None:
-            self.in_flight -= 1
-            if isinstance(route, NoRoute):
-                return
-            queue = self._select(prepared.topic, route, queue_id, None)
-            if queue is not None and (address := route.addrs(queue.broker_name).get(MASTER_ID)) is not None:
-                try:
-                    self._client.send(address, prepared.command(queue.queue_id, oneway=True))
-                except (ConfigInvalid, FrameInvalid):
-                    return
-
-        self._routes.find(prepared.topic, on_route, now_ms, may_make=True)
+        self._begin(prepared, queue_id, on_result, now_ms, is_oneway=True)
 
     # --- A send ------------------------------------------------------------------------------------------------------
 
-    def _begin(self, prepared: Prepared, queue_id: int | None, on_result: OnResult, now_ms: int) -> None:
+    def _begin(
+        self, prepared: Prepared, queue_id: int | None, on_result: OnResult, now_ms: int, *, is_oneway: bool = False
+    ) -> None:
         self._now_ms = max(self._now_ms, now_ms)
-        send = _Send(prepared, queue_id, now_ms + self._timeout_ms, on_result)
+        send = _Send(prepared, queue_id, now_ms + self._timeout_ms, on_result, is_oneway=is_oneway)
         self.in_flight += 1
         self.in_flight_size += len(prepared.body)
         self._routes.find(prepared.topic, lambda route: self._attempt(send, route), now_ms, may_make=True)
@@ -135,31 +154,35 @@ class Producer:
     def _attempt(self, send: _Send, route: TopicRoute | NoRoute) -> None:
         """Send to the next queue."""
         if isinstance(route, NoRoute):
-            self._end(send, SendResult(NO_ROUTE, send.prepared.uniq_keys, send.attempts, str(route)))
+            self._wait(send, NO_ROUTE, str(route))
             return
         last = None if send.last is None else send.last.broker_name
         queue = self._select(send.prepared.topic, route, send.queue_id, last)
         if queue is None:
-            wanted = "" if send.queue_id is None else f" of number {send.queue_id}"
-            error = f"topic {send.prepared.topic}: found no queue{wanted}, expected one that may be written, and its master"
+            error = f"topic {send.prepared.topic}: {_why_no_queue(route, send.queue_id)}"
             # HA-C-1 "where it finds no queue to send to": its master may be back
             self._routes.broker_failed(send.prepared.topic, self._now_ms)
-            self._end(send, SendResult(NO_ROUTE, send.prepared.uniq_keys, send.attempts, error))
+            self._wait(send, NO_ROUTE, error)
             return
         send.attempts += 1
+        send.tries += 1
         send.last = queue
         address = route.addrs(queue.broker_name).get(MASTER_ID)
         if address is None:
-            self._failed(send, None, f"the group {queue.broker_name} has no master in the route")
+            self._failed(send, None, f"the master of {queue.broker_name} is down", is_unsent=True)
             return
-        command = send.prepared.command(queue.queue_id)
+        command = send.prepared.command(queue.queue_id, oneway=send.is_oneway)
         try:
+            if send.is_oneway:
+                self._client.send(address, command)
+                self._end(send, SendResult(SENT, send.prepared.uniq_keys, send.attempts))
+                return
             self._client.invoke(address, command, send.deadline_ms, lambda answer: self._on_answer(send, queue, answer))
         except FrameInvalid as error:  # the message does not fit into a frame
             name = ResponseCode.MESSAGE_ILLEGAL.name
             self._end(send, SendResult(name, send.prepared.uniq_keys, send.attempts, str(error)))
         except ConfigInvalid as error:  # the route has an address that is none
-            self._failed(send, None, str(error))
+            self._failed(send, None, str(error), is_unsent=True)
 
     def _select(self, topic: str, route: TopicRoute, queue_id: int | None, last: str | None) -> MessageQueue | None:
         known = self._queues.get(topic)
@@ -174,7 +197,7 @@ class Producer:
     def _on_answer(self, send: _Send, queue: MessageQueue, answer: RemotingCommand | RequestFailed) -> None:
         if isinstance(answer, RequestFailed):
             self._routes.broker_failed(send.prepared.topic, self._now_ms)
-            self._failed(send, None, str(answer))
+            self._failed(send, None, str(answer), is_unsent=answer.is_unsent)
             return
         status = STORED.get(answer.code)
         if status is None:
@@ -186,17 +209,40 @@ class Producer:
             result = SendResult(NO_ANSWER, send.prepared.uniq_keys, send.attempts, f"answer {answer.code}: {error}")
         self._end(send, result)
 
-    def _failed(self, send: _Send, code: int | None, error: str) -> None:
+    def _failed(self, send: _Send, code: int | None, error: str, *, is_unsent: bool = False) -> None:
         """HA-C-6 "A send that is answered with a code of the table's second row, or not at all"."""
-        if is_tried_again(code, send.attempts, send.deadline_ms - self._now_ms):
+        send.written += not is_unsent
+        if is_tried_again(code, send.tries, send.deadline_ms - self._now_ms):
             self._routes.find(send.prepared.topic, lambda route: self._attempt(send, route), self._now_ms, may_make=True)
+        elif is_unsent:
+            self._wait(send, name_of(code), error)
+        else:
+            self._end(send, SendResult(name_of(code), send.prepared.uniq_keys, send.attempts, error))
+
+    def _wait(self, send: _Send, status: str, error: str) -> None:
+        """HA-C-16 "that finds no route or no queue to send to, or whose request was written to no connection"."""
+        result = SendResult(status, send.prepared.uniq_keys, send.attempts, error)
+        if self._is_ending or not is_waited_for(send.deadline_ms - self._now_ms, is_unsent=True):
+            self._end(send, result)
             return
-        self._end(send, SendResult(name_of(code), send.prepared.uniq_keys, send.attempts, error))
+        send.tries = send.written  # "such a try is none of the three"
+        self._waits += 1
+        at_ms = min(self._now_ms + WAIT_FOR_MASTER_MS, send.deadline_ms)
+        heapq.heappush(self._waiting, (at_ms, self._waits, send, result))
 
     def _end(self, send: _Send, result: SendResult) -> None:
         self.in_flight -= 1
         self.in_flight_size -= len(send.prepared.body)
         send.on_result(result)
+
+
+def _why_no_queue(route: TopicRoute, queue_id: int | None) -> str:
+    least = 0 if queue_id is None else queue_id
+    groups = [data.broker_name for data in route.queue_datas if data.perm & PERM_WRITE and data.write_queue_nums > least]
+    if groups:
+        return f"found no master of {', '.join(sorted(groups))} in the route, expected one"
+    wanted = "" if queue_id is None else f" of number {queue_id}"
+    return f"found no queue{wanted} that may be written, expected one"
 
 
 def name_of(code: int | None) -> str:

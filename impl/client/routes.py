@@ -71,6 +71,15 @@ class Routes:
         known.waiting.append((on_route, may_make))
         self._ask(topic, known, now_ms)
 
+    def find_anew(self, topic: str, on_route: OnRoute, now_ms: int) -> None:
+        """Tell of a route after a new question, for a send; where that gives none, of the one that is known.
+
+        Spec: HA-C-16 "after a new question for the route"; HA-C-2 "MUST stay in use while no name server answers".
+        """
+        known = self._topics.setdefault(topic, _Topic())
+        known.waiting.append((on_route, True))
+        self._ask(topic, known, now_ms)
+
     def broker_failed(self, topic: str, now_ms: int) -> None:
         """Ask again, but not more often than once a second. HA-C-1 "and where a broker of the route does not answer"."""
         known = self._topics.get(topic)
@@ -120,7 +129,7 @@ class Routes:
         if known.route is None and any(may_make for _, may_make in known.waiting):
             self._invoke(TBW102, partial(self._on_default, topic, known))
             return
-        self._failed(known, NoRoute(topic, f"no route ({found})", "a topic that a registered broker has"))
+        self._failed(known, NoRoute(topic, f"no route ({found})", "a registered broker that has the topic"))
 
     def _on_default(self, topic: str, known: _Topic, chosen: int, answer: RemotingCommand | RequestFailed) -> None:
         """The answer for TBW102. HA-C-3 "a producer MUST send by the route of TBW102"."""
@@ -130,7 +139,7 @@ class Routes:
         elif isinstance(found, RequestFailed) and self._again(known, chosen):
             self._invoke(TBW102, partial(self._on_default, topic, known))
         else:
-            expected = f"a topic that a registered broker has, or a broker that makes topics ({TBW102})"
+            expected = "a registered broker that has the topic, or makes it"
             self._failed(known, NoRoute(topic, f"no route ({found})", expected))
 
     def _again(self, known: _Topic, chosen: int) -> bool:
@@ -156,7 +165,7 @@ class Routes:
             log.warning("%s; the last route stays in use", error)
         waiting, known.waiting = known.waiting, []
         for on_route, _ in waiting:
-            on_route(error)
+            on_route(error if known.route is None else known.route)
 
 
 def _route_of(answer: RemotingCommand | RequestFailed) -> TopicRoute | RequestFailed | str:

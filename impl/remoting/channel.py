@@ -51,6 +51,7 @@ class Channel:
         self.active_ms = now_ms  # the last byte that came or went
         self.heard_ms = now_ms  # the last byte that came
         self._frame_since_ms = now_ms  # when the frame began that is not whole
+        self._has_sent = False  # the socket has taken bytes
         self._stalled_ms: int | None = None  # since when the client has taken no byte; None: it has, or there is none
 
     # --- For the handlers --------------------------------------------------------------------------------------------
@@ -90,7 +91,7 @@ class Channel:
         """Ask the client, as by GET_CONSUMER_RUNNING_INFO. on_answer gets the answer or RequestFailed. Raises: FrameInvalid."""
         if not self.is_open or self.unsent > self._limits.max_unsent:
             why = "it takes no more requests" if self.is_open else f"closed: {self.close_reason}"
-            on_answer(RequestFailed(self.peer, command.code, why))
+            on_answer(RequestFailed(self.peer, command.code, why, is_unsent=True))
             return
         command.opaque = self._waiting.next_opaque()
         buffers = encode(command)
@@ -154,6 +155,7 @@ class Channel:
     def on_sent(self, nbytes: int, now_ms: int) -> None:
         """The socket has taken the first bytes of `out`."""
         self.unsent -= nbytes
+        self._has_sent = True
         self.active_ms, self._stalled_ms = now_ms, None
         out = self.out
         while nbytes:
@@ -197,7 +199,7 @@ class Channel:
         self.frames.clear()
         self.out.clear()
         self.unsent = 0
-        self._waiting.on_close(f"closed: {reason}")
+        self._waiting.on_close(f"closed: {reason}", is_unsent=not self._has_sent)
 
     def _put(self, buffers: list[bytes | memoryview]) -> None:
         self.out.extend(buffers)

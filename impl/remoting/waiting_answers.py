@@ -53,8 +53,8 @@ class WaitingAnswers:
                 found[2](RequestFailed(self._address, found[1], "no answer in time"))
         return len(late)
 
-    def on_close(self, why: str) -> None:
-        """The connection has ended: no answer will come."""
+    def on_close(self, why: str, *, is_unsent: bool = False) -> None:
+        """The connection has ended: no answer will come. is_unsent: it has taken no byte."""
         waiting, self._waiting = self._waiting, {}
         for _, code, on_answer in waiting.values():
-            on_answer(RequestFailed(self._address, code, why))
+            on_answer(RequestFailed(self._address, code, why, is_unsent=is_unsent))

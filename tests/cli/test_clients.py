@@ -1,6 +1,7 @@
 """`rocketmq-ha send`, `consume` and `admin`, with a name server and a broker of ours as processes. Chapter 15."""
 
 import json
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -10,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from kit.children import Child
 from kit.command_line import COMMAND, Process, invoke, run
+from kit.scrapes import samples
 from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.impl.net.address import parse_address
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
@@ -93,6 +96,42 @@ def test_a_slave_broker_follows_the_master_that_the_name_server_tells_and_can_be
         wait_for(lambda: connected in slave.log.read_text())
     finally:
         slave.end()
+
+
+def test_a_send_waits_for_a_master_that_is_down_and_an_interrupt_ends_it(tmp_path: Path) -> None:
+    """HA-C-16 "A send that finds no route"; a stop before the end of the input is told by the exit status."""
+    ports = ("--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0")
+    name_server = Process(tmp_path / "n", "namesrv", *ports, "--kv-config", tmp_path / "kv.json")
+    broker = None
+    try:
+        address, metrics = name_server.line("listening"), name_server.line("metrics")
+        words = (*COMMAND, "send", "--namesrv", address, "--topic", "Late", "--timeout", "600000", "--json")
+
+        def asked() -> float:
+            """How many questions for routes have come."""
+            return sum(samples(metrics).get("rocketmq_ha_requests_total", {}).values())
+
+        with Child(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as given_up:
+            assert given_up.stdin is not None
+            given_up.stdin.write(b"x\n")
+            given_up.stdin.flush()
+            wait_for(lambda: asked() >= 4)  # for Late and for TBW102, and again
+            given_up.send_signal(signal.SIGTERM)
+            out, _ = given_up.communicate(timeout=PATIENCE_S)
+            assert (given_up.returncode, json.loads(out)["status"]) == (143, "NO_ROUTE")
+        before = asked()
+        with Child((*words, "--body", "x"), stdout=subprocess.PIPE) as sending:
+            wait_for(lambda: asked() >= before + 4)
+            names = ("--cluster", CLUSTER, "--broker-name", BROKER, "--namesrv", address, "--min-free-space", 0)
+            ports = ("--listen", "127.0.0.1:0", "--ha-listen", "127.0.0.1:0")
+            broker = Process(tmp_path / "b", "broker", "--store", tmp_path / "s", "--file-size", 1 << 22, *names, *ports)
+            broker.line("listening")
+            out, _ = sending.communicate(timeout=PATIENCE_S)
+            assert (sending.returncode, json.loads(out)["status"]) == (0, "SEND_OK")
+    finally:
+        for process in (broker, name_server):
+            if process is not None:
+                process.end()
 
 
 def test_what_is_sent_is_consumed(servers: Servers) -> None:

@@ -349,8 +349,9 @@ def test_tail_begins_at_its_cursor(has_cursor: bool, tmp_path: Path, monkeypatch
         def __init__(self, *arguments: object) -> None:
             made.append(arguments)
 
-        def run(self, _: object) -> None:
+        def run(self, _: object) -> bool:
             """End at once."""
+            return True
 
     monkeypatch.setattr(tail_module, "Tail", Noted)
     monkeypatch.setattr("sys.stdout.fileno", lambda: 1, raising=False)

@@ -138,14 +138,55 @@ def test_groups_without_a_master_or_a_right_to_write_get_nothing() -> None:
     """HA-C-4 "whose broker of id 0 is in the route"."""
     stand = Stand(("a", 2, {1: "a:2"}))
     stand.send()
-    assert stand.results[0].status == "NO_ROUTE"
     stand.producer.turn(999)
     assert stand.client.asked == []
+    assert stand.results == []
     stand.producer.turn(1_000)  # HA-C-1 "a producer also where it finds no queue to send to"
+    stand.client.next(105).answer(body=route_body(("a", 2, {1: "a:2"})))
+    stand.producer.turn(2_000)
     stand.client.next(105).answer(body=route_body(("a", 2, {0: "a:1"})))
-    stand.send(now_ms=1_000)
-    assert stand.place() == ("a:1", "0")
+    assert stand.place() == ("a:1", "0")  # HA-C-16 "MUST be tried again every second"
+    assert [(result.status, result.attempts) for result in stand.results] == [("SEND_OK", 1)]
     assert not stand.client.asked
+
+
+def test_a_send_waits_for_a_master_no_longer_than_its_timeout() -> None:
+    """HA-C-16 "until its timeout has passed"."""
+    stand = Stand(("a", 2, {1: "a:2"}))
+    stand.send()
+    for now_ms in (1_000, 2_000):
+        stand.producer.turn(now_ms)
+        stand.client.next(105).answer(body=route_body(("a", 2, {1: "a:2"})))
+        assert stand.results == []
+    stand.producer.turn(3_000)
+    (result,) = stand.results
+    assert (result.status, result.error) == ("NO_ROUTE", "topic T: found no master of a in the route, expected one")
+    assert stand.producer.in_flight == 0
+
+
+def test_a_broker_that_takes_no_connection_is_waited_for() -> None:
+    """HA-C-16 "or whose request was written to no connection", "such a try is none of the three"."""
+    stand = Stand(("a", 1, {0: "a:1"}))
+    stand.send()
+    stand.asked().fail()  # this one may have been stored
+    for now_ms in (1_000, 2_000):
+        for _ in range(2):
+            stand.asked().fail(is_unsent=True)
+        assert not [asked for asked in stand.client.asked if asked.command.code == 310]
+        stand.producer.turn(now_ms)
+        stand.client.next(105).answer(17)  # HA-C-2: the route stays in use
+    stand.asked().fail()
+    stand.asked().fail()  # the third that may have been stored
+    assert [(result.status, result.attempts) for result in stand.results] == [("NO_ANSWER", 7)]
+
+
+def test_the_end_of_a_producer_waits_for_no_broker() -> None:
+    stand = Stand(("a", 2, {1: "a:2"}))
+    stand.send()
+    stand.producer.end()
+    stand.producer.turn(1)
+    stand.send(now_ms=1)
+    assert [result.status for result in stand.results] == ["NO_ROUTE", "NO_ROUTE"]
 
 
 def test_an_ordered_topic_has_the_queues_that_its_configuration_names() -> None:
@@ -163,6 +204,8 @@ def test_a_chosen_queue_stays_the_same_in_another_group() -> None:
     again = stand.asked()
     assert (again.address, again.command.ext_fields["e"]) == ("b:1", "0")
     stand.send(queue_id=5)
+    stand.producer.end()
+    stand.producer.turn(0)
     assert "of number 5" in (stand.results[0].error or "")
 
 
@@ -170,8 +213,11 @@ def test_a_topic_without_a_route() -> None:
     """HA-C-3: neither the topic nor TBW102 has one."""
     stand = Stand()
     stand.producer.send(Message("U", b""), stand.results.append, 0)
-    stand.client.next(105).answer(17)
-    stand.client.next(105).answer(17)
+    for now_ms in (1_000, 2_000, 3_000):
+        stand.client.next(105).answer(17)
+        stand.client.next(105).answer(17)
+        assert not stand.results
+        stand.producer.turn(now_ms)
     assert stand.results[0].status == "NO_ROUTE"
     assert stand.producer.in_flight == 0
 
@@ -338,6 +384,21 @@ def test_a_oneway_send_waits_for_its_route() -> None:
 
 def test_oneway() -> None:
     stand = Stand()
-    stand.producer.send_oneway(Message("T", b"x"), 0)
+    stand.producer.send_oneway(Message("T", b"x"), stand.results.append, 0)
     ((address, command),) = stand.client.sent
     assert (address, command.code, command.ext_fields["e"]) == ("a:1", 310, "0")
+    assert [result.status for result in stand.results] == ["SENT"]
+
+
+def test_oneway_without_a_master() -> None:
+    """HA-C-16: nobody learns whether the message is stored, but that there was nobody to send it to."""
+    stand = Stand(("a", 2, {1: "a:2"}))
+    stand.producer.send_oneway(Message("T", b"x"), stand.results.append, 0)
+    assert stand.results == []
+    stand.producer.turn(1_000)
+    stand.client.next(105).answer(17)
+    stand.producer.turn(2_000)
+    stand.client.next(105).answer(17)
+    stand.producer.turn(3_000)
+    assert [result.status for result in stand.results] == ["NO_ROUTE"]
+    assert stand.client.sent == []

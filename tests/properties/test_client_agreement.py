@@ -81,10 +81,13 @@ def test_the_queue_of_each_attempt(pairs: list[tuple[str, int]], index: int, las
         index = their_index
 
 
-@given(st.none() | st.sampled_from([*map(int, ResponseCode), 1500, 77]), st.integers(1, 5), st.integers(-1, 2))
-def test_whether_a_send_is_tried_again(code: int | None, attempts: int, left_ms: int) -> None:
-    """HA-C-6 "MUST be tried again, at most twice, and all its attempts together MUST NOT last longer than one timeout"."""
-    found = model.on_send_answer(code, attempts, left_ms)
+@given(st.none() | st.sampled_from([*map(int, ResponseCode), 1500, 77]), st.integers(1, 5), st.integers(-1, 2), st.booleans())
+def test_whether_a_send_is_tried_again(code: int | None, attempts: int, left_ms: int, is_unsent: bool) -> None:
+    """HA-C-6 "MUST be tried again, at most twice, and all its attempts together MUST NOT last longer than one timeout".
+    HA-C-16 "MUST be tried again every second until its timeout has passed".
+    """
+    is_unsent &= code is None  # who answers has got it
+    found = model.on_send_answer(code, attempts, left_ms, is_unsent=is_unsent)
     status = None if code is None else decisions.STORED.get(code)
     assert (status is not None) == (found == "stored")
     if status is not None:
@@ -92,6 +95,8 @@ def test_whether_a_send_is_tried_again(code: int | None, attempts: int, left_ms:
         assert status.value == model.STATUSES[code]
     else:
         assert decisions.is_tried_again(code, attempts, left_ms) == (found == "again")
+        if found != "again":
+            assert decisions.is_waited_for(left_ms, is_unsent=is_unsent) == (found == "later")
 
 
 @given(
