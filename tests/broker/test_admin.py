@@ -43,7 +43,7 @@ def test_a_topic_is_created_registered_saved_and_deleted(tables: BrokerTables) -
     assert tables.ask(DELETE, {"topic": "orders"}).code == ResponseCode.SUCCESS
     assert tables.ask(DELETE, {"topic": "orders"}).code == ResponseCode.SUCCESS  # it is gone already
     assert tables.topics.select_topic_config("orders") is None
-    assert registered == []  # HA-BT-15 "from the next regular registration"
+    assert registered == []  # HA-BT-15 "The name servers are not told"
     assert tables.topics.data_version.counter == 3
 
 
