@@ -1,6 +1,7 @@
 """The client over real sockets: every request's caller is told exactly once."""
 
 import errno
+import select
 import socket
 import threading
 from contextlib import ExitStack
@@ -36,6 +37,9 @@ class Both:
     def turn(self) -> None:
         self.server.poll(2)
         self.client.poll(2)
+
+    def client_has_event(self) -> bool:
+        return bool(select.select([self.client], [], [], 0.005)[0])
 
     def invoke(self, code: int, body: bytes = b"", timeout_ms: int = PATIENT_MS, address: str = "") -> None:
         self.client.invoke(address or self.address, request(code, body=body), clock_ms() + timeout_ms, self.told.append)
@@ -106,6 +110,28 @@ def test_a_silent_connection_is_given_up_with_its_late_request(both: Both, monke
     both.invoke(ECHO)
     both.await_told(2)
     assert both.server.accepted_connections == 2
+
+
+@pytest.mark.parametrize(("heard_ms", "connections"), [(None, 2), (500, 2), (2_000, 2), (2_500, 1), (4_500, 1)])
+def test_a_connection_that_has_said_something_is_kept_though_a_request_is_late(
+    both: Both, heard_ms: int | None, connections: int
+) -> None:
+    """It is given up when a request is late and nothing came for 3 s: here 5 s after the start, perhaps with an answer between."""
+    began_ms = clock_ms()
+    both.client.invoke(both.address, request(SILENT), began_ms + 5_000, both.told.append)
+    wait_for(lambda: both.server.requests.get(SILENT), both.turn)
+    for passed_ms in range(0, 5_500, 500):
+        if passed_ms == heard_ms:
+            both.invoke(ECHO)
+            wait_for(lambda: both.server.requests.get(ECHO), lambda: both.server.poll(2))
+            wait_for(both.client_has_event, lambda: None)
+        both.client.on_readable()
+        both.client.turn(began_ms + passed_ms)
+    assert any(isinstance(told, RequestFailed) for told in both.told)
+    both.told.clear()
+    both.invoke(ECHO)
+    both.await_told(1)
+    assert both.server.accepted_connections == connections
 
 
 def test_the_end_of_the_connection_fails_its_requests(both: Both) -> None:
