@@ -116,7 +116,7 @@ def test_a_silent_connection_is_given_up_with_its_late_request(both: Both, monke
 def test_a_connection_that_has_said_something_is_kept_though_a_request_is_late(
     both: Both, heard_ms: int | None, connections: int
 ) -> None:
-    """It is given up when a request is late and nothing came for 3 s: here 5 s after the start, perhaps with an answer between."""
+    """It is given up when a request is late and nothing came for 3 s: here 5 s after the start, with an answer or none."""
     began_ms = clock_ms()
     both.client.invoke(both.address, request(SILENT), began_ms + 5_000, both.told.append)
     wait_for(lambda: both.server.requests.get(SILENT), both.turn)

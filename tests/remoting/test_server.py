@@ -391,13 +391,12 @@ def test_bytes_that_come_late_in_a_turn_keep_their_connection(
         stand.pass_time(59_500)
         for client in (first, second):
             client.ask(request(ECHO))
+    stand.pass_time(500)
     for client in (first, second):
         client.send(request(ECHO))
-    stand.turn(0)
+    stand.turn(0)  # it finds both, and serves one
     idle.send(request(ECHO))
-    stand.pause(900)
-    stand.turn(0)
-    stand.pause(900)
+    stand.pause(900)  # since its connect 120 s have passed
     stand.turn(0)
     assert len(stand.server.channels) == 3
     assert len(idle.await_answers(1)) == 1
