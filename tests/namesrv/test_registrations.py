@@ -418,6 +418,18 @@ def test_a_full_name_server_refuses_new_brokers_alone(
     assert found == listed
 
 
+def test_a_group_is_in_every_cluster_that_a_broker_of_it_has_named(name_server: NameServer) -> None:
+    """HA-R-50, code 106: also one that a broker names which is listed already; its own is the first one."""
+    name_server.serve(registration(T))
+    name_server.serve(registration(T, 1, **SLAVE, clusterName="d"))
+    name_server.serve(registration(T, clusterName="e"))
+    found = name_server.json(RequestCode.GET_BROKER_CLUSTER_INFO)
+    assert found["clusterAddrTable"] == {"c": ["a"], "d": ["a"], "e": ["a"]}
+    assert found["brokerAddrTable"]["a"]["cluster"] == "c"
+    for cluster in ("c", "d", "e"):
+        assert name_server.json(RequestCode.GET_TOPICS_BY_CLUSTER, cluster=cluster) == {"topicList": ["T"]}
+
+
 @pytest.mark.parametrize(
     ("body", "code"),
     [
