@@ -71,10 +71,11 @@ class Stand:
     def _dispatched_offset(self) -> int:
         return self.store.dispatched_offset if self.dispatched is None else self.dispatched
 
-    def prepare(self, body: bytes = b"body", **properties: str) -> Message:
-        """Put a half message. Returns: it, as it is stored."""
+    def prepare(self, body: bytes = b"body", born_ms: int | None = None, **properties: str) -> Message:
+        """Put a half message. born_ms: None for now. Returns: it, as it is stored."""
         found = PREPARED | properties
-        message = Message("orders", body, 3, born_timestamp=self.clocks.wall_ms, properties_string=format_properties(found))
+        born_ms = self.clocks.wall_ms if born_ms is None else born_ms
+        message = Message("orders", body, 3, born_timestamp=born_ms, properties_string=format_properties(found))
         self.store.append(to_half_topic(message, found))
         [half] = self.store.take()
         return half
@@ -105,6 +106,14 @@ class Stand:
         while self.service.rounds == before:
             self.turn()
         return self.store.take()
+
+    def outcome(self) -> str:
+        """What a round does with the only half message."""
+        puts = [message.topic for message in self.round()]
+        if not puts:
+            return ENDS
+        assert puts in ([HALF_TOPIC], [GIVEN_UP])
+        return GONE if puts == [GIVEN_UP] else ASKED if self.channel.sent else IMMUNE
 
     def progress(self) -> tuple[int, int]:
         return (
@@ -296,6 +305,69 @@ def test_a_young_half_message_ends_the_round(stand: Stand) -> None:
     stand.prepare()
     assert (stand.round(), stand.progress()[0]) == ([], -1)
     assert len(stand.round()) == 1
+
+
+HOURS_72 = 72 * 3_600_000
+ASKED, IMMUNE, ENDS, GONE = "its producer is asked", "put again", "ends the round", "given up"
+IMMUNITY, TIMES = "CHECK_IMMUNITY_TIME_IN_SECONDS", "TRANSACTION_CHECK_TIMES"
+
+
+@pytest.mark.parametrize(
+    ("properties", "age_ms", "outcome"),
+    [
+        *(({}, age, ASKED) for age in (-1, 6_000, 6_001, HOURS_72)),
+        *(({}, age, ENDS) for age in (0, 1, 5_999)),
+        *(({IMMUNITY: "7"}, age, IMMUNE) for age in (-1, 0, 6_999)),
+        *(({IMMUNITY: "7"}, age, ASKED) for age in (7_000, 7_001)),
+        *(({IMMUNITY: text}, 5_999, IMMUNE) for text in ("-1", "x")),
+        *(({IMMUNITY: text}, 6_000, ASKED) for text in ("-1", "x")),
+        ({IMMUNITY: "0"}, -1, IMMUNE),
+        ({IMMUNITY: "0"}, 0, ASKED),
+        *(({TIMES: text}, 6_000, ASKED) for text in ("0", "14", "-1", "x")),
+        *(({TIMES: text}, 6_000, GONE) for text in ("15", "16")),
+        ({TIMES: "15"}, 0, GONE),
+        ({TIMES: "14"}, 0, ENDS),
+        ({TIMES: "15", IMMUNITY: "7"}, 0, GONE),
+        ({TIMES: "14", IMMUNITY: "7"}, 6_999, IMMUNE),
+        ({}, HOURS_72 + 1, GONE),
+        ({IMMUNITY: "999999"}, HOURS_72, IMMUNE),
+        ({IMMUNITY: "999999"}, HOURS_72 + 1, GONE),
+    ],
+)
+def test_the_millisecond_and_the_number_that_decide_agree_with_the_model(
+    stand: Stand, properties: dict[str, str], age_ms: int, outcome: str
+) -> None:
+    """HA-SE-89 "born less than 6 s ago (`transactionTimeOut`) MUST end the round"; HA-SE-90 "MUST take the place of the 6 s";
+    HA-SE-94 "or that was born longer ago than `fileReservedTime`".
+    """
+    begin = stand.clocks.wall_ms + stand.service.next_turn_ms - stand.clocks.now_ms
+    half = stand.prepare(born_ms=begin - age_ms, **properties)
+    expected = model.judge(as_record(half), frozenset(), begin, begin, model.Settings())
+    assert stand.outcome() == outcome == told(expected)
+
+
+@pytest.mark.parametrize(("later_ms", "outcome"), [(-1, ASKED), (0, ENDS), (1, ENDS)])
+def test_a_half_message_that_is_stored_as_the_round_begins_waits_for_the_next(
+    stand: Stand, later_ms: int, outcome: str
+) -> None:
+    """HA-SE-87 "to the first that was stored after its own begin": the clock may have been set back by as much."""
+    begin = stand.clocks.wall_ms + stand.service.next_turn_ms - stand.clocks.now_ms
+    stand.clocks.wall_ms = begin + later_ms
+    half = stand.prepare(born_ms=begin - 6_000)
+    stand.clocks.wall_ms = begin - (stand.service.next_turn_ms - stand.clocks.now_ms)
+    assert half.store_timestamp == begin + later_ms
+    expected = model.judge(as_record(half), frozenset(), begin, begin, model.Settings())
+    assert stand.outcome() == outcome == told(expected)
+
+
+def told(judged: model.Copy | model.GivenUp | str) -> str:
+    """What a round does with a half message, as the model says."""
+    match judged:
+        case model.Copy():
+            return ASKED if judged.asks else IMMUNE
+        case model.GivenUp():
+            return GONE
+    return ENDS if judged == "stop" else judged
 
 
 def test_a_half_message_from_the_future_is_checked(stand: Stand) -> None:

@@ -198,11 +198,13 @@ def test_an_ordered_topic_has_the_queues_that_its_configuration_names() -> None:
 
 
 def test_a_chosen_queue_stays_the_same_in_another_group() -> None:
-    stand = Stand()
-    stand.send(queue_id=0)
-    stand.asked().fail()
-    again = stand.asked()
-    assert (again.address, again.command.ext_fields["e"]) == ("b:1", "0")
+    stand = Stand(("a", 4, {0: "a:1"}), ("b", 4, {0: "b:1"}))
+    stand.send(queue_id=2)
+    for address in ("a:1", "b:1", "a:1"):
+        asked = stand.asked()
+        assert (asked.address, asked.command.ext_fields["e"]) == (address, "2")
+        asked.fail()
+    stand.results.clear()
     stand.send(queue_id=5)
     stand.producer.end()
     stand.producer.turn(0)
