@@ -54,7 +54,7 @@ class Rocketmq:
         return release_table.value_of(behaviour, self.release)
 
     def start_broker(self, name: str, store: Path, role: str, disk: SmallDisk | None = None, **more: str) -> None:
-        """Start "master" or "slave" on a store, with the settings of a role and `more`; it runs when this returns.
+        """Start "master" or "slave" on a store, with the settings of a role and `more`; it is registered when this returns.
 
         With a disk the commit log is on that, and all the rest in `store`.
         """
@@ -72,6 +72,8 @@ class Rocketmq:
             conf |= IN_SYNC
         behind = disk.enter if disk else ()
         self.cluster.start(name, "org.apache.rocketmq.broker.BrokerStartup", conf | more, PATIENCE_S, behind)
+        if "namesrvAddr" not in more:
+            self._await_registered(int(conf["listenPort"]))
 
     def stop(self, name: str) -> None:
         self.cluster.stop(name, PATIENCE_S)
@@ -92,7 +94,7 @@ class Rocketmq:
 
     def send(self, topic: str, count: int, largest: int = 4000, seed: int = 1, producers: int = 4) -> dict[str, int]:
         """Send messages by RocketMQ's producer. Returns: how many ended with which SendStatus, or as FAILED."""
-        self._await_route()
+        self._await_registered()
         lines = self.servers.run("send", topic, *map(str, (count, largest, seed, producers)))
         return {status: int(n) for status, n in (line.split() for line in lines)}
 
@@ -102,7 +104,7 @@ class Rocketmq:
         It reads again until there are `count`, for 30 s: a broker dispatches a message after its send has been answered. On
         a busy machine a consumer once read 268 of 356.
         """
-        self._await_route()
+        self._await_registered()
         deadline = time.monotonic() + 30
         while True:
             rows = [line.split("\t") for line in self.servers.run("read", *topics)]
@@ -113,13 +115,14 @@ class Rocketmq:
 
     def query(self, asked: Sequence[tuple[str, str]], max_num: int = 64) -> list[list[int]]:
         """What the broker's index answers to (topic, key): commit-log offsets, in its order."""
-        self._await_route()
+        self._await_registered()
         questions = self.work / "questions"
         questions.write_text("".join(f"{topic}\t{key}\n" for topic, key in asked), encoding="utf-8")
         rows = [line.split("\t") for line in self.servers.run("query", str(max_num), str(questions))]
         assert [(row[0], row[1]) for row in rows] == list(asked), rows
         return [[int(offset) for offset in row[2].split(",") if offset] for row in rows]
 
-    def _await_route(self) -> None:
-        """A broker is found only after it has registered with the name server."""
-        wait("the broker is registered", lambda: self.servers.knows(f"127.0.0.1:{self.ports.master}"))
+    def _await_registered(self, port: int = 0) -> None:
+        """Clients find a broker only after it has registered with the name server. port: the master's, if it is 0."""
+        address = f"127.0.0.1:{port or self.ports.master}"
+        wait(f"the broker at {address} is registered", lambda: self.servers.knows(address))
