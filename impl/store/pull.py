@@ -138,7 +138,7 @@ def has_message_for(queue: ConsumeQueue, queue_offset: int, codes: TagCodes) -> 
     at = max(queue_offset, queue.min_offset)
     while at < last:
         try:
-            entries = queue.read(at, last - at)
+            entries = queue.read(at, min(last - at, MOST_LOOKED_AT))
         except FileNotFoundError:
             entries = memoryview(b"")
         if not entries or any(code in codes for (code,) in _TAGS_CODE.iter_unpack(entries)):

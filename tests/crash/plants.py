@@ -72,8 +72,8 @@ FAULTS: Final = (
     Fault(
         "log-not-synced",
         "store/log/mapped_file.py",
-        "            _sync_data(fd)\n            self.check_file()\n",
-        "            self.check_file()\n",
+        "                _sync_data(fd)\n                self._check_found(os.fstat(fd))\n",
+        "                self._check_found(os.fstat(fd))\n",
         "the flushed position advances without a sync (HA-ST-28)",
     ),
     Fault(

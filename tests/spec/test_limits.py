@@ -147,6 +147,7 @@ CONSTANTS: Final[dict[str, dict[str, float]]] = {
     "store.derived.java_hash": {"_LANE_SIZE": 32, "_LONG_LANE_SIZE": 64, "_LANES_AT_ONCE": 512, "_LOW_32": 4_294_967_295},
     "store.derived.lacking": {"_BATCH": 1_024},
     "store.derived.queue_entry": {"ENTRY_SIZE": 20, "FILLER_SIZE": I32_MAX},
+    "store.derived.queue_file": {"OPEN_FILES": 128},
     "store.derived.topic_config": {"_PERM_READ_WRITE": 6},
     "store.derived.verify": {"_BATCH": 1_024},
     "store.housekeeping": {"INTERVAL_S": 1.0, "LEAST_PAGES": 2, "THOROUGH_INTERVAL_S": 10.0, "EXPIRY_INTERVAL_S": 10.0},
@@ -219,6 +220,7 @@ DEFAULTS: Final[dict[str, dict[str, float]]] = {
         "Geometry.index_num": 20_000_000,
         "IndexHeader.index_count": 1,
     },
+    "store.derived.queue_file": {"QueueFiles.__init__.open_files": 128},
     "store.housekeeping": {"Housekeeping.__init__.interval_s": 1.0},
     "store.log.flush": {
         "FlushIntervals.interval_s": 0.5,

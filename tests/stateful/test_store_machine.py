@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 import judge
-from hypothesis import note
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from pages import Disk, Image, watching
@@ -366,3 +366,25 @@ class StoreMachine(RuleBasedStateMachine):
 
 TestStoreMachine = StoreMachine.TestCase
 TestStoreMachine.settings = machine_settings(20, steps=10)
+
+
+# --- Lives that have found a mistake ---------------------------------------------------------------------------------
+
+
+@settings(max_examples=1, database=None, deadline=None)
+@given(st.none())
+def test_a_queue_whose_messages_have_all_expired_keeps_its_place_through_kills(_: None) -> None:
+    """HA-ST-7 "keeps its place while there are consume queues": a recovery that looked at the first entries of a file alone
+    found none that it could keep, and the queue began at 0 again.
+    """
+    life = StoreMachine()
+    try:
+        life.start(file_size=8192, sync_flush=False, index=(4, 5), clear_tail=True, largest=1200, queue_entries=3)
+        life.turn_over(is_stopped=False, seed=1334)
+        life.put(ms=0, seeds=[0])
+        life.kill()
+        life.kill()
+        life.turn_over(is_stopped=False, seed=50)
+        life.silence(expires=False, puts=5, seed=0)
+    finally:
+        life.teardown()

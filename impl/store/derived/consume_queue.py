@@ -21,8 +21,9 @@ from typing import Final
 
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
 from rocketmq_ha.impl.store.derived.queue_entry import ENTRY, ENTRY_SIZE, FILLER_SIZE, TORN_FILLERS, Entry, valid_end
+from rocketmq_ha.impl.store.derived.queue_file import QueueFiles
 from rocketmq_ha.impl.store.log.mapped_file import MappedFile
-from rocketmq_ha.impl.store.log.mapped_file_queue import Creator, MappedFileQueue
+from rocketmq_ha.impl.store.log.mapped_file_queue import MappedFileQueue
 
 logger = logging.getLogger(__name__)
 logger.addHandler(logging.NullHandler())
@@ -30,6 +31,7 @@ logger.addHandler(logging.NullHandler())
 FILE_ENTRIES: Final = 300_000
 FILE_SIZE: Final = FILE_ENTRIES * ENTRY_SIZE
 _PACKED_AT_ONCE: Final = 256
+_FILLER: Final = ENTRY.pack(0, FILLER_SIZE, 0)
 # The largest gap that fillers close, in files. The bound keeps a flipped bit in a queue offset from filling the disk.
 _LARGEST_GAP: Final = 10
 _RECOVERED_FILES: Final = 3  # last files that `recover` reads after a clean stop
@@ -40,18 +42,17 @@ class ConsumeQueue:
 
     Args:  directory: consumequeue/{topic}/{queueId}; it is made with the first entry. file_size: bytes.
            writable: if False, nothing on the disk changes, and `recover` finds how far a live writer has written.
-           create: makes new files.
+           files: makes new files, and opens all; queues of one store share them.
     Raises: ConfigInvalid, if the file size is no multiple of 20; StoreCorrupt for files of another size; OSError.
     After the constructor the queue seems full to the end of its last file: call `recover` next.
     """
 
-    def __init__(
-        self, directory: Path, file_size: int = FILE_SIZE, *, writable: bool, create: Creator = MappedFile.create
-    ) -> None:
+    def __init__(self, directory: Path, file_size: int = FILE_SIZE, *, writable: bool, files: QueueFiles | None = None) -> None:
         if file_size < ENTRY_SIZE or file_size % ENTRY_SIZE:
             raise ConfigInvalid(f"{directory}: file size {file_size}, expected a multiple of {ENTRY_SIZE} bytes")
         self.directory: Final = directory
-        self._queue = MappedFileQueue(directory, file_size, writable=writable, create=create)
+        files = files or QueueFiles(directory.parent)
+        self._queue = MappedFileQueue(directory, file_size, writable=writable, create=files.create, load=files.load)
         self._writable = writable
         self._guard = threading.Lock()  # taken to change the files: by the dispatch, and by the deletion of old files
         self.file_entries: Final = file_size // ENTRY_SIZE
@@ -111,8 +112,8 @@ class ConsumeQueue:
         elif queue_offset > begin:
             logger.error("%s: messages %d to %d are missing in the log", self.directory, begin, queue_offset - 1)
         has_none = is_new or self.min_offset == begin  # the log has no message of this queue
-        for _ in range(queue_offset - begin):
-            self._append([0, FILLER_SIZE, 0])
+        for index in range(begin, queue_offset, _PACKED_AT_ONCE):
+            self._append([0, FILLER_SIZE, 0] * min(_PACKED_AT_ONCE, queue_offset - index))
         if has_none:
             self.min_offset = queue_offset
         self._append([offset, size, tags_code])
@@ -124,9 +125,7 @@ class ConsumeQueue:
         if found.offset != entry.offset:
             logger.warning("%s: has entry %d already, skipped offset %d", self.directory, queue_offset, entry.offset)
             return
-        file = self._queue.find(queue_offset * ENTRY_SIZE)
-        assert file is not None
-        ENTRY.pack_into(file.mapping, queue_offset * ENTRY_SIZE - file.base, *entry)
+        self._queue.rewrite(queue_offset * ENTRY_SIZE, ENTRY.pack(*entry))
         logger.info("%s: mended entry %d", self.directory, queue_offset)
         if queue_offset == self.max_offset - 1:
             self.max_physic_offset = entry.offset + entry.size
@@ -158,7 +157,7 @@ class ConsumeQueue:
                 self._end = count * ENTRY_SIZE
                 if self._writable:
                     # The last file must not be empty: deletion spares the last file, which should be one with entries.
-                    self._queue.truncate(self._end if count > self._first() else -1, keep_empty=False)
+                    self._queue.truncate(self._end if count > self._first() else -1, keep_empty=False, sync=False)
                     self._end = self._queue.max_offset
                 self._after_cut()
 
@@ -186,6 +185,11 @@ class ConsumeQueue:
         """Force the entries to the disk. Raises: OSError."""
         self._queue.flush(least_pages)
 
+    @property
+    def is_flushed(self) -> bool:
+        """Whether a flush would find nothing to do."""
+        return self._queue.is_flushed
+
     def close(self) -> None:
         """Unmap the files; a second call does nothing."""
         self._queue.close()
@@ -204,7 +208,7 @@ class ConsumeQueue:
         Args:  is_true: returns True if the log has the entry's message, with this queue and queue offset.
         """
         with self._guard:
-            first, last = self._first(), self._queue.max_offset // ENTRY_SIZE
+            first, last = self._first(), -(-self._queue.data_limit() // ENTRY_SIZE)
             self._end = self._queue.max_offset
             count = bisect_left(range(first, last), True, key=lambda index: not self._entry(index).ends_by(offset)) + first
             while count > first:
@@ -215,8 +219,9 @@ class ConsumeQueue:
             self._end = count * ENTRY_SIZE
             if self._writable:
                 self._queue.sweep()
-                self._queue.truncate(self._end if count > first else -1)
+                self._queue.truncate(self._end if count > first else -1, sync=False)
                 self._end = self._queue.max_offset
+                self._queue.count_as_flushed()  # the checkpoint says so
             self._after_cut()
 
     def fill_holes(self) -> None:
@@ -229,10 +234,10 @@ class ConsumeQueue:
             for file in self._queue.files:
                 end = min(file.size, self._end - file.base)
                 for position in range(valid_end(file), end, ENTRY_SIZE):
-                    data = file.mapping[position : position + ENTRY_SIZE]
+                    data = bytes(file.view(position, position + ENTRY_SIZE))
                     offset, size, _ = ENTRY.unpack(data)
                     if offset < 0 or size <= 0 or data in TORN_FILLERS:
-                        ENTRY.pack_into(file.mapping, position, 0, FILLER_SIZE, 0)
+                        self._queue.rewrite(file.base + position, _FILLER)
 
     def recover(self) -> None:
         """Find the end of the queue: the first entry in the last three files with a negative offset or a size of 0 or less.
@@ -248,8 +253,9 @@ class ConsumeQueue:
         if self._writable:
             self._queue.sweep()
             if files:
-                self._queue.truncate(self._end if self._end > files[0].base else -1)
+                self._queue.truncate(self._end if self._end > files[0].base else -1, sync=False)
                 self._end = self._queue.max_offset
+                self._queue.count_as_flushed()  # by the clean stop
         self._after_cut()
 
     def _after_cut(self) -> None:
@@ -264,7 +270,7 @@ class ConsumeQueue:
         return self._entry_or_none(queue_offset) if self.min_offset <= queue_offset < self.max_offset else None
 
     def read(self, queue_offset: int, limit: int) -> memoryview:
-        """The bytes of the entries from a message on, in place, within one file, at most `limit` entries; b"" if none.
+        """The bytes of the entries from a message on, a copy, within one file, at most `limit` entries; b"" if none.
 
         Raises: FileNotFoundError, if the file was deleted meanwhile.
         """
@@ -369,17 +375,15 @@ class ConsumeQueue:
         return self._queue.min_offset // ENTRY_SIZE
 
     def _entry(self, index: int) -> Entry:
-        position = index * ENTRY_SIZE
-        file = self._queue.find(position)
+        file = self._queue.find(index * ENTRY_SIZE)
         assert file is not None
-        return Entry._make(ENTRY.unpack_from(file.mapping, position - file.base))
+        return _read(file, index)
 
     def _entry_or_none(self, index: int) -> Entry | None:
         """An entry, read beside a deletion: None if its file was deleted meanwhile."""
-        position = index * ENTRY_SIZE
-        file = self._queue.find(position)
+        file = self._queue.find(index * ENTRY_SIZE)
         try:
-            return Entry._make(ENTRY.unpack_from(file.mapping, position - file.base)) if file is not None else None
+            return _read(file, index) if file is not None else None
         except FileNotFoundError:
             return None
 
@@ -404,6 +408,11 @@ class ConsumeQueue:
 
         first = self._first()
         return first + bisect_left(range(first, self.max_offset), offset, key=offset_of)
+
+
+def _read(file: MappedFile, index: int) -> Entry:
+    position = index * ENTRY_SIZE - file.base
+    return Entry._make(ENTRY.unpack(file.view(position, position + ENTRY_SIZE)))
 
 
 @lru_cache(maxsize=_PACKED_AT_ONCE)

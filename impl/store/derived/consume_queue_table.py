@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import shutil
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from rocketmq_ha.impl.store.derived.consume_queue import FILE_SIZE, ConsumeQueue
 from rocketmq_ha.impl.store.derived.dispatch_request import DispatchRequest
 from rocketmq_ha.impl.store.derived.dispatch_round import DispatchRound, add_entries
 from rocketmq_ha.impl.store.derived.queue_entry import Entry
-from rocketmq_ha.impl.store.log.mapped_file import MappedFile
+from rocketmq_ha.impl.store.derived.queue_file import QueueFiles
 from rocketmq_ha.spec.constants import CONSUME_QUEUE_DIR
 
 logger = logging.getLogger(__name__)
@@ -42,13 +43,15 @@ class ConsumeQueueTable:
     def __init__(self, store_dir: Path, file_size: int | None = None, *, writable: bool) -> None:
         self.directory: Final = store_dir / CONSUME_QUEUE_DIR
         self._writable = writable
-        self._create: Final = partial(MappedFile.create, root=store_dir)
+        self._files: Final = QueueFiles(store_dir)
         self._queues: dict[Key, ConsumeQueue] = {}
         self._refused: set[Key] = set()
+        self._unflushed: dict[Key, ConsumeQueue] = {}  # those that a flush has something to do for
+        self._flushing = threading.Lock()  # two flushes at once would share the queues, and each count all as flushed
         found = sorted(_queue_directories(self.directory))
         self.file_size: Final = file_size or next(filter(None, (_length(path) for _, path in found)), FILE_SIZE)
         for key, path in found:
-            self._queues[key] = ConsumeQueue(path, self.file_size, writable=writable, create=self._create)
+            self._queues[key] = ConsumeQueue(path, self.file_size, writable=writable, files=self._files)
 
     def __iter__(self) -> Iterator[tuple[Key, ConsumeQueue]]:
         """Every queue, by topic and queue id."""
@@ -75,7 +78,10 @@ class ConsumeQueueTable:
         for key, fields in entries.items():
             queue = self._queues.get(key) or self._add(key)
             if queue is not None:
-                queue.put_all(fields)
+                try:
+                    queue.put_all(fields)
+                finally:  # not before: a flush in between would find nothing, and forget the queue
+                    self._unflushed[key] = queue
 
     def recover(self, min_offset: int, max_offset: int | None) -> None:
         """Find begin and end of each queue, and cut off entries beyond the end of the log.
@@ -90,6 +96,7 @@ class ConsumeQueueTable:
             if self._writable and max_offset is not None:
                 queue.truncate_dirty(max_offset)
             queue.correct_min_offset(min_offset)
+        self._note_unflushed()
 
     def keep_before(self, min_offset: int, offset: int, is_true: Callable[[Key, int, Entry], bool]) -> None:
         """Use this in place of `recover` after an unclean stop: keep only the entries of messages that end by a log offset.
@@ -101,11 +108,17 @@ class ConsumeQueueTable:
             if offset <= min_offset and self._writable:
                 queue.fill_holes()
             queue.correct_min_offset(min_offset)
+        self._note_unflushed()
 
     def truncate_dirty(self, offset: int) -> None:
         """Remove the entries of all messages at or behind a commit-log offset."""
         for queue in self._queues.values():
             queue.truncate_dirty(offset)
+        self._note_unflushed()
+
+    def _note_unflushed(self) -> None:
+        """What a recovery has changed is to be flushed."""
+        self._unflushed = {key: queue for key, queue in self._queues.items() if not queue.is_flushed}
 
     def delete_expired(self, min_offset: int) -> int:
         """Delete files whose messages all lie before the log's min offset. Returns: their number."""
@@ -115,27 +128,31 @@ class ConsumeQueueTable:
         """Remove every queue from the disk."""
         for queue in self._queues.values():
             queue.destroy()
-        self._queues = {}
+        self._queues, self._unflushed = {}, {}
         if self.directory.is_dir():
             shutil.rmtree(self.directory)
 
     @property
     def max_physic_offset(self) -> int:
         """The end offset of the last message in any queue; dispatch goes on there after a clean stop."""
-        return max((queue.max_physic_offset for queue in self._queues.values()), default=0)
+        return max((queue.max_physic_offset for queue in list(self._queues.values())), default=0)
 
     def queue_offsets(self) -> dict[tuple[int, bytes], int]:
         """Map (queue id, topic) -> queue offset of the next message."""
-        return {(queue_id, topic): queue.max_offset for (topic, queue_id), queue in self._queues.items()}
+        return {(queue_id, topic): queue.max_offset for (topic, queue_id), queue in list(self._queues.items())}
 
     def flush(self, least_pages: int = 0) -> None:
         """Force all entries to the disk. Raises: OSError, StoreCorrupt, after the other queues were flushed."""
         failure: OSError | StoreCorrupt | None = None
-        for queue in list(self._queues.values()):
-            try:
-                queue.flush(least_pages)
-            except (OSError, StoreCorrupt) as error:
-                failure = error
+        with self._flushing:
+            for key in list(self._unflushed):
+                queue = self._unflushed.pop(key)  # first: what is put from now on is noted again
+                try:
+                    queue.flush(least_pages)
+                except (OSError, StoreCorrupt) as error:
+                    failure = error
+                if not queue.is_flushed:
+                    self._unflushed[key] = queue
         if failure is not None:
             raise failure
 
@@ -152,8 +169,8 @@ class ConsumeQueueTable:
                 logger.warning("topic %r is no name for a directory: its messages get no consume queue", topic)
             return None
         directory = self.directory / os.fsdecode(topic) / str(queue_id)
-        queue = ConsumeQueue(directory, self.file_size, writable=True, create=self._create)
-        self._queues = self._queues | {key: queue}  # a new dict, since another thread may be iterating over the old one
+        queue = ConsumeQueue(directory, self.file_size, writable=True, files=self._files)
+        self._queues[key] = queue  # who iterates in another thread makes a list first, which nothing interrupts
         return queue
 
 

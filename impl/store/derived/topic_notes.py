@@ -58,8 +58,7 @@ class TopicNotes:
         counts = (self._log.queue_count, self._queues.count)
         if counts == self._written:
             return
-        nums = queue_nums(self._log, self._queues)
-        if nums and self._store_dir is not None:
+        if self._store_dir is not None and (nums := queue_nums(self._log, self._queues)):
             write_topics(self._store_dir, nums)
         self._written = counts
 

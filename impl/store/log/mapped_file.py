@@ -19,7 +19,8 @@ import errno
 import mmap
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +32,7 @@ from rocketmq_ha.impl.store.log.layout import file_name
 IOV_MAX: Final = min(1024, os.sysconf("SC_IOV_MAX")) if "SC_IOV_MAX" in os.sysconf_names else 16
 _CHUNK_SIZE: Final = 1 << 20
 _ZEROS: Final = bytes(_CHUNK_SIZE)
+NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 # A page of the operating system, as RocketMQ counts them for `least_pages`, whatever the machine's are.
 OS_PAGE_SIZE: Final = 4096
 # msync by mmap.flush would keep every other thread of the interpreter waiting for the disk. macOS has fsync only.
@@ -78,13 +80,7 @@ class MappedFile:
         Raises: StoreFull where the disk has no room; OSError. Then no file of that name is made.
         """
         path = directory / file_name(base)
-        if not path.exists():
-            try:
-                create_whole(path, root or directory.parent, lambda fd: _allocate(fd, size))
-            except OSError as error:
-                if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                    raise StoreFull(path, "no room", f"{size} bytes for this file") from error
-                raise
+        create_if_missing(path, root or directory.parent, size, _allocate)
         return cls(path, base, size, writable=True)
 
     @property
@@ -96,12 +92,24 @@ class MappedFile:
     def is_full(self) -> bool:
         return self.wrote_position == self.size
 
+    @property
+    def is_flushed(self) -> bool:
+        return self.flushed_position >= self.wrote_position
+
     def append(self, data: bytes | bytearray | memoryview) -> None:
         """Copy into the mapping at the wrote position. The caller has checked that it fits. Raises: as `mapping`."""
         position = self.wrote_position
         assert len(data) <= self.size - position
         self.mapping[position : position + len(data)] = data
         self.wrote_position = position + len(data)
+
+    def rewrite(self, position: int, data: bytes) -> None:
+        """Change bytes that are written already; the next flush brings them to the disk. No flush may run meanwhile."""
+        self._write(position, data)
+        self.flushed_position = min(position, self.flushed_position)
+
+    def _write(self, position: int, data: bytes | bytearray | memoryview) -> None:
+        self.mapping[position : position + len(data)] = data
 
     def append_blank(self, header: bytes) -> None:
         """Write what a BLANK record says and make the rest of the file zero bytes and part of the log.
@@ -176,7 +184,9 @@ class MappedFile:
 
         Raises: FileNotFoundError where the file has no name any more; StoreCorrupt where it was cut.
         """
-        found = os.fstat(self._open())
+        self._check_found(os.fstat(self._open()))
+
+    def _check_found(self, found: os.stat_result) -> None:
         if not found.st_nlink:
             raise FileNotFoundError(errno.ENOENT, "removed under the store", str(self.path))
         self._check_length(found.st_size)
@@ -191,21 +201,21 @@ class MappedFile:
         Holes and space that is allocated but never written are skipped: the file system knows them, so that looking
         through an empty gigabyte costs microseconds and no memory.
         """
-        self._open()
-        while start < self.size:
+        fd = self._open()
+        while (found := next_data(fd, start, self.size)) is not None:
+            yield found
+            start = found[0] + len(found[1])
+
+    def data_limit(self) -> int:
+        """A position behind which all is a hole; it is found without reading."""
+        end = 0
+        with self._held() as fd:
             try:
-                start = os.lseek(self._fd, start, os.SEEK_DATA)
-                stop = os.lseek(self._fd, start, os.SEEK_HOLE)
+                while end < self.size:
+                    end = os.lseek(fd, os.lseek(fd, end, os.SEEK_DATA), os.SEEK_HOLE)
             except OSError as error:
-                if error.errno == errno.ENXIO:  # no data from here on
-                    return
-                stop = self.size  # the file system cannot tell
-            while start < stop:
-                chunk = os.pread(self._fd, min(_CHUNK_SIZE, stop - start), start)
-                if not chunk:
-                    return
-                yield start, chunk
-                start += len(chunk)
+                return end if error.errno == errno.ENXIO else self.size
+        return self.size
 
     def data_end(self, start: int) -> int:
         """The position behind the last non-zero byte from a position on; that position itself where all are zero."""
@@ -260,22 +270,31 @@ class MappedFile:
         start, stop = self.flushed_position, self.wrote_position
         if start >= stop or (stop < self.size and stop // OS_PAGE_SIZE - start // OS_PAGE_SIZE < least_pages):
             return
-        fd = self._open()
-        try:
-            if self._sync_failed:
-                sync_again(fd, self.mapping, start, stop)
-            _sync_data(fd)
-            self.check_file()
-        except OSError as error:
-            self._sync_failed = True
-            error.filename = error.filename or str(self.path)
-            raise
+        with self._held() as fd:
+            try:
+                if self._sync_failed:
+                    self._sync_again(fd, start, stop)
+                _sync_data(fd)
+                self._check_found(os.fstat(fd))
+            except OSError as error:
+                self._sync_failed = True
+                error.filename = error.filename or str(self.path)
+                raise
         self._sync_failed = False
         self.flushed_position = min(stop, self.wrote_position)  # less, if it was truncated meanwhile
 
     def sync(self) -> None:
         """Force the whole file to the disk, written or not. Raises: OSError."""
-        _sync_data(self._open())
+        with self._held() as fd:
+            _sync_data(fd)
+
+    @contextmanager
+    def _held(self) -> Iterator[int]:
+        """A descriptor that stays open as long as it is held."""
+        yield self._open()
+
+    def _sync_again(self, fd: int, start: int, stop: int) -> None:
+        sync_again(fd, self.mapping, start, stop)
 
     def close_descriptor(self) -> None:
         """Give back a descriptor that a full file needs no more; the mapping stays."""
@@ -311,18 +330,60 @@ class MappedFile:
         return os.open(self.path, (os.O_RDWR if self._writable else os.O_RDONLY) | os.O_CLOEXEC)
 
 
+def create_if_missing(path: Path, root: Path, size: int, fill: Callable[[int, int], None]) -> None:
+    """Make a file, unless there is one. fill: called with its descriptor and size. Raises: as MappedFile.create."""
+    if path.exists():
+        return
+    try:
+        create_whole(path, root, lambda fd: fill(fd, size))
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            raise StoreFull(path, "no room", f"{size} bytes for this file") from error
+        raise
+
+
+def sync_data(fd: int) -> None:
+    """Force the data of a file to the disk. Raises: OSError."""
+    _sync_data(fd)
+
+
+def next_data(fd: int, start: int, size: int) -> tuple[int, bytes] | None:
+    """The next part of a file that may hold anything but zero bytes, as (position, bytes); None where only holes follow."""
+    if start >= size:
+        return None
+    try:
+        start = os.lseek(fd, start, os.SEEK_DATA)
+        stop = os.lseek(fd, start, os.SEEK_HOLE)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # no data from here on
+            return None
+        stop = size  # the file system cannot tell
+    chunk = os.pread(fd, min(_CHUNK_SIZE, min(stop, size) - start), start) if start < size else b""
+    return (start, chunk) if chunk else None
+
+
 def sync_again(fd: int, mapping: mmap.mmap, start: int, stop: int) -> None:
     """After a sync that failed: have the next one fail too, unless all between two positions comes to the disk.
 
-    The pages are made dirty anew. That the space allocated for them is written by now was perhaps in a transaction of the file
-    system that was aborted, and is not told again by the pages alone; ext4 then takes them, and reads zeros after the next
-    mount. A change of metadata needs a transaction of its own, which an aborted journal refuses.
+    The pages are made dirty anew; `force_commit` says why that is not all.
 
     Raises: OSError.
     """
     for position in range(start, stop, mmap.PAGESIZE):
         mapping[position] = mapping[position]
     mapping[stop - 1] = mapping[stop - 1]
+    force_commit(fd)
+
+
+def force_commit(fd: int) -> None:
+    """Have the file system commit a change of this file's metadata, or fail.
+
+    That the space allocated for its pages is written by now was perhaps in a transaction of the file system that was aborted,
+    and is not told again by the pages alone; ext4 then takes them, and reads zeros after the next mount. A change of metadata
+    needs a transaction of its own, which an aborted journal refuses.
+
+    Raises: OSError.
+    """
     if os.utime in os.supports_fd:
         os.utime(fd)
     os.fsync(fd)

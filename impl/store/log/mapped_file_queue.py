@@ -15,12 +15,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from rocketmq_ha.impl.store.log.layout import list_files
+from rocketmq_ha.impl.store.log.layout import file_name, list_files
 from rocketmq_ha.impl.store.log.layout import sync_directory as _sync_directory
 from rocketmq_ha.impl.store.log.mapped_file import MappedFile
 
 # Makes the file of a start offset: MappedFile.create, or whoever has prepared it (allocate.py).
 Creator = Callable[[Path, int, int], MappedFile]
+# Takes a file that is there, at its full length: path, start offset, size, whether it may be written.
+Loader = Callable[[Path, int, int, bool], MappedFile]
+
+
+def load_mapped(path: Path, base: int, size: int, writable: bool) -> MappedFile:
+    return MappedFile(path, base, size, writable=writable, wrote_position=size)
 
 
 class MappedFileQueue:
@@ -31,21 +37,26 @@ class MappedFileQueue:
     Raises: StoreCorrupt for a file of another name or length, or a gap (file, expected size); OSError. Nothing is changed.
     """
 
-    def __init__(self, directory: Path, file_size: int, *, writable: bool, create: Creator = MappedFile.create) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        file_size: int,
+        *,
+        writable: bool,
+        create: Creator = MappedFile.create,
+        load: Loader = load_mapped,
+    ) -> None:
         self.directory: Final = directory
         self.file_size = file_size  # changed by `adopt_file_size` alone
         bases, self._leftovers = list_files(directory, file_size)
-        self._files = tuple(self._mapped(base, writable) for base in bases)
+        self._files = tuple(load(directory / file_name(base), base, file_size, writable) for base in bases)
         self._writable, self._create = writable, create
         self.syncs, self.sync_seconds = 0, 0.0  # of file contents, that succeeded
         self._unflushed_files = 0  # files before this index are on the disk
         self._unsynced_levels = 3  # directories whose entries may not be on the disk: this one, and those above it
+        self._has_unsynced_removal = False
         self._flush_guard = threading.Lock()  # a flush, or a change of which files there are
         self._list_guard = threading.Lock()  # a change of the list: one thread may add a file while another deletes some
-
-    def _mapped(self, base: int, writable: bool) -> MappedFile:
-        path = self.directory / f"{base:020d}"
-        return MappedFile(path, base, self.file_size, writable=writable, wrote_position=self.file_size)
 
     @property
     def files(self) -> tuple[MappedFile, ...]:
@@ -118,7 +129,7 @@ class MappedFileQueue:
         """Make the file that starts at an offset, behind the last one. Raises: OSError."""
         return self.adopt(self.prepare(base))
 
-    def truncate(self, offset: int, *, clear: bool = True, keep_empty: bool = True) -> None:
+    def truncate(self, offset: int, *, clear: bool = True, keep_empty: bool = True, sync: bool = True) -> None:
         """Make an offset the end: files that begin beyond it are removed, the one that holds it is written up to it.
 
         A file that begins at the offset stays, empty, unless `keep_empty` is False and there is one before it. Files go from
@@ -127,6 +138,7 @@ class MappedFileQueue:
         Args:  offset: beyond what is written, nothing is done. clear: make the rest of the file zero (HA-ST-7); without it
                what was there stays, as RocketMQ leaves it (quirk 35). The zeros go to the disk at once, and so does the
                removal of files: what came back after the next power cut would stand where new bytes are to stand.
+               sync: if False, the next flush brings both to the disk; the files then must keep zeros in mind themselves.
         Raises: OSError; then the files that are left are adjacent, and the next `truncate` goes on.
         """
         assert self._writable
@@ -137,14 +149,48 @@ class MappedFileQueue:
                 self._files[-1].destroy()
                 self._files = self._files[:-1]
                 is_shorter = True
-            if is_shorter:
+            if is_shorter and sync:
                 _sync_directory(self.directory)
+            elif is_shorter:
+                self._has_unsynced_removal = True
             if self._files and offset < self._files[-1].base + self.file_size:
                 last = self._files[-1]
                 last.truncate(min(last.wrote_position, offset - last.base))
-                if clear and last.clear(last.wrote_position):
+                if clear and last.clear(last.wrote_position) and sync:
                     last.sync()
             self._unflushed_files = min(self._unflushed_files, max(0, len(self._files) - 1))
+
+    def data_limit(self) -> int:
+        """An offset behind which the files are a hole; it is found without reading."""
+        files = self._files
+        return files[-1].base + files[-1].data_limit() if files else 0
+
+    def rewrite(self, offset: int, data: bytes) -> None:
+        """Change bytes of one file that are written already; the next flush brings them to the disk. Raises: OSError."""
+        with self._flush_guard:
+            file = self.find(offset)
+            assert file is not None
+            file.rewrite(offset - file.base, data)
+            self._unflushed_files = min(self._unflushed_files, self._files.index(file))
+
+    def count_as_flushed(self) -> None:
+        """What is written, and the names of the files, are on the disk: who wrote them has flushed them.
+
+        What was changed since the files were loaded is not: zeros, and names that went.
+        """
+        with self._flush_guard:
+            if self._files:
+                for file in self._files:
+                    file.flushed_position = file.wrote_position
+                self._unflushed_files = len(self._files) - 1
+                self._unsynced_levels = 0
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether a flush would find nothing to do."""
+        files = self._files
+        has_names = not files or not self._unsynced_levels
+        return has_names and not self._has_unsynced_removal and all(file.is_flushed for file in files[self._unflushed_files :])
 
     def adopt_file_size(self, file_size: int) -> None:
         """Go on with files of another size. Where there is a file, it is the only one; it is cut to this size, on the disk too.
@@ -207,6 +253,9 @@ class MappedFileQueue:
         """
         with self._flush_guard:
             files = self._files
+            if self._has_unsynced_removal:
+                _sync_directory(self.directory)
+                self._has_unsynced_removal = False
             if files and self._unsynced_levels:
                 self._sync_names()
             for index in range(self._unflushed_files, len(files)):
