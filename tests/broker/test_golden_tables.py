@@ -85,6 +85,42 @@ def test_consumer_offsets_are_read_and_written_back(store: Path) -> None:
     }
 
 
+# What brokers of 5.x begin with besides the topics and groups of the chapter (HA-BT-10, HA-BT-20).
+TOPICS_OF_5_X = {
+    *("rmq_sys_REVIVE_LOG_GoldenCluster", "rmq_sys_SYNC_BROKER_MEMBER_golden-a", "rmq_sys_wheel_timer"),
+    *("RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"),
+}
+GROUPS_OF_5_X = {"CID_RMQ_SYS_TRANS"}
+
+
+def test_a_broker_of_each_release_begins_with_these_topics_and_groups(golden: Path, vectors: Path) -> None:
+    """HA-BT-10 "MUST begin with the topics of the table below"; HA-BT-20 "MUST begin with the groups"."""
+    is_5_x = not vectors.name.startswith("rocketmq-4.")
+    begun = broker_tables.begin(broker_tables.Settings("golden-a", "GoldenCluster"), 0)
+    topics = body_json.read((golden / "config" / "topics.json").read_bytes())["topicConfigTable"]
+    for name, topic in begun.topics.items():
+        found = topics[name]
+        numbers = found["readQueueNums"], found["writeQueueNums"], found["perm"]
+        assert numbers == (topic.readQueueNums, topic.writeQueueNums, topic.perm), name
+    groups = body_json.read((golden / "config" / "subscriptionGroup.json").read_bytes())["subscriptionGroupTable"]
+    own = {"GoldenReaders", "GoldenRecorder", "GoldenTagged"}  # those of the clients that made the store
+    assert groups.keys() - own == begun.groups.keys() | (GROUPS_OF_5_X if is_5_x else set())
+    assert topics.keys() >= TOPICS_OF_5_X if is_5_x else not topics.keys() & TOPICS_OF_5_X - {"RMQ_SYS_TRANS_HALF_TOPIC"}
+
+
+def test_the_versions_of_each_release_have_these_parts(golden: Path, vectors: Path) -> None:
+    """HA-BT-1 "a DataVersion, a counter and a timestamp; that of consumer offsets has none". In 5.x it has one."""
+    is_5_x = not vectors.name.startswith("rocketmq-4.")
+    parts = {"counter", "timestamp"} | ({"stateVersion"} if is_5_x else set())
+    for name in ("topics.json", "subscriptionGroup.json", "consumerOffset.json"):
+        version = body_json.read((golden / "config" / name).read_bytes()).get("dataVersion")
+        if name == "consumerOffset.json" and not is_5_x:
+            assert version is None
+        else:
+            assert version.keys() == parts
+            assert version.get("stateVersion", 0) == 0
+
+
 def test_a_file_of_our_own_has_the_fields_of_a_file_of_4_9_8(tmp_path: Path) -> None:
     """HA-BT-7: no field is missing, and none is there that the release does not have."""
     with tarfile.open(VECTORS / "rocketmq-4.9.8" / "store.tar.xz") as archive:
