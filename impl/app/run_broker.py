@@ -92,7 +92,8 @@ def run_broker(options: BrokerOptions, configuration: ConfigurationSource, print
         clients_tls = remoting_tls(options.tls)
         clients = RemotingServer(listeners, options.remoting_limits, clients_tls)
         stack.callback(clients.close)
-        client = RemotingClient(tls=remoting_client_tls(options.client_tls))
+        client_tls = remoting_client_tls(options.client_tls)
+        client = RemotingClient(tls=client_tls)
         stack.callback(client.close)
         broker_addr = options.announce or options.listen[0], clients.addresses[0][1]
         store_options = StoreOptions(
@@ -119,7 +120,7 @@ def run_broker(options: BrokerOptions, configuration: ConfigurationSource, print
         stack.callback(master.close)
         if not retention.delete_unacknowledged:
             store.needed_offset = master.service.needed_offset
-        reload.serve(tls, clients_tls, master=AllPorts(master, clients))
+        reload.serve(tls, clients_tls, client_tls, master=AllPorts(master, clients))
         is_slave = role is BrokerRole.SLAVE
         puts = None if is_slave else stack.enter_context(_putting(master, store, options.roles))
         settings = replace(options.broker, role=role, broker_addr=broker_addr, ha_server_addr=_ha_address(options, master))

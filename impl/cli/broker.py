@@ -19,6 +19,7 @@ from rocketmq_ha.impl.cli.option_group import option_group
 from rocketmq_ha.impl.cli.process_options import metrics_option, profile_option, store_option
 from rocketmq_ha.impl.cli.protocol_options import master_settings
 from rocketmq_ha.impl.cli.reload import CommandConfiguration
+from rocketmq_ha.impl.cli.remoting_options import client_limit_options
 from rocketmq_ha.impl.cli.retention_options import retention_options
 from rocketmq_ha.impl.cli.role_options import broker_role_options
 from rocketmq_ha.impl.net.address import parse_address
@@ -42,6 +43,7 @@ def _options(
     retention: RetentionSettings,
     master: str | None,
     limits: Limits,
+    client_limits: Limits,
     metrics_address: str | None,
     settings: Settings,
     broker: BrokerSettings,
@@ -58,7 +60,7 @@ def _options(
         retention=retention,
         master=None if master is None else parse_address(master),
         limits=limits,
-        remoting_limits=RemotingLimits(replace(RemotingLimits().connections, allow=limits.allow)),
+        remoting_limits=RemotingLimits(replace(client_limits, allow=limits.allow)),
         metrics_address=metrics_address,
         settings=settings,
         broker=replace(broker, checks=_checks(broker.checks, retention)),
@@ -106,6 +108,7 @@ def _checks(checks: CheckSettings, retention: RetentionSettings) -> CheckSetting
     help="The HA address of a slave's master (haMasterAddress). [default: the name servers tell it]",
 )
 @limit_options
+@client_limit_options
 @metrics_option
 @master_settings
 @config_option

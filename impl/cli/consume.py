@@ -120,4 +120,4 @@ def consume(
     sys.stdout.flush()
     stopped = Stop()
     is_done = run_consume(ConsumeOptions(name_servers, settings, body, limit, stop_at_end), stopped, sys.stdout.fileno())
-    sys.exit(stopped.status if not is_done and (limit is not None or stop_at_end) else 0)
+    click.get_current_context().exit(stopped.status if not is_done and (limit is not None or stop_at_end) else 0)

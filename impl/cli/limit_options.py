@@ -18,10 +18,10 @@ def _default(value: object) -> str:
     return f"[default: {value}; classic: none]"
 
 
-def connection_options(limits: Limits, *, unless_classic: bool) -> tuple[Callable[[Command], Command], ...]:
+def connection_options(limits: Limits, of: str = "", *, unless_classic: bool) -> tuple[Callable[[Command], Command], ...]:
     """--allow, --max-connections and --max-connections-per-address.
 
-    Args:  limits: the defaults. unless_classic: whether the classic profile has none of them.
+    Args:  limits: the defaults. of: whose connections they are. unless_classic: whether the classic profile has no limits.
     """
 
     def default(value: object, classic: str = "none") -> str:
@@ -34,17 +34,26 @@ def connection_options(limits: Limits, *, unless_classic: bool) -> tuple[Callabl
             metavar="NETWORK",
             help="A network whose addresses may connect, such as 10.1.0.0/16; may be repeated. " + default("loopback", "all"),
         ),
+        *most_options(limits, of, default),
+    )
+
+
+def most_options(
+    limits: Limits, of: str = "", default: Callable[[object], str] = "[default: {}]".format
+) -> tuple[Callable[[Command], Command], ...]:
+    """How many connections there may be. Args: as `connection_options`."""
+    return (
         click.option(
-            "--max-connections",
+            limits.option,
             type=click.IntRange(min=1),
             metavar="N",
-            help=f"The most connections at a time. {default(limits.max_connections)}",
+            help=f"The most connections{of} at a time. {default(limits.max_connections)}",
         ),
         click.option(
-            "--max-connections-per-address",
+            f"{limits.option}-per-address",
             type=click.IntRange(min=1),
             metavar="N",
-            help=f"The most connections of one address at a time. {default(limits.max_connections_per_address)}",
+            help=f"The most connections{of} of one address at a time. {default(limits.max_connections_per_address)}",
         ),
     )
 
@@ -96,7 +105,7 @@ def _limits(
 limit_options = option_group(
     "limits",
     _limits,
-    *connection_options(HARDENED_LIMITS, unless_classic=True),
+    *connection_options(HARDENED_LIMITS, " of slaves", unless_classic=True),
     click.option(
         "--report-deadline",
         type=_SECONDS,

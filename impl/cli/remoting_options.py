@@ -1,15 +1,17 @@
 """The options of a remoting port: who may connect, how often, and TLS."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import click
 
 from rocketmq_ha.impl.app.remoting_tls import RemotingTlsFiles
-from rocketmq_ha.impl.cli.limit_options import changed, connection_options
+from rocketmq_ha.impl.cli.limit_options import changed, connection_options, most_options
 from rocketmq_ha.impl.cli.option_group import option_group
 from rocketmq_ha.impl.cli.tls_options import tls_file_options
 from rocketmq_ha.impl.errors import ConfigInvalid
+from rocketmq_ha.impl.net.limits import Limits
 from rocketmq_ha.impl.remoting.limits import CONNECTIONS, RemotingLimits
 from rocketmq_ha.impl.remoting.tls import TlsMode
 
@@ -22,6 +24,20 @@ def _limits(allow: tuple[str, ...], max_connections: int | None, max_connections
 
 
 remoting_limit_options: Final = option_group("limits", _limits, *connection_options(CONNECTIONS, unless_classic=False))
+
+
+# Those of a broker, which has --max-connections for its HA port, and one --allow for all its ports.
+_OF_CLIENTS: Final = replace(CONNECTIONS, option="--max-client-connections")
+
+
+def _client_limits(max_client_connections: int | None, max_client_connections_per_address: int | None) -> Limits:
+    most = {"max_connections": max_client_connections, "max_connections_per_address": max_client_connections_per_address}
+    return changed(_OF_CLIENTS, (), **most)
+
+
+client_limit_options: Final = option_group(
+    "client_limits", _client_limits, *most_options(_OF_CLIENTS, " of producers, consumers and slaves' questions to --listen")
+)
 
 
 def remoting_tls_files(

@@ -27,7 +27,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a master. None means no limit. The transfer rate is in bytes a second to each slave."""
+    """The limits of a port. None means no limit. The transfer rate is in bytes a second to each slave.
+
+    option: that sets max_connections, for the line about a refusal; with -per-address behind it, that of one address.
+    """
 
     max_connections: int | None = None
     max_connections_per_address: int | None = None
@@ -35,6 +38,7 @@ class Limits:
     write_stall_deadline_ms: int | None = None
     allow: tuple[Network, ...] | None = None
     max_transfer_rate: int | None = None
+    option: str = "--max-connections"
 
 
 # Four addresses together can use up all connections; one alone cannot. A slave's first report takes up to 6 s (HA-S-2,
@@ -119,11 +123,11 @@ class ConnectionLimiter:
             return "it is in no network that --allow names"
         if limits.max_connections is not None and self._open.total() >= limits.max_connections:
             self.refused["max_connections"] += 1
-            return f"{limits.max_connections} connections are open (--max-connections)"
+            return f"{limits.max_connections} connections are open ({limits.option})"
         own = limits.max_connections_per_address
         if own is not None and self._open[host] >= own:
             self.refused["max_connections_per_address"] += 1
-            return f"its address has {own} connections open (--max-connections-per-address)"
+            return f"its address has {own} connections open ({limits.option}-per-address)"
         self._open[host] += 1
         return None
 

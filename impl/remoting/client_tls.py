@@ -2,6 +2,7 @@
 
 import socket
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -21,11 +22,21 @@ class RemotingClientTls:
         """PEM files. ca: who signs the certificates of the servers. cert, key: the client's own; both or none.
         name: that the servers' certificates must have; None: the host that is connected to. Raises: ConfigInvalid.
         """
-        self._context = remoting_client_context(ca, cert, key)
+        self._files = ca, cert, key
+        self._context = remoting_client_context(*self._files)
         self._scratch = memoryview(bytearray(SCRATCH))
         self._name: Final = name
         if name is not None:
             self._check(name)
+
+    def renewed(self) -> Callable[[], None]:
+        """Read the files anew. Returns: what takes them over, for the connections from then on. Raises: ConfigInvalid."""
+        context = remoting_client_context(*self._files)
+
+        def take_over() -> None:
+            self._context = context
+
+        return take_over
 
     def wrap(self, sock: socket.socket, peer: str, host: str) -> TlsSocket:
         """Begin, on a connected socket that never waits. Raises: OSError, PeerViolation; ConfigInvalid for a host that no

@@ -1,6 +1,7 @@
 """TLS between all of ours: a name server, a broker and the commands for them. HA-RM-28."""
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,22 @@ def test_a_broker_that_may_not_register_says_why(start: Start, certs: Certificat
         wait_for(lambda broker=broker: "not registered" in broker.log.read_text())  # type: ignore[misc]
         (line, *_) = [each for each in broker.log.read_text().splitlines() if "not registered" in each]
         assert expected in line
+
+
+def test_sighup_renews_the_ca_of_the_name_servers(start: Start, certs: Certificates, name_server: str, tmp_path: Path) -> None:
+    """HA-M-80: a connection that is made from then on uses the new file."""
+    ca = tmp_path / "ca.pem"
+    ca.write_bytes(certs.other_ca_file.read_bytes())
+    words = ("--listen", "127.0.0.1:0", "--ha-listen", "127.0.0.1:0", "--namesrv", name_server, "--min-free-space", 0)
+    tls = ("--namesrv-tls-ca", ca, "--register-name-server-period", 10_000)
+    broker = start("broker", *words, *tls, "--store", tmp_path / "store", "--file-size", 1 << 22)
+    broker.line("listening")
+    wait_for(lambda: "not registered" in broker.log.read_text())
+    ca.write_bytes(certs.ca_file.read_bytes())
+    broker.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: "certificates read anew" in broker.log.read_text())
+    client = ("--namesrv", name_server, "--tls-ca", certs.ca_file)
+    wait_for(lambda: "broker-a" in invoke("admin", "clusters", *client).stdout)
 
 
 @pytest.mark.parametrize(

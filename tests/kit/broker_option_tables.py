@@ -68,6 +68,8 @@ BROKER: Final[Words] = {
     "--report-deadline": 24.5,
     "--write-stall-deadline": 25.5,
     "--max-transfer-rate": 2_600,
+    "--max-client-connections": 50,
+    "--max-client-connections-per-address": 51,
     "--metrics": "h:30",
     **INTERVALS,
     "--ha-transfer-batch-size": 33,
@@ -91,7 +93,7 @@ BROKER_OPTIONS: Final = BrokerOptions(
     retention=KEPT,
     master=("h", 6),
     limits=Limits(22, 23, 24_500, 25_500, ALLOWED, 2_600),
-    remoting_limits=RemotingLimits(Limits(4096, 1024, allow=ALLOWED)),
+    remoting_limits=RemotingLimits(Limits(50, 51, allow=ALLOWED, option="--max-client-connections")),
     metrics_address="h:30",
     settings=Settings(
         ha_send_heartbeat_interval_ms=31,
@@ -140,7 +142,7 @@ BROKER_BY_DEFAULT: Final = BrokerOptions(
     retention=KEPT_BY_DEFAULT,
     master=None,
     limits=Limits(512, 128, 10_000, 20_000, LOOPBACK, None),
-    remoting_limits=RemotingLimits(Limits(4096, 1024, allow=LOOPBACK)),
+    remoting_limits=RemotingLimits(Limits(4096, 1024, allow=LOOPBACK, option="--max-client-connections")),
     metrics_address=None,
     settings=Settings(
         ha_send_heartbeat_interval_ms=5_000,

@@ -342,6 +342,22 @@ def test_a_full_disk_is_tried_again_and_nothing_is_lost(
     assert service.shutdown()
 
 
+def test_a_stop_does_not_wait_where_the_system_makes_the_dispatch_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It neither rests nor waits for its time-out: both are longer than a test may last."""
+    monkeypatch.setattr(dispatch_module, "_RETRY_S", 3600)
+    log, tries = FakeLog(), threading.Semaphore(0)
+
+    def failing(_: object) -> None:
+        tries.release()
+        raise OSError(28, "No space left on device")
+
+    service = ReputMessageService(log, [failing], 0)
+    service.offer(log.put())
+    service.start()
+    assert tries.acquire(timeout=LONG_S)
+    assert not service.shutdown(3600)
+
+
 def test_a_failure_that_lasts_is_one_line_a_minute(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """And one when it is over. The thread's loop runs here, on a clock that its own rests move."""
     log, told = FakeLog(), Told()
@@ -359,6 +375,7 @@ def test_a_failure_that_lasts_is_one_line_a_minute(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(dispatch_module, "time", SimpleNamespace(sleep=rest, monotonic=lambda: clock[0]))
     service = ReputMessageService(log, [full_for_two_minutes], 0)
+    monkeypatch.setattr(service, "_is_leaving", SimpleNamespace(wait=rest))
     with caplog.at_level(logging.INFO):
         service._run()
     assert told.offsets == offsets(log)

@@ -75,8 +75,9 @@ class ReputMessageService:
         self._seen_end = -1  # the log's end when the last round found nothing to do
         self._thread: threading.Thread | None = None
         self._said: float | None = None  # when the last line about a failure was logged; None: the last try was none
+        self._failures = 0  # tries that the system made fail
         self._is_idle = self._is_stopped = False
-        self._wake, self._moved = threading.Event(), threading.Condition()
+        self._wake, self._moved, self._is_leaving = threading.Event(), threading.Condition(), threading.Event()
 
     def start(self) -> None:
         """Dispatch in the background from now on."""
@@ -119,12 +120,15 @@ class ReputMessageService:
         return self.reput_from_offset >= offset
 
     def shutdown(self, timeout_s: float = 5.0) -> bool:
-        """Dispatch every whole record of the log and end the thread. Returns: False at the time-out.
+        """Dispatch every whole record of the log and end the thread. Returns: False at the time-out, or after one more failure.
 
-        The writers must have stopped.
+        The writers must have stopped. A dispatch that the system makes fail, on a full disk say, is tried once more: the
+        next start dispatches what it has left.
         """
         if self._thread is not None:
-            self._wait(self._is_caught_up, timeout_s)
+            before = self._failures
+            self._is_leaving.set()
+            self._wait(lambda: self._is_caught_up() or self._failures > before, timeout_s)
             self._is_stopped = True
             self.wakeup()
             self._thread.join()
@@ -162,9 +166,13 @@ class ReputMessageService:
                     pass
             except OSError as error:  # a full disk, say: it may get room again, and what was not dispatched is in the log
                 self._say_failure(error)
+                with self._moved:
+                    self._failures += 1
+                    self._moved.notify_all()
                 if self._is_stopped:
                     return
-                time.sleep(_RETRY_S)
+                # Once it is to end, `shutdown` sets _is_stopped after the next failure; a second is the most it may spin.
+                self._is_leaving.wait(_RETRY_S)
                 continue
             except RocketmqHaError as error:
                 logger.error("dispatch ends at offset %d: %s", self.reput_from_offset, error)
