@@ -2,13 +2,20 @@
 
 import json
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kit.broker_tables import BrokerTables, heartbeat
 from kit.remoting import Quiet, Stand
-from rocketmq_ha.impl.broker.clients import ClientChannelInfo, ConsumerManager, ProducerManager
+from rocketmq_ha.impl.broker.clients import (
+    ClientChannelInfo,
+    ClientHousekeepingService,
+    ConsumerManager,
+    ProducerManager,
+)
+from rocketmq_ha.impl.broker.rebalance_lock import MessageQueue, RebalanceLockManager
 from rocketmq_ha.impl.broker.subscription import SubscriptionData
 from rocketmq_ha.impl.broker.table_settings import TableSettings
 from rocketmq_ha.impl.errors import RequestInvalid
@@ -371,3 +378,95 @@ def test_a_lock_is_free_after_60_s(tables: BrokerTables, age: int, is_free: bool
     locks(UNLOCK, "y", 1)
     assert locks(LOCK, "y", age) == is_free
     assert locks(LOCK, "x", age) != is_free
+
+
+PRODUCER, CONSUMER = {"producers": ["p"]}, {"consumers": {"g": ["orders"]}}
+BOTH = {"producers": ["p"], "consumers": {"g": ["orders"]}}
+
+
+@pytest.mark.parametrize(
+    ("beats", "last_open", "first_closed"),
+    [
+        pytest.param([(0, PRODUCER)], 120_000, 120_001, id="a producer once"),
+        pytest.param([(0, CONSUMER)], 120_000, 120_001, id="a consumer once"),
+        pytest.param([(at, PRODUCER) for at in range(0, 600_000, 30_000)], 690_000, 690_001, id="a producer every 30 s"),
+        pytest.param([(at, CONSUMER) for at in range(0, 600_000, 30_000)], 690_000, 690_001, id="a consumer every 30 s"),
+        pytest.param([(0, BOTH), (60_000, BOTH)], 180_000, 180_001, id="both, twice"),
+        pytest.param([(0, CONSUMER), (110_000, CONSUMER), (220_000, CONSUMER)], 340_000, 340_001, id="a slow consumer"),
+        pytest.param([(0, BOTH), (60_000, PRODUCER)], 120_000, 120_001, id="one that no longer beats for its consumer"),
+        pytest.param([(0, BOTH), (60_000, CONSUMER)], 120_000, 120_001, id="one that no longer beats for its producer"),
+        pytest.param(
+            [(0, CONSUMER), (60_000, {"consumers": {"g": ["other"]}})], 180_000, 180_001, id="a consumer of another topic now"
+        ),
+    ],
+)
+def test_each_heartbeat_keeps_its_groups_for_120_s(
+    tables: BrokerTables, beats: list[tuple[int, dict[str, object]]], last_open: int, first_closed: int
+) -> None:
+    """HA-BT-45 "from which no heartbeat has come for more than 120 s": the last one counts, for the groups that it names."""
+    for at_ms, is_open in ((last_open, True), (first_closed, False)):
+        channel = Quiet(("127.0.0.1", 4000 + is_open))
+        housekeeping = ClientHousekeepingService(
+            tables.producers, tables.consumers, lambda channel, reason: channel.close(reason), -1_000_000
+        )
+        for beat_ms, named in beats:
+            body = json.dumps(heartbeat("x", **named)).encode()  # type: ignore[arg-type]
+            channel.ask(tables.handlers[BEAT], request(BEAT, body=body), now_ms=beat_ms)
+        housekeeping.on_tick(at_ms)
+        assert channel.is_open is is_open, at_ms
+        housekeeping.on_channel_close(channel)
+        assert not tables.producers.group_channel_table
+        assert not tables.consumers.consumer_table
+
+
+def test_a_client_of_many_groups_is_closed_once_and_looked_for_every_10_s(tables: BrokerTables) -> None:
+    """HA-BT-45 "MUST look every 10 s"."""
+    closed: list[object] = []
+    housekeeping = ClientHousekeepingService(
+        tables.producers, tables.consumers, lambda channel, _reason: closed.append(channel), 0
+    )
+    channels = [Quiet(("127.0.0.1", port)) for port in (4000, 4001)]
+    names = {"producers": ["p", "q"], "consumers": {"g": ["orders"], "h": ["orders"]}}
+    body = json.dumps(heartbeat("x", **names)).encode()  # type: ignore[arg-type]
+    for number, channel in enumerate(channels):
+        channel.ask(tables.handlers[BEAT], request(BEAT, body=body), now_ms=number * 1_000)
+    for at_ms, expected in ((120_001, 1), (121_001, 1), (130_000, 1), (130_001, 2), (140_001, 2)):
+        housekeeping.on_tick(at_ms)
+        assert closed == channels[:expected], at_ms
+
+
+@pytest.mark.parametrize(
+    ("renewed", "free_ms"),
+    [((), 60_001), ((60_000,), 120_001), ((20_000, 40_000, 60_000, 80_000), 140_001), ((59_999, 60_000), 120_001)],
+)
+def test_a_lock_that_is_renewed_is_kept(tables: BrokerTables, renewed: tuple[int, ...], free_ms: int) -> None:
+    """HA-BT-51 "not renewed for more than 60 s": the last renewal counts."""
+    queue = {"topic": "t", "brokerName": "b", "queueId": 0}
+
+    def holds(client_id: str, now_ms: int) -> bool:
+        body = json.dumps({"consumerGroup": "g", "clientId": client_id, "mqSet": [queue]}).encode()
+        answer = tables.channel.ask(tables.handlers[LOCK], request(LOCK, body=body), now_ms)
+        assert answer is not None
+        return b"queueId" in answer.body
+
+    for now_ms in (0, *renewed):
+        assert holds("x", now_ms)
+    assert not holds("y", free_ms - 1)
+    assert holds("y", free_ms)
+    assert not holds("x", free_ms + 60_000)
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_full_table_of_locks_renews_and_forgets(most: int) -> None:
+    """HA-BT-60 "MUST bound each of its tables": what is held is renewed, and what has expired makes room."""
+    locks = RebalanceLockManager(replace(TableSettings(), max_locks=most))
+    queues = [MessageQueue("t", "b", queue_id) for queue_id in range(3)]
+    assert locks.try_lock_batch("g", queues, "x", 0) == queues[:most]
+    assert locks.try_lock_batch("g", queues, "x", 30_000) == queues[:most]
+    assert locks.try_lock_batch("h", queues, "y", 90_000) == []
+    assert locks.try_lock_batch("h", queues, "y", 90_001) == queues[:most]
+    assert locks.count == most
+    locks.unlock_batch("h", queues, "x")
+    assert locks.count == most
+    locks.unlock_batch("h", queues, "y")
+    assert locks.count == 0
