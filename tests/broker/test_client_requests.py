@@ -4,6 +4,7 @@ import json
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -21,6 +22,7 @@ from rocketmq_ha.impl.broker.table_settings import TableSettings
 from rocketmq_ha.impl.errors import RequestInvalid
 from rocketmq_ha.impl.remoting.codes import RequestCode, ResponseCode
 from rocketmq_ha.impl.remoting.command import request
+from rocketmq_ha.reference import broker_clients as model
 
 BEAT, LOCK, UNLOCK = RequestCode.HEART_BEAT, RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ
 
@@ -403,7 +405,18 @@ BOTH = {"producers": ["p"], "consumers": {"g": ["orders"]}}
 def test_each_heartbeat_keeps_its_groups_for_120_s(
     tables: BrokerTables, beats: list[tuple[int, dict[str, object]]], last_open: int, first_closed: int
 ) -> None:
-    """HA-BT-45 "from which no heartbeat has come for more than 120 s": the last one counts, for the groups that it names."""
+    """HA-BT-45 "from which no heartbeat has come for more than 120 s": the last one counts, for the groups that it names. The
+    model says the same.
+    """
+    clients = model.Clients()
+    for beat_ms, named in beats:
+        groups = cast(dict[str, list[str]], named.get("consumers", {}))
+        consumers = [(group, dict.fromkeys(topics, model.Subscription(1)), False) for group, topics in groups.items()]
+        producers = cast(list[str], named.get("producers", []))
+        step = model.on_heartbeat(clients, 1, model.Client("x", beat_ms), consumers, producers, 1 << 28)
+        assert step is not None
+        clients = step.clients
+    assert [model.on_scan(clients, at_ms).closed for at_ms in (last_open, first_closed)] == [(), (1,)]
     for at_ms, is_open in ((last_open, True), (first_closed, False)):
         channel = Quiet(("127.0.0.1", 4000 + is_open))
         housekeeping = ClientHousekeepingService(
@@ -449,11 +462,11 @@ def test_a_lock_that_is_renewed_is_kept(tables: BrokerTables, renewed: tuple[int
         assert answer is not None
         return b"queueId" in answer.body
 
-    for now_ms in (0, *renewed):
-        assert holds("x", now_ms)
-    assert not holds("y", free_ms - 1)
-    assert holds("y", free_ms)
-    assert not holds("x", free_ms + 60_000)
+    clients = model.Clients()
+    story = [*(("x", now_ms, True) for now_ms in (0, *renewed)), ("y", free_ms - 1, False), ("y", free_ms, True)]
+    for client_id, now_ms, is_held in (*story, ("x", free_ms + 60_000, False)):
+        clients, got = model.lock(clients, "g", ["t"], client_id, now_ms, 9)
+        assert holds(client_id, now_ms) is is_held is bool(got), now_ms
 
 
 @pytest.mark.parametrize("most", [1, 2])
@@ -461,10 +474,11 @@ def test_a_full_table_of_locks_renews_and_forgets(most: int) -> None:
     """HA-BT-60 "MUST bound each of its tables": what is held is renewed, and what has expired makes room."""
     locks = RebalanceLockManager(replace(TableSettings(), max_locks=most))
     queues = [MessageQueue("t", "b", queue_id) for queue_id in range(3)]
-    assert locks.try_lock_batch("g", queues, "x", 0) == queues[:most]
-    assert locks.try_lock_batch("g", queues, "x", 30_000) == queues[:most]
-    assert locks.try_lock_batch("h", queues, "y", 90_000) == []
-    assert locks.try_lock_batch("h", queues, "y", 90_001) == queues[:most]
+    clients = model.Clients()
+    for group, now_ms, count in (("g", 0, most), ("g", 30_000, most), ("h", 90_000, 0), ("h", 90_001, most)):
+        clients, got = model.lock(clients, group, ["0", "1", "2"], group, now_ms, most)
+        assert locks.try_lock_batch(group, queues, {"g": "x", "h": "y"}[group], now_ms) == queues[:count], now_ms
+        assert len(got) == count
     assert locks.count == most
     locks.unlock_batch("h", queues, "x")
     assert locks.count == most

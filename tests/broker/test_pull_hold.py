@@ -5,10 +5,13 @@ from pathlib import Path
 import pytest
 
 from kit.pull_stand import PlayedChannel, PlayedLog, PlayedStore, PullStand, body_of, bytes_of, open_queue, subscription, topic
+from rocketmq_ha.impl.broker.arrivals import Arrivals
 from rocketmq_ha.impl.broker.pull import PullSettings
-from rocketmq_ha.impl.broker.pull_hold import HoldSettings
+from rocketmq_ha.impl.broker.pull_hold import HeldPull, HoldSettings, Parking, PullRequestHoldService
 from rocketmq_ha.impl.store.derived.consume_queue import ConsumeQueue
 from rocketmq_ha.impl.store.derived.java_hash import java_hash
+from rocketmq_ha.reference import pull_hold as model
+from rocketmq_ha.reference.pull import Subscription
 from rocketmq_ha.spec.role import BrokerRole
 
 A, B = java_hash("a"), java_hash("b")
@@ -134,6 +137,13 @@ def test_a_pull_whose_time_is_over_is_answered_19(held: Held, suspend_timeout_ms
     assert held.pull(queueOffset=5, sysFlag=SUSPEND, suspendTimeoutMillis=suspend_timeout_ms) is None
     answered = {now_ms: held.answers(now_ms) for now_ms in range(0, 25_000, 1000)}
     assert {now_ms: found for now_ms, found in answered.items() if found} == {at: [(7, 19, "OFFSET_OVERFLOW_ONE", b"")]}
+    settings = model.Settings(9, 9, 9)
+    hold, _ = model.on_park(model.Hold(), model.Parked(7, 1, "t", 0, 5, Subscription(), 0, suspend_timeout_ms), settings)
+    woken: dict[int, tuple[int, ...]] = {}
+    for now_ms in range(0, 25_000, 1000):
+        hold, looked = model.on_tick(hold, now_ms, {("t", 0): 5}, settings)
+        woken |= {now_ms: looked.poll_ids} if looked.poll_ids else {}
+    assert woken == {at: (7,)}
 
 
 def test_a_pull_that_is_looked_at_again_neither_waits_nor_commits(held: Held) -> None:
@@ -276,6 +286,34 @@ def test_the_parked_pulls_are_bounded_in_all_and_of_a_connection(tmp_path: Path)
     held.put()
     assert len(held.answers(1)) == 2
     assert held.pull(queueOffset=6, sysFlag=SUSPEND) is None  # there is room again
+
+
+@pytest.mark.parametrize(
+    ("bounds", "pulls", "parked"),
+    [
+        ((3, 9, 9), [(1, 0), (2, 0), (3, 0), (4, 0)], [True, True, True, False]),
+        ((9, 2, 9), [(1, 0), (1, 0), (1, 0), (2, 0), (2, 0), (2, 0)], [True, True, False, True, True, False]),
+        ((9, 9, 3), [(1, 2), (1, 1), (2, 1), (1, 0)], [True, True, False, True]),
+        ((9, 9, 3), [(1, 4), (1, 3), (2, 1)], [False, True, False]),
+        ((1, 1, 0), [(1, 1), (1, 0), (1, 0)], [False, True, False]),
+    ],
+)
+def test_each_bound_of_the_parked_pulls_is_that_of_the_model(
+    bounds: tuple[int, int, int], pulls: list[tuple[int, int]], parked: list[bool]
+) -> None:
+    """HA-P-22 "MUST bound the pulls that it parks: in all, of one connection, and the tags". pulls: connection, tags."""
+    service = PullRequestHoldService(
+        lambda _: 0, lambda _key, at, _codes: (False, at), Arrivals(lambda: None), HoldSettings(True, 1_000, *bounds)
+    )
+    hold, found, expected = model.Hold(), [], []
+    for number, (connection, tags) in enumerate(pulls):
+        codes = frozenset(range(tags))
+        pull = HeldPull(connection, KEY, 0, codes or None, number)
+        found.append(service.suspend_pull_request(pull, 15_000, 0) is Parking.PARKED)
+        poll = model.Parked(number, connection, "t", 0, 0, Subscription("x" if tags else "*", codes), 0, 15_000)
+        hold, refused = model.on_park(hold, poll, model.Settings(*bounds))
+        expected.append(refused is None)
+    assert found == expected == parked
 
 
 def test_the_tags_of_the_parked_pulls_are_bounded(tmp_path: Path) -> None:
