@@ -323,6 +323,24 @@ def test_all_are_told_when_one_comes_or_leaves(tables: BrokerTables, is_wanted: 
     assert told([*channels, newcomer]) == [2 * is_wanted, 2 * is_wanted, is_wanted]
 
 
+@pytest.mark.parametrize("is_wanted", [True, False])
+@pytest.mark.parametrize(
+    ("topics", "is_change"),
+    [(["orders"], False), (["orders", "more"], True), (["more"], True), ([], True), (["orders", "orders"], False)],
+)
+def test_all_are_told_when_a_topic_comes_or_goes(
+    tables: BrokerTables, topics: list[str], is_change: bool, is_wanted: bool
+) -> None:
+    """HA-BT-43 "or a topic comes to the group's subscriptions": they share the queues anew."""
+    tables.ask(
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        body={"groupName": "g", "notifyConsumerIdsChangedEnable": is_wanted},
+    )
+    channels = joined(tables, 2)
+    tables.ask(BEAT, body=heartbeat("x0", consumers={"g": topics}), channel=channels[0])
+    assert told(channels) == [is_change and is_wanted] * 2
+
+
 @pytest.mark.parametrize(("version", "expected"), [(2, "old"), (3, "old"), (4, "new")])
 def test_a_subscription_is_replaced_by_a_newer_one(tables: BrokerTables, version: int, expected: str) -> None:
     """HA-BT-42 "if its `subVersion` is greater"; a topic that is not named any more is gone."""
