@@ -45,7 +45,7 @@ class Stand:
         """The address and queue of a message that is sent in this way: one, batch or oneway."""
         message = Message("T", b"x")
         if way == "oneway":
-            self.producer.send_oneway(message, 0, queue_id)
+            self.producer.send_oneway(message, self.results.append, 0, queue_id)
             address, command = self.client.sent.pop()
             return address, command.ext_fields["e"]
         if way == "one":
@@ -374,14 +374,18 @@ def test_a_failed_send_makes_the_route_be_asked_for_again(fails: str) -> None:
 def test_a_oneway_send_waits_for_its_route() -> None:
     """HA-C-15: until its route is known it counts as under way, so that its owner does not end before it is sent."""
     stand = Stand()
-    stand.producer.send_oneway(Message("U", b"x"), 0)
-    assert (stand.producer.in_flight, stand.client.sent) == (1, [])
+    stand.producer.send_oneway(Message("U", b"x"), stand.results.append, 0)
+    assert (stand.producer.in_flight, stand.client.sent, stand.results) == (1, [], [])
     stand.client.next(105).answer(body=route_body(("b", 1, {0: "b:1"})))
     assert (stand.producer.in_flight, len(stand.client.sent)) == (0, 1)
-    stand.producer.send_oneway(Message("V", b"x"), 0)
+    stand.producer.send_oneway(Message("V", b"x"), stand.results.append, 0)
     stand.client.next(105).answer(17)
     stand.client.next(105).answer(17)
+    assert (stand.producer.in_flight, len(stand.client.sent)) == (1, 1)
+    stand.producer.end()
+    stand.producer.turn(1)
     assert (stand.producer.in_flight, len(stand.client.sent)) == (0, 1)
+    assert [result.status for result in stand.results] == ["SENT", "NO_ROUTE"]
 
 
 def test_oneway() -> None:
