@@ -6,6 +6,7 @@ import errno
 import os
 from typing import Final
 
+from rocketmq_ha.spec.codes import request_name
 from rocketmq_ha.spec.constants import MAPPED_FILE_SIZE_COMMIT_LOG
 
 NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
@@ -47,7 +48,7 @@ class RequestFailed(RocketmqHaError):
 
     def __init__(self, address: str, code: int, why: str, *, is_unsent: bool = False) -> None:
         """is_unsent: no byte was written to a connection, so that nobody can have got the request."""
-        super().__init__(f"{address}: request {code}: {why}")
+        super().__init__(f"{address}: request {request_name(code)}: {why}")
         self.address, self.code, self.why, self.is_unsent = address, code, why, is_unsent
 
 

@@ -185,3 +185,21 @@ class ResponseCode(IntEnum):
     # from 5.x on
     INVALID_PARAMETER = 29
     GO_AWAY = 1500
+
+
+def request_name(code: int) -> str:
+    """A request as a log line names it.
+
+    >>> request_name(105), request_name(9999)
+    ('105 (GET_ROUTEINFO_BY_TOPIC)', '9999')
+    """
+    return f"{code} ({RequestCode(code).name})" if code in set(RequestCode) else str(code)
+
+
+def response_name(code: int) -> str:
+    """An answer as a log line names it.
+
+    >>> response_name(17)
+    '17 (TOPIC_NOT_EXIST)'
+    """
+    return f"{code} ({ResponseCode(code).name})" if code in set(ResponseCode) else str(code)

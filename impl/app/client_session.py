@@ -36,10 +36,12 @@ class ClientSession:
 def client_session(name_servers: NameServers) -> Iterator[ClientSession]:
     """Yield a session; its connections end with it. Raises: ConfigInvalid if the files of its TLS are not usable."""
     client = RemotingClient(tls=remoting_client_tls(name_servers.tls))
+    addresses = name_servers.addresses
+    routes = Routes(client, addresses)
     try:
-        addresses = name_servers.addresses
-        yield ClientSession(client, Routes(client, addresses), addresses)
+        yield ClientSession(client, routes, addresses)
     finally:
+        routes.close()
         client.close()
 
 

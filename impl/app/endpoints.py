@@ -65,7 +65,7 @@ def tls_listener(listening: TlsListening | None, profile: Profile) -> Iterator[S
         yield None
         return
     _refuse_classic(profile)
-    with listen(*listening.address) as listener:
+    with listen(*listening.address, "--tls-listen") as listener:
         tls = ServerTls(listener, listening.files)
         warn_of_readers(listening.files.key)
         yield tls

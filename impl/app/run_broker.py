@@ -1,5 +1,6 @@
 """A broker process: producers and consumers on one port, slaves on another, and name servers that it registers with."""
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -43,6 +44,8 @@ from rocketmq_ha.spec.role import BrokerRole
 VIP_PORT_OFFSET: Final = 2  # the second port for clients is that much below the first
 LEAVE_MS: Final = 3_000  # how long the name servers may take to answer that this broker goes
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerOptions:
@@ -85,7 +88,7 @@ def run_broker(options: BrokerOptions, configuration: ConfigurationSource, print
         listeners = _listen_for_clients(options.listen)
         for listener in listeners:
             stack.enter_context(listener)
-        ha_listener = None if options.ha.address is None else listen(*options.ha.address)
+        ha_listener = None if options.ha.address is None else listen(*options.ha.address, "--ha-listen")
         stack.enter_context(ha_listener or nullcontext())
         tls = stack.enter_context(tls_listener(options.ha.tls, profile))
         metrics = stack.enter_context(serving_metrics(options.metrics_address))
@@ -125,6 +128,8 @@ def run_broker(options: BrokerOptions, configuration: ConfigurationSource, print
         puts = None if is_slave else stack.enter_context(_putting(master, store, options.roles))
         settings = replace(options.broker, role=role, broker_addr=broker_addr, ha_server_addr=_ha_address(options, master))
         if not is_slave:  # HA-R-2 "A master's `brokerId` MUST be 0, whatever is configured"
+            if settings.broker_id:
+                log.warning("broker id %d of a %s: a master has 0, and so has this one", settings.broker_id, role.value)
             settings = replace(settings, broker_id=0)
         settings = replace(settings, config=_config(options, settings, store))
         now_ms = clock_ms()
@@ -191,9 +196,9 @@ def _follower(settings: Settings, profile: Profile, store: MessageStore, log: Co
 def _listen_for_clients(address: tuple[str, int]) -> list[Any]:
     """Listen on the port, and on that two below it, where slaves and clients with a VIP channel ask. Raises: ConfigInvalid."""
     host, port = address
-    sockets = [listen(host, port)]
+    sockets = [listen(host, port, "--listen")]
     try:
-        sockets.append(listen(host, port - VIP_PORT_OFFSET if port else 0))
+        sockets.append(listen(host, port - VIP_PORT_OFFSET if port else 0, "two ports below --listen"))
     except BaseException:
         sockets[0].close()
         raise

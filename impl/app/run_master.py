@@ -66,7 +66,7 @@ def run_master(
     profile, listening, retention = options.profile, options.listening, options.retention
     check_replicas(options.settings.replicas, profile)
     check_batch_size(options.settings.ha_transfer_batch_size)
-    listener = None if listening.address is None else listen(*listening.address)
+    listener = None if listening.address is None else listen(*listening.address, "--listen")
     stopped, reload = Stop(), Reload(configuration)
     space = Space(retention.floor_size)
     with (

@@ -38,7 +38,7 @@ class NamesrvOptions:
 def run_namesrv(options: NamesrvOptions, configuration: ConfigurationSource, print_line: Callable[[str], object]) -> None:
     """Serve until SIGINT or SIGTERM. Raises: ConfigInvalid for an address or a file that cannot be used; OSError."""
     stopped, reload, tls = Stop(), Reload(configuration), remoting_tls(options.tls)
-    with listen(*options.listen) as listener, serving_metrics(options.metrics_address) as metrics:
+    with listen(*options.listen, "--listen") as listener, serving_metrics(options.metrics_address) as metrics:
         kv_config = KVConfigManager(options.kv_config)
         routes = RouteInfoManager(options.route_limits)
         server = RemotingServer([listener], options.limits, tls)

@@ -94,5 +94,7 @@ def enum(fields: Fields, name: str, values: Sequence[str], missing: str) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as an error shows it: its beginning."""
-    return "nothing" if value is None else f"{value!r}"[:_SHOWN]
+    """A value of JSON as an error shows it: its beginning."""
+    if value is None:
+        return "nothing"
+    return (repr(value) if isinstance(value, str) else body_json.write(value).decode(errors="replace"))[:_SHOWN]

@@ -9,6 +9,7 @@ Spec: HA-BT-1 to HA-BT-8, HA-BT-77, HA-MD-22, HA-MD-25.  Source: 4.9.8 ConfigMan
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Generic, TypeVar
 
+from rocketmq_ha.impl.broker.body_fields import shown
 from rocketmq_ha.impl.broker.config_file import KeptFile
 from rocketmq_ha.impl.broker.data_version import DataVersion, read_data_version
 from rocketmq_ha.impl.errors import ConfigInvalid, RequestInvalid
@@ -140,7 +141,7 @@ class ConfigTable(Generic[Entry]):
         for name, fields in table.items():
             check_name(name)
             if not isinstance(fields, dict):
-                raise ConfigInvalid(f"{name}: found {fields!r:.60}, expected an object")
+                raise ConfigInvalid(f"{name}: found {shown(fields)}, expected an object")
             entries[name] = self._read(name, fields)
         return entries, read_data_version(found.get("dataVersion"), self.data_version)
 
@@ -182,9 +183,9 @@ def read_int(name: str, fields: Mapping[str, object], field: str, missing: int, 
     """A whole number of an entry; `missing` if it is not there. Raises: ConfigInvalid, also for one that is not `within`."""
     value = fields.get(field, missing)
     if type(value) is not int:
-        raise ConfigInvalid(f"{name}: {field}: found {value!r:.60}, expected a whole number")
+        raise ConfigInvalid(f"{name}: {field}: found {shown(value)}, expected a whole number")
     if value not in within:
-        raise ConfigInvalid(f"{name}: {field}: found {value!r:.60}, expected {within[0]} to {within[-1]}")
+        raise ConfigInvalid(f"{name}: {field}: found {shown(value)}, expected {within[0]} to {within[-1]}")
     return value
 
 
@@ -198,7 +199,7 @@ def read_bool(name: str, fields: Mapping[str, object], field: str, missing: bool
     """A truth value of an entry; `missing` if it is not there. Raises: ConfigInvalid."""
     value = fields.get(field, missing)
     if type(value) is not bool:
-        raise ConfigInvalid(f"{name}: {field}: found {value!r:.60}, expected true or false")
+        raise ConfigInvalid(f"{name}: {field}: found {shown(value)}, expected true or false")
     return value
 
 
@@ -206,5 +207,5 @@ def read_str(name: str, fields: Mapping[str, object], field: str, missing: str) 
     """A text of an entry; `missing` if it is not there. Raises: ConfigInvalid."""
     value = fields.get(field, missing)
     if type(value) is not str:
-        raise ConfigInvalid(f"{name}: {field}: found {value!r:.60}, expected a text")
+        raise ConfigInvalid(f"{name}: {field}: found {shown(value)}, expected a text")
     return value

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from rocketmq_ha.impl.broker.body_fields import shown
 from rocketmq_ha.impl.broker.config_file import ConfigFile, KeptFile
 from rocketmq_ha.impl.broker.config_table import I32, I64
 from rocketmq_ha.impl.broker.table_settings import TableSettings
@@ -227,10 +228,10 @@ def _read_table(content: bytes) -> dict[str, dict[int, int]]:
 
 def _read_offsets(key: str, offsets: object) -> dict[int, int]:
     if not isinstance(offsets, dict):
-        raise ConfigInvalid(f"{key}: found {offsets!r:.60}, expected an object")
+        raise ConfigInvalid(f"{key}: found {shown(offsets)}, expected an object")
     for queue_id, offset in offsets.items():
         if not _QUEUE_ID.fullmatch(queue_id) or int(queue_id) not in I32:
-            raise ConfigInvalid(f"{key:.300}: found the queue {queue_id!r:.60}, expected an i32")
+            raise ConfigInvalid(f"{key:.300}: found the queue {shown(queue_id)}, expected an i32")
         if type(offset) is not int or offset not in I64:
-            raise ConfigInvalid(f"{key:.300}: queue {queue_id}: found the offset {offset!r:.60}, expected an i64")
+            raise ConfigInvalid(f"{key:.300}: queue {queue_id}: found the offset {shown(offset)}, expected an i64")
     return {int(queue_id): offset for queue_id, offset in offsets.items()}

@@ -5,6 +5,7 @@ Spec: HA-MD-12, HA-BT-2.  Source: 4.9.8 DataVersion.
 
 from dataclasses import dataclass
 
+from rocketmq_ha.impl.broker.body_fields import shown
 from rocketmq_ha.impl.errors import ConfigInvalid
 
 
@@ -35,9 +36,9 @@ def read_data_version(content: object, missing: DataVersion) -> DataVersion:
     if content is None:
         return missing
     if not isinstance(content, dict):
-        raise ConfigInvalid(f"dataVersion: found {content!r:.60}, expected an object")
+        raise ConfigInvalid(f"dataVersion: found {shown(content)}, expected an object")
     parts = [content.get("counter", missing.counter), content.get("timestamp", missing.timestamp)]
     for part in parts:
         if type(part) is not int:
-            raise ConfigInvalid(f"dataVersion: found {part!r:.60}, expected whole numbers")
+            raise ConfigInvalid(f"dataVersion: found {shown(part)}, expected whole numbers")
     return DataVersion(*parts)

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, Protocol
 
+from rocketmq_ha.impl.broker.body_fields import shown
 from rocketmq_ha.impl.broker.config_file import KeptFile
 from rocketmq_ha.impl.broker.message_properties import DELAY, REAL_QUEUE_ID, REAL_TOPIC, TIMERS, number
 from rocketmq_ha.impl.broker.topic_validator import RMQ_SYS_SCHEDULE_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC
@@ -266,7 +267,7 @@ class ScheduleMessageService:
         for key, offset in table.items():
             level = number(str(key))
             if level is None or type(offset) is not int:
-                raise ConfigInvalid(f"offsetTable: found {key!r:.60}: {offset!r:.60}, expected a level and an offset")
+                raise ConfigInvalid(f"offsetTable: found {shown(key)}: {shown(offset)}, expected a level and an offset")
             read[level] = offset
         self._offset_table = read
         self._persisted = dict(read)

@@ -18,7 +18,7 @@ from rocketmq_ha.impl.broker.topic_config import TopicConfigManager
 from rocketmq_ha.impl.errors import ConfigInvalid, RequestFailed, RequestInvalid
 from rocketmq_ha.impl.net.address import format_address, parse_address
 from rocketmq_ha.impl.remoting import body_json
-from rocketmq_ha.impl.remoting.codes import RequestCode, ResponseCode
+from rocketmq_ha.impl.remoting.codes import RequestCode, ResponseCode, response_name
 from rocketmq_ha.impl.remoting.command import RemotingCommand, request
 
 FIRST_MS: Final = 3_000
@@ -108,7 +108,7 @@ class SlaveSynchronize:
             if isinstance(answer, RequestFailed):
                 raise answer
             if answer.code != ResponseCode.SUCCESS:  # HA-MD-16 "MUST change nothing on the slave"
-                raise RequestFailed(address, code, f"answered {answer.code}: {answer.remark}")
+                raise RequestFailed(address, code, f"answered {response_name(answer.code)}: {answer.remark}")
             take(answer.body)
         except (RequestFailed, RequestInvalid, ConfigInvalid, OSError) as error:
             if not self.error:

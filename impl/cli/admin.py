@@ -230,12 +230,19 @@ def create_topic(
 @click.argument("topic")
 @_json_option
 def delete_topic(name_servers: NameServers, topic: str, as_json: bool) -> None:
-    """Delete a topic at all masters and name servers. Made again, it shows its messages that have not expired."""
+    """Delete a topic at all masters and name servers. Made again, it shows its messages that have not expired.
+
+    Exit status 1 if the name server did not know the topic. It is deleted all the same, since a master may have it.
+    """
     with client_session(name_servers) as session:
         asked = Admin(session.client, session.name_servers)
+        is_known = topic in asked.topics()
         changed = asked.masters()
         asked.delete_topic(topic, changed)
     _show_changed(changed, {"topic": topic}, as_json)
+    if not is_known:
+        click.echo(f"topic {topic}: no name server knew it", err=True)
+        raise click.exceptions.Exit(1)
 
 
 @admin.command("create-group")
@@ -291,7 +298,8 @@ class _Place(Time):
 def reset_offset(name_servers: NameServers, group: str, topic: str, place: str | int, as_json: bool) -> None:
     """Set the offset of a group in all queues of a topic.
 
-    The group's consumers have to be stopped, because they would commit over it: exit status 2 if one is connected.
+    The group's consumers have to be stopped, because they would commit over it: exit status 2 if one is connected. A group that
+    no broker knows gets its offsets, too, and begins there; a line says so.
     """
     rows = []
     with client_session(name_servers) as session:
@@ -303,12 +311,17 @@ def reset_offset(name_servers: NameServers, group: str, topic: str, place: str |
             if consumers := asked.consumers(masters[name], group):
                 found = f"{len(consumers)} connected to {name}, {_cell(consumers[0])} for one"
                 raise ConfigInvalid(f"group {group}: found consumers, {found}; expected none")
+        is_known = any(group in asked.groups(masters[name]) for name in {mq.broker_name for mq in queues})
         offsets: list[tuple[MessageQueue, int]] = [(mq, asked.offset_of(masters[mq.broker_name], mq, place)) for mq in queues]
         for mq, offset in offsets:
             asked.reset_offset(masters[mq.broker_name], group, mq, offset)
             rows.append({"topic": topic, "broker": mq.broker_name, "queue": mq.queue_id, "offset": offset})
     columns = [Column("topic", least=8), Column("broker", least=8)]
     _show([*columns, Column("queue", is_number=True), Column("offset", is_number=True)], rows, as_json)
+    if not is_known:
+        click.echo(
+            f"group {group}: no broker of {topic} knew it; a consumer of this name will begin at these offsets", err=True
+        )
 
 
 def _brokers(asked: Admin, cluster: str | None, broker_name: str | None) -> list[BrokerAddress]:

@@ -58,7 +58,7 @@ def _options(
         roles=roles,
         flush_intervals=flush_intervals,
         retention=retention,
-        master=None if master is None else parse_address(master),
+        master=None if master is None else parse_address(master, "--master"),
         limits=limits,
         remoting_limits=RemotingLimits(replace(client_limits, allow=limits.allow)),
         metrics_address=metrics_address,

@@ -9,6 +9,7 @@ from rocketmq_ha.impl.app.endpoints import Listening, TlsListening
 from rocketmq_ha.impl.app.remoting_tls import RemotingClientTlsFiles
 from rocketmq_ha.impl.broker.broker import BrokerSettings
 from rocketmq_ha.impl.broker.table_settings import TableSettings
+from rocketmq_ha.impl.broker.topic_validator import TOPIC_MAX_LENGTH
 from rocketmq_ha.impl.broker.transaction_check import CheckSettings
 from rocketmq_ha.impl.cli.flush_options import MAX_INT
 from rocketmq_ha.impl.cli.option_group import option_group
@@ -37,7 +38,7 @@ def _listening(
     tls_ca: Path | None,
     namesrv_tls_ca: Path | None,
 ) -> dict[str, Any]:
-    host, port = parse_address(listen)
+    host, port = parse_address(listen, "--listen")
     if host in _ANY and announce is None:
         raise ConfigInvalid(
             f"--listen {listen}: clients cannot connect to {host}: expected --announce with the host to tell them"
@@ -46,10 +47,10 @@ def _listening(
         raise ConfigInvalid(
             f"--listen {listen}: expected a port from 3 to 65534: the ports {port - 2} and {port + 1} are used too"
         )
-    ha = parse_address(ha_listen) if ha_listen is not None else (host, port + 1 if port else 0)
+    ha = parse_address(ha_listen, "--ha-listen") if ha_listen is not None else (host, port + 1 if port else 0)
     # For clients the CA is optional, as in RocketMQ; slaves always show a certificate.
     files = tls_files(tls_cert, tls_key, tls_ca, needed_by="--tls-listen") if tls_listen else None
-    tls = None if files is None or tls_listen is None else TlsListening(parse_address(tls_listen), files)
+    tls = None if files is None or tls_listen is None else TlsListening(parse_address(tls_listen, "--tls-listen"), files)
     for_clients = remoting_tls_files(tls_mode, tls_cert, tls_key, tls_ca)
     as_client = None if namesrv_tls_ca is None else RemotingClientTlsFiles(namesrv_tls_ca, tls_cert, tls_key)
     return {
@@ -106,7 +107,7 @@ def name_servers(text: str) -> tuple[str, ...]:
     """
     found = [each.strip() for each in text.split(";") if each.strip()]
     for address in found:
-        if parse_address(address)[1] == 0:
+        if parse_address(address, "name server")[1] == 0:
             raise ConfigInvalid(f"name server {address}: expected a port, not 0")
     return tuple(dict.fromkeys(found))
 
@@ -130,6 +131,11 @@ def _broker(
     transaction_check_max: int,
     transaction_check_interval: int,
 ) -> BrokerSettings:
+    for option, name in (("--broker-name", broker_name), ("--cluster", cluster)):
+        if not 0 < len(name) <= TOPIC_MAX_LENGTH or not name.isprintable() or set(name) & set(" /:;,@|"):
+            raise ConfigInvalid(
+                f"{option} {name!r}: expected 1 to {TOPIC_MAX_LENGTH} characters, without blanks and / : ; , @ |"
+            )
     tables = TableSettings(
         broker_name=broker_name,
         broker_cluster_name=cluster,

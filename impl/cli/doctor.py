@@ -57,7 +57,7 @@ def doctor(
 
     Exit status: 0 if nothing is wrong; 1 if there are findings, for example an unreachable master; 2 if it could not look.
     """
-    options = DoctorOptions(master, parse_address(broker) if broker else None, store, patience, settle)
+    options = DoctorOptions(master, parse_address(broker, "--broker") if broker else None, store, patience, settle)
     findings = Findings() if as_json else Findings(_print)
     stopped = Stop()
     try:

@@ -30,7 +30,9 @@ def _options(
 ) -> NamesrvOptions:
     path = Path.home() / "namesrv" / "kvConfig.json" if kv_config is None else kv_config
     route_limits = RouteLimits(max_brokers, max_topics)
-    return NamesrvOptions(parse_address(listen), path, order_message_enable, tls, limits, route_limits, metrics_address)
+    return NamesrvOptions(
+        parse_address(listen, "--listen"), path, order_message_enable, tls, limits, route_limits, metrics_address
+    )
 
 
 @click.command()

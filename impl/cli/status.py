@@ -60,7 +60,7 @@ def status(store: Path | None, address: str | None, watch: bool, every: float, a
     if address is not None:
         from rocketmq_ha.impl.net.remote_status import ask_remote  # loads an HTTP client
 
-        ask_status: Callable[[], dict[str, Any]] = partial(ask_remote, parse_address(address))
+        ask_status: Callable[[], dict[str, Any]] = partial(ask_remote, parse_address(address, "--from"))
     else:
         assert store is not None
         ask_status = partial(ask, store)

@@ -43,12 +43,12 @@ def _listening(
     if listen == "none" and tls_listen is None:
         raise ConfigInvalid("--listen none: expected --tls-listen with it, or nobody can connect")
     files = tls_files(tls_cert, tls_key, tls_ca, needed_by="--tls-listen" if tls_listen else None)
-    address = None if listen == "none" else parse_address(listen)
+    address = None if listen == "none" else parse_address(listen, "--listen")
     if files is None:
         return Listening(address)
     if tls_listen is None:
         raise ConfigInvalid("--tls-cert is given and --tls-listen is not: expected the address where TLS is spoken")
-    return Listening(address, TlsListening(parse_address(tls_listen), files))
+    return Listening(address, TlsListening(parse_address(tls_listen, "--tls-listen"), files))
 
 
 listen_options = option_group(

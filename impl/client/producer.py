@@ -24,7 +24,7 @@ from rocketmq_ha.impl.client.send_command import Prepared, prepare, prepare_batc
 from rocketmq_ha.impl.client.unique_id import MessageClientIDSetter
 from rocketmq_ha.impl.errors import ConfigInvalid, FrameInvalid, NoRoute, RequestFailed, RequestInvalid
 from rocketmq_ha.impl.remoting import fields
-from rocketmq_ha.impl.remoting.codes import ResponseCode
+from rocketmq_ha.impl.remoting.codes import ResponseCode, response_name
 from rocketmq_ha.impl.remoting.command import RemotingCommand
 from rocketmq_ha.impl.wire.message import Message
 
@@ -206,7 +206,9 @@ class Producer:
         try:
             result = _stored(send, queue, status, answer)
         except RequestInvalid as error:  # it may be stored: another attempt would store it twice
-            result = SendResult(NO_ANSWER, send.prepared.uniq_keys, send.attempts, f"answer {answer.code}: {error}")
+            result = SendResult(
+                NO_ANSWER, send.prepared.uniq_keys, send.attempts, f"answer {response_name(answer.code)}: {error}"
+            )
         self._end(send, result)
 
     def _failed(self, send: _Send, code: int | None, error: str, *, is_unsent: bool = False) -> None:

@@ -27,7 +27,7 @@ from rocketmq_ha.impl.client.route_data import MASTER_ID, MessageQueue, TopicRou
 from rocketmq_ha.impl.client.routes import Asks, Routes
 from rocketmq_ha.impl.errors import ConfigInvalid, MessageMalformed, NoRoute, RequestFailed, RequestInvalid
 from rocketmq_ha.impl.remoting import fields
-from rocketmq_ha.impl.remoting.codes import RequestCode, ResponseCode
+from rocketmq_ha.impl.remoting.codes import RequestCode, ResponseCode, response_name
 from rocketmq_ha.impl.remoting.command import RemotingCommand, request
 from rocketmq_ha.impl.wire.message import Message, decode, read_header
 
@@ -226,7 +226,7 @@ class PullConsumer:
                 else:
                     return
             else:
-                why = f"answer {answer.code}: {answer.remark}"
+                why = f"answer {response_name(answer.code)}: {answer.remark}"
         self._on_failure(mq, queue, why)
 
     # --- Pulls -------------------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ class PullConsumer:
                 except (RequestInvalid, MessageMalformed) as error:
                     why = str(error)
             else:
-                why = f"answer {answer.code}: {answer.remark}"
+                why = f"answer {response_name(answer.code)}: {answer.remark}"
         found = next_pull(offset, queue.broker_id, looked, self._now_ms - queue.asked_ms)
         queue.offset, queue.broker_id = found.offset, found.broker_id
         queue.at_ms = self._now_ms + found.delay_ms
@@ -358,7 +358,7 @@ class PullConsumer:
     def _on_commit(self, mq: MessageQueue, offset: int, answer: RemotingCommand | RequestFailed) -> None:
         self.commits_in_flight -= 1
         if isinstance(answer, RequestFailed) or answer.code != ResponseCode.SUCCESS:
-            why = str(answer) if isinstance(answer, RequestFailed) else f"answer {answer.code}: {answer.remark}"
+            why = str(answer) if isinstance(answer, RequestFailed) else f"answer {response_name(answer.code)}: {answer.remark}"
             log.warning("%s %s queue %d: offset %d not committed: %s", mq.broker_name, mq.topic, mq.queue_id, offset, why)
 
     def _addrs(self, mq: MessageQueue) -> dict[int, str]:

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from rocketmq_ha.impl.client.route_data import TBW102, TopicRoute, default_route, read_route
 from rocketmq_ha.impl.errors import ConfigInvalid, NoRoute, RequestFailed, RequestInvalid
-from rocketmq_ha.impl.remoting.codes import RequestCode, ResponseCode
+from rocketmq_ha.impl.remoting.codes import RequestCode, ResponseCode, response_name
 from rocketmq_ha.impl.remoting.command import RemotingCommand, request
 
 POLL_NAME_SERVER_INTERVAL_MS: Final = 30_000
@@ -52,6 +52,11 @@ class Routes:
         self._chosen = 0  # which name server is asked
         self._topics: dict[str, _Topic] = {}
         self._now_ms = 0
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Its connections end now: a question without an answer is no failure of a name server any more."""
+        self._is_closed = True
 
     def get(self, topic: str) -> TopicRoute | None:
         """The route, if it is known."""
@@ -161,7 +166,7 @@ class Routes:
         known.is_asked, known.failures = False, 0
         if known.route is None:
             known.ask_at_ms = self._now_ms + MQ_CLIENT_API_TIMEOUT_MS
-        elif "no answer" in str(error):
+        elif "no answer" in str(error) and not self._is_closed:
             log.warning("%s; the last route stays in use", error)
         waiting, known.waiting = known.waiting, []
         for on_route, _ in waiting:
@@ -175,7 +180,9 @@ def _route_of(answer: RemotingCommand | RequestFailed) -> TopicRoute | RequestFa
     if answer.code == ResponseCode.TOPIC_NOT_EXIST:
         return "TOPIC_NOT_EXIST"
     if answer.code != ResponseCode.SUCCESS:
-        return RequestFailed("name server", RequestCode.GET_ROUTEINFO_BY_TOPIC, f"answer {answer.code}: {answer.remark}")
+        return RequestFailed(
+            "name server", RequestCode.GET_ROUTEINFO_BY_TOPIC, f"answer {response_name(answer.code)}: {answer.remark}"
+        )
     try:
         return read_route(answer.body)
     except RequestInvalid as error:

@@ -12,7 +12,7 @@ from rocketmq_ha.impl.net.pause import PAUSE_MS
 CONNECT_TIMEOUT_S: Final = 5.0  # HA-S-22 "not succeeded after 5 s MUST be given up"
 
 
-def parse_address(text: str) -> tuple[str, int]:
+def parse_address(text: str, option: str = "address") -> tuple[str, int]:
     """Parse `HOST:PORT` or `[IPV6]:PORT` into (host, port). Raises: ConfigInvalid.
 
     >>> parse_address("127.0.0.1:10912")
@@ -26,7 +26,7 @@ def parse_address(text: str) -> tuple[str, int]:
     elif ":" in host:
         host = ""
     if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise ConfigInvalid(f"address {text!r}: expected HOST:PORT with a port of 0 to 65535, as 127.0.0.1:10912")
+        raise ConfigInvalid(f"{option} {text!r}: expected HOST:PORT with a port of 0 to 65535, as 127.0.0.1:10912")
     return host, int(port)
 
 

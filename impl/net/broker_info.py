@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from rocketmq_ha.impl.errors import RocketmqHaError
 from rocketmq_ha.impl.net.address import connect, format_address
 from rocketmq_ha.impl.net.pause import Deadline
+from rocketmq_ha.spec.codes import request_name, response_name
 
 GET_BROKER_CONFIG: Final = 26
 GET_BROKER_RUNTIME_INFO: Final = 28
@@ -73,7 +74,7 @@ def _request(sock: socket.socket, peer: str, code: int, deadline: Deadline) -> b
     except (ValueError, KeyError, TypeError):
         raise NotTold(f"{peer}: found an answer that is no JSON header, expected a broker's") from None
     if found != 0:
-        raise NotTold(f"{peer}: answers request {code} with code {found}: {remark}")
+        raise NotTold(f"{peer}: answers request {request_name(code)} with {response_name(found)}: {remark}")
     return frame[4 + header_size :]
 
 

@@ -18,9 +18,10 @@ NO_DESCRIPTORS_MS: Final = 100
 NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})  # errors of an accept that may pass
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, option: str = "") -> socket.socket:
     """Listen on an address. Called before any store is opened, so that a refusal changes nothing. Raises: ConfigInvalid.
 
+    Args:  option: that names the address, for the error.
     Spec: HA-M-15 "allow its address to be taken again at once after a restart", which `create_server` does; HA-M-63 "MUST ask
     the system to keep 1,024 connects until it accepts them".
     """
@@ -28,7 +29,8 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        raise ConfigInvalid(f"cannot listen on {format_address(host, port)}: {reason(error)}") from error
+        where = f"{option}: " if option else ""
+        raise ConfigInvalid(f"{where}cannot listen on {format_address(host, port)}: {reason(error)}") from error
 
 
 class Accepted(NamedTuple):

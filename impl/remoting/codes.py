@@ -3,6 +3,6 @@
 Spec: HA-RM-9 "MUST use the codes of requests and of answers that RocketMQ has".
 """
 
-from rocketmq_ha.spec.codes import LANGUAGES, RequestCode, ResponseCode
+from rocketmq_ha.spec.codes import LANGUAGES, RequestCode, ResponseCode, request_name, response_name
 
-__all__ = ["LANGUAGES", "RequestCode", "ResponseCode"]
+__all__ = ["LANGUAGES", "RequestCode", "ResponseCode", "request_name", "response_name"]

@@ -9,7 +9,7 @@ from typing import Final
 from rocketmq_ha.impl.errors import RocketmqHaError
 from rocketmq_ha.impl.net.peer_log import PeerLog
 from rocketmq_ha.impl.remoting.channel import Channel
-from rocketmq_ha.impl.remoting.codes import ResponseCode
+from rocketmq_ha.impl.remoting.codes import ResponseCode, request_name
 from rocketmq_ha.impl.remoting.command import RemotingCommand, decode, response_to
 from rocketmq_ha.spec.constants import REMOTING_HEADER_MAX
 
@@ -64,15 +64,16 @@ class Dispatcher:
             answer = handler(channel, command, now_ms)
         except (RocketmqHaError, OSError) as error:
             if not isinstance(error, RocketmqHaError):
-                peers.write(now_ms, logging.ERROR, "%s: request %d: %s", channel.peer, command.code, error, peer=channel.peer)
+                name = request_name(command.code)
+                peers.write(now_ms, logging.ERROR, "%s: request %s: %s", channel.peer, name, error, peer=channel.peer)
             answer = _failed(command, str(error))
         except AssertionError:
             raise  # what the process relies on does not hold: it has to end
         except Exception as error:
             # A bug of ours that a peer has found is no reason to end: it could be asked for again and again.
             self.failures += 1
-            text, trace = "%s: request %d: a bug of this program: %s", traceback.format_exc()
-            peers.write(now_ms, logging.ERROR, text, channel.peer, command.code, trace, peer=channel.peer)
+            text, trace = "%s: request %s: a bug of this program: %s", traceback.format_exc()
+            peers.write(now_ms, logging.ERROR, text, channel.peer, request_name(command.code), trace, peer=channel.peer)
             answer = _failed(command, f"internal error: {type(error).__name__}")
         if answer is not None:
             channel.answer(answer)

@@ -125,8 +125,8 @@ def test_a_failure_is_logged_once_until_a_registration_succeeds(caplog: pytest.L
         registrations.on_turn(1)
     texts = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert texts == [
-        f"{address}: not registered, which is tried again: {address}: request 103: no answer in time",
-        f"{address}: not registered, which is tried again: {address}: request 103: no answer in time",
+        f"{address}: not registered, which is tried again: {address}: request 103 (REGISTER_BROKER): no answer in time",
+        f"{address}: not registered, which is tried again: {address}: request 103 (REGISTER_BROKER): no answer in time",
     ]
     assert registrations.registrations == 1 and not registrations.is_registered
 

@@ -259,4 +259,7 @@ def test_a_slave_knows_when_it_has_taken_all_tables(slave: Slave) -> None:
     assert (slave.rounds.synchronized_ms, slave.rounds.error) == (13_500, "")
     slave.rounds.on_turn(23_000)
     slave.client.answer(VIP, -1)
-    assert (slave.rounds.synchronized_ms, slave.rounds.error) == (13_500, f"{VIP}: request 21: no answer in time")
+    assert (slave.rounds.synchronized_ms, slave.rounds.error) == (
+        13_500,
+        f"{VIP}: request 21 (GET_ALL_TOPIC_CONFIG): no answer in time",
+    )

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kit.broker_option_tables import BROKER_OPTIONS
+from kit.command_line import invoke
 from rocketmq_ha.impl.app import run_broker as module
 from rocketmq_ha.impl.app.endpoints import Listening
 from rocketmq_ha.impl.app.reload import Configuration
@@ -75,7 +76,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> dict[str, Arguments]:
 
 
 @pytest.mark.parametrize("role", [BrokerRole.ASYNC_MASTER, BrokerRole.SLAVE])
-def test_a_broker_is_made_as_its_options_say(role: BrokerRole, calls: dict[str, Arguments], tmp_path: Path) -> None:
+def test_a_broker_is_made_as_its_options_say(
+    role: BrokerRole, calls: dict[str, Arguments], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     options = replace(
         BROKER_OPTIONS,
         store=tmp_path / "s",
@@ -126,6 +129,8 @@ def test_a_broker_is_made_as_its_options_say(role: BrokerRole, calls: dict[str, 
     )
     settings = calls["BrokerController"]["settings"]
     is_slave = role is BrokerRole.SLAVE
+    warned = f"broker id 40 of a {role.value}: a master has 0, and so has this one"
+    assert (warned in caplog.messages) is not is_slave
     assert replace(settings, config={}) == replace(
         options.broker,
         role=role,
@@ -234,3 +239,14 @@ def test_settings_that_cannot_be_are_refused_before_the_store_is_touched(
     with pytest.raises(ConfigInvalid, match=told):
         module.run_broker(options, NoFile(), print)
     assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("option", ["--broker-name", "--cluster"])
+@pytest.mark.parametrize("name", ["", " ", "a b", "a:1", "a/b", "a;b", "a\n", "x" * 128])
+def test_a_name_that_no_list_of_brokers_can_have_is_refused(option: str, name: str, tmp_path: Path) -> None:
+    """Routes have `name:queues;name:queues`, and lines of logs and tables have names."""
+    store = tmp_path / "s"
+    result = invoke("broker", "--store", store, "--listen", "127.0.0.1:0", option, name)
+    assert (result.exit_code, result.stdout, store.exists()) == (2, "", False)
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"rocketmq-ha: {option} {name!r}: expected 1 to 127 characters")

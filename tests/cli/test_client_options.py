@@ -58,7 +58,7 @@ class Sending:
     def _maker(self, name: str) -> Callable[..., Any]:
         def make(*arguments: Any, **more: Any) -> Any:
             self.made[name] = (arguments, more)
-            return SimpleNamespace(name=name, lines=[], is_ok=self.is_ok, counts=self.counts)
+            return SimpleNamespace(name=name, lines=[], is_ok=self.is_ok, is_cut=False, counts=self.counts)
 
         return make
 
@@ -202,14 +202,14 @@ ADMIN: tuple[tuple[str, list[Call]], ...] = (
     ("clusters", [("brokers",)]),
     ("create-topic t --queues 3 --perm 4 --cluster c --broker n", [("masters", "c", "n"), ("create_topic", B, "t", 3, 4)]),
     ("create-topic t", [("masters", None, None), ("create_topic", B, "t", 8, 6)]),
-    ("delete-topic t", [("masters",), ("delete_topic", "t", [BROKERS[2]])]),
+    ("delete-topic t", [("topics",), ("masters",), ("delete_topic", "t", [BROKERS[2]])]),
     ("create-group g --retries 3 --cluster c --broker n", [("masters", "c", "n"), ("create_group", B, "g", 3)]),
     ("create-group g", [("masters", None, None), ("create_group", B, "g", 16)]),
     *(
         (
             f"reset-offset g t --to {place}",
             [
-                *(("route", "t"), ("masters",), ("consumers", B, "g")),
+                *(("route", "t"), ("masters",), ("consumers", B, "g"), ("groups", B)),
                 *(("offset_of", B, queue, asked) for queue in QUEUES),
                 *(("reset_offset", B, "g", queue, LARGE) for queue in QUEUES),
             ],

@@ -58,7 +58,7 @@ def test_what_ends_tls_is_one_line(certs: Certificates, name_server: str) -> Non
         assert (result.returncode, result.stdout) == (2, "")
         (line,) = result.stderr.splitlines()
         assert expected in line
-        assert line.startswith(f"rocketmq-ha: {name_server}: request 206: closed: ")
+        assert line.startswith(f"rocketmq-ha: {name_server}: request 206 (GET_ALL_TOPIC_LIST_FROM_NAMESERVER): closed: ")
 
 
 def test_a_broker_that_may_not_register_says_why(start: Start, certs: Certificates, name_server: str, tmp_path: Path) -> None:

@@ -221,6 +221,8 @@ def test_a_group_goes_on_where_it_has_come_to(servers: Servers) -> None:
     assert [each["body"] for each in servers.consumed("Group", "--group", "g")] == ["3"]
     assert servers.consumed("Group", "--group", "g") == []
     servers.run("admin", "reset-offset", "g", "Group", "--to", "first")
+    _, err = servers.run("admin", "reset-offset", "unknown", "Group", "--to", "first")
+    assert err == "group unknown: no broker of Group knew it; a consumer of this name will begin at these offsets\n"
     assert len(servers.consumed("Group", "--group", "g")) == 3
 
 
@@ -249,6 +251,8 @@ def test_topics_and_groups_are_made_shown_and_deleted(servers: Servers) -> None:
     found = {each["group"]: each for each in servers.json("admin", "groups")}
     assert found["made-group"]["retries"] == 5
     servers.run("admin", "delete-topic", "Made")
+    _, err = servers.run("admin", "delete-topic", "Made", status=1)
+    assert err == "topic Made: no name server knew it\n"
     wait_for(lambda: "Made" not in [each["topic"] for each in servers.json("admin", "topics")])
 
 

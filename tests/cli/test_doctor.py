@@ -528,7 +528,10 @@ def test_settings_that_cannot_work_are_findings(config: str, found: list[str], t
 def test_a_broker_that_does_not_tell_is_a_finding(tmp_path: Path) -> None:
     with serving(fill(tmp_path / "a", 0, 10)) as address:
         told = doctor(address, "--broker", scripted_broker("V5_3_3", "", code=1))
-        assert (told["found"], "answers request 28 with code 1: no" in told["broker"]) == (["broker"], True)
+        assert (told["found"], "with 1 (SYSTEM_ERROR): no" in told["broker"]) == (
+            ["broker"],
+            True,
+        )
         for answer in (b"", b"\x7f\xff\xff\xff" + bytes(8), (8).to_bytes(4, "big") + bytes(3) + b"\x04nope"):
             told = doctor(address, "--broker", scripted_peer(lambda _, sent=answer: sent, ask_size=4096))  # type: ignore[misc]
             assert told["found"] == ["broker"]

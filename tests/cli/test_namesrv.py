@@ -294,7 +294,10 @@ def test_an_address_that_is_taken_and_a_damaged_file_end_it_with_a_line(tmp_path
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = f"127.0.0.1:{other.getsockname()[1]}"
         result = invoke("namesrv", "--listen", taken, "--kv-config", file)
-        assert (result.exit_code, result.stderr) == (2, f"rocketmq-ha: cannot listen on {taken}: Address already in use\n")
+        assert (result.exit_code, result.stderr) == (
+            2,
+            f"rocketmq-ha: --listen: cannot listen on {taken}: Address already in use\n",
+        )
     file.write_text("{")
     result = invoke("namesrv", "--listen", "127.0.0.1:0", "--kv-config", file)
     assert result.exit_code == 2

@@ -53,6 +53,8 @@ BOUNDS: Final = {
     "inspect --from": FROM_0,
     "--limit": FROM_1,
     "--max-brokers": FROM_1,
+    "--max-client-connections": FROM_1,
+    "--max-client-connections-per-address": FROM_1,
     "--max-connections": FROM_1,
     "--max-connections-per-address": FROM_1,
     "--max-hash-slot-num": FROM_1,

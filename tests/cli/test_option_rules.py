@@ -145,7 +145,7 @@ AN_ADDRESS = "expected HOST:PORT with a port of 0 to 65535, as 127.0.0.1:10912"
         ("master", ("--replicas", "0"), "'--replicas': 0 is not in the range x>=1."),
         ("master", ("--role", "SLAVE"), "role SLAVE: expected ASYNC_MASTER or SYNC_MASTER for `rocketmq-ha master`"),
         ("master", ("--allow", "10.0.0.1/8"), "network '10.0.0.1/8': 10.0.0.1/8 has host bits set; expected one as"),
-        ("master", ("--listen", "h:70000"), f"address 'h:70000': {AN_ADDRESS}"),
+        ("master", ("--listen", "h:70000"), f"--listen 'h:70000': {AN_ADDRESS}"),
         ("master", ("--listen", "none"), "--listen none: expected --tls-listen with it, or nobody can connect"),
         ("master", ("--tls-listen", "h:1"), "--tls-listen is given and --tls-cert and --tls-key and --tls-ca are not"),
         (
@@ -154,7 +154,7 @@ AN_ADDRESS = "expected HOST:PORT with a port of 0 to 65535, as 127.0.0.1:10912"
             "--tls-cert is given and --tls-listen is not: expected the address where TLS is spoken",
         ),
         ("slave", ("--tls-name", "n"), "--tls-name is given and --tls-cert and --tls-key and --tls-ca are not"),
-        ("doctor", ("--broker", "b"), f"address 'b': {AN_ADDRESS}"),
+        ("doctor", ("--broker", "b"), f"--broker 'b': {AN_ADDRESS}"),
         ("doctor", ("--master", "h:0"), "address 'h:0': expected the port of a master, not 0"),
     ],
 )

@@ -230,3 +230,18 @@ def test_ids_that_fastjson_leaves_without_quotes() -> None:
     body = BODY.replace(b'"0":', b"0:")
     assert body != BODY
     assert read_route(body) == read_route(BODY)
+
+
+def test_the_end_of_the_client_is_no_failure_of_a_name_server(caplog: pytest.LogCaptureFixture) -> None:
+    client = ScriptedClient()
+    routes = Routes(client, ["one:1"])
+    routes.find("T", lambda _: None, 0)
+    client.next(105).answer(body=BODY)
+    for is_closed in (False, True):
+        routes.find_anew("T", lambda _: None, 0)
+        asked = client.next(105)
+        if is_closed:
+            routes.close()
+        asked.fail()
+        assert ("the last route stays in use" in caplog.text) is not is_closed
+        caplog.clear()

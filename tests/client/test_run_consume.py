@@ -82,7 +82,7 @@ def test_the_end_waits_for_the_answer_to_its_commit(
     [commit] = broker.commits
     assert not commit.is_oneway
     assert commit.ext_fields == {"consumerGroup": "g", "topic": "T", "queueId": "0", "commitOffset": "1"}
-    assert "b T queue 0: offset 1 not committed: answer 1: no room" in caplog.messages
+    assert "b T queue 0: offset 1 not committed: answer 1 (SYSTEM_ERROR): no room" in caplog.messages
 
 
 def test_a_commit_that_is_taken_is_worth_no_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

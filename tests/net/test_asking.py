@@ -95,7 +95,10 @@ def test_a_broker_tells_its_figures_and_perhaps_its_configuration(
         (frame(b"no JSON"), "found an answer that is no JSON header, expected a broker's"),
         (frame({"remark": "x"}), "found an answer that is no JSON header, expected a broker's"),
         (frame([0]), "found an answer that is no JSON header, expected a broker's"),
-        (frame({"code": 3, "remark": "not supported"}), "answers request 28 with code 3: not supported"),
+        (
+            frame({"code": 3, "remark": "no"}),
+            "answers request 28 (GET_BROKER_RUNTIME_INFO) with 3 (REQUEST_CODE_NOT_SUPPORTED): no",
+        ),
         (frame({"code": 0}, b"{}"), "found figures of another form, expected a table in JSON"),
         (frame({"code": 0}, b'{"table": [1]}'), "found figures of another form, expected a table in JSON"),
         (frame({"code": 0}, b"a=b"), "found figures of another form, expected a table in JSON"),

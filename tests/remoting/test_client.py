@@ -97,7 +97,7 @@ def test_a_request_without_an_answer_fails_at_its_deadline_and_the_connection_go
     both.await_told(1)
     both.told.clear()
     both.invoke(SILENT, timeout_ms=0)
-    assert both.why() == f"{both.address}: request 11: no answer in time"
+    assert both.why() == f"{both.address}: request 11 (PULL_MESSAGE): no answer in time"
     both.invoke(ECHO)
     both.await_told(2)
     assert both.server.accepted_connections == 1
@@ -142,7 +142,10 @@ def test_the_end_of_the_connection_fails_its_requests(both: Both) -> None:
     wait_for(lambda: both.server.requests.get(SILENT), both.turn)
     (channel,) = both.server.channels
     both.server.allow(())  # closes it
-    assert both.why() == f"{both.address}: request 11: closed: it ended before any answer: it may demand TLS, or refuse us"
+    assert (
+        both.why()
+        == f"{both.address}: request 11 (PULL_MESSAGE): closed: it ended before any answer: it may demand TLS, or refuse us"
+    )
     assert [channel.peer for channel in closed] == [both.address]
     assert not channel.is_open
 
@@ -155,14 +158,14 @@ def test_a_connect_that_fails_at_once_is_told_from_within_a_turn(both: Both, mon
     monkeypatch.setattr(client_module.socket, "socket", Unreachable)
     both.invoke(ECHO, address="192.0.2.1:9876")
     assert both.told == []
-    assert both.why() == "192.0.2.1:9876: request 10: closed: cannot connect: Network is unreachable"
+    assert both.why() == "192.0.2.1:9876: request 10 (SEND_MESSAGE): closed: cannot connect: Network is unreachable"
 
 
 def test_where_nobody_listens_the_request_fails_from_within_a_turn(both: Both) -> None:
     address = closed_port()
     both.invoke(ECHO, address=address)
     assert both.told == []
-    assert both.why() == f"{address}: request 10: closed: cannot connect: Connection refused"
+    assert both.why() == f"{address}: request 10 (SEND_MESSAGE): closed: cannot connect: Connection refused"
 
 
 def test_a_caller_may_ask_again_from_its_own_callback(both: Both) -> None:
@@ -198,7 +201,7 @@ def test_a_name_that_is_none_fails_its_request(both: Both, monkeypatch: pytest.M
 
     monkeypatch.setattr(resolver_module.socket, "getaddrinfo", unknown)
     both.invoke(ECHO, address="nowhere.example:9876")
-    assert both.why() == "nowhere.example:9876: request 10: closed: cannot connect: Name or service not known"
+    assert both.why() == "nowhere.example:9876: request 10 (SEND_MESSAGE): closed: cannot connect: Name or service not known"
 
 
 def test_an_address_that_is_none_is_refused_at_once(both: Both) -> None:
@@ -214,7 +217,7 @@ def test_a_server_that_sends_no_frames_fails_the_request(both: Both) -> None:
         with accepted(listener) as sock:
             sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
             assert both.why().startswith(
-                f"{address}: request 10: closed: remoting frame: found a length of 1213486160, expected"
+                f"{address}: request 10 (SEND_MESSAGE): closed: remoting frame: found a length of 1213486160, expected"
             )
     assert both.client.invalid_frames == 1
 
@@ -247,7 +250,7 @@ def test_a_oneway_request_arrives_and_nobody_is_told(both: Both) -> None:
 def test_close_fails_what_is_under_way(both: Both) -> None:
     both.invoke(SILENT)
     both.client.disconnect(both.address)
-    assert both.why() == f"{both.address}: request 11: closed: this end has closed it"
+    assert both.why() == f"{both.address}: request 11 (PULL_MESSAGE): closed: this end has closed it"
 
 
 def test_a_name_that_is_found_after_the_end_is_connected_to_no_more(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:

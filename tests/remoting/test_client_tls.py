@@ -65,7 +65,7 @@ class Ends:
         """Why a request fails, without its address and code."""
         (failure,) = self.ask(b"", address=address)
         assert isinstance(failure, RequestFailed), failure
-        return str(failure).partition(": request 10: closed: ")[2]
+        return str(failure).partition(": request 10 (SEND_MESSAGE): closed: ")[2]
 
 
 @pytest.mark.parametrize("mode", [TlsMode.PERMISSIVE, TlsMode.ENFORCING])

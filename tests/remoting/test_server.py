@@ -238,7 +238,7 @@ def test_the_server_sends_requests_of_its_own_to_a_client(stand: Stand, client: 
     assert isinstance(told[0], RemotingCommand)
     assert told[0].remark == "fine"
     assert isinstance(told[1], RequestFailed)
-    assert "request 307: closed" in str(told[1])
+    assert "request 307 (GET_CONSUMER_RUNNING_INFO): closed" in str(told[1])
 
 
 def test_a_request_to_a_client_that_does_not_answer_fails_at_its_deadline(stand: Stand, client: Client, later: Later) -> None:
