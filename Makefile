@@ -120,8 +120,9 @@ clean: ## Remove .venv, build/ and the caches
 	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks *.egg-info
 
 soak: ROUNDS ?= 200
-soak: setup ## kill -9 with puts in flight, and losses of the master's disk: ROUNDS=200 of each (ten minutes)
+soak: setup ## kill -9 of stores, brokers and name servers under load, and losses of a disk: ROUNDS=200 of each (half an hour)
 	@$(BIN)/python tests/crash/kill9.py --rounds $(ROUNDS)
+	@PYTHONPATH=tests $(BIN)/python tests/crash/broker_kills.py --rounds $(ROUNDS)
 	@$(BIN)/python tests/crash/disk_death.py --rounds $(ROUNDS)
 	@$(BIN)/python tests/crash/disk_death.py --rounds $(ROUNDS) --power-cut
 	@$(BIN)/python tests/crash/disk_death.py --rounds $(ROUNDS) --async

@@ -77,9 +77,13 @@ class Node:
         self._process.kill()
         self._end()
 
+    def terminate(self) -> None:
+        """SIGTERM. It may still run when this returns."""
+        self._process.terminate()
+
     def stop(self) -> int:
         """SIGTERM, and its exit status."""
-        self._process.terminate()
+        self.terminate()
         return self._end()
 
     def _end(self) -> int:

@@ -199,8 +199,8 @@ def test_a_flush_waits_for_another_that_has_begun(tmp_path: Path, monkeypatch: p
         real(fd)
 
     monkeypatch.setattr(mapped_file, "_sync_data", sync)
-    first = threading.Thread(target=table.flush)
-    second = threading.Thread(target=lambda: (table.flush(), ended.append("second")))
+    first = threading.Thread(target=table.flush, daemon=True)
+    second = threading.Thread(target=lambda: (table.flush(), ended.append("second")), daemon=True)
     first.start()
     assert is_in.wait(LONG_S)
     second.start()
