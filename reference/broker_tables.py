@@ -38,8 +38,8 @@ class Settings:
     trace_topic: str | None = None  # the topic of traces, if there is one
     auto_create_group: bool = True
     notify_ids_changed: bool = True
-    max_topics: int = 100_000
-    max_groups: int = 100_000
+    max_topics: int = 37_000
+    max_groups: int = 20_000
     max_offset_entries: int = 1_000_000
     max_offset_key_length: int = 518
     max_offset_size: int = 16_000_000

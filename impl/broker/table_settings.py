@@ -19,9 +19,9 @@ class TableSettings:
     notify_consumer_ids_changed_enable: bool = True
     flush_consumer_offset_interval: int = 5_000  # ms
 
-    max_topics: int = 100_000
+    max_topics: int = 37_000  # each of 419 bytes as JSON, at most: the answer to 21 is a frame, of 16 MiB
     max_queue_nums: int = 8_192  # read or write queues of one topic that a request creates
-    max_groups: int = 100_000
+    max_groups: int = 20_000  # each of 792 bytes: the same for the answer to 201
     max_offset_entries: int = 1_000_000  # offsets of consumers, each of one group and queue
     max_offset_key_length: int = 518  # characters of topic@group: the longest retry topic, and the longest group
     max_offset_size: int = 16_000_000  # bytes of all offsets as JSON: the answer to 43 is a frame, of 16 MiB (HA-BT-76)

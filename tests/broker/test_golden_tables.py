@@ -10,12 +10,14 @@ import pytest
 
 from kit.golden import VECTORS
 from rocketmq_ha.impl.broker.consumer_offsets import ConsumerOffsetManager
-from rocketmq_ha.impl.broker.groups import SubscriptionGroupManager
+from rocketmq_ha.impl.broker.groups import GROUP_MAX_LENGTH, SubscriptionGroupConfig, SubscriptionGroupManager, group_fields
 from rocketmq_ha.impl.broker.table_settings import TableSettings
-from rocketmq_ha.impl.broker.topic_config import TopicConfigManager
+from rocketmq_ha.impl.broker.topic_config import TopicConfig, TopicConfigManager, topic_fields
+from rocketmq_ha.impl.broker.topic_validator import TOPIC_MAX_LENGTH
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.remoting import body_json
 from rocketmq_ha.reference import broker_tables
+from rocketmq_ha.spec.constants import REMOTING_FRAME_MAX
 
 SETTINGS = TableSettings(broker_name="golden-a", broker_cluster_name="GoldenCluster")
 TOPIC_FIELDS = {"topicName", "readQueueNums", "writeQueueNums", "perm", "topicFilterType", "topicSysFlag", "order"}
@@ -252,3 +254,17 @@ def test_a_name_of_a_file_can_name_a_directory(tmp_path: Path, name: str) -> Non
     else:
         with pytest.raises(ConfigInvalid, match=r"topics\.json: found the name .*, expected 1 to 262 characters"):
             topics.load()
+
+
+def test_as_many_topics_and_groups_as_may_be_fit_into_a_frame() -> None:
+    """HA-BT-60 "MUST bound each of its tables": the answers to 21 and 201 with the longest entries; 100,000 B for all else."""
+    least, settings = -(1 << 31), TableSettings()
+    most = (1 << 31) - 1
+    topic = TopicConfig("t" * TOPIC_MAX_LENGTH, most, most, least, "MULTI_TAG", least, order=False)
+    group = SubscriptionGroupConfig("g" * GROUP_MAX_LENGTH, False, False, False, least, least, -(1 << 63), -(1 << 63), False)
+    for name, fields, count in (
+        (topic.topic_name, topic_fields(topic), settings.max_topics),
+        (group.group_name, group_fields(group), settings.max_groups),
+    ):
+        entry = body_json.write({name: fields})[1:-1] + b","
+        assert REMOTING_FRAME_MAX // 2 < count * len(entry) <= REMOTING_FRAME_MAX - 100_000
