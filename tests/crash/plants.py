@@ -65,7 +65,7 @@ FAULTS: Final = (
     Fault(
         "names-not-synced",
         "store/log/mapped_file_queue.py",
-        "                self._sync_names()\n",
+        "                self._sync_names(set() if synced is None else synced)\n",
         "                pass\n",
         "a file is flushed, and its name is not (HA-ST-28)",
     ),

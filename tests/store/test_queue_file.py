@@ -18,7 +18,7 @@ from rocketmq_ha.impl.store.derived.consume_queue_table import ConsumeQueueTable
 from rocketmq_ha.impl.store.derived.dispatch_request import DispatchRequest
 from rocketmq_ha.impl.store.derived.queue_entry import ENTRY_SIZE
 from rocketmq_ha.impl.store.derived.queue_file import OPEN_FILES, QueueFile, QueueFiles
-from rocketmq_ha.impl.store.log import mapped_file
+from rocketmq_ha.impl.store.log import mapped_file, mapped_file_queue
 
 SIZE = 4 * ENTRY_SIZE
 
@@ -151,6 +151,30 @@ def test_what_a_recovery_cuts_off_is_flushed_with_the_next_entries(tmp_path: Pat
     again.flush()
     assert len(syncs) == 1
     again.close()
+
+
+def test_a_flush_syncs_the_folder_of_a_topic_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file whose name is not on the disk is lost: so is one whose folder's name is not."""
+    names: list[str] = []
+    real = mapped_file_queue._sync_directory
+
+    def sync(directory: Path) -> None:
+        names.append(str(directory.relative_to(tmp_path)))
+        real(directory)
+
+    monkeypatch.setattr(mapped_file_queue, "_sync_directory", sync)
+    table = ConsumeQueueTable(tmp_path, SIZE, writable=True)
+    table.put([request(queue_id, 0) for queue_id in range(3)])
+    table.flush()
+    folders = ["consumequeue", "consumequeue/t", *(f"consumequeue/t/{queue_id}" for queue_id in range(3))]
+    assert sorted(names) == folders
+    table.put([request(3, 0)])
+    table.flush()
+    assert names[5:] == ["consumequeue/t/3", "consumequeue/t", "consumequeue"]
+    table.put([request(3, number) for number in range(1, 6)])
+    table.flush()
+    assert names[8:] == ["consumequeue/t/3"]  # for its second file
+    table.close()
 
 
 def test_zeros_whose_sync_failed_are_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,9 +181,9 @@ class ConsumeQueue:
             self._queue.remove_all()
             self._end = self.min_offset = self.max_physic_offset = 0
 
-    def flush(self, least_pages: int = 0) -> None:
-        """Force the entries to the disk. Raises: OSError."""
-        self._queue.flush(least_pages)
+    def flush(self, least_pages: int = 0, synced: set[Path] | None = None) -> None:
+        """Force the entries to the disk. synced: see MappedFileQueue.flush. Raises: OSError."""
+        self._queue.flush(least_pages, synced)
 
     @property
     def is_flushed(self) -> bool:

@@ -145,10 +145,11 @@ class ConsumeQueueTable:
         """Force all entries to the disk. Raises: OSError, StoreCorrupt, after the other queues were flushed."""
         failure: OSError | StoreCorrupt | None = None
         with self._flushing:
+            synced: set[Path] = set()  # of topics, and above them: each has the names of all queues of the list by now
             for key in list(self._unflushed):
                 queue = self._unflushed.pop(key)  # first: what is put from now on is noted again
                 try:
-                    queue.flush(least_pages)
+                    queue.flush(least_pages, synced)
                 except (OSError, StoreCorrupt) as error:
                     failure = error
                 if not queue.is_flushed:

@@ -244,10 +244,12 @@ class MappedFileQueue:
             self._unflushed_files = max(0, self._unflushed_files - 1)
             return first
 
-    def flush(self, least_pages: int = 0) -> int:
+    def flush(self, least_pages: int = 0, synced: set[Path] | None = None) -> int:
         """Force what was written, and the names of new files, to the disk: only then does it outlive a power cut.
 
         Args:  least_pages: do nothing where fewer 4 KiB pages of a file have become dirty, and it is not full.
+               synced: directories above this one that had a sync since they have all their names, and need none. Those that
+               get one now are added.
         Returns: flushed_offset.
         Raises: OSError; flushed_offset stays behind the last byte that a sync has covered (HA-ST-28).
         """
@@ -257,7 +259,7 @@ class MappedFileQueue:
                 _sync_directory(self.directory)
                 self._has_unsynced_removal = False
             if files and self._unsynced_levels:
-                self._sync_names()
+                self._sync_names(set() if synced is None else synced)
             for index in range(self._unflushed_files, len(files)):
                 file = files[index]
                 before, began_s = file.flushed_position, time.perf_counter()
@@ -272,12 +274,15 @@ class MappedFileQueue:
                     self._unflushed_files = index + 1
             return self.flushed_offset
 
-    def _sync_names(self) -> None:
+    def _sync_names(self, synced: set[Path]) -> None:
         """A file whose name is not on the disk is lost with all that was flushed into it."""
         levels, self._unsynced_levels = self._unsynced_levels, 0  # first: a file that is added now counts again
         try:
-            for directory in (self.directory, *self.directory.parents)[:levels]:
-                _sync_directory(directory)
+            for level, directory in enumerate((self.directory, *self.directory.parents)[:levels]):
+                if level == 0 or directory not in synced:
+                    _sync_directory(directory)
+                if level:
+                    synced.add(directory)
         except BaseException:
             self._unsynced_levels = max(levels, self._unsynced_levels)
             raise
