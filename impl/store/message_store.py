@@ -401,6 +401,7 @@ class MessageStore:
         mark_running(self.store_dir)
         self.checkpoint.flush()
         self.dispatcher.dispatch_all()
+        self.queues.drop_unused()
         self.log.raise_queue_offsets(self.queues.queue_offsets())
         self._topics.note()
         self.log.dispatch_to(self.dispatcher.offer, self.dispatcher.offer_all)

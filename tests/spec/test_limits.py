@@ -115,6 +115,7 @@ CONSTANTS: Final[dict[str, dict[str, float]]] = {
     "net.transfer_turns": {"BULK_TURN": 1 * MIB, "SHARE": 262_144},
     "net.waker": {"_MOST": 4_096},
     "store.derived.consume_queue": {
+        "_CLEARED_SIZE": 65_536,
         "FILE_ENTRIES": 300_000,
         "FILE_SIZE": 6_000_000,
         "_PACKED_AT_ONCE": 256,

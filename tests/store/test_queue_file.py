@@ -153,6 +153,39 @@ def test_what_a_recovery_cuts_off_is_flushed_with_the_next_entries(tmp_path: Pat
     again.close()
 
 
+def test_a_file_without_a_kept_entry_is_taken_again_or_removed(tmp_path: Path, syncs: list[str]) -> None:
+    """HA-ST-38, HA-ST-73: entries that nobody vouches for come again, most often into the same place."""
+    table = ConsumeQueueTable(tmp_path, SIZE, writable=True)
+    table.put([request(queue_id, number) for queue_id in range(4) for number in range(6)])
+    table.close()
+    paths = [tmp_path / "consumequeue" / "t" / str(queue_id) / f"{0:020d}" for queue_id in range(4)]
+    inodes = [path.stat().st_ino for path in paths]
+    again = ConsumeQueueTable(tmp_path, writable=True)
+    again.keep_before(0, 0, lambda *_: True)
+    assert [queue.max_offset for _, queue in again] == [0] * 4
+    assert [path.read_bytes() for path in paths] == [bytes(SIZE)] * 4
+    again.put([request(0, 0), request(1, 5), request(3, 0)])  # the log of queue 1 begins later; queue 2 has no message left
+    again.drop_unused()
+    assert [path.exists() for path in paths] == [True, False, False, True]
+    assert [path.stat().st_ino for path in (paths[0], paths[3])] == [inodes[0], inodes[3]]
+    assert [queue.max_offset for _, queue in again] == [1, 6, 0, 1]
+    again.flush()
+    assert syncs == [str(paths[0]), str(paths[1].with_name(f"{SIZE:020d}")), str(paths[3])]
+    again.drop_unused()
+    assert paths[0].exists()
+    again.close()
+
+
+def test_a_large_file_without_a_kept_entry_is_removed(tmp_path: Path) -> None:
+    queue = ConsumeQueue(tmp_path / "0", 20 << 16, writable=True)
+    queue.put_all([field for number in range(1 << 15) for field in (number, 100 * number, 100, 0)])
+    queue.close()
+    again = ConsumeQueue(tmp_path / "0", 20 << 16, writable=True)
+    again.keep_before(0, lambda *_: True)
+    assert not list((tmp_path / "0").iterdir())
+    again.close()
+
+
 def test_a_flush_syncs_the_folder_of_a_topic_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file whose name is not on the disk is lost: so is one whose folder's name is not."""
     names: list[str] = []

@@ -34,6 +34,7 @@ _PACKED_AT_ONCE: Final = 256
 _FILLER: Final = ENTRY.pack(0, FILLER_SIZE, 0)
 # The largest gap that fillers close, in files. The bound keeps a flipped bit in a queue offset from filling the disk.
 _LARGEST_GAP: Final = 10
+_CLEARED_SIZE: Final = 1 << 16  # bytes; a file with more of them is removed and not cleared
 _RECOVERED_FILES: Final = 3  # last files that `recover` reads after a clean stop
 
 
@@ -56,6 +57,7 @@ class ConsumeQueue:
         self._writable = writable
         self._guard = threading.Lock()  # taken to change the files: by the dispatch, and by the deletion of old files
         self.file_entries: Final = file_size // ENTRY_SIZE
+        self._unused: MappedFile | None = None  # emptied by a recovery, and not taken again yet
         self._end = self._queue.max_offset  # bytes; if another process writes the queue, the end seen so far
         self.max_physic_offset = 0  # end offset in the commit log of the last message with an entry
         self.min_offset = self._queue.min_offset // ENTRY_SIZE  # first entry whose message the log still has
@@ -219,10 +221,35 @@ class ConsumeQueue:
             self._end = count * ENTRY_SIZE
             if self._writable:
                 self._queue.sweep()
-                self._queue.truncate(self._end if count > first else -1, sync=False)
+                if count > first:
+                    self._queue.truncate(self._end, sync=False)
+                else:
+                    self._empty()
                 self._end = self._queue.max_offset
                 self._queue.count_as_flushed()  # the checkpoint says so
             self._after_cut()
+
+    def _empty(self) -> None:
+        """Give up all entries, most likely for the same ones again: the dispatch puts them into the same file.
+
+        To remove a file and to make another takes milliseconds where the file system discards each block that becomes free, and
+        there may be 80,000 queues.
+        """
+        files = self._queue.files
+        if files and files[0].data_limit() <= _CLEARED_SIZE:
+            try:
+                self._unused = self._queue.set_aside()
+            except OSError as error:  # a file system that copies on write may need room for zeros
+                logger.info("%s: is removed, for it cannot be cleared: %s", files[0].path, error)
+            else:
+                return
+        self._queue.truncate(-1, sync=False)
+
+    def drop_unused(self) -> None:
+        """Once all has been dispatched after `keep_before`: remove the file that no entry has come into. Raises: OSError."""
+        unused, self._unused = self._unused, None
+        if unused is not None and (not self._queue.files or self._queue.files[0].base != unused.base):
+            self._queue.drop(unused)
 
     def fill_holes(self) -> None:
         """After `keep_before`, if all kept messages have expired: replace invalid entries by fillers.

@@ -116,6 +116,13 @@ class ConsumeQueueTable:
             queue.truncate_dirty(offset)
         self._note_unflushed()
 
+    def drop_unused(self) -> None:
+        """Once all has been dispatched after `keep_before`: remove the files that no entry has come into. Raises: OSError."""
+        for key, queue in self._queues.items():
+            queue.drop_unused()
+            if not queue.is_flushed:
+                self._unflushed[key] = queue
+
     def _note_unflushed(self) -> None:
         """What a recovery has changed is to be flushed."""
         self._unflushed = {key: queue for key, queue in self._queues.items() if not queue.is_flushed}

@@ -160,6 +160,24 @@ class MappedFileQueue:
                     last.sync()
             self._unflushed_files = min(self._unflushed_files, max(0, len(self._files) - 1))
 
+    def set_aside(self) -> MappedFile:
+        """Make the queue empty, and leave its first file where it is, all zero: a new file of that offset takes its place.
+
+        Returns: that file. Whoever begins no new one removes it. Raises: OSError; then the files are still listed.
+        """
+        assert self._writable
+        self.truncate(self._files[0].base, sync=False)
+        [file] = self._files
+        with self._flush_guard, self._list_guard:
+            self._files = ()
+        file.close()
+        return file
+
+    def drop(self, file: MappedFile) -> None:
+        """Remove a file that was set aside; the next flush brings that to the disk. Raises: OSError."""
+        file.destroy()
+        self._has_unsynced_removal = True
+
     def data_limit(self) -> int:
         """An offset behind which the files are a hole; it is found without reading."""
         files = self._files
