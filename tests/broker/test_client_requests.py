@@ -102,7 +102,7 @@ def test_a_heartbeat_of_a_client_that_sends_ordinals_and_texts(tables: BrokerTab
         ({"consumerDataSet": [{"groupName": "../g"}]}, "groupName: found '../g', expected 1 to 255"),
         ({"producerDataSet": [{"groupName": "p p"}]}, "groupName: found 'p p', expected 1 to 255"),
         ({"consumerDataSet": [{"groupName": "g", "consumeType": 9}]}, "consumeType: found 9, expected one of CONSUME_ACTIVELY"),
-        ({"consumerDataSet": [{"groupName": "g", "consumeType": True}]}, "consumeType: found True, expected one of"),
+        ({"consumerDataSet": [{"groupName": "g", "consumeType": True}]}, "consumeType: found true, expected one of"),
         (
             {"consumerDataSet": [{"groupName": "g", "messageModel": "x"}]},
             "messageModel: found 'x', expected one of BROADCASTING",
