@@ -158,3 +158,33 @@ def test_a_broker_that_stops_unregisters_everywhere() -> None:
     assert not registrations.has_left
     client.answer(second, -1)
     assert registrations.has_left
+
+
+@pytest.mark.parametrize("answers", ["before", "after"])
+def test_a_broker_that_has_said_goodbye_registers_no_more(answers: str) -> None:
+    """HA-R-18: a registration that was to follow would put it on the routes again, for two minutes after its end."""
+    registrations, client, _ = registering(servers=1)
+    (server,) = settings(1).name_servers
+    registrations.start(0)
+    registrations.topics_changed()
+    if answers == "before":
+        client.answer(server)
+    registrations.unregister_broker_all(100)
+    if answers == "after":
+        client.answer(server)
+    registrations.on_turn(200)
+    assert [command.code for _, command, _, _ in client.requests] == [104]
+
+
+@pytest.mark.parametrize(
+    ("codes", "is_registered"), [((None, None), False), ((0, None), True), ((0, 1), False), ((-1, None), False), ((0, 0), True)]
+)
+def test_a_broker_is_registered_when_a_name_server_says_so_and_none_has_failed(
+    codes: tuple[int | None, int | None], is_registered: bool
+) -> None:
+    registrations, client, _ = registering(servers=2)
+    registrations.start(0)
+    for server, code in zip(settings(2).name_servers, codes, strict=True):
+        if code is not None:
+            client.answer(server, code)
+    assert registrations.is_registered is is_registered

@@ -134,6 +134,40 @@ def test_a_store_that_takes_nothing_is_tried_again_and_logged_once(
     assert dict(service.offset_table) == {1: 1}
 
 
+def test_a_store_that_is_full_is_not_asked_at_once_though_a_level_has_more(store: BrokerStore) -> None:
+    """HA-SE-58 "MUST be tried again": after a pause, or the loop would do nothing else."""
+    put_delayed(store, 1, LEVEL_TURN + 1)
+    put_delayed(store, 2)
+    store.clocks.advance(10_000)
+    service = service_of(store)
+    store.room = LEVEL_TURN
+    assert turn(service, store.clocks) == LEVEL_TURN
+    assert service.next_turn_ms == store.clocks.now_ms + PAUSE_MS
+    store.room = None
+    assert turn(service, store.clocks) == 2
+
+
+def test_progress_that_waits_for_a_slow_disk_is_written_when_its_part_is_there(store: BrokerStore, tmp_path: Path) -> None:
+    """HA-SE-60 "MUST NOT be ahead of the disk": new messages come faster than the disk takes them, and the progress of the ones
+    before must not wait for these.
+    """
+    path = tmp_path / "delayOffset.json"
+    service = ScheduleMessageService(store, LEVELS, ConfigFile(path), store.clocks.now_ms)
+    store.flushed = 0
+    ends = []
+    for _ in range(3):
+        put_delayed(store, 1)
+        store.clocks.advance(10_000)
+        assert turn(service, store.clocks) == 1
+        ends.append(store.max_offset)
+    assert not path.exists()
+    for flushed, written in ((ends[0] - 1, None), (ends[0], 1), (ends[2] - 1, 1)):
+        store.flushed = flushed
+        turn(service, store.clocks)
+        found = body_json.read(path.read_bytes())["offsetTable"] if path.exists() else {}
+        assert found.get("1") == written, flushed
+
+
 @pytest.mark.parametrize("properties", ["REAL_QID\x010", "REAL_TOPIC\x01orders\x02REAL_QID\x01x", "REAL_TOPIC\x01orders"])
 def test_a_message_that_says_no_topic_or_queue_holds_up_no_other(store: BrokerStore, properties: str) -> None:
     """HA-SE-57 "it has no `REAL_TOPIC`, its `REAL_QID` is no i32"."""

@@ -392,6 +392,21 @@ def test_a_late_end_of_an_immune_half_message_is_known(stand: Stand) -> None:
     assert stand.progress() == (3, 1)
 
 
+@pytest.mark.parametrize("ended", ["the half message", "its first copy", "its second copy"])
+def test_an_end_of_a_copy_is_an_end(stand: Stand, ended: str) -> None:
+    """HA-SE-88 "or that of the message it is a copy of", and its own: a producer that was asked names the copy."""
+    half = stand.prepare(CHECK_IMMUNITY_TIME_IN_SECONDS="150")
+    [copy] = stand.round()
+    [again] = stand.round()
+    stand.end({"the half message": half, "its first copy": copy, "its second copy": again}[ended])
+    stand.store.take()
+    rounds = [stand.round() for _ in range(2)]
+    if ended == "its first copy":  # nobody was asked about it, and the second copy does not name it
+        assert [len(puts) for puts in rounds] == [1, 1]
+    else:
+        assert rounds == [[], []]
+
+
 def test_an_end_amid_a_round_counts(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     """HA-SE-88 "MUST be passed without more if it has ended": also when the queues do not have its op message yet."""
     monkeypatch.setattr(transaction_check, "STEPS_TURN", 1)

@@ -2,6 +2,7 @@
 
 import logging
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from kit.name_server import NAMES, NameServer, body_of, compressed_body, registr
 from rocketmq_ha.impl.namesrv.route_info_manager import RouteLimits
 from rocketmq_ha.impl.remoting.codes import RequestCode, ResponseCode
 from rocketmq_ha.impl.remoting.command import RemotingCommand
+from rocketmq_ha.reference import route_table as model
 
 A1 = NAMES["brokerAddr"]
 A2 = "10.0.0.2:10911"
@@ -380,6 +382,14 @@ def test_what_a_name_server_holds_is_bounded(tmp_path: Path) -> None:
 A3 = "10.0.0.3:10911"
 
 
+def said_of(broker_id: int = 0, **changes: str) -> model.Registration:
+    """What `registration(T, ...)` says, for the model."""
+    fields = {**NAMES, **changes}
+    cluster, name, addr, ha_addr = (fields[key] for key in ("clusterName", "brokerName", "brokerAddr", "haServerAddr"))
+    topics = (("T", model.QueueData(4, 4, 6)),)
+    return model.Registration(cluster, name, broker_id, addr, ha_addr, model.DataVersion(1, 7), topics)
+
+
 @pytest.mark.parametrize(
     ("broker_id", "changes", "listed"),
     [
@@ -400,6 +410,14 @@ def test_a_full_name_server_refuses_new_brokers_alone(
     """HA-R-56 "that would make a name server hold more brokers": one that is listed under whatever id, and one that takes the
     place of another, makes none more. Here two are listed, and no more may be.
     """
+    bounds, table = model.Bounds(2, 9), model.RouteTable()
+    for said in (said_of(), said_of(1, **SLAVE), said_of(broker_id, **changes)):
+        table, told = model.register(table, said, 1, 0, bounds)
+    assert (told is None) is (listed is None)
+    if listed is not None:
+        assert {
+            name: {str(key): addr for key, addr in addrs.items()} for name, (_, addrs) in model.groups(table).items()
+        } == listed
     name_server = NameServer(tmp_path / "kv.json", limits=RouteLimits(brokers=2, queue_datas=9))
     name_server.serve(registration(T))
     name_server.serve(registration(T, 1, **SLAVE))
@@ -472,14 +490,16 @@ def test_the_least_id_of_the_others_says_who_acts_as_master(
     name_server: NameServer, others: tuple[int, ...], before: int | None, now: int, *, is_taken: bool
 ) -> None:
     """HA-R-35 "of one that gives enableActingMaster if no broker of its group has a smaller id": its own former one is none."""
-    none = body_of(counter=9)
-    if before is not None:
-        name_server.serve(registration(none, before, **SLAVE))
-    for broker_id in others:
-        if broker_id != before:
-            name_server.serve(registration(none, broker_id, brokerAddr=f"10.0.1.{broker_id}:10911"))
+    none, table = body_of(counter=9), model.RouteTable()
+    listed = [] if before is None else [(before, SLAVE)]
+    listed += [(each, {"brokerAddr": f"10.0.1.{each}:10911"}) for each in others if each != before]
+    for broker_id, changes in listed:
+        name_server.serve(registration(none, broker_id, **changes))
+        table, _ = model.register(table, replace(said_of(broker_id, **changes), topics=()), 1, 0, model.Bounds(9, 9))
     name_server.serve(registration(T, now, **SLAVE, enableActingMaster="true"))
-    assert bool(name_server.route("T")) is is_taken
+    acting = replace(said_of(now, **SLAVE), gives_acting_master=True)
+    table, _ = model.register(table, acting, 1, 0, model.Bounds(9, 9))
+    assert bool(name_server.route("T")) is is_taken is (model.route(table, "T") is not None)
 
 
 @pytest.mark.parametrize(
