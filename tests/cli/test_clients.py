@@ -11,11 +11,15 @@ from typing import Any
 
 import pytest
 
+from kit.broker_tables import heartbeat
 from kit.children import Child
 from kit.command_line import COMMAND, Process, invoke, run
 from kit.scrapes import samples
 from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.impl.net.address import parse_address
+from rocketmq_ha.impl.remoting.client import RemotingClient
+from rocketmq_ha.impl.remoting.codes import RequestCode
+from rocketmq_ha.impl.remoting.command import request
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 
 pytestmark = pytest.mark.xdist_group("clients")  # one broker for all of these
@@ -224,6 +228,29 @@ def test_a_group_goes_on_where_it_has_come_to(servers: Servers) -> None:
     _, err = servers.run("admin", "reset-offset", "unknown", "Group", "--to", "first")
     assert err == "group unknown: no broker of Group knew it; a consumer of this name will begin at these offsets\n"
     assert len(servers.consumed("Group", "--group", "g")) == 3
+
+
+def test_the_offsets_of_a_group_with_consumers_are_not_reset(servers: Servers) -> None:
+    """They would commit over it: exit status 2, and nothing is changed."""
+    servers.run("send", "--topic", "Held", "--queue-id", 0, lines=b"1\n2\n")
+    assert len(servers.consumed("Held", "--group", "held")) == 2
+    (broker,) = servers.json("admin", "clusters")
+    consumer = RemotingClient()
+    try:
+        beat = request(RequestCode.HEART_BEAT, body=json.dumps(heartbeat("c1", consumers={"held": ["Held"]})).encode())
+        assert consumer.ask(broker["address"], beat, int(PATIENCE_S * 1000)).code == 0
+        _, err = servers.run("admin", "reset-offset", "held", "Held", "--to", "first", status=2)
+        assert "group held: found consumers, 1 connected to broker-x, c1 for one; expected none" in err
+        assert [each["consumer"] for each in servers.json("admin", "progress", "held") if each["max"]] == [2]
+    finally:
+        consumer.close()
+
+    def is_reset() -> bool:
+        done = invoke("admin", "reset-offset", "held", "Held", "--to", "first", "--namesrv", servers.name_server)
+        return done.exit_code == 0
+
+    wait_for(is_reset)  # the broker has seen that the consumer is gone
+    assert [each["consumer"] for each in servers.json("admin", "progress", "held") if each["max"]] == [0]
 
 
 def test_tags_and_queues_are_chosen(servers: Servers) -> None:
