@@ -19,16 +19,18 @@ CLUSTERS = b'{"brokerAddrTable":{"b":{"brokerAddrs":{0:"b:1",1:"b:2"},"brokerNam
 
 
 class Answers:
-    """A client whose servers give fixed answers by code; None for no answer. asked: the addresses and codes."""
+    """A client whose servers give fixed answers by code; None for no answer. asked: addresses and codes; fields: of each."""
 
     def __init__(self, **by_code: RemotingCommand | bytes | None) -> None:
         self._answers = {int(code.removeprefix("c")): answer for code, answer in by_code.items()}
         self.dead: set[str] = set()
         self.asked: list[tuple[str, int]] = []
+        self.fields: list[dict[str, str]] = []
 
     def ask(self, address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         del timeout_ms
         self.asked.append((address, command.code))
+        self.fields.append(command.ext_fields)
         answer = self._answers.get(command.code)
         if address in self.dead or answer is None:
             raise RequestFailed(address, command.code, "no answer in time")
@@ -100,3 +102,55 @@ def test_an_answer_that_cannot_be_read(body: bytes) -> None:
 def test_a_list_of_brokers_that_cannot_be_read(body: bytes) -> None:
     with pytest.raises(RequestInvalid):
         admin(Answers(c106=body)).brokers()
+
+
+CONSUMERS = b'{"consumerIdList":["c1","c2"]}'
+
+
+@pytest.mark.parametrize("code", [1, 2, 16, 25])
+def test_a_group_without_consumers_is_told_from_a_broker_that_refuses(code: int) -> None:
+    """38: SYSTEM_ERROR says that there are none. After any other refusal nobody knows, and offsets must not be reset."""
+    assert admin(Answers(c38=CONSUMERS)).consumers("b:1", "g") == ["c1", "c2"]
+    asked = admin(Answers(c38=RemotingCommand(code, flag=1, remark="no")))
+    if code == 1:
+        assert asked.consumers("b:1", "g") == []
+    else:
+        with pytest.raises(RequestRefused):
+            asked.consumers("b:1", "g")
+
+
+def test_a_refusal_of_a_name_server_is_an_answer() -> None:
+    """HA-C-1 "A name server that does not answer MUST be followed by the next one": one that refuses has answered."""
+    answers = Answers(c105=RemotingCommand(17, flag=1, remark="none"), c216=RemotingCommand(1, flag=1))
+    with pytest.raises(RequestRefused, match="TOPIC_NOT_EXIST"):
+        admin(answers).route("T")
+    assert answers.asked == [("one:1", 105)]
+    with pytest.raises(RequestRefused):
+        admin(answers).delete_topic("T", [])
+
+
+@pytest.mark.parametrize(
+    ("where", "code", "timestamp"), [("first", 31, None), ("last", 30, None), (99, 29, "99"), (0, 29, "0")]
+)
+def test_the_offset_of_a_place(where: str | int, code: int, timestamp: str | None) -> None:
+    told = RemotingCommand(0, flag=1, ext_fields={"offset": "7"})
+    answers = Answers(**{f"c{code}": told})
+    assert admin(answers).offset_of("b:1", MessageQueue("T", "b", 3), where) == 7
+    assert answers.asked == [("b:1", code)]
+    fields = {"topic": "T", "queueId": "3"} | ({} if timestamp is None else {"timestamp": timestamp})
+    assert answers.fields == [fields]
+
+
+def test_brokers_are_sorted_and_named_by_their_cluster() -> None:
+    """That of a group is the one that it says; else the first that lists it."""
+    body = (
+        b'{"brokerAddrTable":{"z":{"brokerAddrs":{"1":"z:2","0":"z:1"},"cluster":"c1","brokerName":"z"},"a":{"brokerAddrs":'
+        b'{"0":"a:1"},"brokerName":"a"}},"clusterAddrTable":{"c2":["a","z"],"c1":["z"]}}'
+    )
+    asked = admin(Answers(c106=body))
+    assert [each.address for each in asked.brokers()] == ["z:1", "z:2", "a:1"]
+    assert [each.address for each in asked.masters()] == ["z:1", "a:1"]
+    assert [each.address for each in asked.masters(cluster="c2")] == ["a:1"]
+    assert [each.address for each in asked.masters(broker_name="z")] == ["z:1"]
+    with pytest.raises(ConfigInvalid, match="expected one of the cluster c2"):
+        asked.masters(cluster="c2", broker_name="z")
