@@ -231,6 +231,6 @@ def _shown(value: object) -> str:
     """What was found, but not all of it."""
     if isinstance(value, (bytes, bytearray)):
         value = bytes(value[: _SHOWN * 4]).decode("utf-8", "backslashreplace")
-    text = value if isinstance(value, str) and value else repr(value)
+    text = (value or "''") if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = "".join(character if character.isprintable() else "·" for character in text[: _SHOWN + 1])
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -170,7 +170,11 @@ def test_a_file_of_our_own_has_the_fields_of_a_file_of_4_9_8(tmp_path: Path) -> 
             "a: readQueueNums: found 99999999999, expected 0 to 2147483647",
         ),
         ("subscriptionGroup.json", '{"subscriptionGroupTable":{"..":{}}}', "found the name '..', expected 1 to 262 characters"),
-        ("subscriptionGroup.json", '{"subscriptionGroupTable":{"g":{"brokerId":null}}}', "g: brokerId: found nothing, expected"),
+        (
+            "subscriptionGroup.json",
+            '{"subscriptionGroupTable":{"g":{"brokerId":null}}}',
+            "g: brokerId: found nothing, expected",
+        ),
         ("consumerOffset.json", '{"offsetTable":{"t@g":[]}}', "t@g: found [], expected an object"),
         ("consumerOffset.json", '{"offsetTable":{"t@g":{"x":1}}}', "t@g: found the queue 'x', expected an i32"),
         ("consumerOffset.json", '{"offsetTable":{"t@g":{"1_0":1}}}', "t@g: found the queue '1_0', expected an i32"),

@@ -390,5 +390,6 @@ def test_an_ha_port_that_is_taken_is_named_once(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         result = invoke("master", "--store", str(tmp_path / "a"), "--listen", address)
-    assert (result.exit_code, result.stderr) == (2, f"rocketmq-ha: cannot listen on {address}: Address already in use\n")
+    error = f"rocketmq-ha: --listen: cannot listen on {address}: Address already in use\n"
+    assert (result.exit_code, result.stderr) == (2, error)
     assert not (tmp_path / "a").exists()
