@@ -104,7 +104,7 @@ def test_a_master_is_made_as_its_options_say(profile: Profile, spy: Callable[...
     assert all(len(found) == 1 for found in calls.values())
     assert seen["check_replicas"] == {"replicas": settings.replicas, "profile": profile}
     assert seen["check_batch_size"] == {"size": 33}
-    assert seen["listen"] == {"host": "127.0.0.1", "port": 0}
+    assert seen["listen"] == {"host": "127.0.0.1", "port": 0, "option": "--listen"}
     assert seen["Space"] == {"floor_size": 20}
     assert seen["serving_metrics"] == {"address": "127.0.0.1:0"}
     assert seen["tls_listener"] == {"listening": None, "profile": profile}
