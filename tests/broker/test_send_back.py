@@ -24,6 +24,7 @@ from rocketmq_ha.reference.delayed import Refusal as ModelRefusal
 
 LEVELS = DelayLevels.parse()
 GROUP = "group"
+DRAW = 5
 
 
 class Stand:
@@ -46,6 +47,7 @@ class Stand:
         if self.retry_perm != 6:
             topics.update_topic_config(TopicConfig(f"%RETRY%{GROUP}", 1, 1, self.retry_perm))
         self.topics = topics
+        room = settings.max_topics - len(topics.topic_config_table)
         processor = SendBackProcessor(
             self.store,
             topics,
@@ -53,10 +55,29 @@ class Stand:
             LEVELS,
             broker_permission=self.permission,
             is_slave=self.is_slave,
-            choose=lambda count: 5 % count,
+            choose=lambda count: DRAW % count,
         )
         header = {"offset": str(self.offset), "group": GROUP, "delayLevel": "0", **fields}
-        return processor.consumer_send_msg_back(None, request(RequestCode.CONSUMER_SEND_MSG_BACK, header), 0)
+        answer = processor.consumer_send_msg_back(None, request(RequestCode.CONSUMER_SEND_MSG_BACK, header), 0)
+        code, status = self._modelled(header, room)
+        assert answer.code == code
+        assert status is None or answer.remark == status
+        return answer
+
+    def _modelled(self, header: dict[str, str], room: int) -> tuple[int, str | None]:
+        """The model's answer to the request. room: for topics."""
+        asked = model.parse(header, 409)
+        assert isinstance(asked, model.SendBack)
+        group = None
+        if self.group is not None and header["group"] == GROUP:
+            group = model.Group(GROUP.encode(), self.group.retry_queue_nums, self.group.retry_max_times)
+        elif self.settings.auto_create_subscription_group:
+            group = model.Group(header["group"].encode())
+        retry_perm = self.retry_perm if room > 0 or self.retry_perm != 6 else None
+        has_room_for_dlq = room > (1 if self.retry_perm == 6 else 0)
+        record = as_record(self.message) if self.offset == self.message.physical_offset else None
+        put = model.on_send_back(asked, group, self.permission, retry_perm, has_room_for_dlq, record, DRAW, LEVELS.max_level)
+        return model.answer(put, "SERVICE_NOT_AVAILABLE" if self.is_slave or self.store.room == 0 else "PUT_OK")
 
 
 @pytest.fixture

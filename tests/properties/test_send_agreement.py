@@ -117,7 +117,44 @@ def test_a_send_is_stored_and_answered_as_in_the_model(
     is_late: bool,
 ) -> None:
     """HA-SE-1 "with the header fields of the table", HA-SE-3 "whatever its code is", HA-SE-33 "the broker's `regionId`"."""
-    stand = stands[number]
+    compare(stands[number], request, peer, draw, status, is_late)
+
+
+BATCH = {"batch": "true"}
+LONG = b"k\x01" + b"v" * 32_760
+REFUSED: dict[str, tuple[int, dict[str, str | None], bytes, int]] = {  # which stand, what is changed, the body, the code
+    "a topic that is not there": (0, {"topic": "nowhere", "defaultTopic": "other"}, b"b", 17),
+    "a topic that closes its broker": (1, {"topic": "ordered"}, b"b", 16),
+    "a queue that is not there": (0, {"queueId": "8"}, b"b", 1),
+    "a random queue of none": (0, {"topic": "readable", "queueId": "-1"}, b"b", 1),
+    "a body that is too large": (1, {}, bytes(41), 13),
+    "properties that are too long": (0, {"properties": "k\x01" + "v" * 32_768}, b"b", 13),
+    "properties with a hole": (0, {"properties": "k\x01" + "\0" * 512 + "v"}, b"b", 13),
+    "a half message": (0, {"properties": "TRAN_MSG\x01True"}, b"b", 16),
+    "a batch that is too large": (1, BATCH, item(bytes(41)), 13),
+    "a batch of half messages": (0, {**BATCH, "sysFlag": "4"}, item(b"b"), 13),
+    "a batch whose level is none": (0, {**BATCH, "properties": "DELAY\x01x"}, item(b"b"), 1),
+    "a batch that is delayed": (0, {**BATCH, "properties": "DELAY\x011"}, item(b"b"), 13),
+    "a batch that is cut": (0, BATCH, item(b"b") + item(b"b")[:-1], 1),
+    "a batch of nothing": (0, BATCH, b"", 1),
+    "properties of an item that are too long": (0, BATCH, item(b"b", LONG), 13),
+    "a batch that would be 16 MiB of records": (0, {**BATCH, "topic": "t" * 127}, 72_000 * item(b"b"), 13),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_the_model_refuses_the_broker_refuses(stands: list[SendStand], what: str) -> None:
+    """HA-SE-4, HA-SE-13, HA-SE-14, HA-SE-20, HA-SE-23, HA-ST-89: each refusal once, since draws do not reach all."""
+    number, changed, body, code = REFUSED[what]
+    request = RemotingCommand(310, ext_fields=fields_of(310, **changed), body=body)
+    put = compare(stands[number], request, ("10.1.2.3", 41000), 0, PutMessageStatus.PUT_OK, is_late=False)
+    assert put == sending.Refusal(code)
+
+
+def compare(
+    stand: SendStand, request: RemotingCommand, peer: tuple[str, int], draw: int, status: PutMessageStatus, is_late: bool
+) -> sending.Put | sending.Refusal:
+    """Send to both, and hold the answers and the records against each other. Returns: the model's put."""
     stand.begin_anew(TOPICS)
     stand.draw, stand.puts.status = draw, None if is_late else status
     stand.puts.made.clear()
@@ -138,7 +175,7 @@ def test_a_send_is_stored_and_answered_as_in_the_model(
             )
         )
         assert put == sending.Refusal(1)
-        return
+        return put
     assert isinstance(send, sending.Send)
     found = stand.table.select_topic_config(send.topic)  # as it is after a creation
     is_order_topic = any(each.topic_name == send.topic and each.order for each in TOPICS)
@@ -148,7 +185,7 @@ def test_a_send_is_stored_and_answered_as_in_the_model(
         assert sending.Answer(answer.code, tuple(sorted(answer.ext_fields.items()))) == sending.answer(
             stand.broker, put, "", (), 0
         )
-        return
+        return put
     if is_late:  # HA-SE-34 "MUST be answered when its put has ended, and not before"
         assert answer is None
         stand.processor.on_turn()
@@ -171,3 +208,4 @@ def test_a_send_is_stored_and_answered_as_in_the_model(
     assert offset == stand.store.max_offset
     expected = sending.answer(stand.broker, put, status.value, tuple(offsets), made.append.queue_offset)
     assert sending.Answer(answer.code, tuple(sorted(answer.ext_fields.items()))) == expected
+    return put
