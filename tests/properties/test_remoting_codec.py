@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from rocketmq_ha.impl.remoting import fields
 from rocketmq_ha.impl.remoting.codes import RequestCode
 from rocketmq_ha.impl.remoting.frames import FrameReader
 from rocketmq_ha.reference import remoting as model
-from rocketmq_ha.spec.constants import REMOTING_FRAME_MAX
+from rocketmq_ha.spec.constants import REMOTING_FRAME_MAX, REMOTING_HEADER_MAX
 
 VECTORS = Path(__file__).resolve().parents[2] / "spec" / "vectors"
 TRANSCRIPTS = sorted(VECTORS.glob("*/transcripts.json"))
@@ -147,6 +148,52 @@ def nested(levels: int) -> dict[str, object]:
     for _ in range(levels):
         value = [value]
     return {"code": 1, "opaque": 2, "unknown": value, "extFields": {"a": "[[[" * 20}}
+
+
+@pytest.mark.parametrize(
+    ("header", "is_read"),
+    [
+        ('{"code":1,"opaque":2}', True),
+        ('{"code":1,"opaque":2,"extFields":{"a":"b"},"remark":null}', True),
+        ("[]", False),
+        ("7", False),
+        ("null", False),
+        ("{", False),
+        ('{"code":1,"opaque":2,"extFields":[]}', False),
+        ('{"code":1,"opaque":2,"extFields":{"a":[]}}', False),
+        ('{"code":1,"opaque":2,"extFields":{"a":NaN}}', False),
+        ('{"code":Infinity,"opaque":2}', False),
+        ('{"code":1,"opaque":2,"remark":"\\ud800"}', False),
+        ('{"code":1,"opaque":2,"extFields":{"\\udfff":"a"}}', False),
+        ('{"code":1,"opaque":2,"remark":3}', False),
+        ('{"code":1,"opaque":2,"language":true}', False),
+        ('{"code":"1","opaque":2}', False),
+        ('{"code":1.0,"opaque":2}', False),
+        ('{"code":2147483648,"opaque":2}', False),
+        ('{"code":-2147483648,"opaque":2147483647}', True),
+        ('{"opaque":2}', False),
+    ],
+)
+def test_both_refuse_each_kind_of_header(header: str, is_read: bool) -> None:
+    """HA-RM-3 "MUST take a JSON header that has `code` and `opaque` alone": each refusal once, since draws do not reach all."""
+    frame = len(header).to_bytes(4) + header.encode()
+    found = impl_reads(frame)
+    assert (found is not None) is is_read
+    assert found == model_reads(frame)
+
+
+@pytest.mark.parametrize("flag", [0, 1])
+@pytest.mark.parametrize("more", [0, 1])
+@pytest.mark.parametrize("serialize_type", [model.JSON, model.ROCKETMQ])
+def test_both_write_no_longer_header_than_may_be(flag: int, more: int, serialize_type: int) -> None:
+    """HA-RM-20: the header of a request has at most 256 KiB here; that of an answer may be as long as a frame."""
+    command = model.Command(1, 2, flag, "JAVA", 3, "", (), b"", serialize_type)
+    sent = model.encode(command)
+    room = REMOTING_HEADER_MAX - (int.from_bytes(sent[4:8]) & 0xFFFFFF)
+    command = replace(command, remark="r" * (room + more))
+    found = impl_frame(command)
+    assert (found is None) is (more == 1 and flag == 0)
+    assert found == model_frame(command)
 
 
 @given(headers | st.builds(nested, st.integers(0, 40)), st.booleans())
