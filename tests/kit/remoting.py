@@ -117,6 +117,13 @@ class Stand:
         """The time of the server, which `pass_time` moves."""
         return clock_ms() + self._ahead_ms
 
+    def await_bytes(self, client: Client) -> None:
+        """Wait without a turn until the system has bytes of a client for the server."""
+        address = client.sock.getsockname()[:2]
+        [sock] = [each.sock for each in self.server._connections.values() if each.channel.address == address]
+        assert sock is not None
+        assert select.select([sock], [], [], PATIENCE_S)[0]
+
     def pass_time(self, ms: int) -> None:
         """Let time pass for the server, which looks at the clock all the while: no pause of the process."""
         for _ in range(-(-ms // STEP_MS)):

@@ -394,8 +394,10 @@ def test_bytes_that_come_late_in_a_turn_keep_their_connection(
     stand.pass_time(500)
     for client in (first, second):
         client.send(request(ECHO))
+        stand.await_bytes(client)
     stand.turn(0)  # it finds both, and serves one
     idle.send(request(ECHO))
+    stand.await_bytes(idle)
     stand.pause(900)  # since its connect 120 s have passed
     stand.turn(0)
     assert len(stand.server.channels) == 3
