@@ -46,6 +46,7 @@ GROUP: Final = "group"
 NAMESPACE: Final = "ns"
 QUEUES: Final = 4
 IN_FLIGHT: Final = 64
+UNHELD: Final = "4"  # a pull with a subscription, which is answered at the end of a queue too
 NEW_STORE_EVERY: Final = 10  # rounds
 ANSWER_MS: Final = LONG_S * 1000
 OFFSETS_S: Final = 17.0  # life of a broker that has written its offsets twice
@@ -139,7 +140,9 @@ def check_messages(load: Load) -> None:
     for queue_id in range(QUEUES):
         expected = 0
         while True:
-            answer = load.ask(RequestCode.PULL_MESSAGE, pull_fields(expected, 0, topic=TOPIC, queueId=str(queue_id)))
+            answer = load.ask(
+                RequestCode.PULL_MESSAGE, pull_fields(expected, 0, topic=TOPIC, queueId=str(queue_id), sysFlag=UNHELD)
+            )
             if answer.code != ResponseCode.SUCCESS:
                 break
             left = answer.body
