@@ -120,7 +120,7 @@ clean: ## Remove .venv, build/ and the caches
 	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks *.egg-info
 
 soak: ROUNDS ?= 200
-soak: setup ## kill -9 of stores, brokers and name servers under load, and losses of a disk: ROUNDS=200 of each (half an hour)
+soak: setup ## kill -9 of stores, brokers and name servers under load, and losses of a disk: ROUNDS=200 of each (an hour and more)
 	@$(BIN)/python tests/crash/kill9.py --rounds $(ROUNDS)
 	@PYTHONPATH=tests $(BIN)/python tests/crash/broker_kills.py --rounds $(ROUNDS)
 	@$(BIN)/python tests/crash/disk_death.py --rounds $(ROUNDS)

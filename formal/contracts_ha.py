@@ -5,13 +5,13 @@ Each contract is a function: it returns early unless its preconditions hold; its
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from rocketmq_ha.impl.errors import FileSizeDiffers, PeerViolation
 from rocketmq_ha.impl.ha import master as impl_master
 from rocketmq_ha.impl.ha import slave as impl_slave
 from rocketmq_ha.reference import group_transfer, master, slave, store
 from rocketmq_ha.reference.master import MasterConnection
+from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.slave import Slave
 from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Settings

@@ -1,13 +1,13 @@
 """Explore the two ends of a connection separately: the master's, and the slave (snapshot_machines.py)."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from formal.snapshot_recorder import Happening, Recorder
 from rocketmq_ha.reference import master, slave, store, wire
 from rocketmq_ha.reference.master import MasterConnection
+from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.slave import Slave
 from rocketmq_ha.reference.step import Step
 from rocketmq_ha.reference.store import Log

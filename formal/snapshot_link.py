@@ -1,6 +1,5 @@
 """Explore one slave's connections in a whole cluster: an event that cannot apply must do nothing (snapshot_machines.py)."""
 
-from dataclasses import replace
 from enum import Enum
 from functools import partial
 from typing import Final
@@ -8,6 +7,7 @@ from typing import Final
 from formal.snapshot_recorder import Happening, Recorder
 from rocketmq_ha.reference import cluster, events
 from rocketmq_ha.reference.cluster import Cluster
+from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.step import Step, unique
 from rocketmq_ha.spec.profile import Profile, Settings
 

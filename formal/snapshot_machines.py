@@ -6,7 +6,6 @@ the exception: it is a whole cluster with one slave, in which an event that cann
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from enum import Enum
 from functools import partial
 from typing import Final
@@ -19,6 +18,7 @@ from rocketmq_ha.reference.five_waits import FiveWaits, FiveWaitsState
 from rocketmq_ha.reference.group_transfer import GroupTransfer, GroupTransferState
 from rocketmq_ha.reference.master import MasterConnectionState
 from rocketmq_ha.reference.message import Record
+from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.slave import SlaveState
 from rocketmq_ha.reference.step import Step
 from rocketmq_ha.reference.store import Log, StoreState

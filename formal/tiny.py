@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 from unittest.mock import patch
@@ -41,6 +41,7 @@ from rocketmq_ha.reference.five_waits import FiveWaits
 from rocketmq_ha.reference.group_transfer import GroupCommitRequest
 from rocketmq_ha.reference.master import MasterConnection
 from rocketmq_ha.reference.protocol_state import Scope, State, of_profile
+from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.step import Done
 from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec.constants import GROUP_TRANSFER_WAIT_MS, TRANSFER_HEADER_SIZE

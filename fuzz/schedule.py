@@ -7,10 +7,11 @@ on every machine.
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from rocketmq_ha.reference import events
+from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.spec.constants import END_FILE_MIN_BLANK_SIZE, MESSAGE_FIXED_SIZE, TRANSFER_HEADER_SIZE
 from rocketmq_ha.spec.event_log import NO_FAULT
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings

@@ -13,13 +13,14 @@ a report in the wrong order, and names the link and the position.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from rocketmq_ha.fuzz.errors import FuzzError
 from rocketmq_ha.fuzz.transcript import Piece, Restarted
 from rocketmq_ha.reference import master, message, slave, store, wire
 from rocketmq_ha.reference.master import MasterConnection
+from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.slave import Slave
 from rocketmq_ha.reference.step import sent
 from rocketmq_ha.reference.store import Log

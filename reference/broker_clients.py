@@ -7,8 +7,10 @@ Source: 4.9.8 ConsumerManager, ConsumerGroupInfo, ProducerManager, RebalanceLock
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+from rocketmq_ha.reference.replace import replace
 
 EXPIRED_AFTER: Final = 120_000  # ms without a heartbeat
 LOCK_LIVES: Final = 60_000  # ms
@@ -34,7 +36,7 @@ class Subscription(NamedTuple):
     expression_type: str = "TAG"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Client:
     """A client at a connection, in one group. seen: when its last heartbeat of the group came."""
 
@@ -42,7 +44,7 @@ class Client:
     seen: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ConsumerGroup:
     """connections: in the order in which they came. subscriptions: by topic."""
 
@@ -50,7 +52,7 @@ class ConsumerGroup:
     subscriptions: Mapping[str, Subscription]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Clients:
     """All groups with clients, and all locks: (group, queue) -> (client id, when it was locked or renewed)."""
 
@@ -59,7 +61,7 @@ class Clients:
     locks: Mapping[tuple[str, str], tuple[str, int]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Step:
     """notified: (connection, group) of each request 40. closed: connections that the broker closes."""
 

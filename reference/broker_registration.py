@@ -4,8 +4,10 @@ on_start, on_tick, on_change --> a request to each name server that has answered
 on_answer --> the request that has become due meanwhile
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+from rocketmq_ha.reference.replace import replace
 
 FIRST_DELAY_MS: Final = 10_000
 PERM_READ_WRITE: Final = 6

@@ -7,9 +7,11 @@ Source: 4.9.8 TopicConfigManager, SubscriptionGroupManager, TopicValidator.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from string import ascii_letters, digits
 from typing import Final
+
+from rocketmq_ha.reference.replace import replace
 
 READ: Final = 4
 WRITE: Final = 2
@@ -25,7 +27,7 @@ SYSTEM_GROUPS: Final = (
 NAME_CHARACTERS: Final = frozenset(ascii_letters + digits + "%|_-")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Settings:
     """The broker's settings that the tables depend on, and their bounds."""
 
@@ -46,7 +48,7 @@ class Settings:
     max_locks: int = 1_000_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Version:
     """HA-BT-1 "MUST each have a DataVersion, a counter and a timestamp". HA-MD-12 "MUST count as equal if": both are."""
 
@@ -58,7 +60,7 @@ class Version:
         return Version(self.counter + 1, now)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Topic:
     """HA-BT-7 "MUST have the fields that a Java broker reads". other: unknown ones (HA-BT-8 "SHOULD keep the fields")."""
 
@@ -71,7 +73,7 @@ class Topic:
     other: tuple[tuple[str, object], ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Group:
     """The settings of a consumer group, with the defaults of HA-BT-7. other: fields that are not known."""
 
@@ -86,7 +88,7 @@ class Group:
     other: tuple[tuple[str, object], ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Tables:
     """The topics and the groups. registered: the topics to register now, after the last step (HA-BT-13)."""
 
@@ -268,7 +270,7 @@ def groups_object(tables: Tables) -> dict[str, object]:
 
 
 def table_object(version: Version, table: str, name: str, entries: Mapping[str, Topic | Group]) -> dict[str, object]:
-    objects = {key: {**vars(entry), **dict(entry.other), name: key} for key, entry in entries.items()}
+    objects = {key: {**asdict(entry), **dict(entry.other), name: key} for key, entry in entries.items()}
     for found in objects.values():
         del found["other"]
-    return {"dataVersion": vars(version).copy(), table: objects}
+    return {"dataVersion": asdict(version), table: objects}

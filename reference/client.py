@@ -10,7 +10,9 @@ Spec: HA-C-1 to HA-C-14, HA-R-23, HA-R-25.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from rocketmq_ha.reference.replace import replace
 
 MASTER = 0
 READ, WRITE = 4, 2

@@ -5,7 +5,7 @@ holds reports in flight. `room` is the number of bytes that the master's socket 
 until they would block.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
 
@@ -13,6 +13,7 @@ from rocketmq_ha.reference import events, group_transfer, group_transfer_service
 from rocketmq_ha.reference.group_transfer import GroupTransfer
 from rocketmq_ha.reference.master import MasterConnection
 from rocketmq_ha.reference.message import Record
+from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.slave import Slave
 from rocketmq_ha.reference.step import Acked, Close, Done, Step, sent
 from rocketmq_ha.reference.store import Log

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Files:
     """The contents of the file and of its copy `.bak`; None if there is none."""
 

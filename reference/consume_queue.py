@@ -10,11 +10,12 @@ i64".
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 from rocketmq_ha.reference import dispatch_request, java_string, mapped_file_queue, store
 from rocketmq_ha.reference.mapped_file_queue import MappedFileQueue
+from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec.profile import Profile
 

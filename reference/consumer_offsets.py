@@ -5,14 +5,15 @@ Spec: HA-BT-30 to HA-BT-35, HA-BT-60, HA-BT-76.  Source: 4.9.8 ConsumerOffsetMan
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rocketmq_ha.reference.broker_tables import Settings
+from rocketmq_ha.reference.replace import replace
 
 Key = tuple[str, int]  # topic@group, queue id
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Offsets:
     """The offsets in memory, and those in the file with the time when it is written next."""
 
@@ -22,12 +23,16 @@ class Offsets:
     persist_at: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class QueueState:
-    """What the store says of a queue: its min offset, -1 for none; how far its first message is from the log's end, or None."""
+    """What the store says of a queue: its min offset, -1 for none; how far its first message is from the log's end, or None.
+
+    first_visible: the queue offset behind the messages that are hidden. HA-BT-80.
+    """
 
     min_offset: int = -1
     first_message_behind: int | None = None
+    first_visible: int = 0
 
 
 def start(settings: Settings, on_disk: Mapping[Key, int], now: int) -> Offsets:
@@ -67,7 +72,7 @@ def query(offsets: Offsets, topic: str, group: str, queue_id: int, queue: QueueS
     if stored is not None and stored >= 0:
         return stored
     is_on_disk = queue.first_message_behind is not None and queue.first_message_behind > memory
-    return None if queue.min_offset > 0 or is_on_disk else 0
+    return None if queue.min_offset > queue.first_visible or is_on_disk else queue.first_visible
 
 
 def topics_of(offsets: Offsets, group: str) -> list[str]:

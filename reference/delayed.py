@@ -6,10 +6,11 @@ queue of level 2   | delivered | progress ->   due 5                        its 
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from rocketmq_ha.reference.message import Record
+from rocketmq_ha.reference.replace import replace
 
 SYSTEM_ERROR: Final = 1
 SCHEDULE_TOPIC: Final = b"SCHEDULE_TOPIC_XXXX"

@@ -8,12 +8,13 @@ that it has appended": the dispatch is the same on master and slave, except for 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from rocketmq_ha.reference import consume_queue, dispatch_request, index_file, index_service
 from rocketmq_ha.reference.consume_queue import ConsumeQueue, Entry, Placed
 from rocketmq_ha.reference.dispatch_request import Blank, DispatchRequest
 from rocketmq_ha.reference.index_service import Index
+from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.store import Log, max_offset, min_offset
 from rocketmq_ha.spec.profile import Profile
 

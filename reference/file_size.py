@@ -9,8 +9,9 @@
 Spec: HA-S-90 to HA-S-93.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec.constants import (
     BLANK_MAGIC_CODE,

@@ -6,7 +6,7 @@
 A producer that has given up leaves its request with the thread, which goes on waiting for it.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 from rocketmq_ha.reference import group_transfer
@@ -18,6 +18,7 @@ from rocketmq_ha.reference.group_transfer import (
     GroupTransfer,
     is_slave_ok,
 )
+from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.step import Done, Output, Step, unique
 from rocketmq_ha.spec.constants import GROUP_TRANSFER_WAIT_MS, GROUP_TRANSFER_WAITS
 from rocketmq_ha.spec.profile import Settings

@@ -4,10 +4,11 @@ NO_WAITERS <--all done-- WAITING <--put that waits-- NO_WAITERS
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
+from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.step import Done, Step
 from rocketmq_ha.spec.profile import Settings
 

@@ -10,9 +10,10 @@ Spec: HA-ST-40 "A slot MUST hold the number of the newest entry of its hash", HA
 420000040
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rocketmq_ha.reference import java_string
+from rocketmq_ha.reference.replace import replace
 
 INDEX_HEADER_SIZE = 40
 HASH_SLOT_SIZE = 4

@@ -1,11 +1,11 @@
 """The index of a store, as a list of index files, oldest first: adding keys, queries, expiry, recovery."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from rocketmq_ha.reference import dispatch_request, index_file
 from rocketmq_ha.reference.dispatch_request import DispatchRequest
 from rocketmq_ha.reference.index_file import INVALID_INDEX, IndexEntry, IndexFile
+from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec.profile import Profile
 

@@ -9,8 +9,9 @@ are stale or zero.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.store import Log, max_offset
 from rocketmq_ha.spec.constants import FILE_NAME_DIGITS
 from rocketmq_ha.spec.profile import Profile

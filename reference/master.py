@@ -8,10 +8,11 @@ pure: (connection, what happened) -> Step. impl/ha/master.py lists its handlers 
     any --> CLOSED
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 from rocketmq_ha.reference import store, wire
+from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.step import Acked, Close, Output, Send, Step, unique
 from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec.constants import REPORT_SIZE, TRANSFER_HEADER_SIZE

@@ -8,7 +8,6 @@ The parts of a state are in protocol_state.py; the properties of states and edge
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 
 from rocketmq_ha.reference.protocol_state import (
@@ -22,6 +21,7 @@ from rocketmq_ha.reference.protocol_state import (
     Units,
     initial,
 )
+from rocketmq_ha.reference.replace import replace
 
 # --- Shared by the actions ----------------------------------------------------------------------------------------------------
 

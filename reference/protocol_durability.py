@@ -5,11 +5,12 @@ properties can search for them; spec/tla/HADurable.tla is the same in TLA+. Othe
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rocketmq_ha.reference import protocol
 from rocketmq_ha.reference.protocol import max_offset
 from rocketmq_ha.reference.protocol_state import Scope, SlaveNode, State
+from rocketmq_ha.reference.replace import replace
 
 
 @dataclass(frozen=True, slots=True)

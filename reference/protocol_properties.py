@@ -5,11 +5,12 @@ quirks of spec/violations.md.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from rocketmq_ha.reference.protocol import acked, connections, has_acked, max_offset, sent, start_of_file, transfer_from
 from rocketmq_ha.reference.protocol_state import Connection, Scope, State
+from rocketmq_ha.reference.replace import replace
 
 # --- Of a state --------------------------------------------------------------------------------------------------------------
 

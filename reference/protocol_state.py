@@ -1,8 +1,9 @@
 """The data of the protocol level: the constants of a scope and the parts of a state, as spec/protocol.md lists them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
+from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.spec.profile import Profile
 
 FORGED_REPORT: Final = 99  # beyond every log

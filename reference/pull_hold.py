@@ -10,9 +10,10 @@ Spec: HA-P-16 to HA-P-22.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rocketmq_ha.reference.pull import Subscription, matches
+from rocketmq_ha.reference.replace import replace
 
 HOLD_INTERVAL_MS = 5_000
 

@@ -8,11 +8,12 @@ thread takes all requests that have come, flushes for them, and takes those that
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from rocketmq_ha.reference import group_transfer_service
 from rocketmq_ha.reference.group_transfer import PUT_OK, GroupTransfer
+from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.step import Done, Output, Step, unique
 from rocketmq_ha.spec.constants import PROPERTY_NAME_SEPARATOR, PROPERTY_SEPARATOR
 from rocketmq_ha.spec.profile import Profile, Settings

@@ -10,7 +10,7 @@ others. No other deviation is accepted.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, assert_never
 
 from rocketmq_ha.reference import events, file_size, group_transfer, master, protocol, slave
@@ -28,6 +28,7 @@ from rocketmq_ha.reference.refinement_map import (
     to_slave,
     units_of,
 )
+from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec.constants import REPORT_SIZE, TRANSFER_HEADER_SIZE
 from rocketmq_ha.spec.profile import Profile, Settings

@@ -5,12 +5,13 @@ spec/protocol.md defines it, consists of the bytes between the master's log and 
 written yet, those in the network, and those that the slave has read but not dispatched. The table there covers the rest.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from rocketmq_ha.reference import slave, wire
 from rocketmq_ha.reference.cluster import Cluster, Link
 from rocketmq_ha.reference.protocol_state import Connection, Frame, Scope, SlaveNode, State, Used, of_profile
+from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.slave import Slave
 from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec.constants import REPORT_SIZE, TRANSFER_HEADER_SIZE

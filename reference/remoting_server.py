@@ -4,10 +4,11 @@ Sockets, names of peers and the handlers themselves are not here: a code is serv
 connection has to take counts in bytes. Chapter 11, "Requests and answers" and "Limits for peers of a server".
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from rocketmq_ha.reference.remoting import ONEWAY, RESPONSE, Command, Refused, decode, encode, split
+from rocketmq_ha.reference.replace import replace
 
 SUCCESS: Final = 0
 SYSTEM_ERROR: Final = 1

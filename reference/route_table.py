@@ -7,8 +7,10 @@ other state: HA-R-47 "Name servers know nothing of each other". HA-R-51 "MUST ca
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
+
+from rocketmq_ha.reference.replace import replace
 
 MASTER_ID: Final = 0
 CHANNEL_EXPIRED_MS: Final = 120_000  # HA-R-17 "nothing has come for more than 120 s"

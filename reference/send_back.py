@@ -6,11 +6,12 @@ level of its delay            3 4 5 ... 18 | 0
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from rocketmq_ha.reference.delayed import Refusal, integer, joined, on_put, pairs
 from rocketmq_ha.reference.message import Record
+from rocketmq_ha.reference.replace import replace
 
 SUCCESS: Final = 0
 SYSTEM_ERROR: Final = 1

@@ -7,11 +7,12 @@ The read buffer is RocketMQ's: bytes are read to its position, frames are taken 
     any --close--> DISCONNECTED        classic: --a size that no array has--> DEAF
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from rocketmq_ha.reference import file_size, overlap, store, wire
+from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.step import Close, Output, Send, Step, unique
 from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec.constants import TRANSFER_HEADER_SIZE

@@ -6,8 +6,10 @@ on_tick --> topics --> consumer offsets --> delay offsets --> groups --> the nex
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, TypeVar
+
+from rocketmq_ha.reference.replace import replace
 
 FIRST_MS: Final = 3_000
 PERIOD_MS: Final = 10_000

@@ -7,11 +7,12 @@ base              max_offset
  +------+------+------+
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 from rocketmq_ha.reference import message
 from rocketmq_ha.reference.message import Record
+from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.step import Step
 from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, END_FILE_MIN_BLANK_SIZE
 from rocketmq_ha.spec.profile import Profile

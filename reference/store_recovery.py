@@ -8,7 +8,7 @@ the log; spec/5-store.md lists its checks. The profiles differ in how they recov
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from rocketmq_ha.reference import checkpoint as checkpoints
 from rocketmq_ha.reference import consume_queue, dispatch_request, index_file, index_service, mapped_file_queue, message, store
@@ -17,6 +17,7 @@ from rocketmq_ha.reference.consume_queue import ConsumeQueue
 from rocketmq_ha.reference.dispatch import Dispatched, DispatchSettings, do_reput
 from rocketmq_ha.reference.dispatch_request import Blank, DispatchRequest
 from rocketmq_ha.reference.mapped_file_queue import Refused
+from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.store import Log, max_offset, min_offset
 from rocketmq_ha.spec import constants
 from rocketmq_ha.spec.profile import Profile
@@ -224,6 +225,19 @@ def damage(log: Log, end: int, last_exit_ok: bool, checkpoint: StoreCheckpoint) 
     return None
 
 
+def no_log(log: Log) -> Refused | None:
+    """Hardened: the reason why a log without a whole record must not be removed, or None.
+
+    Spec: HA-ST-92 "MUST be refused, unchanged".
+    """
+    assert log.base is not None
+    magic = b"".join(mapped_file_queue.files(log).values())[4:END_OF_MAGIC].rstrip(b"\0")
+    if any(known.startswith(magic) for known in (*MAGICS, constants.BLANK_MAGIC_CODE.to_bytes(4, "big"))):
+        return None
+    name = f"{log.base:0{constants.FILE_NAME_DIGITS}d}"
+    return Refused("no record, and no magic of one", name, int.from_bytes(magic, "big"), constants.MESSAGE_MAGIC_CODE)
+
+
 # --- The store -------------------------------------------------------------------------------------------------------
 
 
@@ -257,6 +271,8 @@ def recover(
             log = before_a_hole(log, start_offset, state.checkpoint, sector_size, profile)
         end = state.log.base if log.base is None else max_offset(log)
         if refused := damage(state.log, end, last_exit_ok, state.checkpoint):
+            return refused
+        if end == state.log.base and (refused := no_log(state.log)):
             return refused
         if log.base is None and state.log.base > 0 and _has_queues(state.dispatched):
             log = replace(log, base=state.log.base)

@@ -8,11 +8,12 @@ The half topic and the op topic are tuples here, from queue offset 0 on; a recor
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from rocketmq_ha.reference.delayed import HALF_TOPIC, TRANSACTION_BITS, Refusal, integer, joined, on_put, pairs
 from rocketmq_ha.reference.message import Record
+from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.send_back import message_id
 
 SUCCESS: Final = 0

@@ -12,7 +12,6 @@ of a campaign with the file.
 import json
 import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import replace
 from importlib import resources
 from typing import TypeVar
 
@@ -22,6 +21,7 @@ from rocketmq_ha.reference.five_waits import FiveWaits, FiveWaitsState
 from rocketmq_ha.reference.group_transfer import GroupCommitRequest, GroupTransfer, GroupTransferState
 from rocketmq_ha.reference.master import MasterConnection, MasterConnectionState
 from rocketmq_ha.reference.message import Record
+from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.slave import Slave, SlaveState
 from rocketmq_ha.reference.step import Step
 from rocketmq_ha.reference.store import Log, StoreState

@@ -4,10 +4,12 @@ A slow or stopped reader must not delay signals, nor the reports to a master. So
 takes bytes, it takes a page without blocking.
 """
 
+import fcntl
 import os
 import select
 import stat
 from collections import deque
+from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 FULL_SIZE: Final = 1 << 20  # pending bytes from which on the caller should pause
@@ -19,9 +21,15 @@ Mark = TypeVar("Mark")
 
 
 class StdoutWriter(Generic[Mark]):
-    """Writes lines to a descriptor, and keeps the lines that are not written yet."""
+    """Writes lines to a descriptor, and keeps the lines that are not written yet.
+
+    Where a file is continued whose last line a killed process has left without its end, that line is ended first: else the next
+    one would be lost in it. Raises: OSError, if the file takes no byte.
+    """
 
     def __init__(self, fd: int) -> None:
+        if _is_within_line(fd):
+            _write(fd, b"\n")
         self.fd = fd
         self.reached: Mark | None = None  # the mark of the last line that was written whole
         self.pending_size = 0
@@ -59,13 +67,7 @@ class StdoutWriter(Generic[Mark]):
             data = self._lines[0][0]
             if len(data) < self._chunk:
                 data = memoryview(b"".join(self._some()))
-            try:
-                written = os.write(self.fd, data[: self._chunk])
-            except BrokenPipeError:
-                raise
-            except OSError as error:
-                raise OSError(error.errno, error.strerror, STDOUT) from error
-            self._count(written)
+            self._count(_write(self.fd, data[: self._chunk]))
 
     def finish_line(self) -> bool:
         """Drop all lines, except one that is partly written. Returns: True if there is one."""
@@ -104,3 +106,27 @@ class StdoutWriter(Generic[Mark]):
     def _pass_marks(self) -> None:
         while self._lines and not self._lines[0][0]:
             self.reached = self._lines.popleft()[1]
+
+
+def _write(fd: int, data: bytes | memoryview) -> int:
+    try:
+        return os.write(fd, data)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, STDOUT) from error
+
+
+def _is_within_line(fd: int) -> bool:
+    """Whether a file is continued behind a byte that is no newline. False where the system does not let us read it."""
+    info = os.fstat(fd)
+    if not stat.S_ISREG(info.st_mode) or not info.st_size:
+        return False
+    if not fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_APPEND and os.lseek(fd, 0, os.SEEK_CUR) != info.st_size:
+        return False
+    try:
+        with Path(f"/dev/fd/{fd}").open("rb") as file:
+            file.seek(info.st_size - 1)
+            return file.read(1) != b"\n"
+    except OSError:
+        return False

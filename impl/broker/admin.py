@@ -41,12 +41,14 @@ class AdminSources:
     """What the broker's other parts say when they are asked.
 
     delay_offset: the body for 45, or None if this broker delivers no delayed messages. config: the settings with their values.
+    hide_messages: gives nobody the messages of a topic any more.
     """
 
     is_slave: Callable[[], bool]
     runtime_info: Callable[[], Mapping[str, str]]
     ha_status: Callable[[], Mapping[str, object]]
     config: Callable[[], Mapping[str, str]]
+    hide_messages: Callable[[str], None]
     delay_offset: Callable[[], bytes] | None = None
 
 
@@ -112,12 +114,17 @@ class AdminBrokerProcessor:
         return response_to(request)
 
     def delete_topic(self, channel: Channel, request: RemotingCommand, _now_ms: int) -> RemotingCommand:
-        """215. HA-BT-15 "MUST be gone from the table at once"; a topic that is not there counts as deleted."""
+        """215. HA-BT-15 "MUST be gone from the table at once"; a topic that is not there counts as deleted.
+
+        The table comes first: a kill between the two leaves the topic with all its messages (HA-BT-18), as if it had not been
+        asked for, and not one without messages.
+        """
         topic = fields.text(request, "topic")
         if (refused := self._refusal(request, topic)) is not None:
             return refused
         if self._topics.delete_topic_config(topic):
             logger.info("%s: topic %s is deleted", channel.peer, topic)
+        self.sources.hide_messages(topic)
         return response_to(request)
 
     def get_all_topic_config(self, _channel: Channel, request: RemotingCommand, _now_ms: int) -> RemotingCommand:

@@ -22,6 +22,7 @@ from rocketmq_ha.impl.broker.config_file import ConfigFile
 from rocketmq_ha.impl.broker.consumer_manage import ConsumerManageProcessor
 from rocketmq_ha.impl.broker.consumer_offsets import ConsumerOffsetManager
 from rocketmq_ha.impl.broker.delayed import ScheduleMessageService
+from rocketmq_ha.impl.broker.deleted_topics import DeletedTopics
 from rocketmq_ha.impl.broker.groups import SubscriptionGroupManager
 from rocketmq_ha.impl.broker.lock_manage import LockManageProcessor
 from rocketmq_ha.impl.broker.master_end import MasterEnd
@@ -117,6 +118,8 @@ class BrokerController:
         self.offsets: Final = ConsumerOffsetManager(store_dir, tables, now_ms)
         for table in (self.topics, self.groups, self.offsets):
             table.load()
+        self.deleted: Final = DeletedTopics(store, ConfigFile(store_dir / "config" / "deletedTopics.json"))
+        self.deleted.load(is_slave=settings.role is BrokerRole.SLAVE)
         self.figures: Final = QueueFigures(store)
         if settings.role is not BrokerRole.SLAVE:
             self.topics.note_queues(self.figures.queue_nums())
@@ -167,6 +170,7 @@ class BrokerController:
             ha_status=ha_status,
             config=lambda: settings.config,
             delay_offset=self.delayed.encode,
+            hide_messages=self.deleted.delete,
         )
         processors = (
             self.sends,
@@ -225,6 +229,7 @@ class BrokerController:
         self.stats.got.total = self.pulls.messages
         self.stats.on_tick(now_ms, wall_clock_ms())
         self.topics.on_tick(now_ms)
+        self.deleted.table.on_tick(now_ms)
         self.groups.on_tick(now_ms)
         self.offsets.on_tick(now_ms)
         self.locks.on_tick(now_ms)
@@ -237,6 +242,7 @@ class BrokerController:
         self.sends.finish()
         self.offsets.persist()
         self.topics.table.close()
+        self.deleted.table.close()
         self.groups.table.close()
         self.delayed.shutdown()
 

@@ -84,6 +84,12 @@ class ConfigTable(Generic[Entry]):
         self.changed()
         return True
 
+    def become(self, entries: Mapping[str, Entry]) -> None:
+        """Have these entries and no other, as one change. No difference is no change."""
+        if entries != self._entries:
+            self._set_all(entries)
+            self.changed()
+
     def changed(self) -> None:
         """HA-BT-2 "MUST count its version on by one, and set the timestamp"; HA-BT-3 "MUST be written"."""
         self.data_version = self.data_version.next_version(self._wall_clock())
@@ -120,10 +126,7 @@ class ConfigTable(Generic[Entry]):
         entries, version = self._parse(content)
         if version == self.data_version:
             return False
-        self._entries.clear()
-        self._texts.clear()
-        for name, entry in entries.items():
-            self._set(name, entry)
+        self._set_all(entries)
         self.data_version, self._encoded = version, None
         self.persist()
         return True
@@ -172,6 +175,12 @@ class ConfigTable(Generic[Entry]):
         """Write the file once more if the last time failed. The process ends."""
         if self._file.is_unsaved:
             self.persist()
+
+    def _set_all(self, entries: Mapping[str, Entry]) -> None:
+        self._entries.clear()
+        self._texts.clear()
+        for name, entry in entries.items():
+            self._set(name, entry)
 
     def _set(self, name: str, entry: Entry) -> None:
         self._entries[name] = entry

@@ -16,6 +16,7 @@ from rocketmq_ha.impl.remoting.dispatch import Handler
 class Queues(Protocol):
     """What the handlers need of the store."""
 
+    def first_visible_in_queue(self, topic: str, queue_id: int) -> int: ...
     def min_offset_in_queue(self, topic: str, queue_id: int) -> int: ...
     def check_in_disk_by_consume_offset(self, topic: str, queue_id: int, consume_offset: int) -> bool: ...
 
@@ -51,13 +52,13 @@ class ConsumerManageProcessor:
         return response_to(request)
 
     def query_consumer_offset(self, _channel: Channel, request: RemotingCommand, _now_ms: int) -> RemotingCommand:
-        """14. HA-BT-31 "MUST answer the stored offset if it is 0 or more", else 0 where nothing is gone from the queue."""
+        """14. HA-BT-31 "MUST answer the stored offset if it is 0 or more", else the begin of a whole queue."""
         group, topic = fields.text(request, "consumerGroup"), fields.text(request, "topic")
         queue_id = fields.i32(request, "queueId")
         offset = self._offsets.query_offset(group, topic, queue_id)
         if offset < 0:
-            is_on_disk = self._queues.check_in_disk_by_consume_offset(topic, queue_id, 0)
-            if self._queues.min_offset_in_queue(topic, queue_id) > 0 or is_on_disk:
+            offset = self._queues.first_visible_in_queue(topic, queue_id)
+            is_on_disk = self._queues.check_in_disk_by_consume_offset(topic, queue_id, offset)
+            if self._queues.min_offset_in_queue(topic, queue_id) > offset or is_on_disk:
                 return response_to(request, ResponseCode.QUERY_NOT_FOUND, f"group {group} has no offset in this queue")
-            offset = 0
         return response_to(request, ext_fields={"offset": str(offset)})

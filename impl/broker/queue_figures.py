@@ -28,6 +28,11 @@ class QueueFigures:
         queue = self._queue(topic, queue_id)
         return -1 if queue is None else queue.min_offset
 
+    def first_visible_in_queue(self, topic: str, queue_id: int) -> int:
+        """The offset behind the messages of a deleted topic of this name; 0 if there were none. HA-BT-80."""
+        queue = self._queue(topic, queue_id)
+        return 0 if queue is None else queue.first_visible
+
     def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
         """The offset of the next message; 0 for a queue that has never had one."""
         queue = self._queue(topic, queue_id)

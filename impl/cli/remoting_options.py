@@ -35,9 +35,7 @@ def _client_limits(max_client_connections: int | None, max_client_connections_pe
     return changed(_OF_CLIENTS, (), **most)
 
 
-client_limit_options: Final = option_group(
-    "client_limits", _client_limits, *most_options(_OF_CLIENTS, " of producers, consumers and slaves' questions to --listen")
-)
+client_limit_options: Final = option_group("client_limits", _client_limits, *most_options(_OF_CLIENTS, " of clients"))
 
 
 def remoting_tls_files(

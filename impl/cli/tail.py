@@ -63,7 +63,8 @@ def tail(options: TailOptions) -> None:
     It prints all messages of the log, transactional halves, delayed messages and internal topics included.
 
     With --cursor a later run goes on after the last line, without a gap: the file is replaced every second, after lines are
-    written to standard output. After a kill -9 or a crash of the machine, only the lines of the last second can be repeated.
+    written to standard output. After a kill -9 or a crash of the machine, only the lines of the last second can be repeated. In
+    a file that is continued (>>), a line that a kill has cut short stays, ended, and its message comes again as a whole line.
     Lines in a pipe count as written, even if the reader has died. A reader that must not lose a line saves the `next_offset` of
     the last line that it has processed, and starts again with --from.
 

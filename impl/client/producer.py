@@ -216,15 +216,16 @@ class Producer:
         send.written += not is_unsent
         if is_tried_again(code, send.tries, send.deadline_ms - self._now_ms):
             self._routes.find(send.prepared.topic, lambda route: self._attempt(send, route), self._now_ms, may_make=True)
-        elif is_unsent:
-            self._wait(send, name_of(code), error)
         else:
-            self._end(send, SendResult(name_of(code), send.prepared.uniq_keys, send.attempts, error))
+            self._wait(send, name_of(code), error, is_unsent=is_unsent)
 
-    def _wait(self, send: _Send, status: str, error: str) -> None:
-        """HA-C-16 "that finds no route or no queue to send to, or whose request was written to no connection"."""
+    def _wait(self, send: _Send, status: str, error: str, *, is_unsent: bool = True) -> None:
+        """Try again later, or end.
+
+        HA-C-16 "that finds no route or no queue to send to, or whose request was written to no connection".
+        """
         result = SendResult(status, send.prepared.uniq_keys, send.attempts, error)
-        if self._is_ending or not is_waited_for(send.deadline_ms - self._now_ms, is_unsent=True):
+        if self._is_ending or not is_waited_for(send.deadline_ms - self._now_ms, is_unsent=is_unsent):
             self._end(send, result)
             return
         send.tries = send.written  # "such a try is none of the three"

@@ -224,8 +224,9 @@ class Connections:
             self._dispatcher.dispatch(channel, self._peers, now_ms, self._budget)
         except FrameInvalid as error:
             self.invalid_frames += 1
-            self._flush(connection)  # the answers to the frames before it
-            self._close(connection, str(error), "frame")
+            if channel.is_open:  # a handler may have given it up
+                self._flush(connection)  # the answers to the frames before it
+                self._close(connection, str(error), "frame")
             return
         finally:
             self._budget -= self._dispatcher.served - before

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -239,10 +240,7 @@ def test_a_broker_without_delayed_messages_has_no_delay_offsets(tables: BrokerTa
 def test_delay_offsets_are_answered_as_they_are(tables: BrokerTables) -> None:
     """HA-MD-24 "MUST have `offsetTable`, from delay level to offset": what the delivery of delayed messages has."""
     body = b'{"offsetTable":{"1":5}}'
-    sources = tables.admin.sources
-    tables.admin.sources = type(sources)(
-        sources.is_slave, sources.runtime_info, sources.ha_status, sources.config, delay_offset=lambda: body
-    )
+    tables.admin.sources = replace(tables.admin.sources, delay_offset=lambda: body)
     assert tables.ask(RequestCode.GET_ALL_DELAY_OFFSET).body == body
 
 

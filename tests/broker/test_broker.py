@@ -14,7 +14,7 @@ from rocketmq_ha.impl.app.run_broker import AllPorts
 from rocketmq_ha.impl.broker.broker import BrokerSettings
 from rocketmq_ha.impl.errors import StoreCorrupt
 from rocketmq_ha.impl.net.limits import parse_networks
-from rocketmq_ha.impl.remoting.codes import RequestCode
+from rocketmq_ha.impl.remoting.codes import RequestCode, ResponseCode
 from rocketmq_ha.impl.remoting.command import RemotingCommand, request
 from rocketmq_ha.impl.wire.frame import REPORT
 from rocketmq_ha.impl.wire.message import decode
@@ -155,6 +155,48 @@ def test_a_master_names_the_topics_that_its_store_has_and_its_table_lacks(start:
     found = again.controller.topics.select_topic_config("orders")
     assert found is not None and found.write_queue_nums == 4
     again.close()
+
+
+def test_a_deleted_topic_is_gone_for_good(start: Start) -> None:
+    """HA-BT-80: a restart does not bring it back, and a topic of its name has its own messages alone, with greater numbers."""
+    broker = start()
+    broker.send(b"old")
+    broker.await_dispatch(1)
+    assert broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "orders"}).code == 0
+    broker.close()
+    again = start()
+    assert again.controller.topics.select_topic_config("orders") is None
+    assert again.send(b"new").ext_fields["queueOffset"] == "1"
+    again.await_dispatch(2)
+    group = {"consumerGroup": "g", "topic": "orders", "queueId": "1"}
+    assert again.ask(14, group).ext_fields["offset"] == "1"
+    below = again.pull(0)
+    assert (below.code, below.ext_fields["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "1")
+    assert decode(again.pull(1).body).body == b"new"
+    again.close()
+    slave = start(BrokerRole.SLAVE)
+    assert slave.controller.deleted.table.entries == {}  # HA-BT-80 "A slave MUST forget"
+    slave.close()
+
+
+def test_a_deletion_that_could_not_be_saved_is_saved_later(start: Start, tmp_path: Path) -> None:
+    """HA-BT-6 "MUST try again"."""
+    broker = start()
+    file = tmp_path / "store" / "config" / "deletedTopics.json"
+    in_the_way = file.with_name("deletedTopics.json.tmp")
+    ends = []
+    for is_last in (False, True):
+        broker.send()
+        in_the_way.mkdir()
+        assert broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "orders"}).code == 0
+        in_the_way.rmdir()
+        ends.append(broker.store.max_offset)
+        if is_last:
+            broker.close()
+        else:
+            broker.turn_until(file.exists)
+        assert json.loads(file.read_bytes())["deletedTopicTable"] == {"orders": {"logOffset": ends[-1]}}
+    assert ends[0] < ends[1]
 
 
 def test_a_client_that_goes_leaves_nothing_behind(start: Start) -> None:

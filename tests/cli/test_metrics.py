@@ -224,7 +224,8 @@ def test_of_two_connections_of_a_replica_the_one_that_has_more_is_shown() -> Non
         [
             connection("a:1", "slave", 5),
             connection("a:2", "slave", 7),
-            connection("a:3", "reader", None),
+            connection("a:3", "slave", 7),  # the same: the series stays with the first, and does not jump
+            connection("a:4", "reader", None),
             connection("b:1", "new", None, "b"),
         ]
     )

@@ -116,6 +116,20 @@ def test_a_failure_while_the_question_is_under_way_is_asked_about_again() -> Non
     assert len(client.asked) == 1
 
 
+def test_a_failure_that_comes_late_does_not_turn_back_to_a_name_server_that_failed() -> None:
+    """HA-C-1 "A name server that does not answer MUST be followed by the next one"."""
+    client = ScriptedClient()
+    routes = Routes(client, ["one:1", "two:2", "three:3"])
+    for topic in "TU":
+        routes.find(topic, lambda _: None, 0)
+    of_t, of_u = client.next(105), client.next(105)
+    of_t.fail()
+    client.next(105).fail()
+    assert client.next(105).address == "three:3"
+    of_u.fail()
+    assert client.next(105).address == "three:3"
+
+
 @pytest.mark.parametrize("servers", [1, 2, 3])
 def test_every_question_goes_to_each_name_server_once_before_it_fails(servers: int) -> None:
     """HA-C-1 "A name server that does not answer MUST be followed by the next one": also after an earlier question has failed,

@@ -225,7 +225,7 @@ def kill_broker(place: Place, store: Path, load: Load, moment: str, draw: random
             time.sleep(draw.uniform(0, 1))
         else:
             broker.line("listening", LONG_S)
-            load.run_for(OFFSETS_S if moment == "offsets" else draw.uniform(0.1, 1.5), broker)
+            load.run_for(OFFSETS_S if moment == "offsets" else draw.uniform(0.05, 0.4), broker)
             if moment == "close":
                 broker.terminate()
                 load.run(after(draw.uniform(0, 0.1)))

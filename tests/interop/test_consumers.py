@@ -4,16 +4,25 @@ HA-SE-50, HA-SE-54, HA-SE-67 to HA-SE-69, HA-SE-78, HA-SE-82, HA-SE-87, HA-BT-50
 """
 
 import json
+import re
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 import pytest
+from golden_cluster import COMMON_CONF
 from our_broker import OurBroker
+from releases import RELEASES
 from results import Results
 from rocketmq import Rocketmq, wait
 
+from rocketmq_ha.impl.remoting.client import RemotingClient
+from rocketmq_ha.impl.remoting.codes import RequestCode
+from rocketmq_ha.impl.remoting.command import request
+
+CLUSTER = COMMON_CONF["brokerClusterName"]
 TOPIC, QUEUES = "ConsumerInterop", 4
 WAYS, OF_EACH_WAY = 5, 40  # sync, async, oneway, to a queue, batch
 RETRIES_OF_A_GROUP = 16  # as RocketMQ has it
@@ -256,3 +265,52 @@ def test_mqadmin_resets_the_offsets_of_a_live_consumer(clients: Clients, results
     assert TOPIC in reset, reset
     results.check("all of it twice", True, clients.await_consumed(2 * len(sent), "one") == sorted(2 * sent))
     wait("nothing is left", done)
+
+
+def test_a_deleted_topic_is_gone_for_consumers(clients: Clients, results: Results) -> None:
+    """HA-BT-80: also after a restart; of a topic of that name, a group that is new and one that was there get what is new."""
+    sent = clients.send()
+    clients.consume("old", "push", "InteropKept")
+    clients.await_consumed(len(sent), "old")
+    wait("its offsets are committed", lambda: "Diff Total: 0" in clients.admin("consumerProgress", "-g", "InteropKept"))
+    clients.run("leave", "old")
+    deleted = clients.admin("deleteTopic", "-c", CLUSTER, "-t", TOPIC)
+    assert "success" in deleted, deleted
+    assert clients.ours.stop() == 0
+    clients.ours.run()
+    results.check("gone after a restart", False, TOPIC in clients.admin("topicList").split())
+    clients.make_topic()
+    later = clients.send()
+    for name, group in (("again", "InteropKept"), ("new", "InteropNew")):
+        clients.consume(name, "push", group)
+        results.check(f"{group}: what is new", True, clients.await_consumed(len(later), name) == later)
+    results.check("a pull from the begin", True, sorted(clients.run("described", TOPIC, "*")) == later)
+
+
+# mqadmin of 4.x has no reset of one queue.
+@pytest.mark.parametrize("release", [each for each in RELEASES if each.startswith("5.")], indirect=True)
+def test_mqadmin_of_5_resets_one_queue_and_deletes_a_group(clients: Clients, results: Results) -> None:
+    """HA-BT-79 "MUST move this queue alone"; HA-BT-24: its offsets go with it if they are asked to."""
+    sent = clients.send()
+    clients.consume("one", "push", "InteropReset")
+    clients.await_consumed(len(sent), "one")
+
+    def offsets() -> dict[str, int]:
+        with closing(RemotingClient()) as client:
+            body = client.ask(clients.ours.address, request(RequestCode.GET_ALL_CONSUMER_OFFSET), 10_000).body
+        found: dict[str, dict[str, int]] = json.loads(body)["offsetTable"]
+        return found.get(f"{TOPIC}@InteropReset", {})
+
+    wait("its offsets are committed", lambda: sum(offsets().values()) == len(sent))
+    ends = offsets()
+    words = "-g", "InteropReset", "-t", TOPIC, "-b", clients.ours.address, "-q", "1", "-s", "0", "-o", "3"
+    again = sorted(each.line for each in clients.consumed("one") if each.queue_id == 1 and each.queue_offset >= 3)
+    clients.admin("resetOffsetByTime", *words)
+    found = clients.await_consumed(len(sent) + len(again), "one")
+    results.check("queue 1 from offset 3 once more", True, found == sorted(sent + again))
+    wait("nothing is left", lambda: offsets() == ends)
+    progress = clients.admin("consumerProgress", "-g", "InteropReset")
+    results.check("nothing in flight", ["0"], re.findall(r"Inflight Total: (\S+)", progress))
+    clients.run("leave", "one")
+    clients.admin("deleteSubGroup", "-b", clients.ours.address, "-g", "InteropReset", "-r", "true")
+    results.check("the offsets are gone", {}, offsets())

@@ -11,8 +11,10 @@ from rocketmq_ha.impl.broker.admin import AdminBrokerProcessor, AdminSources
 from rocketmq_ha.impl.broker.admin_stats import AdminStatsProcessor
 from rocketmq_ha.impl.broker.client_manage import ClientManageProcessor, notify_consumer_ids_changed
 from rocketmq_ha.impl.broker.clients import ClientHousekeepingService, ConsumerManager, ProducerManager
+from rocketmq_ha.impl.broker.config_file import ConfigFile
 from rocketmq_ha.impl.broker.consumer_manage import ConsumerManageProcessor
 from rocketmq_ha.impl.broker.consumer_offsets import ConsumerOffsetManager
+from rocketmq_ha.impl.broker.deleted_topics import DeletedTopics
 from rocketmq_ha.impl.broker.groups import SubscriptionGroupManager
 from rocketmq_ha.impl.broker.lock_manage import LockManageProcessor
 from rocketmq_ha.impl.broker.queue_figures import QueueFigures
@@ -50,11 +52,13 @@ class BrokerTables:
         self.stats = BrokerStats(0, self.wall_ms)
         self.is_slave = False
         self.delay_offset: bytes | None = None
+        self.deleted = DeletedTopics(self.store, ConfigFile(directory / "config" / "deletedTopics.json"), lambda: self.wall_ms)
         sources = AdminSources(
             is_slave=lambda: self.is_slave,
             runtime_info=lambda: runtime_info(self.store, self.stats, self.wall_ms),
             ha_status=lambda: master_status(self.store.max_offset, [SlaveFigures("127.0.0.1:10912", 7, 9)]),
             config=lambda: {"brokerName": self.settings.broker_name, "listenPort": "10911"},
+            hide_messages=self.deleted.delete,
         )
         tables = (self.topics, self.offsets)
         self.admin = AdminBrokerProcessor(self.settings, self.topics, self.groups, self.offsets, sources)

@@ -260,6 +260,18 @@ def streams(draw: st.DrawFn) -> list[bytes]:
     return [stream[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
 
 
+@pytest.mark.parametrize("there", range(1, 17))
+def test_a_frame_that_has_begun_says_how_many_bytes_it_needs(there: int) -> None:
+    """Of its length first, and then of all of it; also behind a whole frame."""
+    for before in (b"", (4).to_bytes(4) + b"abcd"):
+        reader = FrameReader()
+        frame = (13).to_bytes(4) + bytes(13)
+        assert len(reader.feed(before + frame[:there])) == bool(before)
+        assert (reader.buffered, reader.wanted) == (there, (4 if there < 4 else 17) - there)
+        assert [*map(len, reader.feed(frame[there:]))] == [13]
+        assert (reader.buffered, reader.wanted) == (0, 0)
+
+
 @given(streams())
 def test_a_stream_cut_anywhere_gives_the_same_frames(pieces: list[bytes]) -> None:
     """HA-MD-19 "of more than 16 MiB, its length of 4 bytes included, MUST be refused"; the frames before it are read."""

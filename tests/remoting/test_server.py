@@ -10,11 +10,13 @@ from kit.remoting import Client, Stand
 from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.impl.clock import clock_ms
 from rocketmq_ha.impl.errors import RequestFailed, RequestInvalid, StoreClosed
+from rocketmq_ha.impl.net.limits import LOOPBACK, Limits
 from rocketmq_ha.impl.net.waker import Waker
 from rocketmq_ha.impl.remoting import connections as connections_module
 from rocketmq_ha.impl.remoting import fields
 from rocketmq_ha.impl.remoting.channel import Channel
 from rocketmq_ha.impl.remoting.command import RemotingCommand, SerializeType, encode_whole, request, response_to
+from rocketmq_ha.impl.remoting.connection import Connection
 from rocketmq_ha.impl.remoting.limits import RemotingLimits
 from rocketmq_ha.spec.constants import REMOTING_FRAME_MAX
 
@@ -402,3 +404,31 @@ def test_bytes_that_come_late_in_a_turn_keep_their_connection(
     stand.turn(0)
     assert len(stand.server.channels) == 3
     assert len(idle.await_answers(1)) == 1
+
+
+def broken_pipe(_connection: Connection, _now_ms: int) -> int:
+    raise BrokenPipeError
+
+
+@pytest.mark.parametrize("first", ["handler", "send"])
+def test_a_connection_that_is_dropped_twice_gives_one_place_free(monkeypatch: pytest.MonkeyPatch, first: str) -> None:
+    """By the handler of its request, or where its answer cannot be sent; and by the broken frame behind the request."""
+    limits = RemotingLimits(connections=Limits(max_connections=2, allow=LOOPBACK))
+    with ExitStack() as resources:
+        stand = Stand(resources, limits)
+        if first == "handler":
+            stand.server.handlers[ECHO] = lambda channel, _asked, _now_ms: stand.server.drop(channel, "test")
+        else:
+            stand.server.handlers[ECHO] = echo
+            monkeypatch.setattr(Connection, "send", broken_pipe)
+        stays, goes = stand.connect(), stand.connect()
+        stand.turns()
+        goes.sock.sendall(encode_whole(request(ECHO)) + b"\0\0\0\1")
+        goes.await_close()
+        stand.connect()
+        stand.turns()
+        assert not stand.server.limiter.refused
+        stand.connect()
+        stand.turns()
+        assert stand.server.limiter.refused == {"max_connections": 1}
+        assert not stays.is_closed

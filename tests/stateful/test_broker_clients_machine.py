@@ -58,6 +58,9 @@ consumer_groups = st.lists(st.tuples(groups, subscriptions, st.booleans()), max_
 class NoQueues:
     """A store without messages."""
 
+    def first_visible_in_queue(self, _topic: str, _queue_id: int) -> int:
+        return 0
+
     def min_offset_in_queue(self, _topic: str, _queue_id: int) -> int:
         return -1
 

@@ -250,6 +250,7 @@ class SlaveMachine(RuleBasedStateMachine):
             assert self.profile.checks_recovery
             end = store.max_offset(stopped.state.log) or store.min_offset(before)
             foreign = store_recovery.damage(before, end, True, StoreCheckpoint()) is not None
+            foreign |= stopped.state.log.base is None and store_recovery.no_log(before) is not None
             assert foreign or "physical offset" in str(error), error  # a record of another place: no tear makes one
             self.begin_anew(self.settings.mapped_file_size)
             return

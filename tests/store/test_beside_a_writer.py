@@ -294,8 +294,10 @@ def read_all(store: Path) -> None:
     deadline, rounds = time.monotonic() + STRESS_S, 0
     while time.monotonic() < deadline or rounds < 2:
         rounds += 1
-        found = {"recover": told(invoke("recover", store)), "verify": told(invoke("verify", store))}
-        assert {name: each.get("verdict") for name, each in found.items()} == {"recover": "HELD", "verify": "OK"}
+        results = {name: invoke(name, store) for name in ("recover", "verify")}
+        found = {name: told(result) for name, result in results.items()}
+        verdicts = {name: each.get("verdict") for name, each in found.items()}
+        assert verdicts == {"recover": "HELD", "verify": "OK"}, [result.output + result.stderr for result in results.values()]
         for name, each in found.items():
             assert int(each["max_offset"]) >= ends.get(name, 0)
             ends[name] = int(each["max_offset"])

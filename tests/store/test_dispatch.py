@@ -401,6 +401,26 @@ def test_a_stop_amid_failures_is_no_success(caplog: pytest.LogCaptureFixture) ->
     assert "works again" not in caplog.text
 
 
+def test_a_stop_while_it_rests_after_a_failure_tries_nothing_and_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The thread's loop runs here; the stop comes within its rest."""
+    log = FakeLog()
+    log.put()
+
+    def failing(_: Sequence[DispatchRequest]) -> None:
+        raise OSError(28, "No space left on device")
+
+    def rest(_seconds: float) -> None:
+        service._is_stopped = True
+
+    service = ReputMessageService(log, [failing], 0)
+    monkeypatch.setattr(service, "_is_leaving", SimpleNamespace(wait=rest))
+    with caplog.at_level(logging.INFO):
+        service._run()
+    assert caplog.messages == ["dispatch fails at offset 0, and is tried again: [Errno 28] No space left on device"]
+
+
 def test_in_the_background_beside_a_writer() -> None:
     log, told = FakeLog(), Told()
     service = ReputMessageService(log, [told], 0)

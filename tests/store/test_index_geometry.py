@@ -5,13 +5,15 @@ HA-ST-39 to HA-ST-41.
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kit.files import patch
 from rocketmq_ha.impl.errors import StoreCorrupt
+from rocketmq_ha.impl.store.derived import index_geometry
 from rocketmq_ha.impl.store.derived.dispatch_request import DispatchRequest
-from rocketmq_ha.impl.store.derived.index_file import Geometry
+from rocketmq_ha.impl.store.derived.index_file import HEADER_SIZE, Geometry
 from rocketmq_ha.impl.store.derived.index_geometry import find_geometry
 from rocketmq_ha.impl.store.derived.index_service import IndexService
 
@@ -97,6 +99,30 @@ def test_sixty_four_entries_are_looked_at(tmp_path: Path) -> None:
     patch(path, at(64), bytes(4))
     with pytest.raises(StoreCorrupt):
         find_geometry([path])
+
+
+@pytest.mark.parametrize("begins_with", [0, 3])
+def test_a_file_is_looked_at_again_while_its_owner_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begins_with: int
+) -> None:
+    """HA-ST-49 "MUST report no damage and nothing to cut while the owner is writing": entries come before their count."""
+    path = write(tmp_path / "now", 7)
+    whole = path.read_bytes()[:HEADER_SIZE]
+    before = write(tmp_path / "before", begins_with).read_bytes()[: HEADER_SIZE - 4] + whole[-4:] * bool(begins_with)
+    before = before.ljust(HEADER_SIZE, b"\0")  # no key yet; or the offset of the last key is behind their count
+    heads = [before] * 2 + [whole]
+
+    def patch_header(head: bytes) -> None:
+        with path.open("r+b") as file:
+            file.write(head)
+
+    def rest(_seconds: float) -> None:
+        patch_header(heads.pop(0))
+
+    patch_header(before)
+    monkeypatch.setattr(index_geometry, "time", SimpleNamespace(sleep=rest, monotonic=lambda: 0.0))
+    assert find_geometry([path]) == GEOMETRY
+    assert heads == []
 
 
 def test_the_first_file_with_entries_tells(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """The file of a consume queue takes the space of its entries, no mapping and few descriptors, however many queues there are.
 
-HA-ST-92, HA-ST-28.
+HA-ST-91, HA-ST-28.
 """
 
 import errno
@@ -45,7 +45,7 @@ def syncs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_file_of_one_message_takes_one_block_of_the_disk(tmp_path: Path) -> None:
-    """HA-ST-92 "MUST NOT take more space on the disk than its entries need"; its length is that of HA-ST-30."""
+    """HA-ST-91 "MUST NOT take more space on the disk than its entries need"; its length is that of HA-ST-30."""
     queue = ConsumeQueue(tmp_path / "0", writable=True)
     queue.put(0, 92, -1, 0)
     queue.flush()

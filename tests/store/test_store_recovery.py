@@ -27,7 +27,9 @@ from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.store.log.scan import scan
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.wire.message import Message, decode, encode
-from rocketmq_ha.spec.constants import MESSAGE_MAGIC_CODE
+from rocketmq_ha.reference import mapped_file_queue, store_recovery
+from rocketmq_ha.reference.store import Log
+from rocketmq_ha.spec.constants import BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2
 
 FILE_SIZE = 16_384
 OPTIONS = StoreOptions(file_size=FILE_SIZE, queue_file_size=2000, index_geometry=Geometry(500, 5000), floor_size=0)
@@ -191,6 +193,38 @@ def test_a_hole_among_what_was_flushed_is_damage(full: Path) -> None:
         MessageStore.open(full, OPTIONS)
     assert log_file(full, 7 * FILE_SIZE).read_bytes() == before
     assert was_aborted(full)
+
+
+MAGICS = [code.to_bytes(4, "big") for code in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2, BLANK_MAGIC_CODE)]
+ENDED_EARLY = [magic[:there] + bytes(4 - there) for magic in MAGICS for there in range(5)]
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize(
+    "magic", [*ENDED_EARLY, b"\x7fELF", b"\x00\x00\x00\x01", MAGICS[0][:3] + b"\x01", MAGICS[0][1:] + b"\x00"]
+)
+def test_files_of_another_program_are_no_log(tmp_path: Path, magic: bytes, is_clean: bool) -> None:
+    """HA-ST-92 "MUST be refused, unchanged": HA-ST-7 would remove them. The model says the same of each."""
+    with MessageStore.open(tmp_path, OPTIONS) as store:
+        store.put(Message("t", b"body"))
+    data = b"\x00\x00\x01\x00" + magic + random.Random(1).randbytes(FILE_SIZE - 8)
+    log_file(tmp_path, 0).write_bytes(data)
+    if not is_clean:
+        abort(tmp_path, 0)
+    log = mapped_file_queue.load(FILE_SIZE, {"0" * 20: data})
+    assert isinstance(log, Log)
+    assert (store_recovery.no_log(log) is None) == (magic in ENDED_EARLY)
+    if magic in ENDED_EARLY:
+        with MessageStore.open(tmp_path, OPTIONS) as store:
+            assert store.max_offset == 0
+        return
+    with pytest.raises(
+        StoreCorrupt, match=f"{0:020d}: at commit-log offset 0: found magic 0x{magic.hex()}, expected that of a"
+    ):
+        MessageStore.open(tmp_path, OPTIONS)
+    assert log_file(tmp_path, 0).read_bytes() == data
+    with MessageStore.open(tmp_path, replace(OPTIONS, clear_tail=False)):  # classic goes on, as RocketMQ does
+        pass
 
 
 @pytest.mark.parametrize("at", range(500, 525, 3))

@@ -60,12 +60,33 @@ class ConsumeQueue:
         self._unused: MappedFile | None = None  # emptied by a recovery, and not taken again yet
         self._end = self._queue.max_offset  # bytes; if another process writes the queue, the end seen so far
         self.max_physic_offset = 0  # end offset in the commit log of the last message with an entry
-        self.min_offset = self._queue.min_offset // ENTRY_SIZE  # first entry whose message the log still has
+        self._first_kept = self._queue.min_offset // ENTRY_SIZE  # first entry whose message the log still has
+        self._hidden_to = 0  # messages before this offset of the log are hidden
+        self.first_visible = 0  # first entry of a message that is not; 0 if none is hidden
 
     @property
     def max_offset(self) -> int:
         """The queue offset of the next message."""
         return self._end // ENTRY_SIZE
+
+    @property
+    def min_offset(self) -> int:
+        """The first entry whose message the log still has, and that is not hidden; max_offset if there is none."""
+        return max(self._first_kept, self.first_visible)
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether the queue has messages, and all of them are hidden."""
+        return 0 < self.first_visible == self.max_offset
+
+    def hide_before(self, offset: int) -> None:
+        """Hide the messages before a commit-log offset from all that read the queue. The queue goes on with the next number.
+
+        Spec: HA-BT-80 "MUST give no message of a deleted topic".
+        """
+        with self._guard:
+            self._hidden_to = offset
+            self.first_visible = self._first_at_or_behind(offset)
 
     # --- Writing -----------------------------------------------------------------------------------------------------
 
@@ -84,15 +105,17 @@ class ConsumeQueue:
         Raises: OSError, if a file cannot be created; StoreCorrupt for an impossible queue offset. Then the messages before the
         failed one are in the queue, and the caller may put all of them again.
         """
-        first, count = fields[0], len(fields) // 4
+        first, count, offset = fields[0], len(fields) // 4, fields[1]
         with self._guard:
-            is_next = first * ENTRY_SIZE == self._end and fields[1] + fields[2] > self.max_physic_offset
+            is_next = first * ENTRY_SIZE == self._end and offset + fields[2] > self.max_physic_offset
             if is_next and self._queue.files and fields[::4] == list(range(first, first + count)):
                 del fields[::4]
                 self._append(fields)
-                return
-            for index in range(0, len(fields), 4):
-                self._put(*fields[index : index + 4])
+            else:
+                for index in range(0, len(fields), 4):
+                    self._put(*fields[index : index + 4])
+            if offset < self._hidden_to:
+                self.first_visible = self._first_at_or_behind(self._hidden_to)
 
     def _put(self, queue_offset: int, offset: int, size: int, tags_code: int) -> None:
         if self._first() <= queue_offset < self.max_offset:
@@ -113,11 +136,11 @@ class ConsumeQueue:
             self._end = begin * ENTRY_SIZE
         elif queue_offset > begin:
             logger.error("%s: messages %d to %d are missing in the log", self.directory, begin, queue_offset - 1)
-        has_none = is_new or self.min_offset == begin  # the log has no message of this queue
+        has_none = is_new or self._first_kept == begin  # the log has no message of this queue
         for index in range(begin, queue_offset, _PACKED_AT_ONCE):
             self._append([0, FILLER_SIZE, 0] * min(_PACKED_AT_ONCE, queue_offset - index))
         if has_none:
-            self.min_offset = queue_offset
+            self._first_kept = queue_offset
         self._append([offset, size, tags_code])
 
     def _repeat(self, queue_offset: int, entry: Entry) -> None:
@@ -164,9 +187,9 @@ class ConsumeQueue:
                 self._after_cut()
 
     def correct_min_offset(self, min_physic_offset: int) -> None:
-        """Move the min offset to the first message that the log still has. min_physic_offset: the log's new min offset."""
+        """Move the begin to the first message that the log still has. min_physic_offset: the log's new min offset."""
         with self._guard:
-            self.min_offset = self._first_at_or_behind(min_physic_offset)
+            self._first_kept = self._first_at_or_behind(min_physic_offset)
 
     def delete_expired(self, min_physic_offset: int) -> int:
         """Delete the files whose messages all lie before the log's min offset, except the last file. Returns: their number.
@@ -175,13 +198,13 @@ class ConsumeQueue:
         """
         self.correct_min_offset(min_physic_offset)
         with self._guard:
-            return self._queue.delete_before(self.min_offset * ENTRY_SIZE)
+            return self._queue.delete_before(self._first_kept * ENTRY_SIZE)
 
     def destroy(self) -> None:
         """Remove all files."""
         with self._guard:
             self._queue.remove_all()
-            self._end = self.min_offset = self.max_physic_offset = 0
+            self._end = self._first_kept = self.first_visible = self.max_physic_offset = 0
 
     def flush(self, least_pages: int = 0, synced: set[Path] | None = None) -> None:
         """Force the entries to the disk. synced: see MappedFileQueue.flush. Raises: OSError."""
@@ -193,7 +216,7 @@ class ConsumeQueue:
         return self._queue.is_flushed
 
     def close(self) -> None:
-        """Unmap the files; a second call does nothing."""
+        """Give back the descriptors; a second call does nothing."""
         self._queue.close()
 
     # --- Recovery ----------------------------------------------------------------------------------------------------
@@ -288,7 +311,8 @@ class ConsumeQueue:
     def _after_cut(self) -> None:
         last = self._entry(self.max_offset - 1) if self.max_offset > self._first() else None
         self.max_physic_offset = last.offset + last.size if last is not None and not last.is_filler else 0
-        self.min_offset = min(max(self.min_offset, self._first()), self.max_offset)
+        self._first_kept = min(max(self._first_kept, self._first()), self.max_offset)
+        self.first_visible = min(self.first_visible, self.max_offset)
 
     # --- Reading -----------------------------------------------------------------------------------------------------
 

@@ -46,6 +46,7 @@ class ConsumeQueueTable:
         self._files: Final = QueueFiles(store_dir)
         self._queues: dict[Key, ConsumeQueue] = {}
         self._refused: set[Key] = set()
+        self._hidden: dict[bytes, int] = {}  # by topic: messages before this offset of the log are hidden
         self._unflushed: dict[Key, ConsumeQueue] = {}  # those that a flush has something to do for
         self._flushing = threading.Lock()  # two flushes at once would share the queues, and each count all as flushed
         found = sorted(_queue_directories(self.directory))
@@ -65,6 +66,13 @@ class ConsumeQueueTable:
     def get(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
         """A queue; None if no message of it has been dispatched."""
         return self._queues.get((topic, queue_id))
+
+    def hide_before(self, topic: bytes, offset: int) -> None:
+        """Hide the messages of a topic before a commit-log offset, also those that are dispatched later; see ConsumeQueue."""
+        self._hidden[topic] = offset
+        for (name, _), queue in list(self._queues.items()):
+            if name == topic:
+                queue.hide_before(offset)
 
     def put(self, requests: Sequence[DispatchRequest]) -> None:
         """Dispatch messages to their queues. HA-ST-34 "MUST NOT be in any consume queue": prepared and rolled-back ones.
@@ -165,7 +173,7 @@ class ConsumeQueueTable:
             raise failure
 
     def close(self) -> None:
-        """Unmap all files; a second call does nothing."""
+        """Give back all descriptors; a second call does nothing."""
         for queue in list(self._queues.values()):
             queue.close()
 
@@ -178,7 +186,9 @@ class ConsumeQueueTable:
             return None
         directory = self.directory / os.fsdecode(topic) / str(queue_id)
         queue = ConsumeQueue(directory, self.file_size, writable=True, files=self._files)
-        self._queues[key] = queue  # who iterates in another thread makes a list first, which nothing interrupts
+        self._queues[key] = queue  # another thread that iterates makes a list first, which nothing interrupts
+        if (hidden := self._hidden.get(topic)) is not None:
+            queue.hide_before(hidden)
         return queue
 
 

@@ -4,11 +4,15 @@ The length is 40 + 4 * slots + 20 * entries, which many pairs fit. The right pai
 entry 0, never used; the first and the last entry, with the offsets that the header tells; and a slot for every entry's hash.
 A hash of 0, one in two thousand million, counts as no entry here.
 
+A process that writes the file sets slots and entries first, and the header then: what does not fit is looked at again.
+Spec: HA-ST-49 "MUST report no damage and nothing to cut while the owner is writing".
+
 Source: 4.9.8 IndexFile; MessageStoreConfig.maxHashSlotNum and maxIndexNum.
 """
 
 import mmap
 import struct
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -19,6 +23,9 @@ from rocketmq_ha.impl.store.derived.index_file import ENTRY_SIZE, HEADER_SIZE, S
 _OFFSETS_AND_COUNT: Final = struct.Struct(">8s8s4xi")
 _OFFSETS_POSITION: Final = 16
 _LOOKED_AT: Final = 64  # entries held against their slots
+_LOOKS: Final = 4  # at a header that stays as it is
+_LOOK_AGAIN_S: Final = 0.05
+_LOOK_UNTIL_S: Final = 5.0
 _ENTRY: Final = struct.Struct(">iqii")
 
 
@@ -41,18 +48,31 @@ def find_geometry(paths: Sequence[Path]) -> Geometry:
 
 def _geometry_of(path: Path, length: int) -> Geometry | None:
     with path.open("rb") as file, mmap.mmap(file.fileno(), length, access=mmap.ACCESS_READ) as mapping:
-        begin_offset, end_offset, count = _OFFSETS_AND_COUNT.unpack_from(mapping, _OFFSETS_POSITION)
-        words = (length - HEADER_SIZE) // SLOT_SIZE  # an entry is five of them
-        for index_num in range(words // 5, 1, -1) if count > 1 else ():
-            slot_num = words - 5 * index_num
-            at = HEADER_SIZE + SLOT_SIZE * slot_num + ENTRY_SIZE + 4  # of the offset in entry 1
-            last = at + ENTRY_SIZE * (count - 2)
-            if slot_num < 1 or mapping[at : at + 8] != begin_offset:
-                continue
-            if mapping[last : last + 8] == end_offset:
-                geometry = Geometry(slot_num, index_num)
-                if geometry.file_size == length and _fits(mapping, geometry, count):
-                    return geometry
+        until, looks, header = time.monotonic() + _LOOK_UNTIL_S, 0, b""
+        while looks < _LOOKS and time.monotonic() < until:
+            looks = looks + 1 if header == mapping[:HEADER_SIZE] else 1
+            header = mapping[:HEADER_SIZE]
+            begin_offset, end_offset, count = _OFFSETS_AND_COUNT.unpack_from(header, _OFFSETS_POSITION)
+            found = _geometry_in(mapping, begin_offset, end_offset, count) if count > 1 else None
+            if found is not None:
+                return found
+            time.sleep(_LOOK_AGAIN_S)
+    return None
+
+
+def _geometry_in(mapping: mmap.mmap, begin_offset: bytes, end_offset: bytes, count: int) -> Geometry | None:
+    length = len(mapping)
+    words = (length - HEADER_SIZE) // SLOT_SIZE  # an entry is five of them
+    for index_num in range(words // 5, 1, -1):
+        slot_num = words - 5 * index_num
+        at = HEADER_SIZE + SLOT_SIZE * slot_num + ENTRY_SIZE + 4  # of the offset in entry 1
+        last = at + ENTRY_SIZE * (count - 2)
+        if slot_num < 1 or mapping[at : at + 8] != begin_offset:
+            continue
+        if mapping[last : last + 8] == end_offset:
+            geometry = Geometry(slot_num, index_num)
+            if geometry.file_size == length and _fits(mapping, geometry, count):
+                return geometry
     return None
 
 

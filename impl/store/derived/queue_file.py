@@ -6,7 +6,7 @@ and not with a signal. What is read is read by pread: a page of a hole that is r
 process may have 65,530 mappings only. The files of a store share a number of descriptors; if all are in use, a file gets that
 of the one that was opened first.
 
-Spec: HA-ST-92 "MUST NOT take more space on the disk than its entries need".
+Spec: HA-ST-91 "MUST NOT take more space on the disk than its entries need".
 Source: this project; 4.9.8 MappedFile, whose files have holes and are mapped.
 """
 
@@ -17,10 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from rocketmq_ha.impl.errors import StoreFull
+from rocketmq_ha.impl.errors import NO_ROOM, StoreFull
 from rocketmq_ha.impl.store.log.layout import file_name
 from rocketmq_ha.impl.store.log.mapped_file import (
-    NO_ROOM,
     OS_PAGE_SIZE,
     MappedFile,
     create_if_missing,

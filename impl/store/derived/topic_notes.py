@@ -64,10 +64,14 @@ class TopicNotes:
 
 
 def queue_nums(log: CommitLog, queues: ConsumeQueueTable) -> dict[str, int]:
-    """For each topic with queues in a store: the greatest id of its queues, plus one."""
-    keys = [(topic, queue_id) for queue_id, topic in log.queue_keys()] + [key for key, _ in queues]
+    """For each topic with queues in a store: the greatest id of its queues, plus one.
+
+    A queue that hides all its messages does not count. HA-BT-80 "A restart MUST NOT bring such a topic back".
+    """
+    hidden = {key for key, queue in queues if queue.is_hidden}
+    keys = {(topic, queue_id) for queue_id, topic in log.queue_keys()} | {key for key, _ in queues}
     nums: dict[str, int] = {}
-    for topic, queue_id in keys:
+    for topic, queue_id in sorted(keys - hidden):
         name = topic.decode("utf-8", "replace")
         if is_directory_name(topic) and name.encode() == topic:  # no broker finds a queue of a topic that is no UTF-8
             nums[name] = max(nums.get(name, 0), queue_id + 1)

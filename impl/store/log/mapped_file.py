@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from rocketmq_ha.impl.errors import StoreCorrupt, StoreFull
+from rocketmq_ha.impl.errors import NO_ROOM, StoreCorrupt, StoreFull
 from rocketmq_ha.impl.store.log.creation import create_whole
 from rocketmq_ha.impl.store.log.layout import file_name
 
@@ -32,7 +32,6 @@ from rocketmq_ha.impl.store.log.layout import file_name
 IOV_MAX: Final = min(1024, os.sysconf("SC_IOV_MAX")) if "SC_IOV_MAX" in os.sysconf_names else 16
 _CHUNK_SIZE: Final = 1 << 20
 _ZEROS: Final = bytes(_CHUNK_SIZE)
-NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 # A page of the operating system, as RocketMQ counts them for `least_pages`, whatever the machine's are.
 OS_PAGE_SIZE: Final = 4096
 # msync by mmap.flush would keep every other thread of the interpreter waiting for the disk. macOS has fsync only.

@@ -163,7 +163,7 @@ class MappedFileQueue:
     def set_aside(self) -> MappedFile:
         """Make the queue empty, and leave its first file where it is, all zero: a new file of that offset takes its place.
 
-        Returns: that file. Whoever begins no new one removes it. Raises: OSError; then the files are still listed.
+        Returns: that file; where no new one is begun, `drop` removes it. Raises: OSError; then the files are still listed.
         """
         assert self._writable
         self.truncate(self._files[0].base, sync=False)
@@ -192,7 +192,7 @@ class MappedFileQueue:
             self._unflushed_files = min(self._unflushed_files, self._files.index(file))
 
     def count_as_flushed(self) -> None:
-        """What is written, and the names of the files, are on the disk: who wrote them has flushed them.
+        """What is written, and the names of the files, are on the disk: the store that wrote them has flushed them.
 
         What was changed since the files were loaded is not: zeros, and names that went.
         """

@@ -8,6 +8,7 @@ is judged so:
 - something else, but no whole valid record of its own place anywhere behind it, in this file or a later one: a tear at
   the tail (a process died in a put, or a slave holds part of a record). The end is here.
 - a whole record whose physical offset is not its place: StoreCorrupt, for no tear makes such a record.
+- nothing whole at all, and no magic either at the begin of the first file: StoreCorrupt, for this may be no log (HA-ST-92).
 - HA-ST-20 "a whole record of its own place stands behind one that is not whole": StoreCorrupt at the stop. Cutting there
   would throw whole messages away; a flipped bit in the middle looks like this, and so do the stale bytes of an earlier
   truncation (quirk 35).
@@ -36,6 +37,7 @@ from rocketmq_ha.impl.store.log.fragment import is_fragment
 from rocketmq_ha.impl.store.log.mapped_file import MappedFile
 from rocketmq_ha.impl.store.log.scan import QueueOffsets, Stop, scan
 from rocketmq_ha.impl.wire.message import Message, decode
+from rocketmq_ha.impl.wire.record_layout import MAGIC, MAGIC_BYTES
 from rocketmq_ha.spec.constants import SECTOR_SIZE
 
 
@@ -88,6 +90,8 @@ def recover(files: Sequence[MappedFile], *, strict: bool, first: int = 0, flushe
             if part_size:
                 end, cut_size, messages, last_offset = last_position, part_size, messages - 1, None
                 _forget(queue_offsets, decode(file.mapping, end))
+        if strict and cut_size and index == end == 0:
+            _check_is_log(file)
         return Recovery(file.base + end, index + 1, messages, cut_size, queue_offsets, start, last_offset)
     return Recovery(0, 0, 0, 0, queue_offsets)
 
@@ -134,6 +138,17 @@ def _damage(file: MappedFile, position: int, record: int) -> StoreCorrupt:
         error = StoreCorrupt(file.path, file.base + position, f"{SECTOR_SIZE} zero bytes in topic or properties", "a record")
     follows = f"{error.expected}: no tear, for a whole record follows at offset {record}"
     return StoreCorrupt(error.file, error.offset, error.found, follows)
+
+
+def _check_is_log(file: MappedFile) -> None:
+    """HA-ST-92 "MUST be refused, unchanged": the first file of a log without a whole record, which would be removed.
+
+    Raises: StoreCorrupt, unless its bytes 4 to 7 are a magic, or the begin of one with zeros behind it.
+    """
+    magic = bytes(file.view(MAGIC.position, MAGIC.end))
+    if not any(known.startswith(magic.rstrip(b"\0")) for known in MAGIC_BYTES.values()):
+        expected = "that of a record: no record follows, so that this may be no commit log"
+        raise StoreCorrupt(file.path, file.base, f"magic 0x{magic.hex()}", expected)
 
 
 def _part_size(file: MappedFile, position: int, end: int) -> int:

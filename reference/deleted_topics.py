@@ -1,0 +1,41 @@
+"""Topics that were deleted: which of their messages a broker still gives, and whether a restart knows the topic. HA-BT-80.
+
+    messages of a topic in the log:   m0  m1  m2 | m3  m4        delete_topic at |: the queue begins at m3, with the number 3
+
+A message is a pair: its offset in the log, and its queue id. Queue offsets count from 0 in each queue, over all messages.
+"""
+
+from collections.abc import Mapping, Sequence
+
+Deleted = Mapping[str, int]  # from a topic to where the log ended when the topic was deleted
+Stored = tuple[int, int]  # the log offset of a message, and the id of its queue
+
+
+def delete_topic(deleted: Deleted, topic: str, stored: Sequence[Stored], max_offset: int) -> Deleted:
+    """HA-BT-80 "MUST give no message of a deleted topic": none that the log has by now. A topic without any is not noted."""
+    return {**deleted, topic: max_offset} if stored else deleted
+
+
+def start(deleted: Deleted, min_offset: int, max_offset: int, *, is_slave: bool) -> Deleted:
+    """A broker starts with what its file has, over a log from one offset to another.
+
+    HA-BT-80 "What the log has lost in a crash MUST NOT hide what is stored in its place"; HA-BT-80 "A slave MUST forget the
+    deletions".
+    """
+    if is_slave:
+        return {}
+    within = {topic: offset if offset < max_offset else max_offset for topic, offset in deleted.items()}
+    return {topic: offset for topic, offset in within.items() if offset > min_offset}
+
+
+def first_visible(deleted: Deleted, topic: str, stored: Sequence[Stored], queue_id: int) -> int:
+    """The queue offset behind the hidden messages of a queue: how many it has before the deletion."""
+    return sum(of_queue == queue_id and offset < deleted.get(topic, 0) for offset, of_queue in stored)
+
+
+def queue_nums(deleted: Deleted, topic: str, stored: Sequence[Stored]) -> int:
+    """HA-BT-80 "A restart MUST NOT bring such a topic back": 0 if nothing is visible; else as many queues as the store has.
+
+    A queue counts if it has a message that is not hidden.
+    """
+    return max((queue_id + 1 for offset, queue_id in stored if offset >= deleted.get(topic, 0)), default=0)
