@@ -2,14 +2,18 @@ package interop;
 
 import java.io.PrintStream;
 import java.util.EnumMap;
+import java.util.HashSet;
 import java.util.Map;
 import java.util.Random;
+import java.util.Set;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendStatus;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
  * Sends messages and prints how their sends ended, as lines {@code STATUS count}. Arguments: name server, topic, count, largest
@@ -31,6 +35,7 @@ public final class Send {
         producer.setRetryTimesWhenSendFailed(0);
         producer.setSendMsgTimeout(60_000);
         producer.start();
+        connect(producer, topic);
         Map<SendStatus, Integer> statuses = new EnumMap<>(SendStatus.class);
         int[] failed = new int[1];
         ExecutorService threads = Executors.newFixedThreadPool(producers);
@@ -60,6 +65,25 @@ public final class Send {
         statuses.forEach((status, n) -> out.println(status + " " + n));
         if (failed[0] > 0) {
             out.println("FAILED " + failed[0]);
+        }
+    }
+
+    /**
+     * Connects to each broker before the threads send. NettyRemotingClient.createChannel closes, before 4.6, a connection that
+     * another thread has made in the meantime, and what that thread has sent fails.
+     */
+    private static void connect(DefaultMQProducer producer, String topic) {
+        Set<String> brokers = new HashSet<>();
+        for (String known : new String[] {topic, "TBW102"}) { // the broker makes a new topic with the queues of TBW102
+            try {
+                for (MessageQueue queue : producer.fetchPublishMessageQueues(known)) {
+                    if (brokers.add(queue.getBrokerName())) {
+                        producer.maxOffset(queue);
+                    }
+                }
+            } catch (MQClientException e) {
+                System.err.println(known + ": " + e);
+            }
         }
     }
 }
