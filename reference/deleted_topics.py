@@ -1,8 +1,10 @@
-"""Topics that were deleted: which of their messages a broker still gives, and whether a restart knows the topic. HA-BT-80.
+"""Topics that were deleted: which of their messages a broker still gives, and whether a restart knows the topic.
 
     messages of a topic in the log:   m0  m1  m2 | m3  m4        delete_topic at |: the queue begins at m3, with the number 3
 
 A message is a pair: its offset in the log, and its queue id. Queue offsets count from 0 in each queue, over all messages.
+
+Spec: HA-BT-77, HA-BT-80.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,6 +28,12 @@ def start(deleted: Deleted, min_offset: int, max_offset: int, *, is_slave: bool)
         return {}
     within = {topic: offset if offset < max_offset else max_offset for topic, offset in deleted.items()}
     return {topic: offset for topic, offset in within.items() if offset > min_offset}
+
+
+def read_entry(fields: Mapping[str, object]) -> int | None:
+    """Where the log ended, by an entry of the file; None for damage. HA-BT-77 "or lacks a `logOffset`"."""
+    offset = fields.get("logOffset")
+    return offset if type(offset) is int and 0 <= offset < 2**63 else None
 
 
 def first_visible(deleted: Deleted, topic: str, stored: Sequence[Stored], queue_id: int) -> int:

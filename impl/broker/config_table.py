@@ -188,8 +188,11 @@ class ConfigTable(Generic[Entry]):
         self._encoded = None
 
 
-def read_int(name: str, fields: Mapping[str, object], field: str, missing: int, within: range = I32) -> int:
-    """A whole number of an entry; `missing` if it is not there. Raises: ConfigInvalid, also for one that is not `within`."""
+def read_int(name: str, fields: Mapping[str, object], field: str, missing: int | None, within: range = I32) -> int:
+    """A whole number of an entry; `missing` if it is not there.
+
+    Raises: ConfigInvalid, also for one that is not `within`, and for one that is not there if `missing` is None.
+    """
     value = fields.get(field, missing)
     if type(value) is not int:
         raise ConfigInvalid(f"{name}: {field}: found {shown(value)}, expected a whole number")

@@ -7,7 +7,7 @@ the hidden messages.
 The file is of this project; RocketMQ deletes the queues. Its offsets mean something only in the log of this master: a broker
 that starts as a slave forgets them, since its log may be cut and go on with the messages of another master.
 
-Spec: HA-BT-80.  Source: this project.
+Spec: HA-BT-77, HA-BT-80.  Source: this project.
 """
 
 import logging
@@ -62,8 +62,8 @@ def _name(topic: str) -> bytes:
 
 
 def _read(name: str, fields: Mapping[str, object]) -> int:
-    """Raises: ConfigInvalid."""
-    return read_int(name, fields, "logOffset", 0, _OFFSETS)
+    """Where the log ended. Raises: ConfigInvalid. HA-BT-77 "or lacks a `logOffset`": 0 would hide nothing."""
+    return read_int(name, fields, "logOffset", None, _OFFSETS)
 
 
 def _fields(offset: int) -> Mapping[str, object]:

@@ -19,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kit.broker_tables import BrokerTables
 from kit.examples import machine_settings
 from rocketmq_ha.impl.broker.store_queues import StoreQueues
+from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.remoting.codes import RequestCode, ResponseCode
 from rocketmq_ha.impl.store.derived.consume_queue_table import ConsumeQueueTable
 from rocketmq_ha.impl.store.derived.dispatch_request import DispatchRequest
@@ -207,12 +208,60 @@ def test_messages_that_are_dispatched_after_the_deletion_are_hidden_too(tmp_path
     table.close()
 
 
-@pytest.mark.parametrize("content", ['{"deletedTopicTable":{"a":{"logOffset":-1}}}', '{"deletedTopicTable":{"a":[]}}', "[]"])
-def test_a_damaged_file_is_named(tmp_path: Path, content: str) -> None:
-    """HA-BT-77 "MUST take a file of `config/` for damaged"."""
-    (tmp_path / "config").mkdir()
-    (tmp_path / "config" / "deletedTopics.json").write_text(content)
+VALUES = [0, 1, 2**63 - 1, 2**63, -1, 1.5, 1.0, "7", True, None, [], {}]
+FIELDS = [{}, {"offset": 7}, {"logoffset": 7}, *({"logOffset": value} for value in VALUES)]
+
+
+@pytest.mark.parametrize("fields", FIELDS, ids=json.dumps)
+def test_a_deletion_without_its_offset_damages_the_file(tmp_path: Path, fields: dict[str, object]) -> None:
+    """HA-BT-77 "or lacks a `logOffset`": the file, the topic, what was found and what was expected are named."""
+    written = {"dataVersion": {"counter": 2, "timestamp": 1}, "deletedTopicTable": {"a": {"logOffset": 5}, "orders": fields}}
+    file = write(tmp_path, json.dumps(written))
+    expected = model.read_entry(fields)
+    with ExitStack() as resources:
+        deleted = BrokerTables(tmp_path, resources).deleted
+        if expected is not None:
+            deleted.table.load()
+            assert deleted.table.entries == {"a": 5, "orders": expected}
+            return
+        with pytest.raises(ConfigInvalid) as raised:
+            deleted.load(is_slave=False)
+    value = fields.get("logOffset")
+    found = "nothing" if value is None else repr(value) if isinstance(value, str) else json.dumps(value)
+    within = "0 to 9223372036854775807" if type(value) is int else "a whole number"
+    assert str(raised.value).startswith(
+        f"{file}: orders: logOffset: found {found}, expected {within}; no deletedTopics.json.bak "
+    )
+    assert file.read_text() == json.dumps(written)
+
+
+def test_the_copy_is_read_for_a_deletion_without_its_offset(tmp_path: Path) -> None:
+    """HA-BT-77 "MUST take a file of `config/` for damaged (HA-BT-5)": the messages that the copy hides stay hidden."""
     with ExitStack() as resources:
         tables = BrokerTables(tmp_path, resources)
-        with pytest.raises(Exception, match=r"deletedTopics\.json: "):
+        tables.put("orders", 0, 3)
+        end = tables.store.max_offset
+    file = write(tmp_path, '{"deletedTopicTable":{"orders":{}}}')
+    file.with_name("deletedTopics.json.bak").write_text(json.dumps({"deletedTopicTable": {"orders": {"logOffset": end}}}))
+    with ExitStack() as resources:
+        tables = BrokerTables(tmp_path, resources)
+        tables.deleted.load(is_slave=False)
+        assert tables.queues.first_visible_in_queue("orders", 0) == 3
+
+
+@pytest.mark.parametrize("content", ['{"deletedTopicTable":{"a":[]}}', "[]", '{"deletedTopicTable":{"a/b":{"logOffset":1}}}'])
+def test_a_damaged_file_is_named(tmp_path: Path, content: str) -> None:
+    """HA-BT-77 "MUST take a file of `config/` for damaged"."""
+    write(tmp_path, content)
+    with ExitStack() as resources:
+        tables = BrokerTables(tmp_path, resources)
+        with pytest.raises(ConfigInvalid, match=r"deletedTopics\.json: "):
             tables.deleted.load(is_slave=False)
+
+
+def write(directory: Path, content: str) -> Path:
+    """Write the file of the deleted topics."""
+    file = directory / "config" / "deletedTopics.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(content)
+    return file
