@@ -6,6 +6,7 @@ also writes the table to bench/results. pytest-benchmark's own table has the sec
 """
 
 import os
+import platform
 import shutil
 import statistics
 import sys
@@ -227,6 +228,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     rows, figures, notes = config.stash[ROWS], config.stash[FIGURES], config.stash[NOTES]
     if not rows and not figures and not notes:
         return
+    notes.append(f"ours: {platform.python_implementation()} {platform.python_version()}, {platform.python_compiler()}")
     notes.append(f"{os.cpu_count()} processors; load before {config.stash[LOAD]:.1f}, after {os.getloadavg()[0]:.1f}")
     terminalreporter.section("ratios: more than 1 means that ours is faster; medians of pairs")
     for line in [*outcome.table(rows), *outcome.figure_lines(figures), *notes]:
