@@ -230,9 +230,10 @@ def create_topic(
 @click.argument("topic")
 @_json_option
 def delete_topic(name_servers: NameServers, topic: str, as_json: bool) -> None:
-    """Delete a topic at all masters and name servers. Made again, it shows its messages that have not expired.
+    """Delete a topic at all masters and name servers.
 
     Exit status 1 if the name server did not know the topic. It is deleted all the same, since a master may have it.
+    Exit status 2 if a name server refuses; the others are asked too.
     """
     with client_session(name_servers) as session:
         asked = Admin(session.client, session.name_servers)
@@ -299,19 +300,26 @@ def reset_offset(name_servers: NameServers, group: str, topic: str, place: str |
     """Set the offset of a group in all queues of a topic.
 
     The group's consumers have to be stopped, because they would commit over it: exit status 2 if one is connected. A group that
-    no broker knows gets its offsets, too, and begins there; a line says so.
+    no broker knows gets its offsets, too, and begins there; a line says so. If one of the topic's broker groups has no master,
+    exit status 2 and nothing is changed: nobody else takes offsets.
     """
     rows = []
     with client_session(name_servers) as session:
         asked = Admin(session.client, session.name_servers)
         route = asked.route(topic)
         masters = {broker.broker_name: broker.address for broker in asked.masters()}
-        queues = [mq for mq in subscribe_queues(topic, route) if mq.broker_name in masters]
-        for name in sorted({mq.broker_name for mq in queues}):
+        queues = subscribe_queues(topic, route)
+        if not queues:
+            raise ConfigInvalid(f"topic {topic}: found no queue that may be read, expected one")
+        names = sorted({mq.broker_name for mq in queues})
+        for name in names:
+            if name not in masters:
+                raise ConfigInvalid(f"topic {topic}: brokerName {name}: found no master, expected one to take the offsets")
+        for name in names:
             if consumers := asked.consumers(masters[name], group):
                 found = f"{len(consumers)} connected to {name}, {_cell(consumers[0])} for one"
                 raise ConfigInvalid(f"group {group}: found consumers, {found}; expected none")
-        is_known = any(group in asked.groups(masters[name]) for name in {mq.broker_name for mq in queues})
+        is_known = any(group in asked.groups(masters[name]) for name in names)
         offsets: list[tuple[MessageQueue, int]] = [(mq, asked.offset_of(masters[mq.broker_name], mq, place)) for mq in queues]
         for mq, offset in offsets:
             asked.reset_offset(masters[mq.broker_name], group, mq, offset)

@@ -159,15 +159,24 @@ class Admin:
         self._ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, ext_fields)
 
     def delete_topic(self, topic: str, brokers: Sequence[BrokerAddress]) -> None:
-        """215 at the masters, then 216 at each name server that answers: a name server alone would learn it from them again."""
+        """215 at the masters, then 216 at each name server: a name server alone would learn it from them again.
+
+        A name server that does not answer may be down, and is passed over where another one answers. One that refuses still
+        lists the topic: the others are asked too, and then its refusal is raised.
+        """
         for broker in brokers:
             self._ask(broker.address, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
-        failures = []
+        failures: list[RequestFailed] = []
+        refusals: list[RequestRefused] = []
         for address in self._name_servers:
             try:
                 self._ask(address, RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": topic})
             except RequestFailed as error:
                 failures.append(error)
+            except RequestRefused as error:
+                refusals.append(error)
+        if refusals:
+            raise refusals[0]
         if len(failures) == len(self._name_servers):
             raise failures[0]
 

@@ -152,7 +152,8 @@ QUEUE = MessageQueue("%RETRY%a-long-consumer-group-of-production", "broker-b", 1
 class Asked:
     """An Admin that notes what it is asked, and answers with large numbers and long names."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: Calls, **answers: object) -> None:
+        """answers: in place of those below, by method."""
         self._calls = calls
         self._answers: dict[str, object] = {
             "topics": [QUEUE.topic, "t"],
@@ -165,6 +166,7 @@ class Asked:
             "ha_status": {"master": True, "haConnectionInfo": [{"addr": "203.0.113.9:1", "slaveAckOffset": LARGE, "diff": 7}]},
             "consumers": [],
             "offset_of": LARGE,
+            **answers,
         }
 
     def __getattr__(self, name: str) -> Callable[..., object]:
@@ -178,14 +180,19 @@ class Asked:
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     found: Calls = []
-    monkeypatch.setattr(admin_module, "client_session", lambda names: session(found, names))
+    answer(monkeypatch, found)
+    return found
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, calls: Calls, **answers: object) -> None:
+    """Let the servers give these answers; see Asked."""
 
     def make(client: object, name_servers: tuple[str, ...]) -> Asked:
         assert (client, name_servers) == ("client", ("a:1", "b:2"))
-        return Asked(found)
+        return Asked(calls, **answers)
 
+    monkeypatch.setattr(admin_module, "client_session", lambda names: session(calls, names))
     monkeypatch.setattr(admin_module, "Admin", make)
-    return found
 
 
 B = BROKERS[2].address
@@ -252,3 +259,42 @@ def test_what_admin_prints_fits_the_screen(words: str, asked: list[Call], width:
         assert str(LARGE) in shown
     if words.split(maxsplit=1)[0] in ("routes", "create-topic", "create-group", "delete-topic", "status"):
         assert B in shown
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "shown"),
+    [(0, None), (-1, None), (1, "1970-01-01 00:00:00"), (1_700_000_000_000, "2023-11-14 22:13:20"), (1 << 62, str(1 << 62))],
+)
+def test_a_queue_of_which_nothing_was_consumed_has_no_last_time(
+    timestamp: int, shown: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker answers 0 where the group has consumed no message of the queue (HA-BT-63)."""
+    answer(monkeypatch, [], progress=[QueueProgress(QUEUES[0], 0, 7, 0, timestamp)])
+    words = ("admin", "progress", "g", *arguments(OF_CLIENTS))
+    assert json.loads(invoke(*words, "--json").stdout)["last_utc"] == shown
+    _, row, _ = invoke(*words).stdout.splitlines()
+    assert row.split() == ["t", "broker-b", "0", "0", "7", "0", "7", *(shown or "").split()]
+
+
+GROUPS_OF_BROKERS = TopicRoute(
+    [QueueData("broker-a-with-a-long-name", 2, 2, 6), QueueData("broker-b", 2, 2, 6)],
+    [BrokerData("broker-a-with-a-long-name", {250: BROKERS[1].address}), BrokerData("broker-b", {0: BROKERS[2].address})],
+)
+
+
+@pytest.mark.parametrize(
+    ("route", "said"),
+    [
+        (GROUPS_OF_BROKERS, "brokerName broker-a-with-a-long-name: found no master, expected one to take the offsets"),
+        (TopicRoute([QueueData("broker-b", 8, 4, 2)], []), "found no queue that may be read, expected one"),
+        (TopicRoute([], []), "found no queue that may be read, expected one"),
+    ],
+)
+def test_offsets_that_nobody_can_take_are_no_success(route: TopicRoute, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No offset is set, of a queue that has a master neither: the group is at one time or at the other in all queues."""
+    calls: Calls = []
+    answer(monkeypatch, calls, route=route)
+    result = invoke("admin", "reset-offset", "g", "t", "--to", "first", *arguments(OF_CLIENTS))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.splitlines() == [f"rocketmq-ha: topic t: {said}"]
+    assert [call[0] for call in calls] == ["session", "route", "masters"]

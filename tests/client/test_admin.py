@@ -3,7 +3,7 @@
 import pytest
 
 from kit.scripted_client import route_body
-from rocketmq_ha.impl.client.admin import Admin
+from rocketmq_ha.impl.client.admin import Admin, BrokerAddress
 from rocketmq_ha.impl.client.object_keys import quote_object_keys
 from rocketmq_ha.impl.client.route_data import MessageQueue
 from rocketmq_ha.impl.errors import ConfigInvalid, RequestFailed, RequestInvalid, RequestRefused
@@ -19,11 +19,15 @@ CLUSTERS = b'{"brokerAddrTable":{"b":{"brokerAddrs":{0:"b:1",1:"b:2"},"brokerNam
 
 
 class Answers:
-    """A client whose servers give fixed answers by code; None for no answer. asked: addresses and codes; fields: of each."""
+    """A client whose servers give fixed answers by code; None for no answer. asked: addresses and codes; fields: of each.
+
+    dead: the addresses that do not answer; refusing: those that answer SYSTEM_ERROR.
+    """
 
     def __init__(self, **by_code: RemotingCommand | bytes | None) -> None:
         self._answers = {int(code.removeprefix("c")): answer for code, answer in by_code.items()}
         self.dead: set[str] = set()
+        self.refusing: set[str] = set()
         self.asked: list[tuple[str, int]] = []
         self.fields: list[dict[str, str]] = []
 
@@ -34,6 +38,8 @@ class Answers:
         answer = self._answers.get(command.code)
         if address in self.dead or answer is None:
             raise RequestFailed(address, command.code, "no answer in time")
+        if address in self.refusing:
+            return RemotingCommand(1, flag=1, remark="no")
         return answer if isinstance(answer, RemotingCommand) else RemotingCommand(0, flag=1, body=answer)
 
 
@@ -82,6 +88,22 @@ def test_a_topic_is_deleted_at_every_name_server_that_answers() -> None:
     answers.dead.add("two:2")
     with pytest.raises(RequestFailed):
         asked.delete_topic("T", brokers)
+
+
+@pytest.mark.parametrize("refusing", ["one:1", "two:2"])
+@pytest.mark.parametrize("other_answers", [True, False])
+def test_a_name_server_that_refuses_to_delete_a_topic_is_told_of_after_all_were_asked(
+    refusing: str, other_answers: bool
+) -> None:
+    """It still lists the topic, so the command has not done what it says; the others need not list it as well."""
+    answers = Answers(c106=CLUSTERS, c215=b"", c216=b"")
+    answers.refusing.add(refusing)
+    if not other_answers:
+        answers.dead |= {"one:1", "two:2"} - {refusing}
+    asked = admin(answers)
+    with pytest.raises(RequestRefused, match=f"^{refusing}: request DELETE_TOPIC_IN_NAMESRV: found the answer SYSTEM_ERROR"):
+        asked.delete_topic("T", [BrokerAddress("c", "b", 0, "b:1")])
+    assert answers.asked == [("b:1", 215), ("one:1", 216), ("two:2", 216)]
 
 
 def test_a_broker_that_does_not_know_who_replicates() -> None:

@@ -1,5 +1,6 @@
 """TLS on a remoting port: one port for both, in each of RocketMQ's three modes. HA-RM-19."""
 
+import socket
 import ssl
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +12,9 @@ from kit.remoting import Client, Stand
 from kit.waiting import wait_for
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.remoting import connections as connections_module
+from rocketmq_ha.impl.remoting.channel import Channel, Totals
 from rocketmq_ha.impl.remoting.command import RemotingCommand, decode, encode_whole, request, response_to
+from rocketmq_ha.impl.remoting.connection import Connection
 from rocketmq_ha.impl.remoting.frames import FrameReader
 from rocketmq_ha.impl.remoting.limits import RemotingLimits
 from rocketmq_ha.impl.remoting.tls import RemotingTls, TlsMode
@@ -178,6 +181,24 @@ def test_a_handshake_that_never_ends_is_closed_after_10_s(resources: ExitStack, 
     stand.pass_time(2_000)
     assert stand.server.channels == []
     client.await_close()
+
+
+@pytest.mark.parametrize("since_ms", [0, 123_456])
+def test_the_deadline_of_a_handshake_is_kept_to_the_millisecond(
+    resources: ExitStack, certificates: Certificates, since_ms: int
+) -> None:
+    """It is at 10,000 ms after the accept, for TLS alone."""
+    ours, theirs = socket.socketpair()
+    resources.callback(theirs.close)
+    resources.callback(ours.close)
+    ours.setblocking(False)
+    channel = Channel(("127.0.0.1", 1), "0", RemotingLimits(), Totals(), lambda _: None, since_ms)
+    connection = Connection(channel, ours, "127.0.0.1")
+    assert connection.missed_deadline(since_ms + 10_000, is_ready=False) is None
+    files = certificates.master
+    connection.tls = RemotingTls(TlsMode.PERMISSIVE, files.cert, files.key).wrap(ours, "0")
+    assert connection.missed_deadline(since_ms + 9_999, is_ready=False) is None
+    assert connection.missed_deadline(since_ms + 10_000, is_ready=False) == "no TLS within 10000 ms"
 
 
 @pytest.mark.parametrize("data", [b"\x16" + bytes(600), b"\x16\x03\x01\x00\x02\xff\xff", b"\x16\x16\x16\x16" * 9_000])
