@@ -2,8 +2,8 @@
 
 canonical.md in this folder defines the form; in short:
 
-- A state is JSON without spaces, with the keys of STATE_KEYS in that order. A connection is null or a list of CONNECTION_KEYS,
-  a frame a list of FRAME_KEYS, a slave a list of SLAVE_KEYS, `used` the list of USED_KEYS; a set is a list in ascending order.
+- A state is JSON without spaces. Its keys are the variables of the level, in the order of `Level.forms`; a record is a list of
+  its values in a fixed order, a set a list in ascending order.
 - A label is the action's name with its parameters, `Transfer(1,2)`; TLC's dump writes `Transfer_1_2`; spec/tla/HA.tla says why.
 - An edge is `label TAB state TAB state`. Edges from a state to itself are left out. The hash is the sha256 of the edge lines,
   sorted by code point and joined by newlines.
@@ -23,12 +23,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-GHOST: Final = "acked"  # the last key of a state, in scopes that remember the acknowledged units
-STATE_KEYS: Final = ("log", "flushed", "min", "epoch", "push2", "waiting", "conn", "slave", "used")
-CONNECTION_KEYS: Final = ("req", "ack", "start", "next", "frames", "reports", "stale")
-FRAME_KEYS: Final = ("offset", "units")
-SLAVE_KEYS: Final = ("base", "units", "slot", "reported", "flushed")
-USED_KEYS: Final = ("puts", "cuts", "mcrashes", "scrashes", "deletes", "forgeries")
+from formal.level import Level
+from formal.levels import LEVELS
 
 # A node's line is `6049604134999566072 [label="/\\ epoch = 0\n/\\ slave = ...",style = filled]`, where `\n` means a newline
 # and `\\` a backslash. Only the initial state is filled.
@@ -79,40 +75,28 @@ def state(text: str) -> str:
     {"log":[0,0],"flushed":0,"min":0,"epoch":0,"push2":0,"waiting":[1,2],"conn":[[nul
     l,null]],"slave":[[-1,[],0,0,0]],"used":[2,0,0,0,0,0]}
     """
-    values = dict(_variable(conjunct) for conjunct in text.split("/\\ ")[1:])
-    keys = (*STATE_KEYS, GHOST) if GHOST in values else STATE_KEYS
-    assert set(values) == set(keys), sorted(values)
-    return "{" + ",".join([f'"{key}":{values[key]}' for key in keys]) + "}"
+    conjuncts = [conjunct.partition(" = ") for conjunct in text.split("/\\ ")[1:]]
+    names = frozenset(name for name, _, _ in conjuncts)
+    level = _level_of(names)
+    values = {name: _variable(level.name, name, text) for name, _, text in conjuncts}
+    return "{" + ",".join([f'"{key}":{values[key]}' for key in level.forms if key in names]) + "}"
+
+
+@lru_cache
+def _level_of(names: frozenset[str]) -> Level:
+    """The level that has these variables."""
+    found = [level for level in LEVELS.values() if names | level.ghosts == frozenset(level.forms)]
+    assert len(found) == 1, sorted(names)
+    return found[0]
 
 
 @lru_cache(maxsize=1 << 16)
-def _variable(conjunct: str) -> tuple[str, str]:
-    """Name and canonical value of a variable from `name = value`. Cached, since most variables keep their value in a step."""
-    name, _, text = conjunct.partition(" = ")
+def _variable(level: str, name: str, text: str) -> str:
+    """The canonical value of a variable from TLC's. Cached, since most variables keep their value in a step."""
     for tla, plain in _BRACKETS + _WORDS:
         text = text.replace(tla, plain)
     value: Any = json.loads(_FIELD.sub(r'"\1":', text))
-    match name:
-        case "waiting" | "acked":
-            value = sorted(value)
-        case "conn":
-            value = [[_connection(slot) for slot in slots] for slots in value]
-        case "slave":
-            value = [_row(slave, SLAVE_KEYS) for slave in value]
-        case "used":
-            value = _row(value, USED_KEYS)
-    return name, json.dumps(value, separators=(",", ":"))
-
-
-def _connection(value: dict[str, Any] | None) -> list[Any] | None:
-    if value is None:
-        return None
-    return _row(value | {"frames": [_row(frame, FRAME_KEYS) for frame in value["frames"]]}, CONNECTION_KEYS)
-
-
-def _row(record: dict[str, Any], keys: tuple[str, ...]) -> list[Any]:
-    assert set(record) == set(keys), sorted(record)
-    return [record[key] for key in keys]
+    return json.dumps(LEVELS[level].forms[name](value), separators=(",", ":"))
 
 
 def read(lines: Iterable[str]) -> Graph:

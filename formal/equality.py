@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from formal import dump, graph
+from formal.level import Level
 
 Successors = dict[str, set[tuple[str, str]]]  # state -> (label, state after it); states are canonical lines
 
@@ -44,7 +45,7 @@ def path_to(goal: str, initial: str, edges: Successors) -> list[tuple[str, str]]
 
 def difference(python: graph.Graph, tlc: dump.Graph) -> str:
     """The first difference and a shortest path to it, as text; empty if the graphs are equal."""
-    initial = graph.canonical(python.states[0])
+    initial = python.canonical(0)
     if initial != tlc.initial:
         return f"the initial states differ\n  Python {initial}\n  TLC    {tlc.initial}"
     if len(python.states) == len(tlc.states) and len(python.edges) == len(tlc.edges) and python.hash() == tlc.hash:
@@ -54,7 +55,7 @@ def difference(python: graph.Graph, tlc: dump.Graph) -> str:
     for before in queue:  # follow common edges: both graphs reach the first state whose edges differ
         mine, other = ours.get(before, set()), theirs.get(before, set())
         if mine != other:
-            return _tell(before, (initial, mine, other), ours, theirs)
+            return _tell(python.level, before, (initial, mine, other), ours, theirs)
         for _, after in sorted(mine):
             if after not in seen:
                 seen.add(after)
@@ -63,18 +64,22 @@ def difference(python: graph.Graph, tlc: dump.Graph) -> str:
 
 
 def _tell(
-    state: str, found: tuple[str, set[tuple[str, str]], set[tuple[str, str]]], ours: Successors, theirs: Successors
+    level: Level,
+    state: str,
+    found: tuple[str, set[tuple[str, str]], set[tuple[str, str]]],
+    ours: Successors,
+    theirs: Successors,
 ) -> str:
     initial, mine, other = found
     total = [sum(map(len, side.values())) for side in (ours, theirs)]
     lines = [f"{total[0]} edges in Python, {total[1]} in TLC; the first state whose edges differ:", f"  {state}"]
-    paths = [graph.show(path_to(state, initial, side)) for side in (ours, theirs)]
+    paths = [graph.show(level, path_to(state, initial, side)) for side in (ours, theirs)]
     if paths[0] == paths[1]:
         lines += ["a shortest path to it, in both:", paths[0]]
     else:
         lines += ["a shortest path to it in Python:", paths[0], "and in TLC:", paths[1]]
     for name, only in (("Python", mine - other), ("TLC", other - mine)):
-        lines += (f"only in {name}:\n{graph.show([('', state), edge])}\n  {edge[1]}" for edge in sorted(only))
+        lines += (f"only in {name}:\n{graph.show(level, [('', state), edge])}\n  {edge[1]}" for edge in sorted(only))
     return "\n".join(lines)
 
 

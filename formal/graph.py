@@ -11,23 +11,23 @@ import json
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+from formal.level import EdgeProperty, Edges, Level, StateProperty
+from formal.level_protocol import PROTOCOL
+from formal.levels import LEVELS, level_of
 from rocketmq_ha.reference import protocol, protocol_durability
-from rocketmq_ha.reference.protocol_durability import AckedState
-from rocketmq_ha.reference.protocol_properties import CATALOGUE, EXCEPTIONS, OF_STATES, EdgeProperty, StateProperty
-from rocketmq_ha.reference.protocol_state import Connection, Scope, SlaveNode, State, initial, of_profile, warm
+from rocketmq_ha.reference.protocol_properties import CATALOGUE, EXCEPTIONS
+from rocketmq_ha.reference.protocol_state import Scope, State, of_profile, warm
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, PROFILES
 
 SCOPES_FILE = Path(__file__).with_name("scopes.toml")
 STEP = "Step"  # spec/tla/HADurable.tla has this label on every edge
 
 Edge = tuple[str, int, int]  # label, index of the state before, index of the state after
-Edges = Callable[[State, Scope], Iterator[tuple[str, State]]]
 
 
 class GraphTooLargeError(Exception):
@@ -36,10 +36,10 @@ class GraphTooLargeError(Exception):
 
 @dataclass(frozen=True)
 class NamedScope:
-    """One table [scope.NAME] of scopes.toml."""
+    """One table [scope.NAME] of scopes.toml. scope: the constants, of the class of its level."""
 
     name: str
-    scope: Scope
+    scope: Any
     profile: str
     graph: bool  # compare its graph with TLC's
     states: int | None = None
@@ -51,9 +51,13 @@ class NamedScope:
     durable: bool = False  # its states remember the acknowledged units
     patient: bool = False  # no put times out
 
-    def start(self) -> State:
+    @property
+    def level(self) -> Level:
+        return level_of(self.scope)
+
+    def start(self) -> Any:
         """The initial state."""
-        state = warm(self.scope) if self.warm else initial(self.scope)
+        state = warm(self.scope) if self.warm else self.level.initial(self.scope)
         return protocol_durability.remembering(state) if self.durable else state
 
     @property
@@ -66,45 +70,12 @@ def load_scopes(file: Path = SCOPES_FILE) -> dict[str, NamedScope]:
     tables = tomllib.loads(file.read_text(encoding="utf-8"))["scope"]
     found = {}
     for name, table in tables.items():
-        scope = of_profile(Scope(**table["constants"]), PROFILES[table["profile"]])
+        level = LEVELS[table.get("level", PROTOCOL.name)]
+        scope = level.of_profile(level.scope(**table["constants"]), PROFILES[table["profile"]])
         keys = ("states", "edges", "hash", "max_steps", "max_used", "warm", "durable", "patient")
         more = {key: table[key] for key in keys if key in table}
         found[name] = NamedScope(name, scope, table["profile"], table.get("graph", False), **more)
     return found
-
-
-# --- Canonical lines: canonical.md, rules 1 to 4. Faster than json.dumps; a test compares both. -----------------------------
-
-
-def _ints(values: Iterable[int]) -> str:
-    return f"[{','.join(map(str, values))}]"
-
-
-@lru_cache(maxsize=1 << 16)
-def _conn(conn: Connection | None) -> str:
-    if conn is None:
-        return "null"
-    frames = ",".join(f"[{frame.offset},{_ints(frame.units)}]" for frame in conn.frames)
-    return (
-        f"[{conn.req},{conn.ack},{conn.start},{conn.next},[{frames}],{_ints(conn.reports)},{'true' if conn.stale else 'false'}]"
-    )
-
-
-@lru_cache(maxsize=1 << 16)
-def _slave(node: SlaveNode) -> str:
-    return f"[{node.base},{_ints(node.units)},{node.slot},{node.reported},{node.flushed}]"
-
-
-def canonical(state: State) -> str:
-    """The canonical line of a state."""
-    used = state.used
-    slots = ",".join(f"[{','.join(map(_conn, slots))}]" for slots in state.conn)
-    acked = f',"acked":[{",".join(map(_ints, state.acked))}]' if isinstance(state, AckedState) else ""
-    return (
-        f'{{"log":{_ints(state.log)},"flushed":{state.flushed},"min":{state.min},"epoch":{state.epoch},"push2":{state.push2},'
-        f'"waiting":{_ints(state.waiting)},"conn":[{slots}],"slave":[{",".join(map(_slave, state.slave))}],'
-        f'"used":[{used.puts},{used.cuts},{used.mcrashes},{used.scrashes},{used.deletes},{used.forgeries}]{acked}}}'
-    )
 
 
 # --- The graph ---------------------------------------------------------------------------------------------------------------
@@ -114,26 +85,34 @@ def canonical(state: State) -> str:
 class Graph:
     """All reachable states. Index 0 is the initial state; indices ascend with the distance from it."""
 
-    scope: Scope
-    states: list[State] = field(default_factory=list)
+    scope: Any
+    states: list[Any] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
     parents: list[tuple[int, str]] = field(
         default_factory=list
     )  # previous state on a shortest path, and the label of the edge from it
     depth: int = 0  # greatest distance from the initial state, in edges
 
+    @property
+    def level(self) -> Level:
+        return level_of(self.scope)
+
+    def canonical(self, index: int) -> str:
+        """The canonical line of a state."""
+        return self.level.canonical(self.states[index])
+
     def path(self, index: int) -> list[tuple[str, str]]:
         """A shortest path of (label, canonical line of the state reached). Its first label is empty: the initial state."""
         found = []
         while index >= 0:
             parent, label = self.parents[index]
-            found.append((label, canonical(self.states[index])))
+            found.append((label, self.canonical(index)))
             index = parent
         return found[::-1]
 
     def lines(self) -> list[str]:
         """The canonical lines of all states, by index."""
-        return [canonical(state) for state in self.states]
+        return list(map(self.level.canonical, self.states))
 
     def edge_lines(self) -> set[str]:
         """The edge lines of canonical.md, rule 6."""
@@ -164,21 +143,23 @@ def hash_of_lines(lines: Iterable[str]) -> str:
 
 
 def explore(
-    scope: Scope,
+    scope: Any,
     limit: int | None = None,
-    edges: Edges = protocol.edges,
+    edges: Edges | None = None,
     *,
-    start: State | None = None,
+    start: Any = None,
     max_steps: int | None = None,
     max_used: int | None = None,
 ) -> Graph:
     """Explore the graph of a scope breadth-first.
 
-    Args: start: the initial state; None: the scope's own.
+    Args: start: the initial state; None: the scope's own. edges: None: those of the scope's level.
     limit: raise GraphTooLargeError beyond this number of states.
     max_steps: do not expand states at this distance. max_used: leave out states with more puts and faults than this.
     """
-    start = initial(scope) if start is None else start
+    level = level_of(scope)
+    start = level.initial(scope) if start is None else start
+    edges = edges or level.edges
     graph = Graph(scope, [start], [], [(-1, "")])
     index_of = {start: 0}
     distance = [0]
@@ -186,7 +167,7 @@ def explore(
         if distance[before] == max_steps:
             break
         for label, after in edges(state, scope):
-            if max_used is not None and used(after) > max_used:
+            if max_used is not None and level.used(after) > max_used:
                 continue
             index = index_of.setdefault(after, len(graph.states))
             if index == len(graph.states):
@@ -200,15 +181,9 @@ def explore(
     return graph
 
 
-def used(state: State) -> int:
-    """The number of puts and faults before this state."""
-    times = state.used
-    return times.puts + times.cuts + times.mcrashes + times.scrashes + times.deletes + times.forgeries
-
-
 def explore_named(named: NamedScope, limit: int | None = None) -> Graph:
     """Explore the graph of a table of scopes.toml within that table's bounds."""
-    edges = protocol_durability.edges if named.durable else patient_edges if named.patient else protocol.edges
+    edges = protocol_durability.edges if named.durable else patient_edges if named.patient else None
     found = explore(named.scope, limit, edges, start=named.start(), max_steps=named.max_steps, max_used=named.max_used)
     if named.durable:  # HADurable.tla has one label for all edges
         found.edges = sorted({(STEP, before, after) for _, before, after in found.edges})
@@ -220,39 +195,27 @@ def patient_edges(state: State, scope: Scope) -> Iterator[tuple[str, State]]:
     return ((label, after) for label, after in protocol.edges(state, scope) if not label.startswith("Timeout"))
 
 
-def show(path: Sequence[tuple[str, str]]) -> str:
+def show(level: Level, path: Sequence[tuple[str, str]]) -> str:
     """Format a path (labels and canonical lines): one line for each step, with what the step changed."""
     lines = []
     before: dict[str, str] = {}
     for label, line in path:
-        now = {}
-        for name, value in json.loads(line).items():
-            if name in ("log", "flushed", "min", "push2", "waiting"):
-                now[name] = _compact(value)
-            elif name == "slave":
-                now |= {f"slave {s}": _compact(node) for s, node in enumerate(value, 1)}
-            elif name == "conn":
-                slots = ((s, k, conn) for s, row in enumerate(value, 1) for k, conn in enumerate(row, 1))
-                now |= {f"conn {s},{k}": _compact(conn) for s, k, conn in slots}
+        now = level.shown(json.loads(line))
         changes = (f"{name} {before[name]} -> {value}" for name, value in now.items() if before.get(name, value) != value)
         lines.append(f"{label:<20} {'; '.join(changes)}".rstrip() if label else "(start)")
         before = now
     return "\n".join(lines)
 
 
-def _compact(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))
-
-
 def first_violation(graph: Graph, holds: StateProperty | EdgeProperty) -> list[tuple[str, str]] | None:
     """A shortest path to a violation of a property, or None. If an edge violates it, that edge is the last step."""
     scope = graph.scope
-    if holds in OF_STATES:
+    if holds in graph.level.of_states:
         return next((graph.path(index) for index, state in enumerate(graph.states) if not holds(state, scope)), None)
     of_edge = cast(EdgeProperty, holds)
     for label, before, after in graph.edges:
         if not of_edge(graph.states[before], label, graph.states[after], scope):
-            return [*graph.path(before), (label, canonical(graph.states[after]))]
+            return [*graph.path(before), (label, graph.canonical(after))]
     return None
 
 
@@ -273,7 +236,7 @@ def catalogue() -> int:
     for profile, title, holds, scope, description in shown:
         path = first_violation(explore(of_profile(scope, profile)), holds)
         status |= path is None
-        trace = show(path) if path else "NOT FOUND"
+        trace = show(PROTOCOL, path) if path else "NOT FOUND"
         say(f"{profile.name}, {title}: {description}\nbreaks {holds.__name__}\n{trace}\n")
     return status
 

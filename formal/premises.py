@@ -68,11 +68,6 @@ class Count:
 # --- Possible in a scope -----------------------------------------------------------------------------------------------------
 
 
-def has_faults(scope: Scope) -> bool:
-    crashes = scope.max_master_crashes + scope.max_slave_crashes
-    return scope.max_cuts + crashes + scope.max_deletes + scope.max_forgeries > 0
-
-
 def can_roll(scope: Scope) -> bool:
     return scope.max_puts > scope.file_size
 
@@ -87,11 +82,6 @@ def can_lose_a_slave(scope: Scope) -> bool:
 
 
 # --- Premises on states -------------------------------------------------------------------------------------------------------
-
-
-def faults(state: State) -> int:
-    used = state.used
-    return used.cuts + used.mcrashes + used.scrashes + used.deletes + used.forgeries
 
 
 def live(state: State) -> list[tuple[SlaveNode, Connection]]:
@@ -360,7 +350,7 @@ PREMISES: Final[dict[str, tuple[Premise, ...]]] = {
 
 def counted(found: Graph, names: Sequence[str]) -> dict[str, list[Count]]:
     """Count how often the graph reaches each possible premise of these properties."""
-    scope = found.scope
+    scope, level = found.scope, found.level
     by_action: dict[str, list[tuple[State, State]]] = {}
     for label, before, after in found.edges:
         by_action.setdefault(label.partition("(")[0], []).append((found.states[before], found.states[after]))
@@ -378,7 +368,8 @@ def counted(found: Graph, names: Sequence[str]) -> dict[str, list[Count]]:
     def count(premise: Premise) -> Count:
         if premise not in counts:
             met = states_that_meet(premise)
-            counts[premise] = Count(premise.told, len(met), sum(map(bool, map(faults, met))) if has_faults(scope) else None)
+            after_fault = sum(map(bool, map(level.faults, met))) if level.has_faults(scope) else None
+            counts[premise] = Count(premise.told, len(met), after_fault)
         return counts[premise]
 
     return {name: [count(premise) for premise in PREMISES.get(name, ()) if premise.possible(scope)] for name in names}

@@ -7,43 +7,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from formal.level import Level
+from formal.level_protocol import PROTOCOL
+from formal.levels import LEVELS
 from formal.premises import PREMISES, UNCONDITIONAL
-from rocketmq_ha.spec.profile import CLASSIC, HARDENED, PROFILES
+from rocketmq_ha.spec.profile import CLASSIC, HARDENED
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 TLA: Final = ROOT / "spec" / "tla"
 SCOPES_FILE: Final = Path(__file__).with_name("scopes.toml")
-
-# The constants of spec/protocol.md: their names in scopes.toml and in the TLA+ modules.
-NUMBERS: Final = {
-    "max_puts": "MaxPuts",
-    "max_cuts": "MaxCuts",
-    "max_master_crashes": "MaxMasterCrashes",
-    "max_slave_crashes": "MaxSlaveCrashes",
-    "max_deletes": "MaxDeletes",
-    "max_forgeries": "MaxForgeries",
-    "file_size": "FileSize",
-    "batch": "Batch",
-    "frame_window": "FrameWindow",
-    "report_window": "ReportWindow",
-    "replicas": "Replicas",
-    "fall_behind_max": "FallBehindMax",
-}
-# Defaults of the constants: 1, except for bounds.
-UNSAID: Final = dict.fromkeys(NUMBERS, 1) | {"fall_behind_max": 99}
-BOOLEANS: Final = {"sync_puts": "SyncPuts", "acks_flushed": "AcksFlushed"}  # FALSE by default
-# A scope includes another one only where both have the same value of each of these.
-ALIKE: Final = ("file_size", "batch", "replicas", "fall_behind_max", "acks_flushed")
-# Constants that a profile sets, each with its switch of spec/profile.py.
-SWITCHES: Final = {
-    "Checks": "checks_reports",
-    "Forgets": "forgets_lost_slaves",
-    "AtOnce": "reports_on_connect",
-    "IgnoresHeartbeats": "ignores_heartbeats",
-    "Coalesces": "coalesces_reports",
-    "Overlaps": "checks_overlap",
-}
-QUIRKS: Final = {"1", "2", "3", "7", "8", "9", "17"}  # quirks of spec/violations.md that the protocol level can show
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +50,7 @@ class Scope:
     constants: dict[str, int | bool]
     purpose: tuple[str, ...]
     least: dict[str, int]
+    level: str = PROTOCOL.name
     graph: bool = False
     fair: bool = False
     patient: bool = False
@@ -101,21 +74,21 @@ class Scope:
         return f"{'Warm' if self.warm else ''}{'Durable' if self.durable else 'Fair' if self.fair else ''}Spec"
 
     @property
+    def model(self) -> Level:
+        """Its level."""
+        return LEVELS[self.level]
+
+    @property
     def module(self) -> str:
-        return "HADurable" if self.durable else "HA"
+        return "HADurable" if self.durable else self.model.module
+
+    def constant(self, key: str) -> int | bool:
+        """The value of a constant, or its default."""
+        return self.model.constants.value(self.constants, key)
 
     def labels(self) -> list[str]:
         """All labels that exist with the scope's parameters."""
-        slaves = range(1, int(self.constants["slaves"]) + 1)
-        puts = range(1, int(self.constants["max_puts"]) + 1)
-        of_slave = ("Connect", "Report", "ForgeReport", "DeliverFrames", "Cut", "CutUnseen", "SlaveCrash")
-        of_slot = ("DeliverReports", "Begin", "Transfer", "Heartbeat", "Reap")
-        return [
-            *("Put", "PutSync", "Flush", "Delete", "MasterCrash"),
-            *(f"Timeout({offset})" for offset in puts),
-            *(f"{action}({slave})" for action in of_slave for slave in slaves),
-            *(f"{action}({slave},{slot})" for action in of_slot for slave in slaves for slot in (1, 2)),
-        ]
+        return self.model.labels(self.constants)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +139,8 @@ def load(file: Path = SCOPES_FILE) -> Catalogue:
             kept = any(label in other.labels() and label not in other.rare for other in often)
             assert kept, f"{label} is rare in {scope.name}, and no scope of its profile must have it often, or never"
     shown = {violation.quirk for violation in violations if violation.quirk and scopes[violation.scope].profile == CLASSIC.name}
-    assert shown == QUIRKS, f"classic shows quirks {sorted(shown)}, not {sorted(QUIRKS)}"
+    wanted = frozenset().union(*(level.quirks for level in LEVELS.values()))
+    assert shown == wanted, f"classic shows quirks {sorted(shown)}, not {sorted(wanted)}"
     for violation in violations:
         name, scope = violation.property, scopes[violation.scope]
         assert name in scope.excused, f"{scope.name} claims {name}, and a [[violation]] says that it fails there"
@@ -177,11 +151,6 @@ def load(file: Path = SCOPES_FILE) -> Catalogue:
     refuse_what_nobody_is_for(catalogue)
     refuse_unshown_fairness(catalogue)
     return catalogue
-
-
-def constant(scope: Scope, key: str) -> int | bool:
-    """The value of a scope's constant, or its default."""
-    return scope.constants.get(key, UNSAID.get(key, False))
 
 
 def _scope(name: str, table: dict[str, Any], usual: int) -> Scope:
@@ -224,10 +193,13 @@ def refuse_unshown_fairness(catalogue: Catalogue) -> None:
 
 def includes(other: Scope, scope: Scope) -> bool:
     """Return True if `other` is a hardened scope with at least the bounds of `scope`, so that it covers the same runs."""
+    if other.level != scope.level:
+        return False
     if other.profile != "hardened" or other.specification != scope.specification or other.max_steps or other.max_used:
         return False
-    alike = all(constant(other, key) == constant(scope, key) for key in ALIKE)
-    return alike and all(constant(other, key) >= constant(scope, key) for key in ("slaves", "sync_puts", *NUMBERS))
+    constants = scope.model.constants
+    alike = all(other.constant(key) == scope.constant(key) for key in constants.alike)
+    return alike and all(other.constant(key) >= scope.constant(key) for key in (*constants.bounds, *constants.numbers))
 
 
 def claimed(scope: Scope, properties: Properties) -> list[str]:
@@ -240,18 +212,12 @@ def configuration(scope: Scope, names: Sequence[str], properties: Properties, sp
 
     Args: specification: a specification other than the scope's own.
     """
-    slaves = ", ".join(str(slave + 1) for slave in range(int(scope.constants["slaves"])))
-    constants = [f"Slaves = {{{slaves}}}"]
-    constants += [f"{tla} = {constant(scope, key)}" for key, tla in NUMBERS.items()]
-    constants += [f"{tla} = {_tla(bool(constant(scope, key)))}" for key, tla in BOOLEANS.items()]
-    constants += [f"{constant} = {_tla(getattr(PROFILES[scope.profile], switch))}" for constant, switch in SWITCHES.items()]
-    constants += ["NONE = NONE"]
     lines = [
         f"\\* {scope.name}: {scope.description}.",
         "\\* Written by python -m formal.run_formal --write from formal/scopes.toml.",
         f"SPECIFICATION {specification or scope.specification}",
         "CONSTANTS",
-        *(f"  {constant}" for constant in constants),
+        *(f"  {constant}" for constant in scope.model.constants.lines(scope.constants, scope.profile)),
         "CHECK_DEADLOCK FALSE",
     ]
     bounds = {"StepsAtMost": scope.max_steps, "UsedAtMost": scope.max_used}
@@ -260,7 +226,3 @@ def configuration(scope: Scope, names: Sequence[str], properties: Properties, sp
     lines += [f"INVARIANT {name}" for name in names if name in of_states]
     lines += [f"PROPERTY {name}" for name in names if name not in of_states]
     return "\n".join(lines) + "\n"
-
-
-def _tla(value: bool) -> str:
-    return "TRUE" if value else "FALSE"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from formal import graph, scenarios
+from formal.level_protocol import PROTOCOL
 from rocketmq_ha.fuzz.schedule import START_MS
 from rocketmq_ha.reference import cluster, invariants, slave, store, wire
 from rocketmq_ha.reference.cluster import Cluster
@@ -236,7 +237,7 @@ def protocol_trace(quirk: int) -> str:
     found = next(violation for violation in CATALOGUE if violation.quirk == quirk)
     path = graph.first_violation(graph.explore(of_profile(found.scope, CLASSIC)), found.breaks)
     assert path is not None, f"quirk {quirk} is gone"
-    return graph.show(path)
+    return graph.show(PROTOCOL, path)
 
 
 def traces() -> dict[int, str]:

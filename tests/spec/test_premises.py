@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from formal import checks, graph, premises, run_formal, scopes
+from formal.level_protocol import canonical
 from rocketmq_ha.reference import protocol, protocol_durability
 from rocketmq_ha.reference.protocol_state import Scope, initial, of_profile, warm
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile
@@ -150,5 +151,5 @@ def test_a_slave_that_flushes_before_it_reports_loses_nothing_that_it_acknowledg
 def test_what_is_remembered_changes_nothing_else() -> None:
     plain = graph.explore(ONE_MORE, start=warm(ONE_MORE))
     remembered = graph.explore(ONE_MORE, edges=protocol_durability.edges, start=protocol_durability.remembering(warm(ONE_MORE)))
-    lines = {graph.canonical(state).partition(',"acked"')[0].removesuffix("}") for state in remembered.states}
+    lines = {canonical(state).partition(',"acked"')[0].removesuffix("}") for state in remembered.states}
     assert lines == {line.removesuffix("}") for line in plain.lines()}

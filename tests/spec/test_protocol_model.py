@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from formal import dump, equality, graph, mutants
+from formal.level_protocol import PROTOCOL, canonical
 from rocketmq_ha.reference import protocol
 from rocketmq_ha.reference.protocol_properties import (
     CATALOGUE,
@@ -119,13 +120,13 @@ def test_there_are_checked_in_graphs_of_both_profiles() -> None:
 
 def test_the_initial_state_is_the_canonical_one() -> None:
     text = (ROOT / "formal" / "canonical.md").read_text(encoding="utf-8")
-    assert f"`{graph.canonical(initial(Scope(slaves=2)))}`" in text
+    assert f"`{canonical(initial(Scope(slaves=2)))}`" in text
 
 
 def test_a_canonical_line_is_its_json() -> None:
     for found in graphs(CLASSIC):
         states = found.states[:: max(1, len(found.states) // 500)]
-        assert list(map(graph.canonical, states)) == list(map(by_json, states))
+        assert list(map(canonical, states)) == list(map(by_json, states))
 
 
 def test_the_hash_is_that_of_the_sorted_lines() -> None:
@@ -151,7 +152,7 @@ def test_hardened_keeps_every_property_but_the_exceptions() -> None:
         for holds in PROPERTIES:
             if holds not in excused:
                 path = graph.first_violation(found, holds)
-                assert path is None, f"{holds.__name__} in {found.scope}\n{graph.show(path)}"
+                assert path is None, f"{holds.__name__} in {found.scope}\n{graph.show(PROTOCOL, path)}"
 
 
 def test_an_exception_needs_what_it_names() -> None:
@@ -160,21 +161,21 @@ def test_an_exception_needs_what_it_names() -> None:
         for holds in {excused.holds for excused in EXCEPTIONS}:
             if not any(excused.excuses(found.scope) for excused in EXCEPTIONS if excused.holds is holds):
                 path = graph.first_violation(found, holds)
-                assert path is None, f"{holds.__name__} in {found.scope}\n{graph.show(path)}"
+                assert path is None, f"{holds.__name__} in {found.scope}\n{graph.show(PROTOCOL, path)}"
 
 
 @pytest.mark.parametrize("excused", EXCEPTIONS, ids=lambda excused: excused.holds.__name__)
 def test_hardened_breaks_each_exception(excused: Excused) -> None:
     path = graph.first_violation(explored(of_profile(excused.scope, HARDENED)), excused.holds)
     assert path is not None, "an exception that nothing needs"
-    sys.stdout.write(f"\n{excused.reason}: breaks {excused.holds.__name__}\n{graph.show(path)}\n")
+    sys.stdout.write(f"\n{excused.reason}: breaks {excused.holds.__name__}\n{graph.show(PROTOCOL, path)}\n")
 
 
 def test_classic_keeps_what_it_keeps() -> None:
     for found in graphs(CLASSIC):
         for holds in CLASSIC_KEEPS:
             path = graph.first_violation(found, holds)
-            assert path is None, f"{holds.__name__} in {found.scope}\n{graph.show(path)}"
+            assert path is None, f"{holds.__name__} in {found.scope}\n{graph.show(PROTOCOL, path)}"
 
 
 @pytest.mark.parametrize("violation", CATALOGUE, ids=lambda violation: f"quirk-{violation.quirk}")
@@ -182,7 +183,8 @@ def test_classic_shows_each_catalogued_violation(violation: Violation) -> None:
     path = graph.first_violation(explored(of_profile(violation.scope, CLASSIC)), violation.breaks)
     assert path is not None
     sys.stdout.write(
-        f"\nquirk {violation.quirk}, {violation.description}: breaks {violation.breaks.__name__}\n{graph.show(path)}\n"
+        f"\nquirk {violation.quirk}, {violation.description}: breaks {violation.breaks.__name__}\n"
+        f"{graph.show(PROTOCOL, path)}\n"
     )
 
 
@@ -218,7 +220,7 @@ def dumped(found: graph.Graph, without: str = "", instead: str = "") -> dump.Gra
     lines = found.edge_lines()
     hit = {line for line in lines if without and line.startswith(without)}
     lines = (lines - hit) | ({line.replace(without, instead, 1) for line in hit} if instead else set())
-    return dump.Graph(graph.canonical(found.states[0]), frozenset(found.lines()), tuple(sorted(lines)))
+    return dump.Graph(found.canonical(0), frozenset(found.lines()), tuple(sorted(lines)))
 
 
 def test_equal_graphs_are_equal() -> None:
