@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 _GAP: Final = 2  # spaces between columns, and before each line of a row except the first
+_LONGEST_NAME: Final = 32  # of a pair: the 46 cells for a value on 80 columns take the time that a broker runs, in words
 _UNLIMITED: Final = 10_000  # the width of a pipe
 
 
@@ -55,14 +56,22 @@ def print_table(
 
 
 def print_pairs(console: Console, pairs: Iterable[tuple[str, str]]) -> None:
-    """Print names and values, one pair a line. A value that is too long is wrapped between words, under its own beginning."""
+    """Print names and values, one pair a line. A value that is too long is wrapped between words, under its own beginning.
+
+    A few names are much longer than all others: their values stand further to the right, and the other values do not.
+    """
     pairs = list(pairs)
-    indent = max(cell_len(name) for name, _ in pairs) + _GAP
+    indent = min(max(cell_len(name) for name, _ in pairs), _LONGEST_NAME) + _GAP
+    room = max(1, console.width - indent)
     for name, value in pairs:
-        lines = _wrapped(value.split(" "), max(1, console.width - indent), " ")
+        start = max(indent, cell_len(name) + _GAP)
+        first, *rest = value.split(" ")
+        lines = _wrapped([" " * (start - indent) + first, *rest], room, " ")
+        if start > indent and cell_len(lines[0]) > room:
+            lines = ["", *_wrapped([first, *rest], room, " ")]
         for number, line in enumerate(lines):
-            shown = Text().append(name.ljust(indent) if number == 0 else " " * indent, "bold")
-            console.print(shown.append(line), soft_wrap=True)
+            shown = Text().append(name + " " * (indent - cell_len(name)) if number == 0 else " " * indent, "bold")
+            console.print(shown.append(line[max(0, cell_len(name) - indent) :] if number == 0 else line), soft_wrap=True)
 
 
 def _shared(widths: list[int], least: list[int], room: int) -> list[int]:

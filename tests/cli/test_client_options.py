@@ -3,7 +3,7 @@
 import io
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from kit.broker_option_tables import NAME_SERVERS, OF_CLIENTS
+from kit.broker_tables import BrokerTables
 from kit.command_line import invoke
 from kit.option_tables import arguments
 from rocketmq_ha.impl.app.client_session import NameServers
@@ -20,8 +21,10 @@ from rocketmq_ha.impl.app.put_lines import MessageFields
 from rocketmq_ha.impl.cli import admin as admin_module
 from rocketmq_ha.impl.cli import main
 from rocketmq_ha.impl.cli import send as send_module
+from rocketmq_ha.impl.cli.table import console_for
 from rocketmq_ha.impl.client.admin import BrokerAddress, QueueProgress
 from rocketmq_ha.impl.client.route_data import BrokerData, MessageQueue, QueueData, TopicRoute
+from rocketmq_ha.impl.remoting.codes import RequestCode
 
 Call = tuple[object, ...]
 Calls = list[Call]
@@ -224,6 +227,16 @@ ADMIN: tuple[tuple[str, list[Call]], ...] = (
         for place, asked in (("first", "first"), ("last", "last"), ("1234", 1234))
     ),
 )
+# What brokers in Java answer to 28 besides: the names of 5.3.3 that are longer than ours, and one of 4.9.8.
+JAVA_FIGURES = {
+    "EndTransactionThreadPoolQueueCapacity": "100000",
+    "ackThreadPoolQueueHeadWaitTimeMills": "0",
+    "commitLogDiskRatio_/var/lib/rocketmq/store/commitlog": "0.7658193627471952",
+    "litePullThreadPoolQueueHeadWaitTimeMills": "0",
+    "runtime": "[ 364 days, 23 hours, 59 minutes, 59 seconds ]",
+    "startAcceptSendRequestTimeStamp": "1700000000000",
+}
+
 each_command = pytest.mark.parametrize(("words", "asked"), ADMIN, ids=[words for words, _ in ADMIN])
 
 
@@ -298,3 +311,25 @@ def test_offsets_that_nobody_can_take_are_no_success(route: TopicRoute, said: st
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.splitlines() == [f"rocketmq-ha: topic t: {said}"]
     assert [call[0] for call in calls] == ["session", "route", "masters"]
+
+
+@pytest.mark.parametrize("is_pipe", [False, True])
+@pytest.mark.parametrize("more", [{}, JAVA_FIGURES], ids=["ours", "Java"])
+def test_each_figure_of_a_broker_stands_on_one_line_of_80_columns(
+    tmp_path: Path, more: dict[str, str], is_pipe: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ExitStack() as resources:
+        tables = BrokerTables(tmp_path, resources)
+        tables.put("orders", 0)
+        tables.wall_ms += 365 * 86_400_000 - 1_000
+        figures = tables.json(RequestCode.GET_BROKER_RUNTIME_INFO)["table"]
+    assert figures["runtime"] == JAVA_FIGURES["runtime"]
+    answer(monkeypatch, [], brokers=BROKERS[2:], runtime_info=figures | more)
+    file = io.StringIO()
+    screen = Console(file=file, width=80, highlight=False, soft_wrap=True, color_system=None)
+    monkeypatch.setattr(admin_module, "console_for", lambda: console_for(file) if is_pipe else screen)
+    assert invoke("admin", "status", *arguments(OF_CLIENTS)).exit_code == 0
+    lines = file.getvalue().splitlines()
+    assert [line for line in lines if len(line) > 80] == []
+    shown = {name: value for name, _, value in (line.partition(" ") for line in lines)}
+    assert {name: shown[name].strip() for name in figures | more} == figures | more

@@ -8,12 +8,19 @@ from rich.console import Console
 from rocketmq_ha.impl.cli.table import Column, console_for, print_pairs, print_table
 
 COLUMNS = (Column("n", is_number=True), Column("name"), Column("text", least=6))
+WIDE = "\u65e5\u672c\u8a9e"  # three characters that take six cells
 ROWS = (("1", "a", "0123456789"), ("12345", "bcd", "xyz"), ("7", "", "p"))  # 5 + 2 + 4 + 2 + 10 = 23 wide, 19 at least
 
 
 def shown(width: int, rows: tuple[tuple[str, ...], ...] = ROWS) -> list[str]:
     file = io.StringIO()
     print_table(Console(file=file, width=width, highlight=False, soft_wrap=True, color_system=None), COLUMNS, rows)
+    return [line.rstrip() for line in file.getvalue().splitlines()]
+
+
+def shown_pairs(width: int, pairs: tuple[tuple[str, str], ...]) -> list[str]:
+    file = io.StringIO()
+    print_pairs(Console(file=file, width=width, highlight=False, soft_wrap=True, color_system=None), pairs)
     return [line.rstrip() for line in file.getvalue().splitlines()]
 
 
@@ -48,10 +55,31 @@ def test_the_names_of_the_columns_have_room() -> None:
     ],
 )
 def test_a_value_is_wrapped_under_its_beginning(width: int, expected: list[str]) -> None:
-    file = io.StringIO()
-    console = Console(file=file, width=width, highlight=False, soft_wrap=True, color_system=None)
-    print_pairs(console, (("a", "one two three"), ("bcd", "four")))
-    assert [line.rstrip() for line in file.getvalue().splitlines()] == expected
+    assert shown_pairs(width, (("a", "one two three"), ("bcd", "four"))) == expected
+
+
+AT = " " * 34  # where the values of names of up to 32 cells begin
+
+
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [
+        (60, ["a" * 32 + "  one two three", "b" * 33 + "  1 2", "c" * 40 + "  0.5678901", "d" + AT[1:] + "e"]),
+        (51, ["a" * 32 + "  one two three", "b" * 33 + "  1 2", "c" * 40 + "  0.5678901", "d" + AT[1:] + "e"]),
+        (50, ["a" * 32 + "  one two three", "b" * 33 + "  1 2", "c" * 40, AT + "0.5678901", "d" + AT[1:] + "e"]),
+        (
+            38,
+            ["a" * 32 + "  one", AT + "two", AT + "three", "b" * 33 + "  1 2", "c" * 40, AT + "0.5678901", "d" + AT[1:] + "e"],
+        ),
+    ],
+)
+def test_a_name_of_more_than_32_cells_moves_its_own_value_alone(width: int, expected: list[str]) -> None:
+    pairs = (("a" * 32, "one two three"), ("b" * 33, "1 2"), ("c" * 40, "0.5678901"), ("d", "e"))
+    assert shown_pairs(width, pairs) == expected
+
+
+def test_the_name_of_a_pair_is_padded_by_cells() -> None:
+    assert shown_pairs(30, (("abcdefgh", "1"), (WIDE, "2"))) == ["abcdefgh  1", WIDE + "    2"]
 
 
 def test_a_pipe_has_no_width() -> None:
@@ -63,8 +91,6 @@ def test_a_pipe_has_no_width() -> None:
 
 
 # --- Wide characters, several columns that may be shortened, styles ------------------------------------------------------
-
-WIDE = "\u65e5\u672c\u8a9e"  # three characters that take six cells
 
 
 def test_a_wide_character_takes_two_cells() -> None:

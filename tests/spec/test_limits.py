@@ -56,7 +56,7 @@ CONSTANTS: Final[dict[str, dict[str, float]]] = {
     "cli.progress": {"_QUIET_S": 1.0, "_LOG_EVERY_S": 10.0},
     "cli.put": {"_WIDE": 110},
     "cli.query": {"_LIMIT": 64},
-    "cli.table": {"_GAP": 2, "_UNLIMITED": 10_000},
+    "cli.table": {"_GAP": 2, "_LONGEST_NAME": 32, "_UNLIMITED": 10_000},
     "ha.feed": {"LARGEST_BODY": 4_194_292, "LARGEST_RECORD": 64 * MIB},
     "ha.file_size": {"_HEAD_SIZE": 8, "_TELLING": 3, "_FEW": 48, "_AFTER": 16},
     "ha.master": {"MAX_FRAMES": 16},
