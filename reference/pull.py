@@ -120,6 +120,7 @@ class Broker:
     permission: int = 6
     slave_read_enable: bool = False
     offset_check_in_slave: bool = False
+    is_connected_to_master: bool = False
     groups: Mapping[str, Group] = field(default_factory=dict)
     topics: Mapping[str, Topic] = field(default_factory=dict)
     consumers: Mapping[str, Consumers] = field(default_factory=dict)
@@ -347,10 +348,13 @@ def process_request(broker: Broker, request: PullRequest, broker_allow_suspend: 
     code = code_of(got.status, request.queue_offset)
     suggested = suggest_which_broker_id(broker, group, got.lag)
     # HA-R-31 "A slave answers 20 where a master answers 21".
-    if code == PULL_OFFSET_MOVED and not broker.corrects_offsets:
+    is_moved = code == PULL_OFFSET_MOVED and not broker.corrects_offsets
+    if is_moved:
         code, suggested = PULL_RETRY_IMMEDIATELY, group.broker_id
     # HA-P-16 "A pull with bit 2 that would be answered 19 MUST be parked"; HA-R-29 "MUST NOT answer 19 to a pull".
-    is_parked = code == PULL_NOT_FOUND and broker_allow_suspend and bool(request.sys_flag & SUSPEND)
+    # HA-R-57 "MUST park a pull with bit 2 of `sysFlag` that it would answer 20 in place of 21".
+    waits = code == PULL_NOT_FOUND or (is_moved and not broker.is_connected_to_master)
+    is_parked = waits and broker_allow_suspend and bool(request.sys_flag & SUSPEND)
     # HA-P-15 "MUST store `commitOffset` as the group's offset of the queue", "A slave MUST NOT store it".
     stores = broker_allow_suspend and bool(request.sys_flag & COMMIT_OFFSET) and broker.role is not BrokerRole.SLAVE
     return Answer(

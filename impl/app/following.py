@@ -52,6 +52,11 @@ class Following:
         """The address for the next connect."""
         return self._master
 
+    def is_connected(self) -> bool:
+        """Whether there is a connection to a master at this moment. Any thread may ask."""
+        follower = self.follower
+        return follower is not None and follower.client.connected
+
     def check(self) -> None:
         """Raise what has ended the thread, such as OutOfStep, if anything has."""
         if self._error is not None:

@@ -137,7 +137,8 @@ def run_broker(options: BrokerOptions, configuration: ConfigurationSource, print
         following = Following(store, partial(_follower, ha_settings, profile, store))
         stack.callback(following.shutdown)
         ha_status = partial(_ha_status, master, following if is_slave else None)
-        broker = BrokerController(settings, store, puts, clients, client, waker.wake, ha_status, now_ms)
+        connected = following.is_connected
+        broker = BrokerController(settings, store, puts, clients, client, waker.wake, ha_status, connected, now_ms)
         master.wake_by(clients)
         master.wake_by(client)
         figures = BrokerFigures(broker, master, profile.name, following)

@@ -93,7 +93,7 @@ class BrokerController:
     """All parts of one broker.
 
     Args:  puts: what the puts of a master wait for; None for a slave. wake: wakes the loop; any thread may call it. ha_status:
-           the answer to 907, of whoever knows the slaves.
+           the answer to 907, of whoever knows the slaves. is_connected_to_master: of a slave, at this moment.
     """
 
     def __init__(
@@ -105,6 +105,7 @@ class BrokerController:
         client: RemotingClient,
         wake: Callable[[], None],
         ha_status: Callable[[], Mapping[str, object]],
+        is_connected_to_master: Callable[[], bool],
         now_ms: int,
     ) -> None:
         """Read the tables, and enter the handlers. Raises: ConfigInvalid for a damaged file of `config/`; OSError."""
@@ -163,6 +164,7 @@ class BrokerController:
             PullSettings(permission, settings.role, settings.slave_read_enable),
             PullBounds(self.figures.in_memory),
             settings.hold,
+            is_connected_to_master,
         )
         sources = AdminSources(
             is_slave=lambda: is_slave,

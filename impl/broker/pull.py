@@ -86,11 +86,13 @@ class PullMessageProcessor:
         offsets: Offsets,
         hold: PullRequestHoldService,
         settings: PullSettings,
+        is_connected_to_master: Callable[[], bool],
     ) -> None:
         self.hold: Final = hold
         self.messages = self.bytes = self.found = self.missed = 0  # given so far; pulls that found messages, and others
         self._queues, self._topics, self._groups = queues, topics, groups
         self._consumers, self._offsets, self._settings = consumers, offsets, settings
+        self._is_connected_to_master = is_connected_to_master
         self._ready: deque[HeldPull] = deque()  # woken, and not answered yet
 
     @classmethod
@@ -105,15 +107,17 @@ class PullMessageProcessor:
         settings: PullSettings,
         bounds: PullBounds,
         hold: HoldSettings,
+        is_connected_to_master: Callable[[], bool],
     ) -> "PullMessageProcessor":
         """Answer pulls from a store, and be told by its dispatch of what has come.
 
-        Args:  wake: ends the wait of the loop; any thread may call it, as long as the store is open.
+        Args:  wake: ends the wait of the loop; any thread may call it, as long as the store is open. is_connected_to_master: of
+               a slave, at this moment.
         """
         queues, arrivals = StoreQueues(store, bounds), Arrivals(wake)
         store.on_dispatched = arrivals.on_dispatched
         held = PullRequestHoldService(queues.max_offset_of, queues.has_message_for, arrivals, hold)
-        return cls(queues, topics, groups, consumers, offsets, held, settings)
+        return cls(queues, topics, groups, consumers, offsets, held, settings, is_connected_to_master)
 
     def handlers(self) -> dict[int, Handler]:
         """For the server's table."""
@@ -137,7 +141,7 @@ class PullMessageProcessor:
         if pull.sys_flag & COMMIT_OFFSET and self._settings.role is not BrokerRole.SLAVE:
             self._offsets.commit_offset(channel.peer, pull.consumer_group, pull.topic, pull.queue_id, pull.commit_offset)
         # HA-P-16 "A pull with bit 2 that would be answered 19 MUST be parked"; HA-R-29 "MUST NOT answer 19 to a pull".
-        if pull.sys_flag & SUSPEND and code_of(found.status, pull.queue_offset) is ResponseCode.PULL_NOT_FOUND:
+        if pull.sys_flag & SUSPEND and self._waits(code_of(found.status, pull.queue_offset)):
             return self._park(channel, request, pull, codes, now_ms)
         return self._answer(request, pull, group, found)
 
@@ -207,6 +211,15 @@ class PullMessageProcessor:
             remark = f"subVersion: found {pull.sub_version}, expected {subscription.sub_version}, that of the last heartbeat"
             return Refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark)
         return subscriptions.of_heartbeat(subscription)
+
+    def _waits(self, code: ResponseCode) -> bool:
+        """Whether a pull that may be held is, by what a master would answer.
+
+        HA-R-57 "MUST park a pull with bit 2 of `sysFlag` that it would answer 20 in place of 21".
+        """
+        if code is ResponseCode.PULL_OFFSET_MOVED:
+            return not (self._settings.corrects_offsets or self._is_connected_to_master())
+        return code is ResponseCode.PULL_NOT_FOUND
 
     def _park(
         self, channel: Channel, request: RemotingCommand, pull: PullRequest, codes: TagCodes, now_ms: int

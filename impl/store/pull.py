@@ -134,7 +134,7 @@ def has_message_for(queue: ConsumeQueue, queue_offset: int, codes: TagCodes) -> 
     """
     last = queue.max_offset
     if codes is None or queue_offset >= last:
-        return queue_offset < last, last
+        return queue_offset < last, max(queue_offset, last)  # a pull from beyond the end waits for what it wants
     at = max(queue_offset, queue.min_offset)
     while at < last:
         try:

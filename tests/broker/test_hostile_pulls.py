@@ -51,7 +51,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace
         assert tables.store.wait_for_dispatch()
         bounds, hold = PullBounds(1 << 40), HoldSettings(max_parked=20)
         given_tables = (tables.topics, tables.groups, tables.consumers, tables.offsets)
-        pulls = PullMessageProcessor.of_store(tables.store, lambda: None, *given_tables, PullSettings(), bounds, hold)
+        pulls = PullMessageProcessor.of_store(
+            tables.store, lambda: None, *given_tables, PullSettings(), bounds, hold, lambda: False
+        )
         handlers = pulls.handlers() | QueryMessageProcessor(tables.store).handlers()
         yield SimpleNamespace(pulls=pulls, handlers=handlers | QueueOffsetProcessor(tables.queues).handlers())
 

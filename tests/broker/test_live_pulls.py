@@ -45,6 +45,7 @@ class Live:
             PullSettings(),
             PullBounds(1 << 40),
             HoldSettings(),
+            lambda: False,
         )
         queries, offsets = QueryMessageProcessor(self.store), QueueOffsetProcessor(self.tables.queues)
         for processor in (self.pulls, queries, offsets):

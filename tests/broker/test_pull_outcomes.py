@@ -121,6 +121,43 @@ def test_a_slave_corrects_no_offset(
     assert looked_into(stand.pull(queueOffset=queue_offset)) == (code, status, next_begin_offset, 5, 10)
 
 
+@pytest.mark.parametrize(("queue_offset", "code"), [(4, 20), (8, 0), (10, 19), (11, 20), (99, 20)])
+@pytest.mark.parametrize("checks", [False, True])
+@pytest.mark.parametrize("is_connected", [False, True])
+def test_a_slave_holds_what_only_its_master_could_answer(
+    queue: ConsumeQueue, queue_offset: int, code: int, checks: bool, is_connected: bool
+) -> None:
+    """HA-R-57 "MUST park a pull with bit 2 of `sysFlag` that it would answer 20 in place of 21"; with bit 2 off it answers."""
+    stand = stand_of(queue, role=BrokerRole.SLAVE, offset_check_in_slave=checks)
+    stand.is_connected_to_master = is_connected
+    answer = stand.pull(queueOffset=queue_offset, sysFlag=6)
+    if code == 19 or (code == 20 and not is_connected and not checks):
+        assert answer is None
+        assert stand.hold.count == 1
+        [held] = stand.hold.turn(15_000)  # the time of the pull is over
+        assert held.pull_from_this_offset == queue_offset
+    else:
+        assert answer is not None
+        assert answer.code == (21 if code == 20 and checks else code)
+    assert stand.pull(queueOffset=queue_offset) is not None
+
+
+def test_a_held_pull_of_a_slave_gets_what_comes_behind_its_offset(queue: ConsumeQueue) -> None:
+    """Messages before the offset do not wake it: the consumer has them already."""
+    stand = stand_of(queue, role=BrokerRole.SLAVE)
+    assert stand.pull(queueOffset=12, sysFlag=6) is None
+    for number in (10, 11):
+        queue.put(1000 + 10 * number, 10, A, number)
+        stand.arrivals.note((b"t", 0))
+        stand.processor.turn(1)
+        assert stand.channel.answers == []
+    queue.put(1120, 10, A, 12)
+    stand.arrivals.note((b"t", 0))
+    stand.processor.turn(2)
+    [answer] = stand.channel.answers
+    assert looked_into(answer) == (0, "FOUND", 13, 5, 13)
+
+
 def test_a_slave_without_the_queue() -> None:
     stand = stand_of(None, role=BrokerRole.SLAVE)
     assert looked_into(stand.pull(queueOffset=3)) == (20, "NO_MESSAGE_IN_QUEUE", 3, 0, 0)

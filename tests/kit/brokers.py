@@ -30,6 +30,7 @@ class LiveBroker:
     """Turn it by `turn`; `ask` does so until the answer is there. Close it."""
 
     def __init__(self, store: Path, settings: BrokerSettings | None = None, *, flush: str = "async") -> None:
+        self.is_connected_to_master = False
         settings = settings or BrokerSettings(BrokerRole.ASYNC_MASTER, ("127.0.0.1", 10911), ("127.0.0.1", 10912))
         self._stack, self._is_closed = ExitStack(), False
         self.client = RemotingClient()
@@ -52,7 +53,15 @@ class LiveBroker:
         if group_commit is not None:
             group_commit.start()
         self.controller = BrokerController(
-            settings, self.store, self.puts, self.server, own, waker.wake, dict[str, object], clock_ms()
+            settings,
+            self.store,
+            self.puts,
+            self.server,
+            own,
+            waker.wake,
+            dict[str, object],
+            lambda: self.is_connected_to_master,
+            clock_ms(),
         )
         for each in (self.server, own, waker, self.client):
             self.master.wake_by(each)

@@ -99,6 +99,8 @@ class PullStand:
         settings: PullSettings | None = None,
         hold: HoldSettings | None = None,
         bounds: PullBounds = USUAL_BOUNDS,
+        *,
+        is_connected_to_master: bool = False,
     ) -> None:
         self.store = store or PlayedStore()
         self.topics: dict[str, Any] = {"t": topic()}
@@ -106,6 +108,7 @@ class PullStand:
         self.models: dict[str, str] = {}  # of the groups that have consumers
         self.subscriptions: dict[tuple[str, str], Any] = {}
         self.committed: list[tuple[str, str, str, int, int]] = []
+        self.is_connected_to_master = is_connected_to_master
         self.wakes = 0
         self.arrivals = Arrivals(self._wake)
         queues = StoreQueues(cast(MessageStore, self.store), bounds)
@@ -119,6 +122,7 @@ class PullStand:
             SimpleNamespace(commit_offset=lambda *row: self.committed.append(row)),
             self.hold,
             settings or PullSettings(),
+            lambda: self.is_connected_to_master,
         )
 
     def _wake(self) -> None:
