@@ -233,13 +233,15 @@ def delete_topic(name_servers: NameServers, topic: str, as_json: bool) -> None:
     """Delete a topic at all masters and name servers.
 
     Exit status 1 if the name server did not know the topic. It is deleted all the same, since a master may have it.
-    Exit status 2 if a name server refuses; the others are asked too.
+    Exit status 2 if a name server refuses; the others are asked too. One that does not answer is named, and may list the
+    topic until it is started again; a master that no name server lists keeps the topic.
     """
     with client_session(name_servers) as session:
         asked = Admin(session.client, session.name_servers)
         is_known = topic in asked.topics()
         changed = asked.masters()
-        asked.delete_topic(topic, changed)
+        for failure in asked.delete_topic(topic, changed):
+            click.echo(f"{failure}: if it runs, it lists topic {topic} until it is started again", err=True)
     _show_changed(changed, {"topic": topic}, as_json)
     if not is_known:
         click.echo(f"topic {topic}: no name server knew it", err=True)

@@ -47,8 +47,8 @@ class QueueProgress:
 
     @property
     def lag(self) -> int:
-        """Messages that are still to be consumed; more than there are, where some were deleted unread."""
-        return self.broker_offset - self.consumer_offset
+        """Messages that are still to be consumed; those that were deleted unread do not count."""
+        return self.broker_offset - max(self.consumer_offset, self.min_offset)
 
 
 class Admin:
@@ -158,11 +158,13 @@ class Admin:
         }
         self._ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, ext_fields)
 
-    def delete_topic(self, topic: str, brokers: Sequence[BrokerAddress]) -> None:
+    def delete_topic(self, topic: str, brokers: Sequence[BrokerAddress]) -> list[RequestFailed]:
         """215 at the masters, then 216 at each name server: a name server alone would learn it from them again.
 
         A name server that does not answer may be down, and is passed over where another one answers. One that refuses still
         lists the topic: the others are asked too, and then its refusal is raised.
+
+        Returns: the failures of the name servers that were passed over.
         """
         for broker in brokers:
             self._ask(broker.address, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
@@ -179,6 +181,7 @@ class Admin:
             raise refusals[0]
         if len(failures) == len(self._name_servers):
             raise failures[0]
+        return failures
 
     def create_group(self, address: str, group: str, retry_max_times: int) -> None:
         """200: make a consumer group at one master, or replace its settings."""

@@ -24,6 +24,7 @@ from rocketmq_ha.impl.cli import send as send_module
 from rocketmq_ha.impl.cli.table import console_for
 from rocketmq_ha.impl.client.admin import BrokerAddress, QueueProgress
 from rocketmq_ha.impl.client.route_data import BrokerData, MessageQueue, QueueData, TopicRoute
+from rocketmq_ha.impl.errors import RequestFailed
 from rocketmq_ha.impl.remoting.codes import RequestCode
 
 Call = tuple[object, ...]
@@ -169,6 +170,7 @@ class Asked:
             "ha_status": {"master": True, "haConnectionInfo": [{"addr": "203.0.113.9:1", "slaveAckOffset": LARGE, "diff": 7}]},
             "consumers": [],
             "offset_of": LARGE,
+            "delete_topic": [],
             **answers,
         }
 
@@ -248,6 +250,24 @@ def test_each_option_of_admin_reaches_the_servers(words: str, asked: list[Call],
     assert calls == [("session", NAME_SERVERS), *asked]
     is_json = [line.startswith("{") and bool(json.loads(line)) for line in result.stdout.splitlines()]
     assert is_json and set(is_json) == {as_json}
+
+
+def test_a_name_server_that_was_not_told_of_a_deletion_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer(monkeypatch, [], topics=["t"], delete_topic=[RequestFailed("b:2", 216, "no answer within 3000 ms")])
+    result = invoke("admin", "delete-topic", "t", *arguments(OF_CLIENTS))
+    assert result.exit_code == 0
+    [line] = result.stderr.splitlines()
+    assert line.startswith("b:2: ")
+    assert line.endswith("no answer within 3000 ms: if it runs, it lists topic t until it is started again")
+
+
+@pytest.mark.parametrize(("consumed", "lag"), [(0, 4), (2, 4), (3, 4), (5, 2), (7, 0), (9, -2)])
+def test_messages_that_are_gone_are_no_lag(consumed: int, lag: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The queue has the messages 3 to 6: those of a deleted topic are gone, and so are those that have expired."""
+    answer(monkeypatch, [], progress=[QueueProgress(QUEUES[0], 3, 7, consumed, 0)])
+    words = ("admin", "progress", "g", *arguments(OF_CLIENTS))
+    assert json.loads(invoke(*words, "--json").stdout)["lag"] == lag
+    assert invoke(*words).stdout.splitlines()[-1] == f"lag in all {lag}"
 
 
 def test_the_commands_of_admin_are_all_here() -> None:

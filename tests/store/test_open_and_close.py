@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from kit.files import descriptors_below, log_file
-from rocketmq_ha.impl.errors import StoreClosed, StoreCorrupt
+from kit.waiting import PATIENCE_S
+from rocketmq_ha.impl.errors import ConfigInvalid, StoreClosed, StoreCorrupt
 from rocketmq_ha.impl.store import housekeeping, message_store
 from rocketmq_ha.impl.store.derived.consume_queue_table import ConsumeQueueTable
 from rocketmq_ha.impl.store.derived.dispatch import ReputMessageService
@@ -319,3 +320,20 @@ def test_a_store_works_at_the_intervals_of_its_options(path: Path, expiry_s: flo
         flushed = store._flush
         assert (flushed._interval_s, flushed._least_pages, flushed._thorough_interval_s) == intervals
         assert (store._is_expiry_due._interval_s, store._housekeeping._interval_s) == (expiry_s, turn_s)
+
+
+@pytest.mark.parametrize("part", ["commitlog", "consumequeue", "consumequeue/t/0", "index", "config", "c"])
+def test_a_part_of_a_store_is_no_store(tmp_path: Path, part: str) -> None:
+    """HA-ST-93 "MUST be refused as a store, unchanged": else the store cannot be opened any more."""
+    store = tmp_path / "store"
+    with MessageStore.open(store, OPTIONS) as opened:
+        opened.put(Message("t", b"body", properties_string="KEYS\x01k"))
+        assert opened.dispatcher.wait_for(opened.max_offset, PATIENCE_S)
+    (store / "config").mkdir(exist_ok=True)
+    (store / "c").symlink_to(store / "commitlog")
+    before = sorted(path.name for path in store.rglob("*"))
+    with pytest.raises(ConfigInvalid, match=rf"store/{part}: found .* expected (that store|STORE) itself"):
+        MessageStore.open(store / part, OPTIONS)
+    assert sorted(path.name for path in store.rglob("*")) == before
+    with MessageStore.open(store, OPTIONS) as opened:
+        assert opened.max_offset > 0

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
-from rocketmq_ha.spec.constants import COMMIT_LOG_DIR, END_FILE_MIN_BLANK_SIZE, FILE_NAME_DIGITS
+from rocketmq_ha.spec.constants import COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, END_FILE_MIN_BLANK_SIZE, FILE_NAME_DIGITS, INDEX_DIR
 
 # Java keeps the size of a file in an i32, and so does a BLANK record with the rest of a file.
 MAX_FILE_SIZE: Final = 2**31 - 1
+_PARTS: Final = frozenset((COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, INDEX_DIR, "config"))  # of a store
 # A file under creation. We no longer create such names in commitlog/, but older stores may contain one.
 CREATING_SUFFIX: Final = ".creating"
 _NAME: Final = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
@@ -35,6 +36,20 @@ class Layout:
 def file_name(base: int) -> str:
     """The name of the file that starts at a commit-log offset."""
     return f"{base:0{FILE_NAME_DIGITS}d}"
+
+
+def check_is_no_part(store_dir: Path) -> None:
+    """Refuse a directory inside of a store. HA-ST-93 "that is a part of a store MUST be refused as a store, unchanged".
+
+    Raises: ConfigInvalid; OSError.
+    """
+    files = (path for path in store_dir.iterdir() if _NAME.fullmatch(path.name)) if store_dir.is_dir() else iter(())
+    if (file := next(files, None)) is not None:
+        found = f"the file {file.name} in it: a log's files are in STORE/{COMMIT_LOG_DIR}"
+        raise ConfigInvalid(f"{store_dir}: found {found}, expected STORE itself")
+    beside = store_dir.absolute().parent / COMMIT_LOG_DIR
+    if store_dir.absolute().name in _PARTS and beside.is_dir() and any(_NAME.fullmatch(path.name) for path in beside.iterdir()):
+        raise ConfigInvalid(f"{store_dir}: found a part of the store {beside.parent}, expected that store itself")
 
 
 def check_file_size(file_size: int) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreLocked
 from rocketmq_ha.impl.store.log.creation import sweep_creating
 from rocketmq_ha.impl.store.log.fragment import is_fragment
-from rocketmq_ha.impl.store.log.layout import Layout, check_file_size, read_layout
+from rocketmq_ha.impl.store.log.layout import Layout, check_file_size, check_is_no_part, read_layout
 from rocketmq_ha.impl.store.log.lock import StoreLock
 from rocketmq_ha.impl.store.log.mapped_file import MappedFile
 from rocketmq_ha.impl.store.log.mapped_file_queue import Creator, MappedFileQueue
@@ -75,6 +75,7 @@ def open_files(
     try:
         if file_size is not None:
             check_file_size(file_size)
+        check_is_no_part(store_dir)
         if not store_dir.exists() and not store_dir.parent.is_dir():
             raise ConfigInvalid(f"{store_dir}: its parent directory does not exist, expected a place for a new store")
         lock = lock or lock_existing(store_dir)
