@@ -25,6 +25,7 @@ except KeyboardInterrupt:
         "master": "rocketmq_ha.impl.cli.master:master",
         "slave": "rocketmq_ha.impl.cli.slave:slave",
         "namesrv": "rocketmq_ha.impl.cli.namesrv:namesrv",
+        "cluster": "rocketmq_ha.impl.cli.cluster:cluster",
         "put": "rocketmq_ha.impl.cli.put:put",
         "send": "rocketmq_ha.impl.cli.send:send",
         "consume": "rocketmq_ha.impl.cli.consume:consume",
@@ -66,6 +67,8 @@ def main(log_format: str, log_level: str) -> None:
         rocketmq-ha master --store /tmp/a --listen 127.0.0.1:10912 --put 1000 --size 1024
         rocketmq-ha slave --store /tmp/b --master 127.0.0.1:10912
         rocketmq-ha verify /tmp/a /tmp/b
+    To run a whole cluster on this machine, and to break parts of it:
+        rocketmq-ha cluster up --mode sync-2m-2s
     To put a message of your own into that master:
         rocketmq-ha put --to /tmp/a --topic orders --body 'three of them'
     To see the status of a running one, the messages of a live broker as JSON lines, and why a slave does not sync:

@@ -70,14 +70,14 @@ def status(store: Path | None, address: str | None, watch: bool, every: float, a
         try:
             snapshot = ask_status()
         except NotRunning as error:
-            _clear(as_json)
+            clear(as_json)
             click.echo(str(error), err=as_json)
             continue
-        _clear(as_json)
+        clear(as_json)
         _print(snapshot, as_json)
 
 
-def _clear(as_json: bool) -> None:
+def clear(as_json: bool) -> None:
     """Clear the screen of a terminal; elsewhere print an empty line between two snapshots. With JSON do nothing."""
     if not as_json:
         click.echo("\033[H\033[2J" if sys.stdout.isatty() else "", nl=not sys.stdout.isatty())

@@ -1,13 +1,7 @@
 """Tables show every number whole on screens of 60, 80 and 120 columns, for any size of number and length of name."""
 
-import contextlib
-import fcntl
 import io
-import os
 import re
-import struct
-import subprocess
-import termios
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -15,10 +9,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from kit.children import Child
 from kit.command_line import COMMAND
-from kit.waiting import PATIENCE_S
+from kit.terminals import terminal
 from rocketmq_ha.fuzz import faults, replay, schedule
+from rocketmq_ha.impl.cli import cluster_screen
 from rocketmq_ha.impl.cli.message_table import MESSAGE_COLUMNS, message_row
 from rocketmq_ha.impl.cli.status import show
 from rocketmq_ha.impl.cli.table import Column, print_pairs, print_table
@@ -136,6 +130,30 @@ def test_the_status_of_a_slave_shows_every_number_whole(width: int) -> None:
     assert_fits(shown, width, len(SUBJECT) + len(PEERS[0]))
 
 
+def test_a_cluster_shows_every_number_whole(width: int) -> None:
+    console, file = screen(width)
+    names = ("namesrv", "broker-a", "broker-a-s", "broker-b", "broker-b-s")
+    states = ("up", "killed", "up", "ended", "stopped")
+    nodes = [
+        {"name": name, "role": "SYNC_MASTER", "state": state, "state_ms": 86_399_000, "exit_status": -9, "pid": 4_194_303 - at}
+        | {"address": f"127.0.0.1:{20_012 + at}", "listed": (True, False, None)[at % 3]}
+        | {"max_offset": LARGE + at, "lag_bytes": None if at == 1 else 250_000_000_000}
+        for at, (name, state) in enumerate(zip(names, states, strict=True))
+    ]
+    nodes[0]["role"] = "NAMESRV"
+    ends = [[name, other] for name in names[1:] for other in ("clients", "namesrv")]
+    ends += [["broker-a-s", "broker-a"], ["broker-b-s", "broker-b"], ["namesrv", "clients"]]
+    links = [{"ends": each, "is_cut": len(each[0]) > 9, "cut_ms": 8_640_000_000} for each in ends]
+    found = {"mode": "sync-2m-2s", "flush": "async", "up_ms": 86_399_000, "pid": 4_194_000, "directory": "/tmp/" + "x" * 90}
+    cluster_screen.show(found | {"namesrv": "127.0.0.1:20000", "nodes": nodes, "links": links}, console)
+    shown = file.getvalue()
+    for node in nodes:
+        assert_whole(shown, f"{node['pid']} {node['address']}" + f" {node['max_offset']:,}" * (node is not nodes[0]))
+    assert_whole(shown, "232.8 GiB, ended (-9), pid 4194000, cut for 100 d")
+    assert (shown.count("NO"), shown.count("CUT")) == (2, 8)
+    assert_fits(shown, width, 95)
+
+
 def test_messages_show_every_number_whole(width: int) -> None:
     console, file = screen(width)
     message = Message(
@@ -182,23 +200,6 @@ def test_a_column_of_text_is_shortened_before_a_table_becomes_lines(width: int) 
     lines = file.getvalue().splitlines()
     assert lines[0].split() == ["offset", "body"]
     assert lines[1].startswith(f"{LARGE}  xxx") and lines[1].endswith("…") and len(lines[1]) == width
-
-
-def terminal(width: int, *command: object) -> str:
-    """The output of a process on a terminal of that width."""
-    ours, theirs = os.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-    environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
-    with Child(list(map(str, command)), stdout=theirs, stderr=subprocess.PIPE, env=environment | {"TERM": "xterm"}) as process:
-        os.close(theirs)
-        shown = b""
-        with contextlib.suppress(OSError):  # EIO means the end of the output
-            while data := os.read(ours, 1 << 16):
-                shown += data
-        os.close(ours)
-        assert process.stderr is not None
-        assert (process.wait(PATIENCE_S), process.stderr.read()) == (0, b"")
-    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode()).replace("\r", "")
 
 
 def test_inspect_on_a_terminal_is_as_wide_as_that(width: int, tmp_path: Path) -> None:

@@ -226,7 +226,7 @@ def test_the_screen_is_cleared_on_a_terminal_only(
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal, raising=False)
     monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_: False)
-    status_module._clear(as_json)
+    status_module.clear(as_json)
     assert capsys.readouterr().out == expected
 
 

@@ -26,6 +26,21 @@ OF_THE_SYSTEM: Final = {"_UNNAMED", "IOV_MAX", "_MADV_POPULATE_WRITE"}
 
 CONSTANTS: Final[dict[str, dict[str, float]]] = {
     "app.cleaning": {"HOUR_MS": 3_600_000},
+    "app.cluster.child_of": {"PR_SET_PDEATHSIG": 1},
+    "app.cluster.cluster": {"START_S": 60.0, "_ASK_S": 2.0},
+    "app.cluster.control": {"_TURN_S": 0.1, "_ORDER_S": 5.0, "_ANSWER_S": 300.0, "_LARGEST_ORDER": 65_536, "_BACKLOG": 8},
+    "app.cluster.directory": {
+        "FORMAT": 1,
+        "FIRST_BASE_PORT": 20_000,
+        "LAST_BASE_PORT": 32_000,
+        "_BASE_PORT_STEP": 100,
+        "_LOCK_S": 0.5,
+    },
+    "app.cluster.links": {"_READ_SIZE": 65_536},
+    "app.cluster.plan": {"PORTS_OF_A_NODE": 20, "FIRST_BROKER_PORT": 10, "FILE_SIZE": 16 * MIB},
+    "app.cluster.processes": {"POLL_S": 0.02, "STOP_S": 20.0, "_STARTED": 19},
+    "app.cluster.status": {"_ANSWER_S": 1.0, "_ANSWER_MS": 1_000},
+    "app.cluster.translate": {"_LENGTH_SIZE": 4},
     "app.cursor": {"_VERSION": 1},
     "app.doctor.master_check": {"_CLOCK_S": 5.0},
     "app.doctor.probe": {"_TURN_MS": 100, "_COMPARED_SIZE": 1 * MIB},
@@ -41,6 +56,7 @@ CONSTANTS: Final[dict[str, dict[str, float]]] = {
     "app.tail": {"_TURN_MS": 100, "_SAVE_EVERY_S": 1.0, "_LAST_LINES_S": 1.0, "_END_S": 2.0, "_PAUSE_S": 0.2},
     "app.topic_watch": {"_INTERVAL_S": 0.2, "_SHARE": 0.05, "_BATCH": 2_048, "_LAST_S": 10.0},
     "cli.broker_conf": {"DEFAULT_LISTEN_PORT": 10_911},
+    "cli.cluster": {"_POLL_S": 0.05, "_LOWEST_PORT": 1_024},
     "cli.commands": {
         "EXIT_BAD_INPUT": 2,
         "EXIT_NO_ROOM": 75,
@@ -100,6 +116,7 @@ CONSTANTS: Final[dict[str, dict[str, float]]] = {
         "_MOST_OF_AN_ERROR": 400,
     },
     "net.remote_status": {"_LARGEST": 16 * MIB},
+    "net.relay": {"BUFFER_SIZE": 262_144, "ACCEPTS_TURN": 16, "BACKLOG": 1_024, "_FILL_S": 0.05, "_MOST_FILLERS": 8},
     "net.server": {"TICK_MS": 100, "THROTTLED_MS": 10, "HANDSHAKES_TURN": 4},
     "net.status_socket": {"_CLIENTS": 8, "_GIVE_UP_S": 5.0, "_TURN_S": 0.1, "_ANSWER_S": 10.0},
     "net.tls": {"PIECE": 16_384, "HANDSHAKE_SIZE": 32_768, "_OWED": 16_384, "_FETCHES": 2, "_BARE": 65_536, "_RATIO": 32},
