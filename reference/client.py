@@ -242,10 +242,13 @@ def on_received(progress: Progress, offsets: tuple[int, ...], next_offset: int) 
 
 
 def on_consumed(progress: Progress, offset: int) -> Progress:
-    """All messages up to this one are consumed."""
-    return replace(progress, waiting=tuple(each for each in progress.waiting if each > offset))
+    """Messages are consumed in the order in which they came: those in front of the first one of this offset, and that one."""
+    for index, each in enumerate(progress.waiting):
+        if each >= offset:
+            return replace(progress, waiting=progress.waiting[index + (each == offset) :])
+    return replace(progress, waiting=())
 
 
 def commit_offset(progress: Progress) -> int:
     """HA-C-14 "MUST NOT commit an offset in front of which a message is still to be consumed"."""
-    return min(progress.waiting, default=progress.next_offset)
+    return min((*progress.waiting, progress.next_offset))

@@ -72,7 +72,7 @@ class Received(NamedTuple):
 class _Queue:
     """A queue that is consumed."""
 
-    __slots__ = ("asked_ms", "at_ms", "broker_id", "committed", "is_asked", "is_at_end", "offset", "waiting")
+    __slots__ = ("asked_ms", "at_ms", "broker_id", "committed", "is_asked", "is_at_end", "offset", "offset_addr", "waiting")
 
     def __init__(self) -> None:
         self.offset: int | None = None  # of the next pull; None until it is known
@@ -81,13 +81,15 @@ class _Queue:
         self.asked_ms = 0  # when it was asked last
         self.is_asked = False
         self.is_at_end = False  # the last answer left no message behind it
-        self.waiting: deque[tuple[int, int]] = deque()  # offset and size of messages that are not consumed
-        self.committed: int | None = None  # what the broker was told last
+        # Offset and size of messages that are not consumed, as they came: their offsets go back where the queue's have (21).
+        self.waiting: deque[tuple[int, int]] = deque()
+        self.committed: int | None = None  # the offset that was told last
+        self.offset_addr = ""  # of the broker that told it, or was told it
 
     @property
     def commit_offset(self) -> int | None:
         """HA-C-14 "MUST NOT commit an offset in front of which a message is still to be consumed"."""
-        return self.waiting[0][0] if self.waiting else self.offset
+        return self.offset if self.offset is None else min((self.offset, *(offset for offset, _ in self.waiting)))
 
 
 class PullConsumer:
@@ -191,7 +193,7 @@ class PullConsumer:
         if address is None:
             queue.at_ms = self._now_ms + _AGAIN_MS
             return
-        queue.is_asked = True
+        queue.is_asked, queue.offset_addr = True, address
         self._invoke(address, command, OFFSET_TIMEOUT_MS, partial(on_answer, mq, queue))
 
     def _on_committed(self, mq: MessageQueue, queue: _Queue, answer: RemotingCommand | RequestFailed) -> None:
@@ -318,15 +320,20 @@ class PullConsumer:
     # --- Offsets -----------------------------------------------------------------------------------------------------
 
     def consumed(self, mq: MessageQueue, queue_offset: int) -> None:
-        """The messages of a queue are consumed up to this one."""
+        """The messages of a queue are consumed, in the order in which they came, up to the first one of this offset."""
         queue = self._queues.get(mq)
         while queue is not None and queue.waiting and queue.waiting[0][0] <= queue_offset:
-            _, size = queue.waiting.popleft()
+            offset, size = queue.waiting.popleft()
             self._waiting -= 1
             self._waiting_size -= size
+            if offset == queue_offset:  # behind it may be others with lesser offsets
+                return
 
     def commit(self, *, awaited: bool = False) -> None:
-        """Tell the brokers what is consumed, where it has changed. HA-C-14 "SHOULD send what it has consumed (15) every 5 s".
+        """Tell the brokers what is consumed. HA-C-14 "SHOULD send what it has consumed (15) every 5 s".
+
+        An offset that has not changed is told to another broker alone: to the slave when the master is gone, and to the master
+        when it is back.
 
         Args:  awaited: ask for answers, which `commits_in_flight` counts.
         """
@@ -335,7 +342,7 @@ class PullConsumer:
         for mq, queue in self._queues.items():
             offset = queue.commit_offset
             address = commit_broker(self._addrs(mq))
-            if offset is None or offset == queue.committed or address is None:
+            if offset is None or address is None or (offset, address) == (queue.committed, queue.offset_addr):
                 continue
             ext_fields = {
                 "consumerGroup": self._settings.group,
@@ -343,7 +350,7 @@ class PullConsumer:
                 "queueId": str(mq.queue_id),
                 "commitOffset": str(offset),
             }
-            queue.committed = offset
+            queue.committed, queue.offset_addr = offset, address
             if awaited:
                 self.commits_in_flight += 1
                 command = request(RequestCode.UPDATE_CONSUMER_OFFSET, ext_fields)

@@ -251,6 +251,36 @@ def test_what_is_not_consumed_is_not_committed() -> None:
     assert stand.committed() == [("b:1", "7")]
 
 
+def test_after_21_what_was_pulled_before_is_still_to_be_consumed() -> None:
+    """HA-C-11 "MUST go on at `nextBeginOffset`"; HA-C-14: no offset of before or of since is committed too early."""
+    stand = Stand()
+    found(stand.pull(), Message("T", b"5"), Message("T", b"6"), Message("T", b"7"))
+    stand.turn(3)
+    found(stand.pull(), code=21, behind=6)  # the master has lost 6 and 7
+    stand.turn(4)
+    found(stand.pull(), Message("T", b"new 6"))
+    assert [each.message.queue_offset for each in stand.received] == [5, 6, 7, 6]
+    told = []
+    for each in stand.received:
+        stand.consumer.consumed(MQ, each.message.queue_offset)
+        told.append([offset for _, offset in stand.committed()])
+    assert told == [["6"], [], [], ["7"]]  # 6 while the new 6 is to be consumed
+
+
+def test_an_offset_goes_to_each_broker_whose_turn_it_is() -> None:
+    """HA-C-14 "to the broker of id 0 or, where there is none, to another of the group": to the master again when it is back."""
+    stand = Stand()
+    found(stand.pull(), Message("T", b"x"))
+    stand.consumer.consumed(MQ, 5)
+    assert stand.committed() == [("b:1", "6")]
+    for now_ms, addrs in ((30_000, {1: "b:2"}), (60_001, BOTH)):
+        stand.turn(now_ms)
+        stand.route(addrs)
+        stand.turn(now_ms + 1)
+        assert stand.committed() == [(min(addrs.items())[1], "6")]
+        assert stand.committed() == []
+
+
 def test_offsets_are_committed_every_5_s() -> None:
     """HA-C-14 "SHOULD send what it has consumed (15) every 5 s"."""
     stand = Stand()

@@ -1,7 +1,7 @@
 """Chapter 15: model and implementation of a client decide alike. HA-C-3 to HA-C-14, HA-R-23, HA-R-25."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kit.scripted_client import ScriptedClient, route_body
@@ -190,11 +190,13 @@ def test_which_messages_are_wanted(expression: str, tags: str | None) -> None:
     assert decisions.is_wanted(decisions.tags_of(expression), tags) == model.is_wanted(expression, tags)
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 8)), max_size=6))
+@given(st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 2), st.integers(0, 8)), max_size=6))
+@example([(3, 0, 0), (-2, 0, 0), (1, 0, 1), (0, 0, 2)])
 def test_what_is_committed(steps: list[tuple[int, int, int]]) -> None:
     """HA-C-14 "MUST NOT commit an offset in front of which a message is still to be consumed".
 
-    Args:  steps: an answer with so many messages, behind them so many that are not wanted; consumed up to which of them.
+    Args:  steps: an answer with so many messages, behind them so many that are not wanted, or one that sends the consumer
+           back by so many; consumed up to which of them.
     """
     client = ScriptedClient()
     routes = Routes(client, ["ns:1"])
@@ -211,13 +213,13 @@ def test_what_is_committed(steps: list[tuple[int, int, int]]) -> None:
         ask = client.next(11)
         first = progress.next_offset
         assert ask.command.ext_fields["queueOffset"] == str(first)
-        tags = ["a"] * wanted + ["z"] * unwanted
+        tags = ["a"] * wanted + ["z"] * unwanted if wanted >= 0 else []
         body = b"".join(
             encode(Message("T", b"x", queue_offset=first + at, properties_string=f"TAGS\x01{tag}"))
             for at, tag in enumerate(tags)
         )
-        behind = first + len(tags)
-        code = 0 if body else 20
+        behind = first + len(tags) if wanted >= 0 else max(0, first + wanted)
+        code = 0 if body else 20 if wanted >= 0 else 21
         ask.answer(code, body, nextBeginOffset=behind, minOffset=0, maxOffset=99, suggestWhichBrokerId=0)
         progress = model.on_received(progress, tuple(range(first, first + wanted)), behind)
         consumer.consumed(mq, upto)
