@@ -110,17 +110,19 @@ def on_tick(offsets: Offsets, now: int, interval: int = 5_000) -> Offsets:
 
 
 def progress(
-    offsets: Offsets, group: str, queues: Mapping[str, list[int]], topic: str, subscribed: set[str]
+    offsets: Offsets, group: str, queues: Mapping[str, list[int]], topic: str, topic_list: str, subscribed: set[str]
 ) -> dict[Key, list[int]]:
     """Request 208. HA-BT-63 "MUST answer for each read queue of the topics in which the group has committed".
 
     Args:  queues: of each topic of the broker, the max offsets of its read queues. topic: the one that is asked for, or "".
+           topic_list: HA-BT-63 "names with `;` between them, stands in place of `topic`, and of what is subscribed to".
            subscribed: the topics to which the group's consumers subscribe; none if it has no consumers.
     Returns: (topic, queue id) -> max offset and the group's offset.
     """
+    listed = {name for name in topic_list.split(";") if name} if topic_list.strip() else set()
     found = {}
-    for name in [topic] if topic else topics_of(offsets, group):
-        if name in queues and (name in subscribed or not subscribed):
+    for name in sorted(listed) or ([topic] if topic else topics_of(offsets, group)):
+        if name in queues and (listed or name in subscribed or not subscribed):
             for queue_id, max_offset in enumerate(queues[name]):
                 found[name, queue_id] = [max_offset, max(0, offsets.in_memory.get((f"{name}@{group}", queue_id), 0))]
     return found

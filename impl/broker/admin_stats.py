@@ -65,12 +65,12 @@ class AdminStatsProcessor:
 
     def get_consume_stats(self, _channel: Channel, request: RemotingCommand, _now_ms: int) -> RemotingCommand:
         """208. HA-BT-63 "MUST answer for each read queue of the topics in which the group has committed"."""
-        group, topic = fields.text(request, "consumerGroup"), fields.optional_text(request, "topic", "")
+        group = fields.text(request, "consumerGroup")
         table: dict[str, dict[str, int]] = {}
         tps = 0.0
-        for name in [topic] if topic.strip() else self._offsets.which_topic_by_consumer(group):
+        for name in self._topics_of_progress(request, group):
             config = self._topics.select_topic_config(name)
-            if config is None or not self._may_consume(group, name):
+            if config is None:
                 continue
             if len(table) + config.read_queue_nums > _MOST_QUEUES:
                 break
@@ -107,6 +107,15 @@ class AdminStatsProcessor:
         topic = fields.text(request, "topic")
         groups = self._consumers.query_topic_consume_by_who(topic).union(self._offsets.which_group_by_topic(topic))
         return response_to(request, body=body_json.write({"groupList": sorted(groups)}))
+
+    def _topics_of_progress(self, request: RemotingCommand, group: str) -> Iterable[str]:
+        """HA-BT-63 "A `topicList`, names with `;` between them, stands in place of `topic`, and of what is subscribed to"."""
+        listed = fields.optional_text(request, "topicList", "")
+        if listed.strip() and (names := [name for name in listed.split(";") if name]):
+            return dict.fromkeys(names)
+        topic = fields.optional_text(request, "topic", "")
+        found = [topic] if topic.strip() else self._offsets.which_topic_by_consumer(group)
+        return [name for name in found if self._may_consume(group, name)]
 
     def _may_consume(self, group: str, topic: str) -> bool:
         """False if the group has consumers with subscriptions, and none to the topic."""

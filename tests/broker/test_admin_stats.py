@@ -76,6 +76,26 @@ def test_how_far_a_group_has_come(tables: BrokerTables) -> None:
     assert tables.json(PROGRESS, {"consumerGroup": "g"}) == {"consumeTps": 0.0, "offsetTable": {}}
 
 
+def test_how_far_a_group_has_come_in_a_list_of_topics(tables: BrokerTables) -> None:
+    """HA-BT-63 "A `topicList`, names with `;` between them, stands in place of `topic`, and of what is subscribed to"."""
+    for topic in ("orders", "other", "third"):
+        tables.topics.update_topic_config(TopicConfig(topic, 1, 1))
+    tables.offsets.commit_offset("here", "g", "orders", 0, 2)
+    tables.ask(RequestCode.HEART_BEAT, body=heartbeat("x", consumers={"g": ["orders"]}))
+
+    def found(**named: str) -> dict[str, int]:
+        table = tables.json(PROGRESS, {"consumerGroup": "g", **named})["offsetTable"]
+        return {json.loads(key)["topic"]: wrapper["consumerOffset"] for key, wrapper in table.items()}
+
+    assert found() == {"orders": 2}
+    assert found(topicList="other;orders;") == {"other": 0, "orders": 2}  # as the client of 5.3.2 writes it
+    assert found(topicList="other;unknown", topic="third") == {"other": 0}
+    assert found(topicList="other; orders") == {"other": 0}  # no topic has a blank in its name
+    for nothing in ("", " ", ";;"):
+        assert found(topicList=nothing, topic="orders") == {"orders": 2}
+        assert found(topicList=nothing, topic="other") == {}  # nobody subscribes to it
+
+
 def test_an_offset_before_the_first_message_has_no_time(tables: BrokerTables) -> None:
     """A negative offset counts as 0, and one beyond the end has no message before it."""
     tables.topics.update_topic_config(TopicConfig("orders", 2, 2))

@@ -56,13 +56,14 @@ class Queues:
     ),
     commits=st.lists(st.tuples(topics, st.sampled_from(["g", "h"]), st.integers(0, 3), st.integers(-2, 12)), max_size=8),
     asked=st.sampled_from(["", *TOPICS]),
+    listed=st.one_of(st.none(), st.lists(st.sampled_from(["", " ", *TOPICS]), max_size=4).map(";".join)),
     subscribed=st.sets(topics),
     timestamp=st.integers(-1, 9),
     is_force=st.booleans(),
 )
 def test_progress_and_reset_equal_the_models(
-    max_offsets: dict[str, list[int]], commits: list[tuple[str, str, int, int]], asked: str, subscribed: set[str],
-    timestamp: int, is_force: bool,
+    max_offsets: dict[str, list[int]], commits: list[tuple[str, str, int, int]], asked: str, listed: str | None,
+    subscribed: set[str], timestamp: int, is_force: bool,
 ) -> None:  # fmt: skip
     """HA-BT-63 "MUST answer for each read queue"; HA-BT-66 "MUST compute an offset for each write queue of the topic"."""
     settings = TableSettings(broker_name="b")
@@ -85,9 +86,8 @@ def test_progress_and_reset_equal_the_models(
         channel.ask(clients.heart_beat, request(RequestCode.HEART_BEAT, body=beat))
     stats = AdminStatsProcessor(settings, table, offsets, producers, consumers, queues)
 
-    answer = channel.ask(
-        stats.get_consume_stats, request(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "g", "topic": asked})
-    )
+    named = {"topic": asked} | ({} if listed is None else {"topicList": listed})
+    answer = channel.ask(stats.get_consume_stats, request(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "g", **named}))
     assert answer is not None
     got = {}
     for key, wrapper in json.loads(answer.body)["offsetTable"].items():
@@ -95,7 +95,7 @@ def test_progress_and_reset_equal_the_models(
         got[mq["topic"], mq["queueId"]] = [wrapper["brokerOffset"], wrapper["consumerOffset"]]
         before = wrapper["consumerOffset"] - 1
         assert wrapper["lastTimestamp"] == (1000 + before if before >= 0 else 0)
-    assert got == model.progress(state, "g", max_offsets, asked, subscribed)
+    assert got == model.progress(state, "g", max_offsets, asked, listed or "", subscribed)
 
     fields = {"topic": "a", "group": "g", "timestamp": str(timestamp), "isForce": str(is_force)}
     handler = Broker2Client(settings, table, offsets, consumers, queues).reset_offset
