@@ -213,6 +213,23 @@ def correct_min_offset(queue: ConsumeQueue, phy_min_offset: int, profile: Profil
     return replace(queue, min_logic_offset=mapped_file_queue.end(files)) if profile.keeps_queues_right else queue
 
 
+def upper_offset_in_queue_by_time(queue: ConsumeQueue, log: Log, timestamp: int) -> int:
+    """Hardened: the queue offset of the last message that was stored at `timestamp` or before; 0 if none was.
+
+    HA-ST-94 "MUST find the last message of the queue that is not newer, or 0": of those that the log still has. 5.3.3 gives the
+    same (its UPPER bound).
+    """
+    found = 0
+    for index in range(min_offset_in_queue(queue), max_offset_in_queue(queue)):
+        entry = entry_at(queue, index)
+        assert entry is not None
+        if entry != FILLER and entry.offset >= store.min_offset(log):
+            if dispatch_request.pickup_store_timestamp(log, entry.offset) > timestamp:
+                break
+            found = index
+    return found
+
+
 # --- Recovery --------------------------------------------------------------------------------------------------------
 
 

@@ -102,7 +102,9 @@ class QueueOffsetProcessor:
     def search_offset_by_timestamp(self, _channel: Channel, request: RemotingCommand, _now_ms: int) -> RemotingCommand:
         """29. Raises: RequestInvalid; StoreClosed."""
         topic, queue_id = _queue_of(request)
-        offset = self._queues.offset_in_queue_by_time(topic, queue_id, fields.i64(request, "timestamp"))
+        # HA-P-30 "as the table has them": clients of 5.1.4 and later say UPPER or LOWER
+        upper = fields.optional_text(request, "boundaryType", "").lower() == "upper"
+        offset = self._queues.offset_in_queue_by_time(topic, queue_id, fields.i64(request, "timestamp"), upper=upper)
         return response_to(request, ext_fields={"offset": str(offset)})
 
     def get_max_offset(self, _channel: Channel, request: RemotingCommand, _now_ms: int) -> RemotingCommand:

@@ -53,9 +53,9 @@ class QueueFigures:
         """When the first message of a queue was stored, ms; -1 if it has none."""
         return self.message_store_timestamp(topic, queue_id, self.min_offset_in_queue(topic, queue_id))
 
-    def offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp: int) -> int:
+    def offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp: int, *, upper: bool = False) -> int:
         """See MessageStore.offset_by_time."""
-        return self._store.offset_by_time(topic, queue_id, timestamp)
+        return self._store.offset_by_time(topic, queue_id, timestamp, upper=upper)
 
     def check_in_disk_by_consume_offset(self, topic: str, queue_id: int, consume_offset: int) -> bool:
         """Whether a message lies so far behind the log's end that memory no longer has it. False if there is none."""

@@ -307,12 +307,15 @@ class MessageStore:
         with self._gate:
             return query(self.index, self.message_at, topic, key, max_num=max_num, begin=begin, end=end, most_read=most_read)
 
-    def offset_by_time(self, topic: str, queue_id: int, timestamp: int) -> int:
+    def offset_by_time(self, topic: str, queue_id: int, timestamp: int, *, upper: bool = False) -> int:
         """The queue offset of the first message that was stored at a time in ms or later; 0 for an unknown queue.
 
         A consumer that starts there misses no message. If there is none, it is the queue's max offset. Without `clear_tail` it
         is the offset of the message stored nearest to the time, as in RocketMQ 4.9.8. HA-ST-37 "MUST go through the consume
         queue".
+
+        upper: the last message that was stored at that time or earlier instead, and 0 if there is none. Without `clear_tail` it
+        means nothing.
         """
 
         def stored_ms(offset: int, _size: int) -> int | None:
@@ -323,6 +326,8 @@ class MessageStore:
             queue = self._queue(topic, queue_id)
             if queue is None:
                 return 0
+            if self.options.clear_tail and upper:
+                return queue.upper_offset_by_time(timestamp, stored_ms)
             if self.options.clear_tail:
                 return queue.lower_offset_by_time(timestamp, stored_ms)
             return queue.offset_by_time(timestamp, stored_ms, self.log.min_offset)

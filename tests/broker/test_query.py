@@ -200,6 +200,26 @@ def test_a_queue_by_time(store: MessageStore, timestamp: int, offset: int) -> No
     assert asked(search, topic="none", queueId=0, timestamp=timestamp).ext_fields == {"offset": "0"}
 
 
+@pytest.mark.parametrize("name", ["UPPER", "upper", "Upper"])
+@pytest.mark.parametrize(
+    ("timestamp", "offset"),
+    [(0, 0), (BEGIN_MS - 1, 0), (BEGIN_MS, 0), (BEGIN_MS + 499, 0), (BEGIN_MS + 500, 1), (BEGIN_MS + 1499, 1), (1 << 62, 6)],
+)
+def test_the_upper_bound_of_a_time(store: MessageStore, timestamp: int, offset: int, name: str) -> None:
+    """HA-P-30 "as the table has them"; HA-ST-94 "MUST find the last message of the queue that is not newer"."""
+    search = QueueOffsetProcessor(QueueFigures(store)).search_offset_by_timestamp
+    assert asked(search, topic="t", queueId=0, timestamp=timestamp, boundaryType=name).ext_fields == {"offset": str(offset)}
+    assert asked(search, topic="none", queueId=0, timestamp=timestamp, boundaryType=name).ext_fields == {"offset": "0"}
+
+
+@pytest.mark.parametrize("name", ["LOWER", "lower", "", "up", "uppers", "1"])
+def test_another_boundary_is_the_lower_one(store: MessageStore, name: str) -> None:
+    search = QueueOffsetProcessor(QueueFigures(store)).search_offset_by_timestamp
+    for timestamp in (0, BEGIN_MS, BEGIN_MS + 1, BEGIN_MS + 500, 1 << 62):
+        found = asked(search, topic="t", queueId=0, timestamp=timestamp, boundaryType=name)
+        assert found.ext_fields == asked(search, topic="t", queueId=0, timestamp=timestamp).ext_fields
+
+
 def test_questions_about_a_queue_name_it(store: MessageStore) -> None:
     handlers = QueueOffsetProcessor(QueueFigures(store))
     for handler in (handlers.get_max_offset, handlers.get_min_offset, handlers.get_earliest_msg_storetime):

@@ -268,6 +268,25 @@ def test_a_search_by_time_finds_the_first_message_that_is_not_older(times: list[
     assert found == next((index for index in range(low, len(times)) if times[index] >= timestamp), len(times))
 
 
+@UNHURRIED
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=25), st.integers(0, 42), st.integers(0, 3))
+def test_a_search_for_the_upper_bound_finds_the_last_message_that_is_not_newer(
+    times: list[int], timestamp: int, expired: int
+) -> None:
+    """HA-ST-94 "MUST find the last message of the queue that is not newer, or 0 if there is none"."""
+    times = sorted(times)
+    log = log_of([("A", 0, time) for time in times])
+    state = dispatched(log, HARDENED)
+    log = mapped_file_queue.delete_first_files(log, min(expired, mapped_file_queue.file_count(log) - 1))
+    queue = dispatch.delete_expired(state, log, HARDENED).queues["A", 0]
+    found = consume_queue.upper_offset_in_queue_by_time(queue, log, timestamp)
+    low = consume_queue.min_offset_in_queue(queue)
+    assert found == max((index for index in range(low, len(times)) if times[index] <= timestamp), default=0)
+    if times[low] <= timestamp:  # both ends belong to a range of times
+        lower = consume_queue.lower_offset_in_queue_by_time(queue, log, timestamp)
+        assert times[lower : found + 1] == [timestamp] * times[low:].count(timestamp)
+
+
 @pytest.mark.parametrize(
     ("times", "timestamp", "found"),
     [

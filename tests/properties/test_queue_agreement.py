@@ -295,6 +295,9 @@ def test_offsets_by_time_are_those_of_the_model(
     assert mine.lower_offset_by_time(timestamp, stored_ms) == model_queue.lower_offset_in_queue_by_time(
         queue, world.log, timestamp
     )
+    assert mine.upper_offset_by_time(timestamp, stored_ms) == model_queue.upper_offset_in_queue_by_time(
+        queue, world.log, timestamp
+    )
     first = [number for number, time in enumerate(sorted(times)) if time >= timestamp]
     if first and not deleted:  # asked again, answered without a search
         skips = skipped if 0 < missing <= first[0] else 0

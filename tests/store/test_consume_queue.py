@@ -297,6 +297,20 @@ def test_offset_by_time_looks_at_no_message_that_the_log_lost(tmp_path: Path) ->
     assert opened(tmp_path / "1").offset_by_time(5, lambda _, __: 0) == 0
 
 
+@pytest.mark.parametrize(
+    ("timestamp", "upper"), [(29, 0), (30, 2), (39, 2), (40, 3), (49, 3), (50, 6), (59, 6), (60, 7), (1000, 8)]
+)
+def test_the_upper_bound_of_a_time_is_a_message_that_is_there(tmp_path: Path, timestamp: int, upper: int) -> None:
+    """HA-ST-94 "the last message of the queue that is not newer": no filler, and none that the log has lost."""
+    queue = opened(tmp_path / "0")
+    times = {1000 + 100 * index: 10 * (index + 1) for index in range(7)}
+    for index, offset in zip((0, 1, 2, 3, 6, 7, 8), times, strict=True):
+        queue.put(offset, 100, 0, index)
+    del times[1000], times[1100]
+    assert queue.upper_offset_by_time(timestamp, lambda offset, _: times.get(offset)) == upper
+    queue.close()
+
+
 # --- All queues of a store -------------------------------------------------------------------------------------------
 
 

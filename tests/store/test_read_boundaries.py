@@ -192,6 +192,32 @@ def test_a_queue_is_read_from_a_time_on(shared: MessageStore, time_ms: int, firs
     assert shared.offset_by_time("t", 9, time_ms) == 0
 
 
+@pytest.mark.parametrize("clear_tail", [True, False], ids=["hardened", "classic"])
+@pytest.mark.parametrize(
+    ("time_ms", "last"),
+    [
+        (0, 0),
+        (9_999, 0),
+        (10_000, 0),
+        (10_399, 0),
+        (10_400, 1),
+        (13_599, 8),
+        (13_600, 9),
+        (13_999, 9),
+        (14_000, 10),
+        (19_599, 23),
+        (19_600, 24),
+        (1 << 62, 24),
+    ],
+)
+def test_a_queue_is_read_up_to_a_time(shared: MessageStore, time_ms: int, last: int, clear_tail: bool) -> None:
+    """HA-ST-94 "MUST find the last message of the queue that is not newer": in all its files; classic has no such end."""
+    shared.options = replace(OPTIONS, clear_tail=clear_tail)  # type: ignore[misc]
+    nearest = shared.offset_by_time("t", 0, time_ms)
+    assert shared.offset_by_time("t", 0, time_ms, upper=True) == (last if clear_tail else nearest)
+    assert shared.offset_by_time("t", 9, time_ms, upper=True) == 0
+
+
 # --- By place --------------------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ Source: article 003 section 1.2; 4.9.8 ConsumeQueue.
 import logging
 import struct
 import threading
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -414,13 +414,34 @@ class ConsumeQueue:
         Args:  store_timestamp_of: of (commit-log offset, size), in ms; None where the log has no such message any more.
         """
 
+        first, last = self.min_offset, self.max_offset
+        return first + bisect_left(range(first, last), timestamp, key=self._stored_ms(store_timestamp_of))
+
+    def upper_offset_by_time(self, timestamp: int, store_timestamp_of: Callable[[int, int], int | None]) -> int:
+        """The last message stored at or before a time; 0 if there is none. 5.3.3 calls it the UPPER bound.
+
+        Spec: HA-ST-94 "MUST find the last message of the queue that is not newer, or 0 if there is none".
+
+        Args:  store_timestamp_of: of (commit-log offset, size), in ms; None where the log has no such message any more.
+        """
+        first, last = self.min_offset, self.max_offset
+        behind = first + bisect_right(range(first, last), timestamp, key=self._stored_ms(store_timestamp_of))
+        for index in reversed(range(first, behind)):
+            found = self._entry_or_none(index)
+            if found is None or not found.is_filler:
+                is_there = found is not None and store_timestamp_of(found.offset, found.size) is not None
+                return index if is_there else 0
+        return 0
+
+    def _stored_ms(self, store_timestamp_of: Callable[[int, int], int | None]) -> Callable[[int], int]:
+        """A function from an index to when its message was stored; one that the log has no more was stored before all times."""
+
         def stored_ms(index: int) -> int:
             found = self._message_at_or_before(index)
             time = None if found is None else store_timestamp_of(found.offset, found.size)
             return -(1 << 63) if time is None else time
 
-        first, last = self.min_offset, self.max_offset
-        return first + bisect_left(range(first, last), timestamp, key=stored_ms)
+        return stored_ms
 
     def _first(self) -> int:
         return self._queue.min_offset // ENTRY_SIZE
