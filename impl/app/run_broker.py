@@ -253,6 +253,7 @@ def _config(options: BrokerOptions, settings: BrokerSettings, store: MessageStor
         "regionId": settings.region_id,
         "traceOn": settings.trace_on,
         "slaveReadEnable": settings.slave_read_enable,
+        "accessMessageInMemoryMaxRatio": settings.access_message_in_memory_max_ratio,
         "rejectTransactionMessage": settings.reject_transaction_message,
         "transactionTimeOut": settings.checks.transaction_timeout,
         "transactionCheckMax": settings.checks.transaction_check_max,

@@ -29,7 +29,7 @@ from rocketmq_ha.impl.broker.master_end import MasterEnd
 from rocketmq_ha.impl.broker.pull import PullMessageProcessor, PullSettings
 from rocketmq_ha.impl.broker.pull_hold import HoldSettings
 from rocketmq_ha.impl.broker.query import QueryMessageProcessor, QueueOffsetProcessor
-from rocketmq_ha.impl.broker.queue_figures import QueueFigures
+from rocketmq_ha.impl.broker.queue_figures import ACCESS_MESSAGE_IN_MEMORY_MAX_RATIO, QueueFigures
 from rocketmq_ha.impl.broker.rebalance_lock import RebalanceLockManager
 from rocketmq_ha.impl.broker.registration import BrokerOuterAPI, RegistrationSettings
 from rocketmq_ha.impl.broker.reset_offset import Broker2Client
@@ -82,6 +82,7 @@ class BrokerSettings:
     max_message_size: int = 4 << 20
     register_name_server_period: int = 30_000
     slave_read_enable: bool = False
+    access_message_in_memory_max_ratio: int = ACCESS_MESSAGE_IN_MEMORY_MAX_RATIO
     hold: HoldSettings = field(default_factory=HoldSettings)
     delay_levels: DelayLevels = field(default_factory=DelayLevels.parse)
     reject_transaction_message: bool = False
@@ -121,7 +122,7 @@ class BrokerController:
             table.load()
         self.deleted: Final = DeletedTopics(store, ConfigFile(store_dir / "config" / "deletedTopics.json"))
         self.deleted.load(is_slave=settings.role is BrokerRole.SLAVE)
-        self.figures: Final = QueueFigures(store)
+        self.figures: Final = QueueFigures(store, ratio=settings.access_message_in_memory_max_ratio)
         if settings.role is not BrokerRole.SLAVE:
             self.topics.note_queues(self.figures.queue_nums())
         self.stats: Final = BrokerStats(now_ms, wall_clock_ms(), utc_offset_ms())

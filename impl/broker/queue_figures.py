@@ -12,16 +12,21 @@ from rocketmq_ha.impl.store.derived.topic_notes import queue_nums
 from rocketmq_ha.impl.store.message_store import MessageStore
 from rocketmq_ha.impl.wire.record_layout import store_timestamp_at
 
-ACCESS_MESSAGE_IN_MEMORY_MAX_RATIO: Final = 40  # percent of the machine's memory
+ACCESS_MESSAGE_IN_MEMORY_MAX_RATIO: Final = 40  # by default
 
 
 class QueueFigures:
-    """The queues of one store. total_memory: bytes of the machine's memory."""
+    """The queues of one store.
 
-    def __init__(self, store: MessageStore, total_memory: int | None = None) -> None:
+    Args:  total_memory: bytes of the machine's memory. ratio: accessMessageInMemoryMaxRatio, percent of it (HA-R-21).
+    """
+
+    def __init__(
+        self, store: MessageStore, total_memory: int | None = None, ratio: int = ACCESS_MESSAGE_IN_MEMORY_MAX_RATIO
+    ) -> None:
         self._store = store
         memory = total_memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        self.in_memory = memory * ACCESS_MESSAGE_IN_MEMORY_MAX_RATIO // 100
+        self.in_memory = memory * ratio // 100
 
     def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
         """The offset of the first message; -1 for a queue that has never had one."""

@@ -50,6 +50,7 @@ _OF_BROKER: Final = {
     "autoCreateSubscriptionGroup": "auto_create_subscription_group",
     "traceOn": "trace_on",
     "slaveReadEnable": "slave_read_enable",
+    "accessMessageInMemoryMaxRatio": "access_message_in_memory_max_ratio",
     "rejectTransactionMessage": "reject_transaction_message",
     "transactionTimeOut": "transaction_time_out",
     "transactionCheckMax": "transaction_check_max",

@@ -8,6 +8,7 @@ import click
 from rocketmq_ha.impl.app.endpoints import Listening, TlsListening
 from rocketmq_ha.impl.app.remoting_tls import RemotingClientTlsFiles
 from rocketmq_ha.impl.broker.broker import BrokerSettings
+from rocketmq_ha.impl.broker.queue_figures import ACCESS_MESSAGE_IN_MEMORY_MAX_RATIO
 from rocketmq_ha.impl.broker.table_settings import TableSettings
 from rocketmq_ha.impl.broker.topic_validator import TOPIC_MAX_LENGTH
 from rocketmq_ha.impl.broker.transaction_check import CheckSettings
@@ -126,6 +127,7 @@ def _broker(
     trace_on: bool,
     register_name_server_period: int,
     slave_read_enable: bool,
+    access_message_in_memory_max_ratio: int,
     reject_transaction_message: bool,
     transaction_time_out: int,
     transaction_check_max: int,
@@ -156,6 +158,7 @@ def _broker(
         max_message_size=max_message_size,
         register_name_server_period=register_name_server_period,
         slave_read_enable=slave_read_enable,
+        access_message_in_memory_max_ratio=access_message_in_memory_max_ratio,
         reject_transaction_message=reject_transaction_message,
         checks=CheckSettings(transaction_time_out, transaction_check_max, transaction_check_interval),
     )
@@ -222,6 +225,14 @@ broker_options = option_group(
         "--slave-read-enable/--no-slave-read-enable",
         default=False,
         help="Tell consumers to read from a slave what is far behind the end of the log. [default: no, as in RocketMQ]",
+    ),
+    click.option(
+        "--access-message-in-memory-max-ratio",
+        type=click.IntRange(0, 100),
+        default=ACCESS_MESSAGE_IN_MEMORY_MAX_RATIO,
+        show_default=True,
+        metavar="PERCENT",
+        help="Of the machine's memory: what is further from the end of the log counts as on disk, and as far behind.",
     ),
     click.option(
         "--reject-transaction-message/--no-reject-transaction-message",

@@ -213,6 +213,16 @@ def test_a_client_that_goes_leaves_nothing_behind(start: Start) -> None:
     broker.turn_until(lambda: not broker.controller.producers.group_channel_table.get("p"))
 
 
+@pytest.mark.parametrize("ratio", [0, 40])
+@pytest.mark.parametrize("slave_read_enable", [False, True])
+def test_a_consumer_that_is_far_behind_is_sent_to_a_slave(start: Start, ratio: int, slave_read_enable: bool) -> None:
+    """HA-R-21 "The bound MUST be the machine's memory times `accessMessageInMemoryMaxRatio`": with 0 all is far behind."""
+    broker = start(slave_read_enable=slave_read_enable, access_message_in_memory_max_ratio=ratio)
+    broker.send()
+    broker.await_dispatch(1)
+    assert broker.pull().ext_fields["suggestWhichBrokerId"] == ("1" if slave_read_enable and not ratio else "0")
+
+
 @pytest.mark.parametrize(
     "code", [RequestCode.GET_BROKER_RUNTIME_INFO, RequestCode.GET_BROKER_CONFIG, RequestCode.GET_ALL_TOPIC_CONFIG]
 )

@@ -235,6 +235,7 @@ def test_the_memory_bound_is_a_share_of_the_machines_memory(store: MessageStore,
     """HA-R-21 "`accessMessageInMemoryMaxRatio`, 40 by default, divided by 100"."""
     monkeypatch.setattr("os.sysconf", {"SC_PHYS_PAGES": 1001, "SC_PAGE_SIZE": 4096}.__getitem__)
     assert QueueFigures(store).in_memory == 1_640_038
+    assert [QueueFigures(store, ratio=ratio).in_memory for ratio in (0, 1, 100)] == [0, 41_000, 4_100_096]
 
 
 def test_a_queue_whose_first_message_has_gone(tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ autoCreateTopicEnable=false
 autoCreateSubscriptionGroup=false
 traceOn=false
 slaveReadEnable=true
+accessMessageInMemoryMaxRatio=51
 rejectTransactionMessage=true
 transactionTimeOut=21
 transactionCheckMax=22
@@ -119,6 +120,7 @@ def test_each_setting_of_a_broker_has_its_place(tmp_path: Path, monkeypatch: pyt
     assert (tables.broker_name, tables.broker_cluster_name, tables.default_topic_queue_nums) == ("n", "c", 7)
     assert (tables.auto_create_topic_enable, tables.auto_create_subscription_group) == (False, False)
     assert (broker.slave_read_enable, broker.reject_transaction_message) == (True, True)
+    assert broker.access_message_in_memory_max_ratio == 51
     assert broker.checks == CheckSettings(21, 22, 23, file_reserved_time=14)
 
 

@@ -210,6 +210,7 @@ def test_what_a_broker_tells_of_its_settings(
         "regionId": "region-x",
         "traceOn": "false",
         "slaveReadEnable": "true",
+        "accessMessageInMemoryMaxRatio": "50",
         "rejectTransactionMessage": "true",
         "transactionTimeOut": "44",
         "transactionCheckMax": "45",
