@@ -1,6 +1,7 @@
 """The requests that change the tables of topics and groups, and those that ask for whole tables, settings and figures.
 
-Spec: HA-BT-11, HA-BT-14 to HA-BT-17, HA-BT-23, HA-BT-24, HA-BT-60, HA-BT-61, HA-BT-68 to HA-BT-73, HA-MD-17, HA-MD-22 to 25.
+Spec: HA-BT-11, HA-BT-14 to HA-BT-17, HA-BT-23, HA-BT-24, HA-BT-60, HA-BT-61, HA-BT-68 to HA-BT-73, HA-BT-82, HA-MD-17,
+HA-MD-22 to 25.
 Source: 4.9.8 AdminBrokerProcessor.
 """
 
@@ -21,6 +22,7 @@ from rocketmq_ha.impl.broker.groups import (
     read_group,
 )
 from rocketmq_ha.impl.broker.table_settings import TableSettings
+from rocketmq_ha.impl.broker.topic_attributes import ATTRIBUTES, alter
 from rocketmq_ha.impl.broker.topic_config import MULTI_TAG, SINGLE_TAG, TopicConfig, TopicConfigManager, topic_fields
 from rocketmq_ha.impl.broker.topic_validator import SYSTEM_TOPIC_SET, invalid_topic, is_system_topic
 from rocketmq_ha.impl.errors import RequestInvalid
@@ -105,13 +107,21 @@ class AdminBrokerProcessor:
         if filter_type not in (SINGLE_TAG, MULTI_TAG):
             raise RequestInvalid("field topicFilterType", repr(filter_type[:60]), f"{SINGLE_TAG} or {MULTI_TAG}")
         sys_flag = fields.optional_i32(request, "topicSysFlag", 0)
-        old = self._topics.select_topic_config(topic)
-        unknown = {} if old is None else old.unknown
+        unknown = self._unknown(topic, fields.optional_text(request, "attributes", ""))
         config = TopicConfig(topic, read_queue_nums, write_queue_nums, perm, filter_type, sys_flag, unknown=unknown)
         if not self._topics.update_topic_config(config):
             return response_to(request, ResponseCode.SYSTEM_ERROR, f"no room for more than {self._settings.max_topics} topics")
         logger.info("%s: topic %s is set: %s", channel.peer, topic, config)
         return response_to(request)
+
+    def _unknown(self, topic: str, changes: str) -> Mapping[str, object]:
+        """The settings of a topic that no field of the request replaces. changes: of its attributes. Raises: RequestInvalid."""
+        old = self._topics.select_topic_config(topic)
+        unknown = {} if old is None else old.unknown
+        if not changes:
+            return unknown
+        current = unknown.get(ATTRIBUTES)
+        return {**unknown, ATTRIBUTES: alter(current if isinstance(current, dict) else {}, changes, is_new=old is None)}
 
     def delete_topic(self, channel: Channel, request: RemotingCommand, _now_ms: int) -> RemotingCommand:
         """215. HA-BT-15 "MUST be gone from the table at once"; a topic that is not there counts as deleted.

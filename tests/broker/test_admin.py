@@ -56,11 +56,89 @@ def test_the_settings_of_one_topic_are_those_of_the_table(tables: BrokerTables) 
     assert tables.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "none"}).code == ResponseCode.TOPIC_NOT_EXIST
 
 
+def test_the_attributes_of_a_topic(tables: BrokerTables) -> None:
+    """HA-BT-82 "MUST change the attributes of the topic as it says": in the table, in the file, and in what is registered."""
+    registered: list[TopicConfig] = []
+    tables.topics.on_change = registered.extend
+
+    def ask(changes: str, **more: str) -> dict[str, str]:
+        assert tables.ask(CREATE, {**TOPIC, **more, "attributes": changes}).code == ResponseCode.SUCCESS
+        one = json.loads(tables.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "orders"}).body)
+        file = tables.store.store_dir / "config" / "topics.json"
+        assert json.loads(file.read_bytes())["topicConfigTable"]["orders"] == one
+        assert registered.pop().unknown == {"attributes": one["attributes"]}
+        found: dict[str, str] = one["attributes"]
+        return found
+
+    whole = {"message.type": "FIFO", "queue.type": "SimpleCQ", "cleanup.policy": "DELETE", "reserve.time": "-1"}
+    assert ask("+message.type=FIFO,+queue.type=SimpleCQ,+cleanup.policy=DELETE,+reserve.time=-1,") == whole
+    assert ask("", writeQueueNums="9") == whole  # HA-BT-17 "the topic keeps its attributes"
+    del whole["reserve.time"]
+    assert ask("-reserve.time,+message.type=DELAY") == whole | {"message.type": "DELAY"}
+    assert ask("-message.type") == {"queue.type": "SimpleCQ", "cleanup.policy": "DELETE"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            "message.type=FIFO",
+            "field attributes: found 'message.type=FIFO', expected +name=value or -name, with commas between them",
+        ),
+        ("+message.type", "field attributes: found '+message.type', expected +name=value or -name, with commas between them"),
+        (" ", "field attributes: found ' ', expected +name=value or -name, with commas between them"),
+        (",+message.type=FIFO", "field attributes: found '', expected +name=value or -name, with commas between them"),
+        (
+            "+message.type=FIFO,-message.type",
+            "field attributes: found 'message.type' twice, expected each name once",
+        ),
+        (
+            "+priority=1",
+            "field attributes: found 'priority', expected one of message.type, queue.type, cleanup.policy, reserve.time",
+        ),
+        (
+            "+message.type=MIXED",
+            "attribute message.type: found 'MIXED', expected one of UNSPECIFIED, NORMAL, FIFO, DELAY, TRANSACTION",
+        ),
+        ("+queue.type=BatchCQ", "attribute queue.type: found 'BatchCQ', expected SimpleCQ"),
+        ("+cleanup.policy=COMPACTION", "attribute cleanup.policy: found 'COMPACTION', expected DELETE"),
+        ("+reserve.time=3600", "attribute reserve.time: found '3600', expected -1"),
+        (
+            "+message.type=NORMAL,-reserve.time",
+            "attribute reserve.time: found '-reserve.time', expected an attribute that the topic has",
+        ),
+    ],
+)
+def test_attributes_that_would_not_be_kept_are_refused(tables: BrokerTables, changes: str, said: str) -> None:
+    """HA-BT-82 "MUST be refused with SYSTEM_ERROR, and change nothing"."""
+    answer = tables.ask(CREATE, {**TOPIC, "attributes": changes})
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, said)
+    assert tables.topics.select_topic_config("orders") is None
+    tables.ask(CREATE, {**TOPIC, "attributes": "+message.type=DELAY"})
+    before = tables.topics.select_topic_config("orders")
+    if not changes.startswith(("+queue", "+cleanup")):
+        answer = tables.ask(CREATE, {**TOPIC, "attributes": changes})
+        assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, said)
+    for late in ("+queue.type=SimpleCQ", "-queue.type", "+cleanup.policy=DELETE"):
+        answer = tables.ask(CREATE, {**TOPIC, "readQueueNums": "9", "attributes": late})
+        found = f"attribute {late[1:].split('=')[0]}: found {late!r}, expected no change after the topic was created"
+        assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, found)
+    assert tables.topics.select_topic_config("orders") == before
+
+
 def test_settings_that_are_not_known_stay_when_a_topic_changes(tables: BrokerTables) -> None:
     """HA-BT-8 "SHOULD keep the fields"."""
-    tables.topics.update_topic_config(TopicConfig("orders", unknown={"attributes": {"a": "b"}}))
-    tables.ask(CREATE, TOPIC)
-    assert tables.json(RequestCode.GET_ALL_TOPIC_CONFIG)["topicConfigTable"]["orders"]["attributes"] == {"a": "b"}
+    later = {"attributes": {"a": "b", "queue.type": "BatchCQ"}, "of": [6]}
+    tables.topics.update_topic_config(TopicConfig("orders", unknown=later))
+    for more in ({}, {"attributes": "+message.type=FIFO"}):
+        tables.ask(CREATE, {**TOPIC, **more})
+        found = tables.json(RequestCode.GET_ALL_TOPIC_CONFIG)["topicConfigTable"]["orders"]
+        assert {name: found[name] for name in later} == later
+        later["attributes"]["message.type"] = "FIFO"
+    tables.topics.update_topic_config(TopicConfig("orders", unknown={"attributes": 7}))
+    tables.ask(CREATE, {**TOPIC, "attributes": "+message.type=FIFO"})  # what is no map of texts says nothing
+    found = tables.json(RequestCode.GET_ALL_TOPIC_CONFIG)["topicConfigTable"]["orders"]
+    assert found["attributes"] == {"message.type": "FIFO"}
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,12 @@
 """Real consumers of every kind at our broker, with our name server: each message comes as its producer described it.
 
-HA-SE-50, HA-SE-54, HA-SE-67 to HA-SE-69, HA-SE-78, HA-SE-82, HA-SE-87, HA-BT-50.
+HA-SE-50, HA-SE-54, HA-SE-67 to HA-SE-69, HA-SE-78, HA-SE-82, HA-SE-87, HA-BT-50, HA-BT-63, HA-BT-82, HA-P-30.
 """
 
 import json
 import re
 import signal
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -21,6 +22,7 @@ from rocketmq import Rocketmq, wait
 from rocketmq_ha.impl.remoting.client import RemotingClient
 from rocketmq_ha.impl.remoting.codes import RequestCode
 from rocketmq_ha.impl.remoting.command import request
+from rocketmq_ha.impl.store.log.reader import LogReader
 
 CLUSTER = COMMON_CONF["brokerClusterName"]
 TOPIC, QUEUES = "ConsumerInterop", 4
@@ -314,3 +316,44 @@ def test_mqadmin_of_5_resets_one_queue_and_deletes_a_group(clients: Clients, res
     clients.run("leave", "one")
     clients.admin("deleteSubGroup", "-b", clients.ours.address, "-g", "InteropReset", "-r", "true")
     results.check("the offsets are gone", {}, offsets())
+
+
+# The clients of these write fields that those before them do not have.
+@pytest.mark.parametrize("release", [each for each in RELEASES if each in ("5.3.3", "5.4.0")], indirect=True)
+def test_fields_of_newer_clients_are_read(clients: Clients, results: Results) -> None:
+    """HA-P-30: `boundaryType`; HA-BT-63: `topicList`; HA-BT-82: `attributes`."""
+    sent = clients.send()
+    with LogReader(clients.ours.store) as reader:
+        messages = [message for _, _, message in reader.records() if (message.topic, message.queue_id) == (TOPIC, 1)]
+    stored = [message.store_timestamp for message in messages]
+    times = sorted({time + more for time in (stored[0], stored[len(stored) // 2], stored[-1]) for more in (-1, 0, 1)})
+    bounds = [(bisect_left(stored, time), max(0, bisect_right(stored, time) - 1)) for time in times]
+    found = clients.run("newer", "bounds", TOPIC, COMMON_CONF["brokerName"], "1", *map(str, times))
+    results.check("the bounds of times", [f"{lower}\t{upper}" for lower, upper in bounds], found)
+
+    clients.make_topic("Other")
+    clients.consume("one", "push", "InteropList")
+    clients.await_consumed(len(sent), "one")
+    wait("its offsets are committed", lambda: "Diff Total: 0" in clients.admin("consumerProgress", "-g", "InteropList"))
+    retry = "%RETRY%InteropList"
+    found = clients.run("newer", "progress", clients.ours.address, "InteropList", "Other", TOPIC, "None")
+    results.check("how far it is in two topics", ["ConsumerInterop\t200", "Other\t0"], found)
+    found = clients.run("newer", "progress", clients.ours.address, "InteropList", retry)
+    results.check("and in its retry topic", [f"{retry}\t0"], found)
+
+    def update(topic: str, attributes: str) -> str:
+        return clients.admin("updateTopic", "-b", clients.ours.address, "-t", topic, "-a", attributes)
+
+    results.check("a type of messages", True, "success" in update("Typed", "+message.type=FIFO,+queue.type=SimpleCQ"))
+    results.check("another type", True, "success" in update("Typed", "+message.type=DELAY"))
+    table = json.loads((clients.ours.store / "config/topics.json").read_text())["topicConfigTable"]
+    results.check("as kept", {"message.type": "DELAY", "queue.type": "SimpleCQ"}, table["Typed"]["attributes"])
+    for topic, attributes, remark in (
+        ("Batches", "+queue.type=BatchCQ", "attribute queue.type: found 'BatchCQ', expected SimpleCQ"),
+        ("Compacted", "+cleanup.policy=COMPACTION", "attribute cleanup.policy: found 'COMPACTION', expected DELETE"),
+        ("Typed", "-queue.type", "attribute queue.type: found '-queue.type', expected no change after the topic was created"),
+    ):
+        said = update(topic, attributes)
+        results.check(f"{attributes} is refused", True, remark in said and "success" not in said)
+    topics = clients.admin("topicList").split()
+    results.check("topics that were refused", [], [topic for topic in ("Batches", "Compacted") if topic in topics])

@@ -53,6 +53,9 @@ public final class Client {
             case "admin":
                 Admin.run(args, out);
                 break;
+            case "newer":
+                Newer.run(args, out);
+                break;
             case "delayed":
                 Special.delayed(args, out);
                 break;
