@@ -4,10 +4,10 @@
 
 A message is a pair: its offset in the log, and its queue id. Queue offsets count from 0 in each queue, over all messages.
 
-Spec: HA-BT-77, HA-BT-80.
+Spec: HA-BT-77, HA-BT-80, HA-MD-34, HA-MD-35.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 Deleted = Mapping[str, int]  # from a topic to where the log ended when the topic was deleted
 Stored = tuple[int, int]  # the log offset of a message, and the id of its queue
@@ -18,13 +18,13 @@ def delete_topic(deleted: Deleted, topic: str, stored: Sequence[Stored], max_off
     return {**deleted, topic: max_offset} if stored else deleted
 
 
-def start(deleted: Deleted, min_offset: int, max_offset: int, *, is_slave: bool) -> Deleted:
+def start(deleted: Deleted, min_offset: int, max_offset: int, *, forgets: bool = False) -> Deleted:
     """A broker starts with what its file has, over a log from one offset to another.
 
-    HA-BT-80 "What the log has lost in a crash MUST NOT hide what is stored in its place"; HA-BT-80 "A slave MUST forget the
-    deletions".
+    HA-BT-80 "What the log has lost in a crash MUST NOT hide what is stored in its place". forgets: of a slave that will not be
+    told of deletions.
     """
-    if is_slave:
+    if forgets:
         return {}
     within = {topic: offset if offset < max_offset else max_offset for topic, offset in deleted.items()}
     return {topic: offset for topic, offset in within.items() if offset > min_offset}
@@ -34,6 +34,27 @@ def read_entry(fields: Mapping[str, object]) -> int | None:
     """Where the log ended, by an entry of the file; None for damage. HA-BT-77 "or lacks a `logOffset`"."""
     offset = fields.get("logOffset")
     return offset if type(offset) is int and 0 <= offset < 2**63 else None
+
+
+def told(deleted: Deleted, theirs: Deleted) -> Deleted:
+    """HA-MD-34 "MUST take the deleted topics that its master tells in place of its own"."""
+    del deleted
+    return dict(theirs)
+
+
+def on_topics(
+    deleted: Deleted, before: Collection[str] | None, now: Collection[str], has_messages: Collection[str], max_offset: int
+) -> Deleted:
+    """A master that tells no deletions has told all its topics.
+
+    HA-MD-34 "forgets the deletion of each topic that the master's table has"; HA-MD-34 "a topic that has gone from the table
+    between two answers over one connection".
+
+    Args:  before: the topics of the answer before, over this connection; None if there was none. has_messages: the topics of
+           the slave's log. max_offset: of that log.
+    """
+    kept = {topic: offset for topic, offset in deleted.items() if topic not in now}
+    return kept | {topic: max_offset for topic in before or () if topic not in now and topic in has_messages}
 
 
 def first_visible(deleted: Deleted, topic: str, stored: Sequence[Stored], queue_id: int) -> int:
@@ -47,3 +68,12 @@ def queue_nums(deleted: Deleted, topic: str, stored: Sequence[Stored]) -> int:
     A queue counts if it has a message that is not hidden.
     """
     return max((queue_id + 1 for offset, queue_id in stored if offset >= deleted.get(topic, 0)), default=0)
+
+
+def topic_of_log(deleted: Deleted, topic: str, table: Collection[str], stored: Sequence[Stored]) -> int | None:
+    """HA-MD-35 "a topic which its table lacks, and of which its log has messages that are not hidden".
+
+    Returns: "as many read and write queues as the greatest id of its queues says"; None for a topic that is answered as usual.
+    """
+    nums = queue_nums(deleted, topic, stored)
+    return nums if nums and topic not in table else None

@@ -1,6 +1,7 @@
 """The codes of requests and answers, and the names of the languages, as RocketMQ 4.9.8 has them. Data only.
 
-The second part of each enumeration has the codes that 5.3.3 added and that its clients, brokers or tools may send.
+The second part of each enumeration has the codes that 5.3.3 added and that its clients, brokers or tools may send; the third
+part of the requests has those of this project (HA-MD-27).
 Spec: HA-RM-9 "the codes of requests and of answers that RocketMQ has".
 """
 
@@ -140,6 +141,8 @@ class RequestCode(IntEnum):
     CHANGE_MESSAGE_INVISIBLETIME = 200053
     NOTIFICATION = 200054
     POLLING_INFO = 200055
+    # of this project; RocketMQ has none near it, and it fits into the i16 of a binary header
+    GET_METADATA_CHANGES = 30043
 
 
 class ResponseCode(IntEnum):

@@ -44,6 +44,10 @@ class Profile:
     stops_at_damage: bool  # HA-ST-79; quirk 29: classic's dispatch skips the rest of a file after an incomplete record
     keeps_queues_right: bool  # HA-ST-71, HA-ST-75; classic misplaces entries after a gap, and may not move the min offset
     keeps_index_right: bool  # HA-ST-87; after a crash classic loses some keys and adds others twice
+    # The broker's tables, at a slave and its master.
+    asks_changes: bool  # HA-MD-27 to 31, 34, 36; classic asks for whole tables every 10 s, and learns of no deletion
+    keeps_offsets: bool  # HA-MD-32, 33; classic takes back what consumers have committed to a slave
+    serves_topics_of_log: bool  # HA-MD-35; a slave of classic does not know a topic that its master has not told it
 
     @property
     def keeps_invariants(self) -> bool:
@@ -77,6 +81,9 @@ CLASSIC: Final = Profile(
     stops_at_damage=False,
     keeps_queues_right=False,
     keeps_index_right=False,
+    asks_changes=False,
+    keeps_offsets=False,
+    serves_topics_of_log=False,
 )
 HARDENED: Final = Profile(
     name="hardened",
@@ -103,6 +110,9 @@ HARDENED: Final = Profile(
     stops_at_damage=True,
     keeps_queues_right=True,
     keeps_index_right=True,
+    asks_changes=True,
+    keeps_offsets=True,
+    serves_topics_of_log=True,
 )
 PROFILES: Final = {profile.name: profile for profile in (CLASSIC, HARDENED)}
 

@@ -23,6 +23,7 @@ from kit.processes import (  # noqa: F401  (hooks)
     share_bytecode,
 )
 from kit.sockets import Net
+from kit.waiting import PATIENCE_S
 from kit.worlds import FILE_SIZE, MakeWorlds, Worlds
 from rocketmq_ha.fuzz import lockstep
 from rocketmq_ha.fuzz.lockstep import Lockstep
@@ -91,8 +92,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Starts commands as processes; those that still run at the end of the test are killed."""
     running: list[Process] = []
 
-    def run(*arguments: object) -> Process:
-        running.append(Process(tmp_path / f"{len(running)}.log", *arguments))
+    def run(*arguments: object, limit_s: float = 2 * PATIENCE_S) -> Process:
+        running.append(Process(tmp_path / f"{len(running)}.log", *arguments, limit_s=limit_s))
         return running[-1]
 
     yield run

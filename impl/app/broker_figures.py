@@ -80,6 +80,8 @@ class BrokerFigures(MasterFigures):
             "lag_told_ms": _since(end.told_ms, now_ms),
             "tables_of": rounds.master_addr or None,
             "tables_ms": _since(rounds.synchronized_ms, now_ms),
+            "tables_lag_ms": _since(rounds.as_of_ms, now_ms),
+            "tables_by": rounds.taken_by or None,
             "tables_error": rounds.error or None,
         }
         if follower is None:

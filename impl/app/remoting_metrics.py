@@ -99,6 +99,7 @@ def _followed(followed: Mapping[str, Any]) -> Iterator[Metric]:
         "lag_bytes": ("master_lag_bytes", "What the log lacked when the master last said where its own ends."),
         "lag_told_ms": ("master_lag_age_seconds", "Since it said so."),
         "tables_ms": ("tables_age_seconds", "Since all tables of the master were taken."),
+        "tables_lag_ms": ("tables_lag_seconds", "Since they were asked for: what is newer may be missing."),
     }.items():
         value = followed[field]
         if value is not None:

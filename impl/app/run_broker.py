@@ -126,7 +126,8 @@ def run_broker(options: BrokerOptions, configuration: ConfigurationSource, print
         reload.serve(tls, clients_tls, client_tls, master=AllPorts(master, clients))
         is_slave = role is BrokerRole.SLAVE
         puts = None if is_slave else stack.enter_context(_putting(master, store, options.roles))
-        settings = replace(options.broker, role=role, broker_addr=broker_addr, ha_server_addr=_ha_address(options, master))
+        settings = replace(options.broker, role=role, profile=profile)
+        settings = replace(settings, broker_addr=broker_addr, ha_server_addr=_ha_address(options, master))
         if not is_slave:  # HA-R-2 "A master's `brokerId` MUST be 0, whatever is configured"
             if settings.broker_id:
                 log.warning("broker id %d of a %s: a master has 0, and so has this one", settings.broker_id, role.value)

@@ -70,7 +70,10 @@ class AdminBrokerProcessor:
         self._peers = PeerLog(logger)
 
     def handlers(self) -> dict[int, Handler]:
-        """For the server's table."""
+        """For the server's table.
+
+        HA-BT-81 "Requests 60 and 61 MUST be answered with REQUEST_CODE_NOT_SUPPORTED": they have no handler.
+        """
         return {
             RequestCode.UPDATE_AND_CREATE_TOPIC: self.update_and_create_topic,
             RequestCode.DELETE_TOPIC_IN_BROKER: self.delete_topic,

@@ -26,6 +26,7 @@ from rocketmq_ha.impl.broker.deleted_topics import DeletedTopics
 from rocketmq_ha.impl.broker.groups import SubscriptionGroupManager
 from rocketmq_ha.impl.broker.lock_manage import LockManageProcessor
 from rocketmq_ha.impl.broker.master_end import MasterEnd
+from rocketmq_ha.impl.broker.metadata_changes import MetadataChanges
 from rocketmq_ha.impl.broker.pull import PullMessageProcessor, PullSettings
 from rocketmq_ha.impl.broker.pull_hold import HoldSettings
 from rocketmq_ha.impl.broker.query import QueryMessageProcessor, QueueOffsetProcessor
@@ -38,6 +39,7 @@ from rocketmq_ha.impl.broker.send import SendMessageProcessor, SendSettings
 from rocketmq_ha.impl.broker.send_back import SendBackProcessor
 from rocketmq_ha.impl.broker.send_prepare import SendPreparation
 from rocketmq_ha.impl.broker.slave_synchronize import SlaveSynchronize, can_be_asked
+from rocketmq_ha.impl.broker.slave_tables import SlaveTables
 from rocketmq_ha.impl.broker.stats import BrokerStats
 from rocketmq_ha.impl.broker.table_settings import TableSettings
 from rocketmq_ha.impl.broker.topic_config import TopicConfigManager
@@ -54,6 +56,7 @@ from rocketmq_ha.impl.store.derived.delay import DelayLevels
 from rocketmq_ha.impl.store.message_store import MessageStore
 from rocketmq_ha.impl.store.pull import PullBounds
 from rocketmq_ha.impl.wire.message import Host
+from rocketmq_ha.spec.profile import HARDENED, Profile
 from rocketmq_ha.spec.role import BrokerRole
 
 TICK_MS: Final = 200  # how often what depends on time is looked at
@@ -87,6 +90,7 @@ class BrokerSettings:
     delay_levels: DelayLevels = field(default_factory=DelayLevels.parse)
     reject_transaction_message: bool = False
     checks: CheckSettings = field(default_factory=CheckSettings)
+    profile: Profile = HARDENED
     config: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -121,10 +125,13 @@ class BrokerController:
         for table in (self.topics, self.groups, self.offsets):
             table.load()
         self.deleted: Final = DeletedTopics(store, ConfigFile(store_dir / "config" / "deletedTopics.json"))
-        self.deleted.load(is_slave=settings.role is BrokerRole.SLAVE)
+        profile = settings.profile
+        self.deleted.load(forgets=settings.role is BrokerRole.SLAVE and not profile.asks_changes)
         self.figures: Final = QueueFigures(store, ratio=settings.access_message_in_memory_max_ratio)
         if settings.role is not BrokerRole.SLAVE:
             self.topics.note_queues(self.figures.queue_nums())
+        elif profile.serves_topics_of_log:
+            self.topics.queue_nums_of = self.figures.queue_nums_of
         self.stats: Final = BrokerStats(now_ms, wall_clock_ms(), utc_offset_ms())
         self.producers: Final = ProducerManager()
         self.consumers: Final = ConsumerManager(_notify, is_enabled=tables.notify_consumer_ids_changed_enable)
@@ -143,8 +150,9 @@ class BrokerController:
         self.master_end: MasterEnd | None = None
         if is_slave:
             own_addr = format_address(*settings.broker_addr)
-            tables_of_master = self.topics, self.groups, self.offsets, delay_offset
-            self.synchronize = rounds = SlaveSynchronize(own_addr, *tables_of_master, client, now_ms)
+            own_tables = self.topics, self.groups, self.offsets, self.deleted, delay_offset
+            of_master = SlaveTables(*own_tables, lambda: store.max_offset, profile, now_ms)
+            self.synchronize = rounds = SlaveSynchronize(own_addr, of_master, client, now_ms)
             self.master_end = MasterEnd(own_addr, lambda: rounds.master_addr, lambda: store.max_offset, client)
         send_back = SendBackProcessor(store, self.topics, self.groups, levels, broker_permission=permission, is_slave=is_slave)
         rejects = settings.reject_transaction_message
@@ -190,10 +198,16 @@ class BrokerController:
         )
         for processor in processors:
             server.handlers.update(processor.handlers())
+        if not is_slave and profile.asks_changes:
+            server.handlers.update(self._metadata_changes().handlers())
         if not rejects:  # HA-SE-14: all three parts of transactions, or none
             server.handlers.update(ends.handlers())
         server.on_close.append(self._on_close)
         self._next_tick_ms = now_ms
+
+    def _metadata_changes(self) -> MetadataChanges:
+        tables = self.topics, self.groups, self.offsets, self.deleted
+        return MetadataChanges(*tables, self.figures, lambda: self.store.max_offset, self.delayed.encode)
 
     def start(self, now_ms: int) -> None:
         """Register with the name servers. The server takes requests already."""
@@ -248,6 +262,8 @@ class BrokerController:
         self.deleted.table.close()
         self.groups.table.close()
         self.delayed.shutdown()
+        if self.synchronize is not None:
+            self.synchronize.finish()
 
     def _on_master(self, ha_server_addr: str, master_addr: str) -> None:
         """A name server has answered a registration. A master's answer names nobody.

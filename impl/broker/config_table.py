@@ -3,13 +3,15 @@
 The JSON text of each entry is kept, since a table of 20,000 entries is written for every new one, and asked for by every slave
 every ten seconds.
 
-Spec: HA-BT-1 to HA-BT-8, HA-BT-77, HA-MD-22, HA-MD-25.  Source: 4.9.8 ConfigManager, TopicConfigSerializeWrapper.
+Spec: HA-BT-1 to HA-BT-8, HA-BT-77, HA-MD-22, HA-MD-25, HA-MD-28.
+Source: 4.9.8 ConfigManager, TopicConfigSerializeWrapper.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, Generic, TypeVar
 
 from rocketmq_ha.impl.broker.body_fields import shown
+from rocketmq_ha.impl.broker.change_log import ChangeLog
 from rocketmq_ha.impl.broker.config_file import KeptFile
 from rocketmq_ha.impl.broker.data_version import DataVersion, read_data_version
 from rocketmq_ha.impl.errors import ConfigInvalid, RequestInvalid
@@ -20,6 +22,7 @@ RETRY_MS: Final = 5_000
 COUNTS: Final = range(1 << 31)
 I32: Final = range(-(1 << 31), 1 << 31)
 I64: Final = range(-(1 << 63), 1 << 63)
+MOST_ENTRIES: Final = 100_000  # of a table that a slave is told; a master of ours has at most 37,000 topics by requests
 _NAME_MAX: Final = 262  # characters of the longest retry topic of a Java broker
 
 
@@ -28,6 +31,7 @@ class ConfigTable(Generic[Entry]):
 
     Args:  field: the table's name in the JSON. read: an entry from its name and its JSON object; raises ConfigInvalid.
            fields: the JSON object of an entry. wall_clock: milliseconds since 1970, for the version's timestamp.
+    changes: for slaves.
     """
 
     def __init__(
@@ -46,6 +50,8 @@ class ConfigTable(Generic[Entry]):
         self._encoded: bytes | None = None  # the answer to a request for the table, until it changes
         self.data_version: DataVersion = DataVersion(0, wall_clock())
         self.entries: Final[Mapping[str, Entry]] = self._entries
+        self.changes: Final = ChangeLog()
+        self._is_dirty = False  # the file lacks what a master has told
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -78,9 +84,9 @@ class ConfigTable(Generic[Entry]):
 
     def remove(self, name: str) -> bool:
         """Remove an entry, count the version on, and write the file. Returns: False, with nothing done, if it is not there."""
-        if self._entries.pop(name, None) is None:
+        if name not in self._entries:
             return False
-        del self._texts[name]
+        self._remove(name)
         self.changed()
         return True
 
@@ -96,7 +102,34 @@ class ConfigTable(Generic[Entry]):
         self._encoded = None
         self.persist()
 
+    def take(self, changed: Mapping[str, object], gone: Collection[str]) -> None:
+        """Take what a master tells of its table: JSON objects by name, and names that are gone. See `settle`.
+
+        Raises: ConfigInvalid for what is no entry, and for more than 100,000; then nothing has changed.
+        """
+        entries = self._parse_entries(changed)
+        if len(self._entries) + len(entries.keys() - self._entries.keys()) - len(self._entries.keys() & gone) > MOST_ENTRIES:
+            raise ConfigInvalid(f"{self._field}: found more than {MOST_ENTRIES} entries")
+        for name in gone:
+            if name in self._entries:
+                self._remove(name)
+                self._encoded, self._is_dirty = None, True
+        for name, entry in entries.items():
+            if self._entries.get(name) != entry:
+                self._set(name, entry)
+                self._is_dirty = True
+
+    def settle(self, version: DataVersion) -> None:
+        """The table is the master's by now: take over its version, and write the file if something is new."""
+        if self._is_dirty or version != self.data_version:
+            self.data_version, self._encoded, self._is_dirty = version, None, False
+            self.persist()
+
     # --- JSON --------------------------------------------------------------------------------------------------------
+
+    def text_of(self, name: str) -> bytes:
+        """An entry as a member of a JSON object."""
+        return self._texts[name]
 
     def encode(self) -> bytes:
         """The table as JSON on one line: the answer to a request for all of it."""
@@ -123,13 +156,18 @@ class ConfigTable(Generic[Entry]):
         Spec: HA-MD-10 "MUST replace all topics of the slave, together with the version"; HA-MD-11 "MUST change nothing on the
         slave"; HA-MD-15 "MUST replace all groups of the slave".
         """
+        before = self.data_version
+        self.replace_all(content)
+        return self.data_version != before
+
+    def replace_all(self, content: bytes) -> frozenset[str]:
+        """`replace`. Returns: the names that the master's table has."""
         entries, version = self._parse(content)
-        if version == self.data_version:
-            return False
-        self._set_all(entries)
-        self.data_version, self._encoded = version, None
-        self.persist()
-        return True
+        if version != self.data_version:
+            self._set_all(entries)
+            self.data_version, self._encoded, self._is_dirty = version, None, False
+            self.persist()
+        return frozenset(entries)
 
     def _parse(self, content: bytes) -> tuple[dict[str, Entry], DataVersion]:
         """Raises: ConfigInvalid."""
@@ -140,13 +178,17 @@ class ConfigTable(Generic[Entry]):
         table = found.get(self._field) if isinstance(found, dict) else None
         if not isinstance(found, dict) or not isinstance(table, dict):
             raise ConfigInvalid(f"no {self._field} in it, expected one")
+        return self._parse_entries(table), read_data_version(found.get("dataVersion"), self.data_version)
+
+    def _parse_entries(self, table: Mapping[str, object]) -> dict[str, Entry]:
+        """Raises: ConfigInvalid."""
         entries: dict[str, Entry] = {}
         for name, fields in table.items():
             check_name(name)
             if not isinstance(fields, dict):
                 raise ConfigInvalid(f"{name}: found {shown(fields)}, expected an object")
             entries[name] = self._read(name, fields)
-        return entries, read_data_version(found.get("dataVersion"), self.data_version)
+        return entries
 
     # --- The file ----------------------------------------------------------------------------------------------------
 
@@ -177,15 +219,21 @@ class ConfigTable(Generic[Entry]):
             self.persist()
 
     def _set_all(self, entries: Mapping[str, Entry]) -> None:
-        self._entries.clear()
-        self._texts.clear()
+        for name in self._entries.keys() - entries.keys():
+            self._remove(name)
         for name, entry in entries.items():
-            self._set(name, entry)
+            if self._entries.get(name) != entry:
+                self._set(name, entry)
 
     def _set(self, name: str, entry: Entry) -> None:
         self._entries[name] = entry
         self._texts[name] = b"%b:%b" % (body_json.write(name), body_json.write(self._fields(entry)))
         self._encoded = None
+        self.changes.set(name)
+
+    def _remove(self, name: str) -> None:
+        del self._entries[name], self._texts[name]
+        self.changes.removed(name)
 
 
 def read_int(name: str, fields: Mapping[str, object], field: str, missing: int | None, within: range = I32) -> int:

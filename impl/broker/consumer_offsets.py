@@ -8,11 +8,12 @@ Spec: HA-BT-30 to HA-BT-35, HA-BT-60, HA-BT-76, HA-BT-77.  Source: 4.9.8 Consume
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final
 
 from rocketmq_ha.impl.broker.body_fields import shown
+from rocketmq_ha.impl.broker.change_log import ChangeLog
 from rocketmq_ha.impl.broker.config_file import ConfigFile, KeptFile
 from rocketmq_ha.impl.broker.config_table import I32, I64
 from rocketmq_ha.impl.broker.table_settings import TableSettings
@@ -35,7 +36,8 @@ class ConsumerOffsetManager:
 
     HA-BT-32 "MUST be kept under `topic@group`". HA-BT-34 "no timer removes them".
 
-    now_ms: the time of the start, by a clock that does not step, as `on_tick` gets it.
+    now_ms: the time of the start, by a clock that does not step, as `on_tick` gets it. on_commit: called with topic@group and
+    queue id before a client's commit changes an offset. changes: by topic@group, for slaves.
     """
 
     def __init__(self, store_dir: Path, settings: TableSettings, now_ms: int, file: KeptFile | None = None) -> None:
@@ -46,6 +48,8 @@ class ConsumerOffsetManager:
         self._size = _EMPTY_SIZE  # bytes: what `encode` is at most, whatever is committed next for these queues
         self._has_changed = False  # since the file was written
         self._persist_at = now_ms + _FIRST_PERSIST_MS
+        self.on_commit: Callable[[str, int], None] | None = None
+        self.changes: Final = ChangeLog()
 
     @property
     def offset_table(self) -> Mapping[str, Mapping[int, int]]:
@@ -76,8 +80,11 @@ class ConsumerOffsetManager:
             offsets = self._table.setdefault(key, {})
         elif offset < offsets[queue_id]:
             logger.info("%s: %s, queue %d: %d is committed after %d", client_host, key, queue_id, offset, offsets[queue_id])
+        if self.on_commit is not None:
+            self.on_commit(key, queue_id)
         offsets[queue_id] = offset
         self._has_changed = True
+        self.changes.set(key)
         return True
 
     def query_offset(self, group: str, topic: str, queue_id: int) -> int:
@@ -116,6 +123,7 @@ class ConsumerOffsetManager:
             return False
         self._table[key] = dict(offsets)
         self._count, self._size, self._has_changed = count, size, True
+        self.changes.set(key)
         return True
 
     def _fits(self, count: int, size: int) -> bool:
@@ -137,6 +145,7 @@ class ConsumerOffsetManager:
             self._count -= _count_of(removed)
             self._size -= _size_of(removed)
             self._has_changed = True
+            self.changes.removed(key)
 
     # --- JSON and the file -------------------------------------------------------------------------------------------
 
@@ -144,13 +153,19 @@ class ConsumerOffsetManager:
         """The answer to GET_ALL_CONSUMER_OFFSET. HA-MD-23 "MUST have `offsetTable`"; queue ids are quoted (HA-MD-21)."""
         return body_json.write({"offsetTable": self._table})
 
+    def text_of(self, key: str) -> bytes:
+        """The offsets of a topic@group as a member of a JSON object."""
+        return b"%b:%b" % (body_json.write(key), body_json.write(self._table[key]))
+
     def decode(self, content: bytes) -> None:
-        """Take the offsets of a JSON text in place of all others.
+        """Take the offsets of the file, at the start.
 
         Raises: ConfigInvalid for what is no such table; then nothing has changed.
         """
-        self._table = _read_table(content)
+        self._table = read_table(content)
         self._count, self._size = _count_of(self._table), _EMPTY_SIZE + _size_of(self._table)
+        for key in self._table:
+            self.changes.set(key)
 
     def merge(self, content: bytes) -> None:
         """Take the offsets of a master's answer, and write the file; entries that it does not name stay.
@@ -158,14 +173,28 @@ class ConsumerOffsetManager:
         Raises: ConfigInvalid for what is no such table; then nothing has changed.
         Spec: HA-MD-13 "MUST be merged into the slave's table, whatever it has".
         """
-        merged = {**self._table, **_read_table(content)}
-        count, size = _count_of(merged), _EMPTY_SIZE + _size_of(merged)
+        self.set_offsets(read_table(content))
+        self.persist()
+
+    def set_offsets(self, changed: Mapping[str, dict[int, int]], gone: Collection[str] = ()) -> None:
+        """Have these offsets under these keys, topic@group, and none under those that are gone.
+
+        Raises: ConfigInvalid for more than the table may have; then nothing has changed.
+        """
+        old = {key: self._table[key] for key in (*changed, *gone) if key in self._table}
+        count = self._count + _count_of(changed) - _count_of(old)
+        size = self._size + _size_of(changed) - _size_of(old)
         if not self._fits(count, size):
             found = f"found {count} offsets of {size} bytes with those that are here"
             most = f"at most {self._settings.max_offset_entries} of {self._settings.max_offset_size}"
             raise ConfigInvalid(f"offsetTable: {found}, expected {most}")
-        self._table, self._count, self._size, self._has_changed = merged, count, size, True
-        self.persist()
+        for key in gone:
+            if self._table.pop(key, None) is not None:
+                self.changes.removed(key)
+        for key, offsets in changed.items():
+            self._table[key] = offsets
+            self.changes.set(key)
+        self._count, self._size, self._has_changed = count, size, True
 
     def load(self) -> bool:
         """Read the file. Returns: False if there is none. Raises: ConfigInvalid, OSError; see ConfigFile.load."""
@@ -214,7 +243,7 @@ def _is_plain(key: str) -> bool:
     return key.count(TOPIC_GROUP_SEPARATOR) == 1
 
 
-def _read_table(content: bytes) -> dict[str, dict[int, int]]:
+def read_table(content: bytes) -> dict[str, dict[int, int]]:
     """The offsets of a JSON text. Raises: ConfigInvalid."""
     try:
         found = body_json.read(content, "the file")
@@ -223,10 +252,11 @@ def _read_table(content: bytes) -> dict[str, dict[int, int]]:
     table = found.get("offsetTable") if isinstance(found, dict) else None
     if not isinstance(table, dict):
         raise ConfigInvalid("no offsetTable in it, expected one")
-    return {str(key): _read_offsets(str(key), offsets) for key, offsets in table.items()}
+    return {str(key): read_offsets(str(key), offsets) for key, offsets in table.items()}
 
 
-def _read_offsets(key: str, offsets: object) -> dict[int, int]:
+def read_offsets(key: str, offsets: object) -> dict[int, int]:
+    """Queue id to offset, from the JSON object of a topic@group. Raises: ConfigInvalid."""
     if not isinstance(offsets, dict):
         raise ConfigInvalid(f"{key}: found {shown(offsets)}, expected an object")
     for queue_id, offset in offsets.items():

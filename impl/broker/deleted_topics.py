@@ -4,14 +4,14 @@ The messages stay in the log, and in the consume queues as well: each queue coun
 number of a message that a consumer has committed never becomes that of another message. A topic of the same name begins behind
 the hidden messages.
 
-The file is of this project; RocketMQ deletes the queues. Its offsets mean something only in the log of this master: a broker
-that starts as a slave forgets them, since its log may be cut and go on with the messages of another master.
+The file is of this project; RocketMQ deletes the queues. Its offsets mean something only in this log, whose bytes before its
+end never change while the process runs. A slave has its master's deletions, whose log is its own.
 
-Spec: HA-BT-77, HA-BT-80.  Source: this project.
+Spec: HA-BT-77, HA-BT-80, HA-MD-34.  Source: this project.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from rocketmq_ha.impl.broker.config_file import KeptFile
@@ -32,25 +32,60 @@ class DeletedTopics:
         self._store = store
         self.table: Final = ConfigTable(file, "deletedTopicTable", _read, _fields, wall_clock)
 
-    def load(self, *, is_slave: bool) -> None:
+    def load(self, *, forgets: bool = False) -> None:
         """Read the file, and hide the messages. Raises: ConfigInvalid, OSError.
 
-        HA-BT-80 "What the log has lost in a crash MUST NOT hide what is stored in its place"; HA-BT-80 "A slave MUST forget the
-        deletions that it knew of as a master".
+        HA-BT-80 "What the log has lost in a crash MUST NOT hide what is stored in its place". forgets: of a slave that will not
+        be told of deletions.
         """
         self.table.load()
         first, end = self._store.min_offset, self._store.max_offset
-        known = {} if is_slave else {topic: min(offset, end) for topic, offset in self.table.entries.items()}
+        known = {} if forgets else {topic: min(offset, end) for topic, offset in self.table.entries.items()}
         self.table.become({topic: offset for topic, offset in known.items() if offset > first})
         for topic, offset in self.table.entries.items():
             self._hide(topic, offset)
 
     def delete(self, topic: str) -> None:
         """Hide all messages that a topic has now, dispatched or not."""
-        name, store = _name(topic), self._store
-        if any(topic_of_queue == name for _, topic_of_queue in store.log.queue_keys()):
-            self.table.put(topic, store.max_offset)
-            self._hide(topic, store.max_offset)
+        if self._has_messages(topic):
+            self.table.put(topic, self._store.max_offset)
+            self._hide(topic, self._store.max_offset)
+
+    # --- A slave -----------------------------------------------------------------------------------------------------
+
+    def take(self, changed: Mapping[str, object], gone: Collection[str]) -> None:
+        """Take what a master tells of its deletions. HA-MD-34 "in place of its own". Raises: as ConfigTable.take."""
+        before = dict(self.table.entries)
+        self.table.take(changed, gone)
+        self._hide_as_the_table_says(before)
+
+    def on_topics(self, before: Collection[str] | None, now: Collection[str]) -> None:
+        """A master that tells no deletions has told all its topics.
+
+        HA-MD-34 "forgets the deletion of each topic that the master's table has"; HA-MD-34 "a topic that has gone from the
+        table between two answers over one connection".
+
+        Args:  before: the topics of the answer before, over this connection; None if there was none.
+        """
+        known = dict(self.table.entries)
+        kept = {topic: offset for topic, offset in known.items() if topic not in now}
+        gone = [topic for topic in before or () if topic not in now and self._has_messages(topic)]
+        self.table.become(kept | dict.fromkeys(gone, self._store.max_offset))
+        self._hide_as_the_table_says(known)
+
+    def _hide_as_the_table_says(self, before: Mapping[str, int]) -> None:
+        now = self.table.entries
+        for topic in before.keys() - now.keys():
+            self._store.queues.hide_before(_name(topic), 0)
+            logger.info("the messages of topic %s are not hidden any more: the master has it", topic)
+        for topic, offset in now.items():
+            if before.get(topic) != offset:
+                self._hide(topic, offset)
+
+    def _has_messages(self, topic: str) -> bool:
+        name = _name(topic)
+        of_log = any(topic_of_queue == name for _, topic_of_queue in self._store.log.queue_keys())  # not dispatched yet, too
+        return of_log or bool(self._store.queues.ids(name))
 
     def _hide(self, topic: str, offset: int) -> None:
         self._store.queues.hide_before(_name(topic), offset)

@@ -72,5 +72,11 @@ class QueueFigures:
         """For TopicConfigManager.note_queues: for each topic of the store the greatest id of its queues, plus one."""
         return queue_nums(self._store.log, self._store.queues)
 
+    def queue_nums_of(self, topic: str) -> int:
+        """The greatest id of a topic's queues with messages that are not hidden, plus one; 0 for none. HA-MD-35."""
+        name, queues = topic.encode("utf-8", "surrogateescape"), self._store.queues
+        visible = [each for each in queues.ids(name) if (queue := queues.get(name, each)) is not None and not queue.is_hidden]
+        return max(visible, default=-1) + 1
+
     def _queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         return self._store.queues.get(topic.encode("utf-8", "surrogateescape"), queue_id)

@@ -96,7 +96,8 @@ class TopicConfigManager:
     """The topics of one broker.
 
     on_change: called with the topics that were created or changed and are to be registered now; the broker sets it.
-    HA-BT-13 "MUST be registered with the name servers at once".
+    HA-BT-13 "MUST be registered with the name servers at once". queue_nums_of: of a slave, the number of queues of a topic of
+    its log, 0 for none.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class TopicConfigManager:
         self._settings = settings
         self.table: Final = ConfigTable(file, "topicConfigTable", read_topic, topic_fields, wall_clock)
         self.on_change: Callable[[Collection[TopicConfig]], None] = lambda _: None
+        self.queue_nums_of: Callable[[str], int] = lambda _: 0
         for config in system_topics(settings):
             self.table.begin_with(config.topic_name, config)
         # HA-BT-11: topics that this broker makes by itself, which no request may create, change or delete
@@ -129,8 +131,14 @@ class TopicConfigManager:
         return self.table.load()
 
     def select_topic_config(self, topic: str) -> TopicConfig | None:
-        """The settings of a topic; None if there is no such topic."""
-        return self.table.get(topic)
+        """The settings of a topic; None if there is no such topic.
+
+        HA-MD-35 "MUST answer as for a topic with the perm 6": of a slave's log alone.
+        """
+        found = self.table.get(topic)
+        if found is None and (nums := self.queue_nums_of(topic)):
+            return TopicConfig(topic, nums, nums)
+        return found
 
     def create_topic_in_send_message_method(
         self, topic: str, default_topic: str, remote_address: str, client_default_topic_queue_nums: int, topic_sys_flag: int,

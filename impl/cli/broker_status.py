@@ -46,9 +46,10 @@ def _followed(followed: dict[str, Any]) -> Pairs:
     lag = "unknown: its master has not said where its log ends"
     if followed["lag_bytes"] is not None:
         lag = f"{size(followed['lag_bytes'])} behind, {ago(followed['lag_told_ms'])}"
-    synced = (
-        "never taken" if followed["tables_ms"] is None else f"taken from {followed['tables_of']} {ago(followed['tables_ms'])}"
-    )
+    synced = "never taken"
+    if followed["tables_ms"] is not None:
+        behind = f"at most {duration(followed['tables_lag_ms'])} behind"
+        synced = f"{followed['tables_by']} taken from {followed['tables_of']} {ago(followed['tables_ms'])}, {behind}"
     if followed["tables_error"]:
         synced += f"; since then: {followed['tables_error']}"
     return [("master", state), ("lag", lag), ("synced", synced)]

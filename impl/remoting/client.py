@@ -38,6 +38,7 @@ class RemotingClient(Connections):
         self._tls = tls
         self._by_address: dict[str, Connection] = {}
         self._connecting: dict[Connection, int] = {}  # until when a connect may last
+        self._links = 0  # connections so far
         self._failed: list[tuple[Connection, str]] = []  # no connection was to be had, and why
         self._resolver = Resolver()
         self.wake_by(self._resolver.waker)
@@ -64,6 +65,11 @@ class RemotingClient(Connections):
             raise told[0]
         return told[0]
 
+    def link(self, address: str) -> int:
+        """The number of the connection to an address, which no other connection has or will have; 0 if there is none."""
+        connection = self._by_address.get(address)
+        return 0 if connection is None else connection.number
+
     def disconnect(self, address: str) -> None:
         """Close the connection to an address, if there is one; its requests fail."""
         if (connection := self._by_address.get(address)) is not None:
@@ -79,6 +85,8 @@ class RemotingClient(Connections):
             now_ms = clock_ms()
             channel = Channel((host, port), address, self.limits, self._totals, self._on_output, now_ms)
             connection = Connection(channel, None, host)
+            self._links += 1
+            connection.number = self._links
             self._connections[channel] = self._by_address[address] = connection
             self._connecting[connection] = now_ms + CONNECT_MS
             self._resolver.resolve(host, port, lambda found: self._connect(connection, found))

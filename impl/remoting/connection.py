@@ -15,12 +15,13 @@ _MOST_BUFFERS: Final = 64  # of one sendmsg
 class Connection:
     """What the loop knows of a connection. Nothing here waits."""
 
-    __slots__ = ("channel", "events", "host", "is_connected", "is_dirty", "is_fresh", "is_paused", "sock", "tls")
+    __slots__ = ("channel", "events", "host", "is_connected", "is_dirty", "is_fresh", "is_paused", "number", "sock", "tls")
 
     def __init__(self, channel: Channel, sock: socket.socket | None, host: str) -> None:
         """sock: non-blocking; None until there is one. host: the peer's address."""
         self.channel, self.sock, self.host = channel, sock, host
         self.is_connected = sock is not None
+        self.number = 0  # of a client's connections
         self.is_fresh = True  # nothing was read from it yet
         self.tls: TlsSocket | None = None
         self.events = 0  # for which the selector watches the socket

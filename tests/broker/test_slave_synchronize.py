@@ -1,60 +1,37 @@
 """Chapter 6: when a slave asks its master for the four tables, and what it makes of the answers. A slave that serves."""
 
 import json
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit.asked import Asked
 from kit.brokers import FILE_SIZE, LiveBroker
+from kit.metadata import MASTER, OWN, PLAIN, VIP, SlaveStand
 from kit.sends import topic
 from rocketmq_ha.impl.app.following import Following
 from rocketmq_ha.impl.broker.broker import BrokerSettings
-from rocketmq_ha.impl.broker.config_file import ConfigFile
 from rocketmq_ha.impl.broker.consumer_offsets import ConsumerOffsetManager
-from rocketmq_ha.impl.broker.groups import SubscriptionGroupConfig, SubscriptionGroupManager
-from rocketmq_ha.impl.broker.slave_synchronize import SlaveSynchronize
+from rocketmq_ha.impl.broker.groups import SubscriptionGroupConfig
 from rocketmq_ha.impl.broker.table_settings import TableSettings
-from rocketmq_ha.impl.broker.topic_config import TopicConfigManager
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.wire.message import decode
 from rocketmq_ha.reference import slave_synchronize as reference
-from rocketmq_ha.spec.profile import HARDENED, Settings
+from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Settings
 from rocketmq_ha.spec.role import BrokerRole
 
-OWN, MASTER = ("10.0.0.2", 10911), ("10.0.0.1", 10911)
 ADDRESSES = {None: "", OWN: "10.0.0.2:10911", MASTER: "10.0.0.1:10911"}
-PLAIN, VIP = "10.0.0.1:10911", "10.0.0.1:10909"
-
-
-class Slave:
-    """The tables of a slave, and its rounds."""
-
-    def __init__(self, directory: Path) -> None:
-        settings = TableSettings()
-        self.topics = TopicConfigManager(directory, settings)
-        self.groups = SubscriptionGroupManager(directory, settings)
-        self.offsets = ConsumerOffsetManager(directory, settings, 0)
-        self.delay_offset = directory / "config" / "delayOffset.json"
-        self.client = Asked()
-        tables = self.topics, self.groups, self.offsets, ConfigFile(self.delay_offset)
-        self.rounds = SlaveSynchronize(ADDRESSES[OWN], *tables, self.client, 0)
-
-    def answer(self, address: str, body: bytes, code: int = 0) -> None:
-        self.client.answer(address, code, body)
-        self.rounds.on_turn(3_000)
-
-    def begin(self) -> None:
-        self.rounds.master_addr = PLAIN
-        self.rounds.on_turn(3_000)
 
 
 @pytest.fixture
-def slave(tmp_path: Path) -> Slave:
-    return Slave(tmp_path)
+def slave(tmp_path: Path) -> Iterator[SlaveStand]:
+    """One that asks for whole tables alone."""
+    with ExitStack() as resources:
+        yield SlaveStand(tmp_path, resources, CLASSIC)
 
 
 events = st.lists(
@@ -73,34 +50,35 @@ def test_the_tables_are_asked_for_when_the_model_asks(
 ) -> None:
     """HA-MD-1 "in this order", HA-MD-2 "3 s after the start", HA-MD-3, HA-MD-4 "MUST skip a table", HA-MD-5 "learn it anew",
     HA-MD-6 "more than one timer", HA-MD-8 "MUST ask for topics at the master's port less 2"."""
-    slave = Slave(tmp_path_factory.getbasetemp())
-    state, now_ms = reference.on_start(OWN, 0), 0
-    expected: list[tuple[str, int]] = []
-    for event, value in happened:
-        asked = None
-        if event == "tick":
-            assert isinstance(value, int)
-            now_ms += value
-            state, asked = reference.on_tick(state, now_ms)
-        elif event == "master":
-            assert value is None or isinstance(value, tuple)
-            state = reference.on_master(state, value)
-            slave.rounds.master_addr = ADDRESSES[value]
-        elif state.asked is None:
-            continue
-        else:
-            assert isinstance(value, int)
-            address, _ = expected.pop()
-            slave.client.answer(address, value, b"{}")
-            state, asked = reference.on_end(state)
-        if event != "master":
-            slave.rounds.on_turn(now_ms)
-        if asked is not None:
-            expected.append((f"{asked.address[0]}:{asked.address[1]}", asked.code))
-        assert [(address, command.code) for address, command, _, _ in slave.client.requests] == expected
+    with ExitStack() as resources:
+        slave = SlaveStand(tmp_path_factory.mktemp("slave"), resources, CLASSIC)
+        state, now_ms = reference.on_start(OWN, 0), 0
+        expected: list[tuple[str, int]] = []
+        for event, value in happened:
+            asked = None
+            if event == "tick":
+                assert isinstance(value, int)
+                now_ms += value
+                state, asked = reference.on_tick(state, now_ms)
+            elif event == "master":
+                assert value is None or isinstance(value, tuple)
+                state = reference.on_master(state, value)
+                slave.rounds.master_addr = ADDRESSES[value]
+            elif state.asked is None:
+                continue
+            else:
+                assert isinstance(value, int)
+                address, _ = expected.pop()
+                slave.client.answer(address, value, b"{}")
+                state, asked = reference.on_end(state, state.number, now_ms)
+            if event != "master":
+                slave.rounds.on_turn(now_ms)
+            if asked is not None:
+                expected.append((f"{asked.address[0]}:{asked.address[1]}", asked.code))
+            assert [(address, command.code) for address, command, _, _ in slave.client.requests] == expected
 
 
-def test_a_question_is_given_up_after_three_seconds(slave: Slave) -> None:
+def test_a_question_is_given_up_after_three_seconds(slave: SlaveStand) -> None:
     """HA-MD-7 "MUST give up a request that has no answer after 3 s"."""
     slave.begin()
     [(address, _, deadline_ms, _)] = slave.client.requests
@@ -112,7 +90,7 @@ def topics_of(version: int, *names: str) -> bytes:
     return json.dumps({"dataVersion": {"counter": version, "timestamp": 7}, "topicConfigTable": table}).encode()
 
 
-def test_topics_of_another_version_replace_all(slave: Slave, tmp_path: Path) -> None:
+def test_topics_of_another_version_replace_all(slave: SlaveStand, tmp_path: Path) -> None:
     """HA-MD-10 "MUST replace all topics", HA-MD-11 "MUST change nothing on the slave", HA-MD-12."""
     slave.topics.update_topic_config(topic("mine", 1, 1))
     slave.begin()
@@ -128,7 +106,7 @@ def test_topics_of_another_version_replace_all(slave: Slave, tmp_path: Path) -> 
     assert reference.topics_or_groups(mine, reference.Table((9, 8), {"c": 1})).entries == {"c": 1}
 
 
-def test_offsets_are_merged_by_topic_and_group(slave: Slave, tmp_path: Path) -> None:
+def test_offsets_are_merged_by_topic_and_group(slave: SlaveStand, tmp_path: Path) -> None:
     """HA-MD-13 "MUST be merged into the slave's table, whatever it has": an entry is replaced with all its queues."""
     mine: dict[str, dict[int, int]] = {"t@g": {0: 5, 1: 6}, "t@mine": {0: 1}}
     for key, offsets in mine.items():
@@ -144,7 +122,7 @@ def test_offsets_are_merged_by_topic_and_group(slave: Slave, tmp_path: Path) -> 
     assert again.offset_table == slave.offsets.offset_table
 
 
-def test_a_master_whose_tables_have_impossible_values_changes_nothing(slave: Slave) -> None:
+def test_a_master_whose_tables_have_impossible_values_changes_nothing(slave: SlaveStand) -> None:
     """HA-BT-77 "a slave takes nothing of an answer that has one": and it goes on with the next table."""
     slave.begin()
     slave.answer(VIP, topics_of(9, "a", "../../x"))
@@ -165,7 +143,7 @@ def test_offsets_without_end_are_refused(tmp_path: Path) -> None:
     assert offsets.offset_table == {"t@a": {0: 2}, "t@b": {0: 1, 1: 1}}
 
 
-def test_delay_offsets_are_written_as_they_came_and_groups_replaced(slave: Slave) -> None:
+def test_delay_offsets_are_written_as_they_came_and_groups_replaced(slave: SlaveStand) -> None:
     """HA-MD-14 "in the form in which they came"; HA-MD-15 "MUST replace all groups of the slave"."""
     slave.groups.update_subscription_group_config(SubscriptionGroupConfig("mine"))
     slave.begin()
@@ -183,7 +161,7 @@ def test_delay_offsets_are_written_as_they_came_and_groups_replaced(slave: Slave
 
 @pytest.mark.parametrize(("code", "body"), [(1, b"{}"), (-1, b""), (0, b"{"), (0, b"[]"), (0, b'{"offsetTable":3}'), (0, b"")])
 def test_an_answer_that_is_no_table_changes_nothing_and_the_round_goes_on(
-    slave: Slave, caplog: pytest.LogCaptureFixture, code: int, body: bytes
+    slave: SlaveStand, caplog: pytest.LogCaptureFixture, code: int, body: bytes
 ) -> None:
     """HA-MD-16 "MUST change nothing on the slave"; HA-MD-3 "MUST still ask for the next table"."""
     before = dict(slave.topics.topic_config_table), dict(slave.groups.subscription_group_table)
@@ -242,7 +220,7 @@ def test_an_address_that_is_none_is_passed_over(tmp_path: Path, caplog: pytest.L
         slave.close()
 
 
-def test_a_slave_knows_when_it_has_taken_all_tables(slave: Slave) -> None:
+def test_a_slave_knows_when_it_has_taken_all_tables(slave: SlaveStand) -> None:
     """A round in which a table is not taken counts as none; its reason is kept until an answer is taken."""
     slave.begin()
     good = (topics_of(9, "a"), b'{"offsetTable":{}}', b'{"offsetTable":{}}', b'{"subscriptionGroupTable":{}}')

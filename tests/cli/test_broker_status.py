@@ -64,7 +64,7 @@ def test_the_status_of_a_slave_broker_has_its_master_in_the_place_of_its_slaves(
     found = lines(broker_snapshot(broker_role="SLAVE", broker_id=1, following=followed()))
     assert found["master"] == "10.0.0.9:10912, connected for 41.0 s, heard 4.2 s ago"
     assert found["lag"] == "1.5 KiB behind, 2.5 s ago"
-    assert found["synced"] == "taken from 10.0.0.9:10911 8.6 s ago"
+    assert found["synced"] == "changes taken from 10.0.0.9:10911 8.6 s ago, at most 8.9 s behind"
     assert not {"slaves", "replicas"} & found.keys()
 
 
@@ -83,7 +83,11 @@ def test_the_status_of_a_slave_broker_has_its_master_in_the_place_of_its_slaves(
         ({"lag_bytes": 0}, "lag", "0 B behind, 2.5 s ago"),
         ({"tables_ms": None}, "synced", "never taken"),
         ({"tables_ms": None, "tables_error": "why"}, "synced", "never taken; since then: why"),
-        ({"tables_error": "why"}, "synced", "taken from 10.0.0.9:10911 8.6 s ago; since then: why"),
+        (
+            {"tables_error": "why", "tables_by": "whole tables"},
+            "synced",
+            "whole tables taken from 10.0.0.9:10911 8.6 s ago, at most 8.9 s behind; since then: why",
+        ),
     ],
 )
 def test_each_state_of_a_slave_broker_has_its_words(changed: Snapshot, name: str, expected: str) -> None:
@@ -157,15 +161,16 @@ def test_a_broker_that_a_name_server_refuses_now_is_not_registered() -> None:
 
 def test_a_slave_broker_has_the_metrics_of_its_master() -> None:
     """What is not known has no series."""
-    names = {"connected", "master_lag_bytes", "master_lag_age_seconds", "tables_age_seconds"}
+    names = {"connected", "master_lag_bytes", "master_lag_age_seconds", "tables_age_seconds", "tables_lag_seconds"}
 
     def found(**changed: object) -> dict[str, float]:
         return {
             key[0]: value for key, value in samples(broker_snapshot(following=followed(**changed))).items() if key[0] in names
         }
 
-    assert found() == {"connected": 1, "master_lag_bytes": 1_536, "master_lag_age_seconds": 2.5, "tables_age_seconds": 8.6}
-    unknown = found(state="disconnected", lag_bytes=None, lag_told_ms=None, tables_ms=None)
+    lags = {"master_lag_bytes": 1_536, "master_lag_age_seconds": 2.5, "tables_age_seconds": 8.6, "tables_lag_seconds": 8.9}
+    assert found() == {"connected": 1, **lags}
+    unknown = found(state="disconnected", lag_bytes=None, lag_told_ms=None, tables_ms=None, tables_lag_ms=None)
     assert unknown == {"connected": 0}
     assert not names & {key[0] for key in samples(broker_snapshot())}
 

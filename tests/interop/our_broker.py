@@ -8,6 +8,7 @@ from rocketmq import Rocketmq, wait
 from servers import PATIENCE_S
 
 from kit.command_line import Process, Start
+from kit.waiting import LONG_S
 from rocketmq_ha.impl.errors import RequestFailed
 from rocketmq_ha.impl.remoting.client import RemotingClient
 from rocketmq_ha.impl.remoting.command import request
@@ -20,7 +21,8 @@ class OurBroker:
         self._rocketmq, self._start, self._directory = rocketmq, start, directory
         self.store = directory / "store"
         self.address = f"127.0.0.1:{rocketmq.ports.master}"
-        name_server = start("namesrv", "--listen", "127.0.0.1:0", "--kv-config", directory / "kvConfig.json")
+        words = "--listen", "127.0.0.1:0", "--kv-config", directory / "kvConfig.json"
+        name_server = start("namesrv", *words, limit_s=LONG_S)  # a slave of 5.3.3 asks for tables after a minute
         self.namesrv = name_server.line("listening")
         self.process: Process | None = None
 
@@ -34,7 +36,7 @@ class OurBroker:
         }
         file = self._directory / "broker.conf"
         file.write_text("".join(f"{name}={value}\n" for name, value in (conf | settings).items()))
-        self.process = self._start("broker", "--config", file, "--min-free-space", 0)
+        self.process = self._start("broker", "--config", file, "--min-free-space", 0, limit_s=LONG_S)
         address = self.process.line("listening")
         wait("our broker is registered", lambda: address in self.clusters(settings.get("namesrvAddr", "")))
 

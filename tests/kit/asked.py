@@ -1,5 +1,7 @@
 """A remoting client that asks nobody: the test answers."""
 
+from collections import defaultdict
+
 from rocketmq_ha.impl.broker.registration import OnAnswer
 from rocketmq_ha.impl.errors import RequestFailed
 from rocketmq_ha.impl.remoting.command import RemotingCommand, response_to
@@ -10,9 +12,13 @@ class Asked:
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, RemotingCommand, int, OnAnswer]] = []
+        self.links: defaultdict[str, int] = defaultdict(lambda: 1)  # the number of the connection to each address
 
     def invoke(self, address: str, command: RemotingCommand, deadline_ms: int, on_answer: OnAnswer) -> None:
         self.requests.append((address, command, deadline_ms, on_answer))
+
+    def link(self, address: str) -> int:
+        return self.links[address]
 
     def addresses(self) -> list[str]:
         return [address for address, *_ in self.requests]

@@ -17,6 +17,7 @@ from rocketmq_ha.impl.broker.consumer_offsets import ConsumerOffsetManager
 from rocketmq_ha.impl.broker.deleted_topics import DeletedTopics
 from rocketmq_ha.impl.broker.groups import SubscriptionGroupManager
 from rocketmq_ha.impl.broker.lock_manage import LockManageProcessor
+from rocketmq_ha.impl.broker.metadata_changes import MetadataChanges
 from rocketmq_ha.impl.broker.queue_figures import QueueFigures
 from rocketmq_ha.impl.broker.rebalance_lock import RebalanceLockManager
 from rocketmq_ha.impl.broker.reset_offset import Broker2Client
@@ -61,9 +62,15 @@ class BrokerTables:
             hide_messages=self.deleted.delete,
         )
         tables = (self.topics, self.offsets)
+        self.changes = MetadataChanges(
+            *(self.topics, self.groups, self.offsets, self.deleted, self.queues),
+            lambda: self.store.max_offset,
+            lambda: self.delay_offset or b'{"offsetTable":{}}',
+        )
         self.admin = AdminBrokerProcessor(self.settings, self.topics, self.groups, self.offsets, sources)
         self.handlers = {
             **self.admin.handlers(),
+            **self.changes.handlers(),
             **AdminStatsProcessor(self.settings, *tables, self.producers, self.consumers, self.queues).handlers(),
             **Broker2Client(self.settings, *tables, self.consumers, self.queues).handlers(),
             **ClientManageProcessor(self.settings, self.topics, self.groups, self.producers, self.consumers).handlers(),

@@ -39,12 +39,15 @@ def status_of(store: Path) -> dict[str, Any]:
 
 
 class Process:
-    """A command as a process. Its standard error goes to a file; its output can still be read after a signal."""
+    """A command as a process. Its standard error goes to a file; its output can still be read after a signal.
 
-    def __init__(self, log: Path, *arguments: object) -> None:
-        self.log = log
+    limit_s: after which it is killed.
+    """
+
+    def __init__(self, log: Path, *arguments: object, limit_s: float = 2 * PATIENCE_S) -> None:
+        self.log, command = log, [*COMMAND, *map(str, arguments)]
         with log.open("ab") as errors:
-            self.process = Child([*COMMAND, *map(str, arguments)], stdout=subprocess.PIPE, stderr=errors, text=True)
+            self.process = Child(command, limit_s=limit_s, stdout=subprocess.PIPE, stderr=errors, text=True)
 
     def line(self, key: str) -> str:
         """The next line of the output, without `key=` at its start."""

@@ -143,6 +143,8 @@ def followed(**more: object) -> Snapshot:
         "lag_told_ms": 2_500,
         "tables_of": "10.0.0.9:10911",
         "tables_ms": 8_600,
+        "tables_lag_ms": 8_900,
+        "tables_by": "changes",
         "tables_error": None,
     }
     return figures | more

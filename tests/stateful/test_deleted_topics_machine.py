@@ -45,14 +45,14 @@ class DeletedTopicsMachine(RuleBasedStateMachine):
         self.deleted: model.Deleted = {}
         self.numbers = 0
         self.bodies: dict[int, bytes] = {}  # by offset in the log
-        self.start(is_slave=False)
+        self.start(forgets=False)
 
-    def start(self, *, is_slave: bool) -> None:
+    def start(self, *, forgets: bool) -> None:
         self.tables = BrokerTables(self.directory, self.resources)
         self.pulls = StoreQueues(self.tables.store, PullBounds(1 << 30))
-        self.tables.deleted.load(is_slave=is_slave)
+        self.tables.deleted.load(forgets=forgets)
         log = self.tables.store
-        self.deleted = model.start(self.deleted, log.min_offset, log.max_offset, is_slave=is_slave)
+        self.deleted = model.start(self.deleted, log.min_offset, log.max_offset, forgets=forgets)
 
     @rule(topic=topics, queue_id=queue_ids, waits=st.booleans())
     def put(self, topic: str, queue_id: int, waits: bool) -> None:
@@ -72,11 +72,11 @@ class DeletedTopicsMachine(RuleBasedStateMachine):
         assert answer.code == ResponseCode.SUCCESS
         self.deleted = model.delete_topic(self.deleted, topic, self.stored[topic], self.tables.store.max_offset)
 
-    @rule(is_slave=st.booleans())
-    def restart(self, is_slave: bool) -> None:
-        """HA-BT-80 "also after a restart"; "A slave MUST forget"."""
+    @rule(forgets=st.booleans())
+    def restart(self, forgets: bool) -> None:
+        """HA-BT-80 "also after a restart". forgets: as a slave of classic."""
         self.resources.close()
-        self.start(is_slave=is_slave)
+        self.start(forgets=forgets)
 
     @precondition(lambda self: any(self.stored.values()))
     @rule(data=st.data())
@@ -98,7 +98,7 @@ class DeletedTopicsMachine(RuleBasedStateMachine):
         for topic, stored in self.stored.items():
             self.stored[topic] = [place for place in stored if place[0] < cut]
         self.bodies = {offset: body for offset, body in self.bodies.items() if offset < cut}
-        self.start(is_slave=False)
+        self.start(forgets=False)
 
     @invariant()
     def shows_what_the_model_shows(self) -> None:
@@ -185,7 +185,7 @@ def test_a_cut_log_hides_nothing_that_takes_the_place_of_hidden_messages() -> No
         machine.put("orders", 0, True)
         machine.put("orders", 0, True)
         machine.shows_what_the_model_shows()
-        machine.restart(is_slave=False)
+        machine.restart(forgets=False)
         machine.shows_what_the_model_shows()
     finally:
         machine.teardown()
@@ -225,7 +225,7 @@ def test_a_deletion_without_its_offset_damages_the_file(tmp_path: Path, fields: 
             assert deleted.table.entries == {"a": 5, "orders": expected}
             return
         with pytest.raises(ConfigInvalid) as raised:
-            deleted.load(is_slave=False)
+            deleted.load()
     value = fields.get("logOffset")
     found = "nothing" if value is None else repr(value) if isinstance(value, str) else json.dumps(value)
     within = "0 to 9223372036854775807" if type(value) is int else "a whole number"
@@ -245,7 +245,7 @@ def test_the_copy_is_read_for_a_deletion_without_its_offset(tmp_path: Path) -> N
     file.with_name("deletedTopics.json.bak").write_text(json.dumps({"deletedTopicTable": {"orders": {"logOffset": end}}}))
     with ExitStack() as resources:
         tables = BrokerTables(tmp_path, resources)
-        tables.deleted.load(is_slave=False)
+        tables.deleted.load()
         assert tables.queues.first_visible_in_queue("orders", 0) == 3
 
 
@@ -256,7 +256,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: str) -> None:
     with ExitStack() as resources:
         tables = BrokerTables(tmp_path, resources)
         with pytest.raises(ConfigInvalid, match=r"deletedTopics\.json: "):
-            tables.deleted.load(is_slave=False)
+            tables.deleted.load()
 
 
 def write(directory: Path, content: str) -> Path:

@@ -82,11 +82,11 @@ class ConsumeQueue:
     def hide_before(self, offset: int) -> None:
         """Hide the messages before a commit-log offset from all that read the queue. The queue goes on with the next number.
 
-        Spec: HA-BT-80 "MUST give no message of a deleted topic".
+        0 hides none. Spec: HA-BT-80 "MUST give no message of a deleted topic".
         """
         with self._guard:
             self._hidden_to = offset
-            self.first_visible = self._first_at_or_behind(offset)
+            self.first_visible = self._first_at_or_behind(offset) if offset else 0
 
     # --- Writing -----------------------------------------------------------------------------------------------------
 

@@ -45,6 +45,7 @@ class ConsumeQueueTable:
         self._writable = writable
         self._files: Final = QueueFiles(store_dir)
         self._queues: dict[Key, ConsumeQueue] = {}
+        self._ids: dict[bytes, list[int]] = {}  # of each topic's queues
         self._refused: set[Key] = set()
         self._hidden: dict[bytes, int] = {}  # by topic: messages before this offset of the log are hidden
         self._unflushed: dict[Key, ConsumeQueue] = {}  # those that a flush has something to do for
@@ -53,6 +54,7 @@ class ConsumeQueueTable:
         self.file_size: Final = file_size or next(filter(None, (_length(path) for _, path in found)), FILE_SIZE)
         for key, path in found:
             self._queues[key] = ConsumeQueue(path, self.file_size, writable=writable, files=self._files)
+            self._ids.setdefault(key[0], []).append(key[1])
 
     def __iter__(self) -> Iterator[tuple[Key, ConsumeQueue]]:
         """Every queue, by topic and queue id."""
@@ -67,12 +69,15 @@ class ConsumeQueueTable:
         """A queue; None if no message of it has been dispatched."""
         return self._queues.get((topic, queue_id))
 
+    def ids(self, topic: bytes) -> tuple[int, ...]:
+        """The ids of a topic's queues; none if no message of it has been dispatched."""
+        return tuple(self._ids.get(topic, ()))
+
     def hide_before(self, topic: bytes, offset: int) -> None:
         """Hide the messages of a topic before a commit-log offset, also those that are dispatched later; see ConsumeQueue."""
         self._hidden[topic] = offset
-        for (name, _), queue in list(self._queues.items()):
-            if name == topic:
-                queue.hide_before(offset)
+        for queue_id in self.ids(topic):
+            self._queues[topic, queue_id].hide_before(offset)
 
     def put(self, requests: Sequence[DispatchRequest]) -> None:
         """Dispatch messages to their queues. HA-ST-34 "MUST NOT be in any consume queue": prepared and rolled-back ones.
@@ -143,7 +148,7 @@ class ConsumeQueueTable:
         """Remove every queue from the disk."""
         for queue in self._queues.values():
             queue.destroy()
-        self._queues, self._unflushed = {}, {}
+        self._queues, self._ids, self._unflushed = {}, {}, {}
         if self.directory.is_dir():
             shutil.rmtree(self.directory)
 
@@ -187,6 +192,7 @@ class ConsumeQueueTable:
         directory = self.directory / os.fsdecode(topic) / str(queue_id)
         queue = ConsumeQueue(directory, self.file_size, writable=True, files=self._files)
         self._queues[key] = queue  # another thread that iterates makes a list first, which nothing interrupts
+        self._ids.setdefault(topic, []).append(queue_id)
         if (hidden := self._hidden.get(topic)) is not None:
             queue.hide_before(hidden)
         return queue
