@@ -18,16 +18,20 @@ def delete_topic(deleted: Deleted, topic: str, stored: Sequence[Stored], max_off
     return {**deleted, topic: max_offset} if stored else deleted
 
 
-def start(deleted: Deleted, min_offset: int, max_offset: int, *, forgets: bool = False) -> Deleted:
-    """A broker starts with what its file has, over a log from one offset to another.
+def open_log(deleted: Deleted, max_offset: int) -> Deleted:
+    """A program opens the log for writing, and has found its end.
 
-    HA-BT-80 "What the log has lost in a crash MUST NOT hide what is stored in its place". forgets: of a slave that will not be
-    told of deletions.
+    HA-BT-80 "What the log has lost in a crash MUST NOT hide what is stored in its place", whatever program stores it.
     """
-    if forgets:
-        return {}
-    within = {topic: offset if offset < max_offset else max_offset for topic, offset in deleted.items()}
-    return {topic: offset for topic, offset in within.items() if offset > min_offset}
+    return {topic: offset if offset < max_offset else max_offset for topic, offset in deleted.items()}
+
+
+def start(deleted: Deleted, min_offset: int, *, forgets: bool = False) -> Deleted:
+    """A broker starts with what its file has, over a log that begins at an offset.
+
+    forgets: of a slave that will not be told of deletions.
+    """
+    return {} if forgets else {topic: offset for topic, offset in deleted.items() if offset > min_offset}
 
 
 def read_entry(fields: Mapping[str, object]) -> int | None:

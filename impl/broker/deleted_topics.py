@@ -35,12 +35,11 @@ class DeletedTopics:
     def load(self, *, forgets: bool = False) -> None:
         """Read the file, and hide the messages. Raises: ConfigInvalid, OSError.
 
-        HA-BT-80 "What the log has lost in a crash MUST NOT hide what is stored in its place". forgets: of a slave that will not
-        be told of deletions.
+        No offset is beyond the end of the log: its opening has seen to that (impl/store/log/deleted_places.py). forgets: of a
+        slave that will not be told of deletions.
         """
         self.table.load()
-        first, end = self._store.min_offset, self._store.max_offset
-        known = {} if forgets else {topic: min(offset, end) for topic, offset in self.table.entries.items()}
+        known, first = {} if forgets else dict(self.table.entries), self._store.min_offset
         self.table.become({topic: offset for topic, offset in known.items() if offset > first})
         for topic, offset in self.table.entries.items():
             self._hide(topic, offset)

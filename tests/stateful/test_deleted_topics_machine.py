@@ -8,6 +8,7 @@ import json
 import shutil
 import tempfile
 from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -31,6 +32,7 @@ from rocketmq_ha.reference import deleted_topics as model
 
 TOPICS: Final = ("orders", "refunds")
 QUEUES: Final = 3
+OPTIONS: Final = StoreOptions(file_size=1 << 20, queue_file_size=6000, floor_size=0)
 topics, queue_ids = st.sampled_from(TOPICS), st.integers(0, QUEUES - 1)
 
 
@@ -52,18 +54,21 @@ class DeletedTopicsMachine(RuleBasedStateMachine):
         self.pulls = StoreQueues(self.tables.store, PullBounds(1 << 30))
         self.tables.deleted.load(forgets=forgets)
         log = self.tables.store
-        self.deleted = model.start(self.deleted, log.min_offset, log.max_offset, forgets=forgets)
+        self.deleted = model.start(model.open_log(self.deleted, log.max_offset), log.min_offset, forgets=forgets)
 
     @rule(topic=topics, queue_id=queue_ids, waits=st.booleans())
     def put(self, topic: str, queue_id: int, waits: bool) -> None:
+        self.put_by(self.tables.store, topic, queue_id)
+        if waits:
+            assert self.tables.store.wait_for_dispatch()
+
+    def put_by(self, store: MessageStore, topic: str, queue_id: int) -> None:
         body = b"%d" % self.numbers
         self.numbers += 1
-        put = self.tables.store.put(Message(topic, body, queue_id=queue_id))
+        put = store.put(Message(topic, body, queue_id=queue_id))
         assert put.append is not None
         self.stored[topic].append((put.append.offset, queue_id))
         self.bodies[put.append.offset] = body
-        if waits:
-            assert self.tables.store.wait_for_dispatch()
 
     @rule(topic=topics)
     def delete(self, topic: str) -> None:
@@ -79,12 +84,15 @@ class DeletedTopicsMachine(RuleBasedStateMachine):
         self.start(forgets=forgets)
 
     @precondition(lambda self: any(self.stored.values()))
-    @rule(data=st.data())
-    def lose_the_end(self, data: st.DataObject) -> None:
-        """HA-BT-80 "MUST NOT hide what is stored in its place": a crash took the last messages."""
-        self.lose_from(data.draw(st.sampled_from(sorted(self.bodies)), label="cut"))
+    @rule(data=st.data(), others=st.lists(st.tuples(topics, queue_ids), max_size=4))
+    def lose_the_end(self, data: st.DataObject, others: list[tuple[str, int]]) -> None:
+        """HA-BT-80 "MUST NOT hide what is stored in its place": a crash took the last messages.
 
-    def lose_from(self, cut: int) -> None:
+        others: what another program than a broker has put before the broker starts.
+        """
+        self.lose_from(data.draw(st.sampled_from(sorted(self.bodies)), label="cut"), others)
+
+    def lose_from(self, cut: int, others: Sequence[tuple[str, int]] = ()) -> None:
         self.resources.close()
         for path in (self.directory / "commitlog").iterdir():
             with path.open("r+b") as file:
@@ -98,6 +106,11 @@ class DeletedTopicsMachine(RuleBasedStateMachine):
         for topic, stored in self.stored.items():
             self.stored[topic] = [place for place in stored if place[0] < cut]
         self.bodies = {offset: body for offset, body in self.bodies.items() if offset < cut}
+        if others:
+            with MessageStore.open(self.directory, OPTIONS) as store:
+                self.deleted = model.open_log(self.deleted, store.max_offset)
+                for topic, queue_id in others:
+                    self.put_by(store, topic, queue_id)
         self.start(forgets=False)
 
     @invariant()
@@ -162,7 +175,7 @@ def test_a_queue_that_was_made_anew_elsewhere_hides_nothing(tmp_path: Path) -> N
         tables.put("orders", 0, 3)
         tables.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "orders"})
         end = tables.store.max_offset
-    with MessageStore.open(tmp_path, StoreOptions(file_size=1 << 20, queue_file_size=6000, floor_size=0)) as store:
+    with MessageStore.open(tmp_path, OPTIONS) as store:
         queue = store.queues.get(b"orders", 0)
         assert queue is not None
         queue.destroy()
@@ -172,15 +185,16 @@ def test_a_queue_that_was_made_anew_elsewhere_hides_nothing(tmp_path: Path) -> N
         queue.destroy()
 
 
-def test_a_cut_log_hides_nothing_that_takes_the_place_of_hidden_messages() -> None:
-    """HA-BT-80 "MUST NOT hide what is stored in its place"."""
+@pytest.mark.parametrize("others", [[], [("orders", 0)], [("orders", 0)] * 3])
+def test_a_cut_log_hides_nothing_that_takes_the_place_of_hidden_messages(others: list[tuple[str, int]]) -> None:
+    """HA-BT-80 "MUST NOT hide what is stored in its place", by a broker or by another program that has the store before it."""
     machine = DeletedTopicsMachine()
     machine.begin()
     try:
         for _ in range(3):
             machine.put("orders", 0, True)
         machine.delete("orders")
-        machine.lose_from(machine.stored["orders"][1][0])
+        machine.lose_from(machine.stored["orders"][1][0], others)
         machine.shows_what_the_model_shows()
         machine.put("orders", 0, True)
         machine.put("orders", 0, True)
@@ -216,10 +230,10 @@ FIELDS = [{}, {"offset": 7}, {"logoffset": 7}, *({"logOffset": value} for value 
 def test_a_deletion_without_its_offset_damages_the_file(tmp_path: Path, fields: dict[str, object]) -> None:
     """HA-BT-77 "or lacks a `logOffset`": the file, the topic, what was found and what was expected are named."""
     written = {"dataVersion": {"counter": 2, "timestamp": 1}, "deletedTopicTable": {"a": {"logOffset": 5}, "orders": fields}}
-    file = write(tmp_path, json.dumps(written))
     expected = model.read_entry(fields)
     with ExitStack() as resources:
         deleted = BrokerTables(tmp_path, resources).deleted
+        file = write(tmp_path, json.dumps(written))
         if expected is not None:
             deleted.table.load()
             assert deleted.table.entries == {"a": 5, "orders": expected}

@@ -5,6 +5,7 @@ HA-ST-23, HA-ST-24.
 
 import errno
 import gc
+import json
 import logging
 import os
 import threading
@@ -27,6 +28,7 @@ from rocketmq_ha.impl.store.derived.topic_notes import TopicNotes
 from rocketmq_ha.impl.store.housekeeping import Every, Housekeeping, LogFlush
 from rocketmq_ha.impl.store.log.checkpoint import StoreCheckpoint, was_aborted
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.deleted_places import FILES
 from rocketmq_ha.impl.store.log.flush import FlushIntervals
 from rocketmq_ha.impl.store.log.lock import StoreLock, lock_holder
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
@@ -337,3 +339,34 @@ def test_a_part_of_a_store_is_no_store(tmp_path: Path, part: str) -> None:
     assert sorted(path.name for path in store.rglob("*")) == before
     with MessageStore.open(store, OPTIONS) as opened:
         assert opened.max_offset > 0
+
+
+PLACES = {"a": {"logOffset": 1 << 40}, "b": {"logOffset": 1, "more": "kept"}}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_places_of_deletions_beyond_the_end_are_taken_back(tmp_path: Path, name: str) -> None:
+    """HA-BT-80 "MUST NOT hide what is stored in its place": also by a slave, which opens the log alone."""
+    file = tmp_path / "config" / name
+    file.parent.mkdir()
+    file.write_text(json.dumps({"dataVersion": {"counter": 1}, "deletedTopicTable": PLACES}))
+    with CommitLog.open(tmp_path, file_size=4096) as log:
+        assert log.max_offset == 0
+    taken_back = {"a": {"logOffset": 0}, "b": {"logOffset": 0, "more": "kept"}}
+    assert json.loads(file.read_text()) == {"dataVersion": {"counter": 1}, "deletedTopicTable": taken_back}
+    with MessageStore.open(tmp_path, OPTIONS) as store:
+        end = store.put(Message("t", b"body")).append.next_offset
+    file.write_text(json.dumps({"deletedTopicTable": {"a": {"logOffset": end}, "b": {"logOffset": end + 1}}}))
+    with MessageStore.open(tmp_path, OPTIONS):
+        assert json.loads(file.read_text()) == {"deletedTopicTable": {"a": {"logOffset": end}, "b": {"logOffset": end}}}
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{", '{"deletedTopicTable":[]}', '{"deletedTopicTable":{"a":{"logOffset":"x"}}}']
+)
+def test_a_damaged_file_of_deletions_is_left_to_the_broker(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "config" / FILES[0]
+    file.parent.mkdir()
+    file.write_text(content)
+    with CommitLog.open(tmp_path, file_size=4096):
+        assert file.read_text() == content

@@ -6,16 +6,14 @@ appends to a store adds the topics of its queues. Existing settings stay, unless
 Source: 4.9.8 TopicConfigManager, TopicConfigSerializeWrapper and MixAll.string2File; facts on code 21, chapter 6.
 """
 
-import contextlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from rocketmq_ha.impl.clock import wall_clock_ms
 from rocketmq_ha.impl.errors import ConfigInvalid
-from rocketmq_ha.impl.store.log.layout import sync_directory
+from rocketmq_ha.impl.store.log.creation import replace_file
 
 CONFIG_DIR: Final = "config"
 TOPICS_FILE: Final = "topics.json"
@@ -55,28 +53,8 @@ def write_topics(store_dir: Path, queue_nums: Mapping[str, int], now_ms: int | N
     version["counter"] = int(version.get("counter", 0)) + 1
     version["timestamp"] = wall_clock_ms() if now_ms is None else now_ms
     text = json.dumps(content, ensure_ascii=False, indent="\t", separators=(",", ":"))
-    _replace(path, text.encode("utf-8"))
+    replace_file(path, text.encode("utf-8"))
     return True
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Replace a file atomically, and sync it to the disk."""
-    new = path.with_name(path.name + ".tmp")
-    try:
-        is_new = not path.parent.is_dir()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with new.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-        for directory in (path.parent, *([path.parent.parent] if is_new else [])):
-            sync_directory(directory)
-    except OSError as error:
-        error.filename, error.filename2 = str(path), None  # a failed write knows only the descriptor
-        with contextlib.suppress(OSError):
-            new.unlink(missing_ok=True)
-        raise
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ Spec: HA-ST-1 "each named by the 20-digit offset of its first byte"; HA-ST-70 "M
 log or of a consume queue".
 """
 
+import contextlib
 import errno
 import itertools
 import os
@@ -15,6 +16,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
+
+from rocketmq_ha.impl.store.log.layout import sync_directory
 
 CREATING_DIR: Final = "creating"
 _UNNAMED: Final[int | None] = getattr(os, "O_TMPFILE", None)
@@ -35,6 +38,26 @@ def create_whole(path: Path, root: Path, fill: Callable[[int], None]) -> None:
     except OSError as error:
         if error.filename is None:
             error.filename = str(path)  # the error knows only a descriptor
+        raise
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Replace a file atomically, and sync it to the disk. Raises: OSError with the path; then it is as it was."""
+    new = path.with_name(path.name + ".tmp")
+    try:
+        is_new = not path.parent.is_dir()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with new.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+        for directory in (path.parent, *([path.parent.parent] if is_new else [])):
+            sync_directory(directory)
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None  # a failed write knows only the descriptor
+        with contextlib.suppress(OSError):
+            new.unlink(missing_ok=True)
         raise
 
 

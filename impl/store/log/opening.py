@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreLocked
 from rocketmq_ha.impl.store.log.creation import sweep_creating
+from rocketmq_ha.impl.store.log.deleted_places import take_back
 from rocketmq_ha.impl.store.log.fragment import is_fragment
 from rocketmq_ha.impl.store.log.layout import Layout, check_file_size, check_is_no_part, read_layout
 from rocketmq_ha.impl.store.log.lock import StoreLock
@@ -91,6 +92,7 @@ def open_files(
         queue.sweep()
         sweep_creating(store_dir)
         _cut(queue, found, clear_tail, keeps_place)
+        take_back(store_dir, found.end if queue.files else 0)
     except BaseException:
         if queue is not None:
             queue.close()
