@@ -13,9 +13,12 @@ Deleted = Mapping[str, int]  # from a topic to where the log ended when the topi
 Stored = tuple[int, int]  # the log offset of a message, and the id of its queue
 
 
-def delete_topic(deleted: Deleted, topic: str, stored: Sequence[Stored], max_offset: int) -> Deleted:
-    """HA-BT-80 "MUST give no message of a deleted topic": none that the log has by now. A topic without any is not noted."""
-    return {**deleted, topic: max_offset} if stored else deleted
+def delete_topic(deleted: Deleted, topic: str, stored: Sequence[Stored], max_offset: int, *, is_known: bool) -> Deleted:
+    """HA-BT-80 "MUST give no message of a deleted topic": none that the log has by now.
+
+    is_known: whether the table of topics has it. A topic that has neither an entry there nor messages is not noted.
+    """
+    return {**deleted, topic: max_offset} if stored or is_known else deleted
 
 
 def open_log(deleted: Deleted, max_offset: int) -> Deleted:
@@ -26,12 +29,26 @@ def open_log(deleted: Deleted, max_offset: int) -> Deleted:
     return {topic: offset if offset < max_offset else max_offset for topic, offset in deleted.items()}
 
 
-def start(deleted: Deleted, min_offset: int, *, forgets: bool = False) -> Deleted:
-    """A broker starts with what its file has, over a log that begins at an offset.
+def start(
+    deleted: Deleted,
+    min_offset: int,
+    max_offset: int,
+    topics: Collection[str] | None,
+    has_messages: Collection[str],
+    *,
+    forgets: bool = False,
+) -> Deleted:
+    """A broker starts with what its file has, over a log from one offset to another.
 
-    forgets: of a slave that will not be told of deletions.
+    HA-BT-80 "A restart MUST NOT bring such a topic back": what was delivered to it meanwhile is hidden, too.
+
+    Args:  topics: of a master, those of its `topics.json`; None if there is no such file. has_messages: the topics of the
+           store. forgets: of a slave that will not be told of deletions.
     """
-    return {} if forgets else {topic: offset for topic, offset in deleted.items() if offset > min_offset}
+    if forgets:
+        return {}
+    still = {topic: max_offset for topic in deleted if topics is not None and topic not in topics and topic in has_messages}
+    return {topic: offset for topic, offset in deleted.items() if offset > min_offset or topic in still} | still
 
 
 def read_entry(fields: Mapping[str, object]) -> int | None:

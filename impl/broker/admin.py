@@ -8,7 +8,7 @@ Source: 4.9.8 AdminBrokerProcessor.
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 from rocketmq_ha.impl.broker import body_fields
 from rocketmq_ha.impl.broker.clients import Channel
@@ -38,6 +38,12 @@ logger.addHandler(logging.NullHandler())
 _MOST_PERM: Final = 7
 
 
+class HidesMessages(Protocol):
+    """See DeletedTopics.delete."""
+
+    def __call__(self, topic: str, *, is_known: bool) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class AdminSources:
     """What the broker's other parts say when they are asked.
@@ -50,7 +56,7 @@ class AdminSources:
     runtime_info: Callable[[], Mapping[str, str]]
     ha_status: Callable[[], Mapping[str, object]]
     config: Callable[[], Mapping[str, str]]
-    hide_messages: Callable[[str], None]
+    hide_messages: HidesMessages
     delay_offset: Callable[[], bytes] | None = None
 
 
@@ -129,15 +135,15 @@ class AdminBrokerProcessor:
     def delete_topic(self, channel: Channel, request: RemotingCommand, _now_ms: int) -> RemotingCommand:
         """215. HA-BT-15 "MUST be gone from the table at once"; a topic that is not there counts as deleted.
 
-        The table comes first: a kill between the two leaves the topic with all its messages (HA-BT-18), as if it had not been
-        asked for, and not one without messages.
+        The messages are hidden first: a kill before the table has lost the topic leaves it with its settings, and the deletion
+        can be asked for again. The other way round HA-BT-18 would make a topic with other settings.
         """
         topic = fields.text(request, "topic")
         if (refused := self._refusal(request, topic)) is not None:
             return refused
+        self.sources.hide_messages(topic, is_known=topic in self._topics.topic_config_table)
         if self._topics.delete_topic_config(topic):
             logger.info("%s: topic %s is deleted", channel.peer, topic)
-        self.sources.hide_messages(topic)
         return response_to(request)
 
     def get_all_topic_config(self, _channel: Channel, request: RemotingCommand, _now_ms: int) -> RemotingCommand:

@@ -122,13 +122,16 @@ class BrokerController:
         self.topics: Final = TopicConfigManager(store_dir, tables)
         self.groups: Final = SubscriptionGroupManager(store_dir, tables)
         self.offsets: Final = ConsumerOffsetManager(store_dir, tables, now_ms)
-        for table in (self.topics, self.groups, self.offsets):
+        has_topics = self.topics.load()
+        for table in (self.groups, self.offsets):
             table.load()
         self.deleted: Final = DeletedTopics(store, ConfigFile(store_dir / "config" / "deletedTopics.json"))
         profile = settings.profile
-        self.deleted.load(forgets=settings.role is BrokerRole.SLAVE and not profile.asks_changes)
+        is_slave = settings.role is BrokerRole.SLAVE
+        topics = self.topics.topic_config_table if has_topics and not is_slave else None
+        self.deleted.load(topics=topics, forgets=is_slave and not profile.asks_changes)
         self.figures: Final = QueueFigures(store, ratio=settings.access_message_in_memory_max_ratio)
-        if settings.role is not BrokerRole.SLAVE:
+        if not is_slave:
             self.topics.note_queues(self.figures.queue_nums())
         elif profile.serves_topics_of_log:
             self.topics.queue_nums_of = self.figures.queue_nums_of
@@ -140,7 +143,7 @@ class BrokerController:
         self.registration: Final = BrokerOuterAPI(_registration_settings(settings), self.topics, client)
         self.topics.on_change = lambda _: self.registration.topics_changed()
         self.registration.on_master = self._on_master
-        is_slave, levels = settings.role is BrokerRole.SLAVE, settings.delay_levels
+        levels = settings.delay_levels
         permission = settings.broker_permission
         delay_offset = ConfigFile(store_dir / "config" / "delayOffset.json")
         self.delayed: Final = ScheduleMessageService(store, levels, delay_offset, now_ms, role=settings.role)

@@ -32,21 +32,35 @@ class DeletedTopics:
         self._store = store
         self.table: Final = ConfigTable(file, "deletedTopicTable", _read, _fields, wall_clock)
 
-    def load(self, *, forgets: bool = False) -> None:
+    def load(self, *, topics: Collection[str] | None = None, forgets: bool = False) -> None:
         """Read the file, and hide the messages. Raises: ConfigInvalid, OSError.
 
-        No offset is beyond the end of the log: its opening has seen to that (impl/store/log/deleted_places.py). forgets: of a
-        slave that will not be told of deletions.
+        No offset is beyond the end of the log: its opening has seen to that (impl/store/log/deleted_places.py).
+
+        Args:  topics: of a master, those that its `topics.json` has; None if there is no such file. forgets: of a slave that
+               will not be told of deletions.
         """
         self.table.load()
-        known, first = {} if forgets else dict(self.table.entries), self._store.min_offset
-        self.table.become({topic: offset for topic, offset in known.items() if offset > first})
+        known = {} if forgets else self.table.entries
+        self.table.become({topic: now for topic, offset in known.items() if (now := self._at_start(topic, offset, topics))})
         for topic, offset in self.table.entries.items():
             self._hide(topic, offset)
 
-    def delete(self, topic: str) -> None:
-        """Hide all messages that a topic has now, dispatched or not."""
-        if self._has_messages(topic):
+    def _at_start(self, topic: str, offset: int, topics: Collection[str] | None) -> int | None:
+        """HA-BT-80 "A restart MUST NOT bring such a topic back". What was delivered to it after the deletion is hidden as well.
+
+        Returns: where its messages begin; None for a deletion that hides nothing any more.
+        """
+        if topics is not None and topic not in topics and self._has_messages(topic):
+            return self._store.max_offset
+        return offset if offset > self._store.min_offset else None
+
+    def delete(self, topic: str, *, is_known: bool) -> None:
+        """Hide all messages that a topic has now, dispatched or not.
+
+        Args:  is_known: whether the table of topics has it. Without messages it may get some: delayed ones, or retries.
+        """
+        if is_known or self._has_messages(topic):
             self.table.put(topic, self._store.max_offset)
             self._hide(topic, self._store.max_offset)
 

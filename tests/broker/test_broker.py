@@ -12,12 +12,17 @@ from kit.sends import fields_of, item
 from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.impl.app.run_broker import AllPorts
 from rocketmq_ha.impl.broker.broker import BrokerSettings
+from rocketmq_ha.impl.broker.config_file import ConfigFile
+from rocketmq_ha.impl.broker.deleted_topics import DeletedTopics
+from rocketmq_ha.impl.broker.topic_config import TopicConfig
 from rocketmq_ha.impl.errors import StoreCorrupt
 from rocketmq_ha.impl.net.limits import parse_networks
 from rocketmq_ha.impl.remoting.codes import RequestCode, ResponseCode
 from rocketmq_ha.impl.remoting.command import RemotingCommand, request
+from rocketmq_ha.impl.store.derived.topic_notes import queue_nums
+from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.wire.frame import REPORT
-from rocketmq_ha.impl.wire.message import decode
+from rocketmq_ha.impl.wire.message import Message, decode
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED
 from rocketmq_ha.spec.role import BrokerRole
 
@@ -179,6 +184,45 @@ def test_a_deleted_topic_is_gone_for_good(start: Start) -> None:
         slave = start(BrokerRole.SLAVE, profile=profile)
         assert set(slave.controller.deleted.table.entries) == expected
         slave.close()
+
+
+@pytest.mark.parametrize("has_messages", [False, True])
+def test_what_is_delivered_to_a_deleted_topic_does_not_bring_it_back(start: Start, has_messages: bool) -> None:
+    """HA-BT-80 "A restart MUST NOT bring such a topic back": a delayed message, for one, comes after the deletion."""
+    broker = start()
+    broker.send()
+    broker.await_dispatch(1)
+    if not has_messages:
+        assert broker.controller.topics.update_topic_config(TopicConfig("made", 4, 4))
+    topic = "orders" if has_messages else "made"
+    assert broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic}).code == 0
+    for _ in range(2):  # as a delivery puts it, once before each restart
+        broker.store.put(Message(topic, b"late", queue_id=1))
+        assert broker.store.wait_for_dispatch()
+        broker.close()
+        broker = start()
+        assert broker.controller.topics.select_topic_config(topic) is None
+        assert broker.controller.figures.queue_nums().get(topic) is None
+
+
+def test_a_deleted_topic_stays_so_when_its_messages_have_expired(tmp_path: Path) -> None:
+    """HA-BT-80 "A restart MUST NOT bring such a topic back": its queue's last file stays."""
+    for step in range(3):
+        options = StoreOptions(file_size=1 << 12, queue_file_size=40, floor_size=0, notes_topics=False)
+        with MessageStore.open(tmp_path, options) as store:
+            deleted = DeletedTopics(store, ConfigFile(tmp_path / "config" / "deletedTopics.json"))
+            deleted.load(topics=())
+            if step == 0:
+                store.put(Message("t", b""))
+                assert store.wait_for_dispatch()
+                deleted.delete("t", is_known=True)
+                for _ in range(10):
+                    store.put(Message("other", bytes(1000)))
+                assert store.wait_for_dispatch()
+                assert store.delete_expired(1 << 62)
+            assert store.min_offset > 0
+            assert list(deleted.table.entries) == ["t"]
+            assert queue_nums(store.log, store.queues) == {"other": 1}
 
 
 def test_a_deletion_that_could_not_be_saved_is_saved_later(start: Start, tmp_path: Path) -> None:

@@ -401,7 +401,7 @@ def test_a_topic_that_is_deleted_at_the_master_is_hidden_on_the_slave(slave: Sla
         broker.put("orders", 1, 2)
         broker.put("refunds", 0, 2)
     master.topics.note_queues({"orders": 2, "refunds": 1})
-    slave.tables.deleted.delete("refunds")  # by a former master
+    slave.tables.deleted.delete("refunds", is_known=False)  # by a former master
     slave.synchronize(master)
     assert slave.tables.queues.queue_nums() == {"orders": 2, "refunds": 1}
     assert slave.tables.queues.first_visible_in_queue("refunds", 0) == 0
@@ -482,7 +482,7 @@ def test_a_topic_that_goes_from_whole_tables_is_deleted(slave: SlaveStand) -> No
     topic that the master's table has"."""
     for name in ("a", "b", "c"):
         slave.tables.put(name, 0)
-    slave.tables.deleted.delete("c")
+    slave.tables.deleted.delete("c", is_known=False)
     end = slave.tables.store.max_offset
     slave.begin()
     whole(slave, ["a", "c", "no messages"], {}, 3_000)

@@ -20,6 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kit.broker_tables import BrokerTables
 from kit.examples import machine_settings
 from rocketmq_ha.impl.broker.store_queues import StoreQueues
+from rocketmq_ha.impl.broker.topic_config import TopicConfig
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.remoting.codes import RequestCode, ResponseCode
 from rocketmq_ha.impl.store.derived.consume_queue_table import ConsumeQueueTable
@@ -45,6 +46,7 @@ class DeletedTopicsMachine(RuleBasedStateMachine):
         self.resources = ExitStack()
         self.stored: dict[str, list[model.Stored]] = defaultdict(list)
         self.deleted: model.Deleted = {}
+        self.known: set[str] = set()  # of TOPICS, those of the table of topics
         self.numbers = 0
         self.bodies: dict[int, bytes] = {}  # by offset in the log
         self.start(forgets=False)
@@ -52,9 +54,16 @@ class DeletedTopicsMachine(RuleBasedStateMachine):
     def start(self, *, forgets: bool) -> None:
         self.tables = BrokerTables(self.directory, self.resources)
         self.pulls = StoreQueues(self.tables.store, PullBounds(1 << 30))
-        self.tables.deleted.load(forgets=forgets)
+        topics = self.tables.topics.topic_config_table if self.tables.topics.load() else None
+        assert topics is None or {topic for topic in TOPICS if topic in topics} == self.known
+        self.tables.deleted.load(topics=topics, forgets=forgets)
         log = self.tables.store
-        self.deleted = model.start(model.open_log(self.deleted, log.max_offset), log.min_offset, forgets=forgets)
+        has_messages = [topic for topic, stored in self.stored.items() if stored]
+        opened = model.open_log(self.deleted, log.max_offset)
+        known = None if topics is None else self.known
+        self.deleted = model.start(opened, log.min_offset, log.max_offset, known, has_messages, forgets=forgets)
+        if topics is None:
+            self.known = set()
 
     @rule(topic=topics, queue_id=queue_ids, waits=st.booleans())
     def put(self, topic: str, queue_id: int, waits: bool) -> None:
@@ -75,7 +84,21 @@ class DeletedTopicsMachine(RuleBasedStateMachine):
         """HA-BT-80 "MUST give no message of a deleted topic": messages that are not dispatched yet are hidden, too."""
         answer = self.tables.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
         assert answer.code == ResponseCode.SUCCESS
-        self.deleted = model.delete_topic(self.deleted, topic, self.stored[topic], self.tables.store.max_offset)
+        end, is_known = self.tables.store.max_offset, topic in self.known
+        self.deleted = model.delete_topic(self.deleted, topic, self.stored[topic], end, is_known=is_known)
+        self.known.discard(topic)
+
+    @rule(topic=topics)
+    def create(self, topic: str) -> None:
+        assert self.tables.topics.update_topic_config(TopicConfig(topic, QUEUES, QUEUES))
+        self.known.add(topic)
+
+    @rule()
+    def lose_the_topics(self) -> None:
+        """Somebody has removed `topics.json`: HA-BT-18 brings back the topics that show messages."""
+        for path in (self.directory / "config").glob("topics.json*"):
+            path.unlink()
+        self.restart(forgets=False)
 
     @rule(forgets=st.booleans())
     def restart(self, forgets: bool) -> None:
@@ -111,6 +134,8 @@ class DeletedTopicsMachine(RuleBasedStateMachine):
                 self.deleted = model.open_log(self.deleted, store.max_offset)
                 for topic, queue_id in others:
                     self.put_by(store, topic, queue_id)
+            # It notes the topics of its store (HA-ST-52), deleted ones too: it does not know of deletions.
+            self.known |= {topic for topic, stored in self.stored.items() if stored}
         self.start(forgets=False)
 
     @invariant()

@@ -154,7 +154,8 @@ class MetadataMachine(RuleBasedStateMachine):
         self.delays, self.known = model.DelayOffsets(), None
         self.life_of_offsets: object = None
         store = self.slave.tables.store
-        self.deleted = deleted_model.start(deleted_model.open_log(self.deleted, store.max_offset), store.min_offset)
+        self.deleted = deleted_model.open_log(self.deleted, store.max_offset)
+        self.deleted = deleted_model.start(self.deleted, store.min_offset, store.max_offset, None, ())
         self.topics, self.groups = self.observed_topics(), self.observed_groups()
         self.offsets = dict(flatten(json.loads(self.slave.offsets.encode())["offsetTable"]))
         self.question: asking.Question | None = None
