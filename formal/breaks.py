@@ -91,6 +91,14 @@ EDITS: Final = (
         run_formal("delete-hardened"),
     ),
     Edit(
+        "a TLA+ action of reading",
+        "spec/tla/HAReading.tla",
+        re.escape("own' = (own \\/ (TellsMaster /\\ b = slave))"),
+        "own' = own",
+        "a slave notes no commit, and so tells its master of none",
+        run_formal("reading-return-hardened"),
+    ),
+    Edit(
         "a TLA+ property",
         "spec/tla/HAProperties.tla",
         r"(?m)^Push2WithinLog == .*$",

@@ -19,10 +19,10 @@ from typing import Any, cast
 from formal.level import EdgeProperty, Edges, Level, StateProperty
 from formal.level_protocol import PROTOCOL
 from formal.levels import LEVELS, level_of
-from rocketmq_ha.reference import protocol, protocol_durability
+from rocketmq_ha.reference import protocol, protocol_durability, reading_properties
 from rocketmq_ha.reference.protocol_properties import CATALOGUE, EXCEPTIONS
-from rocketmq_ha.reference.protocol_state import Scope, State, of_profile, warm
-from rocketmq_ha.spec.profile import CLASSIC, HARDENED, PROFILES
+from rocketmq_ha.reference.protocol_state import Scope, State, warm
+from rocketmq_ha.spec.profile import CLASSIC, HARDENED, PROFILES, Profile
 
 SCOPES_FILE = Path(__file__).with_name("scopes.toml")
 STEP = "Step"  # spec/tla/HADurable.tla has this label on every edge
@@ -231,12 +231,19 @@ def say(text: str, end: str = "\n") -> None:
 def catalogue() -> int:
     """Print the trace of each violation of classic and each exception of hardened. Returns: 1 if one is not found."""
     status = 0
+    shown: list[tuple[Profile, str, StateProperty | EdgeProperty, Any, str]]
     shown = [(CLASSIC, f"quirk {found.quirk}", found.breaks, found.scope, found.description) for found in CATALOGUE]
     shown += [(HARDENED, "exception", found.holds, found.scope, found.reason) for found in EXCEPTIONS]
+    for violation in reading_properties.CATALOGUE:
+        title = f"quirk {violation.quirk}"
+        shown.append((CLASSIC, title, violation.breaks, violation.scope, violation.description))
+        if violation.kept:
+            shown.append((HARDENED, title, violation.breaks, violation.scope, violation.kept))
     for profile, title, holds, scope, description in shown:
-        path = first_violation(explore(of_profile(scope, profile)), holds)
+        level = level_of(scope)
+        path = first_violation(explore(level.of_profile(scope, profile)), holds)
         status |= path is None
-        trace = show(PROTOCOL, path) if path else "NOT FOUND"
+        trace = show(level, path) if path else "NOT FOUND"
         say(f"{profile.name}, {title}: {description}\nbreaks {holds.__name__}\n{trace}\n")
     return status
 

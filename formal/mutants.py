@@ -1,11 +1,11 @@
 """Mutation testing of the reference model: which wrong copies of it do the checks notice?
 
 A mutant changes one decision expression of the model: a comparison, a boolean operator, a constant or sum in one, or one arm of
-a condition. A seed draws the mutants, half from the protocol level and half from the byte level; the mutants in PICKED are
+a condition. A seed draws the mutants, half from the abstract levels and half from the byte level; the mutants in PICKED are
 written by hand. Each runs in its own process, which imports the changed module in place of the real one (no file changes), and
 stops at the first difference:
 
-    protocol level   graph: an edge that only one of mutant and unchanged model has, in a scope of scopes.toml; the hash of the
+    abstract levels  graph: an edge that only one of mutant and unchanged model has, in a scope of scopes.toml; the hash of the
                      unchanged model's graph is checked in, and equals TLC's
     byte level       lock-step: the implementation differs on fixed seeds, or an invariant of the cluster fails; then the same
                      with hostile peers, which schedules do not contain
@@ -47,18 +47,19 @@ from formal.changes import slots, variants
 from formal.tree_copy import ROOT
 
 PACKAGE: Final = "rocketmq_ha.reference"
-PROTOCOL_FILES: Final = ("protocol.py",)
+ABSTRACT: Final = {"protocol.py": "protocol", "reading.py": "reading"}  # the level of each file
 BYTE_FILES: Final = ("master.py", "slave.py", "store.py", "group_transfer.py", "five_waits.py", "cluster.py")
 TARGET: Final = 0.95
-GRAPH_STATES: Final = 100_000  # in total, over the scopes of a profile in which a mutant is compared
+GRAPH_STATES: Final = 100_000  # in total, over the scopes of a level and profile in which a mutant is compared
 LOCKSTEP_SEEDS: Final = range(1, 161)
 HOSTILE_SEEDS: Final = range(1, 121)
 REFINEMENT_SEEDS: Final = range(1, 41)
 SECONDS_PER_CHECK: Final = 20  # a check that takes longer is taken to hang; it usually takes 20 ms on a quiet machine
-# These checks take up to ten seconds. The protocol level has no loop that a mutant could make endless.
+# These checks take up to ten seconds. The abstract levels have no loop that a mutant could make endless.
 SECONDS: Final = {"table": 120, "snapshot": 120, "trace": 120, "graph": 300}
 PATIENCE: Final = 40  # so many times longer a check may take by the clock, on a busy machine
 MEMORY_BYTES: Final = 3 << 30
+AS_IT_IS: Final = "_as_it_is"  # behind the name of the unchanged module
 NO_MUTANT: Final = 3  # exit status of a process that could not make its mutant
 
 
@@ -140,6 +141,11 @@ EQUIVALENT: Final = {
     "not link.conn.close_reason and (not link.severed)  ->  not link.conn.close_reason": (
         "a cut tells an end: a severed link whose slave's end is open was closed at the master by the cut itself"
     ),
+    "not both_run(state) or len(slave.log) >= len(log)  ->  not both_run(state)": (
+        "a slave that has all of its master's log gets nothing, which is no edge; none has more while both run"
+    ),
+    "len(slave.log) >= len(log)  ->  len(slave.log) > len(log)": "the same",
+    "len(of(state, b).log) + 1  ->  len(of(state, b).log) + 2": "no log is longer than itself: that loss is not possible",
 }
 
 
@@ -156,10 +162,10 @@ def all_mutants(file: str) -> list[Mutant]:
 
 
 def draw(count: int, seed: int) -> list[Mutant]:
-    """Draw mutants, half from the protocol level and half from the byte level."""
+    """Draw mutants, half from the abstract levels and half from the byte level."""
     rng = random.Random(seed)
     found = []
-    for files in (PROTOCOL_FILES, BYTE_FILES):
+    for files in (ABSTRACT, BYTE_FILES):
         candidates = [mutant for file in files for mutant in all_mutants(file)]
         found += rng.sample(candidates, min(len(candidates), count // 2))
     return found
@@ -232,7 +238,7 @@ def bounded(check: Callable[[], str], seconds: int) -> str:
 
 def graph_differs(scope: object, start: object, name: str, as_it_is: ModuleType) -> str:
     """The edge nearest to the initial state that only one of mutant and unchanged model has."""
-    changed = importlib.import_module(f"{PACKAGE}.protocol")
+    changed = importlib.import_module(f"{PACKAGE}.{as_it_is.__name__.removesuffix(AS_IT_IS)}")
     seen, queue = {start}, [start]
     for number, state in enumerate(queue):  # the list grows during the loop: it is the queue
         edges = list(as_it_is.edges(state, scope))
@@ -247,15 +253,14 @@ def graph_differs(scope: object, start: object, name: str, as_it_is: ModuleType)
     return ""
 
 
-def protocol_checks() -> Iterator[tuple[str, Callable[[], str]]]:
-    """All checks as (kind, function), the cheapest first."""
+def graph_checks(file: str) -> Iterator[tuple[str, Callable[[], str]]]:
+    """All checks of an abstract level as (kind, function), the cheapest first."""
     from formal import graph
 
-    as_it_is = module_from("protocol_as_it_is", ROOT / "reference" / "protocol.py")
+    as_it_is = module_from(file.removesuffix(".py") + AS_IT_IS, ROOT / "reference" / file)
     total: Counter[str] = Counter()
-    checked_in = [
-        named for named in graph.load_scopes().values() if named.hash and named.max_steps is None and not named.durable
-    ]
+    of_level = [named for named in graph.load_scopes().values() if named.level.name == ABSTRACT[file]]
+    checked_in = [named for named in of_level if named.hash and named.max_steps is None and not named.durable]
     for named in sorted(checked_in, key=lambda named: named.states or 0):
         total[named.profile] += named.states or 0
         if total[named.profile] > GRAPH_STATES:
@@ -435,7 +440,7 @@ def child(told: str) -> int:
             return NO_MUTANT
         sys.meta_path.insert(0, _Substitute(name, code))
     found = ("", "")
-    for kind, check in protocol_checks() if mutant.file in PROTOCOL_FILES else byte_checks():
+    for kind, check in graph_checks(mutant.file) if mutant.file in ABSTRACT else byte_checks():
         if what := bounded(check, SECONDS.get(kind, SECONDS_PER_CHECK)):
             found = (what.partition(" ")[0] if what.startswith(("raises ", "hangs ")) else kind, what)
             break
@@ -471,19 +476,19 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the draw (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time (default: %(default)s)")
     parser.add_argument("--list", action="store_true", help="print every mutant that could be drawn, and run none")
-    parser.add_argument("--only", metavar="FILE", choices=PROTOCOL_FILES + BYTE_FILES, help="run every mutant of one file")
+    parser.add_argument("--only", metavar="FILE", choices=(*ABSTRACT, *BYTE_FILES), help="run every mutant of one file")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.child:
         return child(options.child)
-    everything = {file: all_mutants(file) for file in PROTOCOL_FILES + BYTE_FILES}
+    everything = {file: all_mutants(file) for file in (*ABSTRACT, *BYTE_FILES)}
     if options.list:
         for mutants in everything.values():
             say("\n".join(map(str, mutants)))
         return 0
     os.nice(10)
     with ThreadPoolExecutor(options.jobs) as pool:
-        unchanged = list(pool.map(run, [Mutant(file, 0, "", "") for file in ("protocol.py", "master.py")]))
+        unchanged = list(pool.map(run, [Mutant(file, 0, "", "") for file in (*ABSTRACT, "master.py")]))
     if any(kind for kind, _ in unchanged):
         say(f"the model as it is does not pass: {unchanged}")
         return 2

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from formal.level import Level
 from formal.level_protocol import PROTOCOL
+from formal.level_reading import READING
 from formal.levels import LEVELS
 from formal.premises import PREMISES, UNCONDITIONAL
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED
@@ -22,7 +23,7 @@ SCOPES_FILE: Final = Path(__file__).with_name("scopes.toml")
 class Properties:
     """The properties of HAProperties.tla: on states, on steps, on runs, and on runs in which no put times out.
 
-    durable: the properties of HADurable.tla, on states.
+    durable: the properties of HADurable.tla, on states. reading_invariants, reading_steps: those of HAReading.tla.
     """
 
     invariants: tuple[str, ...]
@@ -30,9 +31,13 @@ class Properties:
     liveness: tuple[str, ...]
     patient: tuple[str, ...]
     durable: tuple[str, ...]
+    reading_invariants: tuple[str, ...]
+    reading_steps: tuple[str, ...]
 
     def of(self, scope: "Scope") -> tuple[str, ...]:
         """The properties that can be checked in a scope."""
+        if scope.level == READING.name:
+            return self.reading_invariants + self.reading_steps
         if scope.durable:
             return self.durable
         if scope.patient:
@@ -222,7 +227,7 @@ def configuration(scope: Scope, names: Sequence[str], properties: Properties, sp
     ]
     bounds = {"StepsAtMost": scope.max_steps, "UsedAtMost": scope.max_used}
     lines += [f"CONSTRAINT {name}_{most}" for name, most in bounds.items() if most is not None]
-    of_states = properties.invariants + properties.durable
+    of_states = properties.invariants + properties.durable + properties.reading_invariants
     lines += [f"INVARIANT {name}" for name in names if name in of_states]
     lines += [f"PROPERTY {name}" for name in names if name not in of_states]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""Write the traces of spec/violations.md: each comes from a run of the protocol level, a scenario, or a list of frames.
+"""Write the traces of spec/violations.md: each comes from a run of an abstract level, a scenario, or a list of frames.
 
     python -m formal.violations            exit status 1 if a trace in spec/violations.md is out of date
     python -m formal.violations --write    rewrite all traces; review the diff
@@ -16,15 +16,16 @@ from typing import Final
 
 from formal import graph, scenarios
 from formal.level_protocol import PROTOCOL
+from formal.level_reading import READING
 from rocketmq_ha.fuzz.schedule import START_MS
-from rocketmq_ha.reference import cluster, invariants, slave, store, wire
+from rocketmq_ha.reference import cluster, invariants, reading_properties, slave, store, wire
 from rocketmq_ha.reference.cluster import Cluster
 from rocketmq_ha.reference.group_transfer import FLUSH_SLAVE_TIMEOUT, PUT_OK
 from rocketmq_ha.reference.protocol_properties import CATALOGUE
 from rocketmq_ha.reference.protocol_state import of_profile
 from rocketmq_ha.reference.slave import Slave
 from rocketmq_ha.reference.store import Log
-from rocketmq_ha.spec.profile import CLASSIC, Profile, Settings
+from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DOCUMENT: Final = ROOT / "spec" / "violations.md"
@@ -240,9 +241,18 @@ def protocol_trace(quirk: int) -> str:
     return graph.show(PROTOCOL, path)
 
 
+def reading_trace(violation: reading_properties.Violation) -> str:
+    """In hardened, where it has the quirk too: there no other quirk is in the way."""
+    scope = READING.of_profile(violation.scope, HARDENED if violation.kept else CLASSIC)
+    path = graph.first_violation(graph.explore(scope), violation.breaks)
+    assert path is not None, f"quirk {violation.quirk} is gone"
+    return graph.show(READING, path)
+
+
 def traces() -> dict[int, str]:
     """The traces of all quirks that have one."""
     found = {violation.quirk: protocol_trace(violation.quirk) for violation in CATALOGUE}
+    found |= {violation.quirk: reading_trace(violation) for violation in reading_properties.CATALOGUE}
     found |= {violation.quirk: scenario_trace(violation.scenario) for violation in BYTES}
     return found | {violation.quirk: frames_trace(violation) for violation in FRAMES}
 

@@ -5,7 +5,6 @@ Each item is done to a real broker over its HA port, and what it does is put in 
 
 import contextlib
 import time
-import tomllib
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,21 +12,14 @@ from typing import Final
 
 import pytest
 from fake_peers import FakeMaster, FakeSlave
+from known import compare
 from results import Results, text_of
 from rocketmq import FILE_SIZE, Rocketmq, wait
 
-RECORD: Final = tomllib.loads((Path(__file__).parents[2] / "spec" / "violations.toml").read_text(encoding="utf-8"))
 I64_MAX: Final = (1 << 63) - 1
 READ_BUFFER: Final = 4 << 20
 LOOKS: Final = 25  # at a process that may spin
 LOOK_S: Final = 0.2  # between two of them
-
-
-def compare(results: Results, release: str, found: dict[int, str]) -> None:
-    """All items are compared before the first that differs fails."""
-    recorded = {item["quirk"]: item.get(release, "not recorded of this release") for item in RECORD["shown"]}
-    same = [results.note(f"quirk {quirk}", recorded[quirk], told) for quirk, told in found.items()]
-    assert all(same), "a real broker does not do what spec/violations.toml says: see the table"
 
 
 def test_masters(rocketmq: Rocketmq, tmp_path: Path, results: Results) -> None:

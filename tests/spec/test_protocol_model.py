@@ -41,7 +41,8 @@ SMALL_STATES = 26_000  # in total, of the scopes that are explored here for a pr
 
 def small(profile: Profile) -> list[graph.NamedScope]:
     """The smallest scopes of a profile whose graphs are checked in."""
-    checked_in = [named for named in SCOPES.values() if named.graph and named.hash and named.profile == profile.name]
+    of_level = [named for named in SCOPES.values() if named.level is PROTOCOL and named.profile == profile.name]
+    checked_in = [named for named in of_level if named.graph and named.hash]
     sizes = sorted((named.states or 0, named.name) for named in checked_in)
     totals = itertools.accumulate(states for states, _ in sizes)
     return [SCOPES[name] for (_, name), total in zip(sizes, totals, strict=True) if total <= SMALL_STATES]
@@ -267,11 +268,11 @@ def test_mutants_are_drawn_from_both_levels_and_the_same_by_the_same_seed() -> N
     drawn = mutants.draw(60, 1)
     assert drawn == mutants.draw(60, 1) != mutants.draw(60, 2)
     assert len(set(drawn)) == 60
-    assert sum(mutant.file in mutants.PROTOCOL_FILES for mutant in drawn) == 30
+    assert sum(mutant.file in mutants.ABSTRACT for mutant in drawn) == 30
 
 
 def test_every_mutant_can_be_made_and_is_another_program() -> None:
-    for file in (*mutants.PROTOCOL_FILES, *mutants.BYTE_FILES):
+    for file in (*mutants.ABSTRACT, *mutants.BYTE_FILES):
         source = (ROOT / "reference" / file).read_text(encoding="utf-8")
         as_it_is = compile(source, str(ROOT / "reference" / file), "exec")
         found = mutants.all_mutants(file)[::29] + [mutant for mutant in mutants.PICKED if mutant.file == file]
