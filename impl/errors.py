@@ -46,10 +46,10 @@ class RequestInvalid(RocketmqHaError):
 class RequestFailed(RocketmqHaError):
     """A remoting request of ours that got no answer: no connection, its end, or no answer in time."""
 
-    def __init__(self, address: str, code: int, why: str, *, is_unsent: bool = False) -> None:
-        """is_unsent: no byte was written to a connection, so that nobody can have got the request."""
+    def __init__(self, address: str, code: int, why: str, *, is_unsent: bool = False, is_late: bool = False) -> None:
+        """is_unsent: no byte was written to a connection, so that nobody can have got it. is_late: its time is over."""
         super().__init__(f"{address}: request {request_name(code)}: {why}")
-        self.address, self.code, self.why, self.is_unsent = address, code, why, is_unsent
+        self.address, self.code, self.why, self.is_unsent, self.is_late = address, code, why, is_unsent, is_late
 
 
 class RequestRefused(RocketmqHaError):

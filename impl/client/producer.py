@@ -196,6 +196,8 @@ class Producer:
 
     def _on_answer(self, send: _Send, queue: MessageQueue, answer: RemotingCommand | RequestFailed) -> None:
         if isinstance(answer, RequestFailed):
+            if answer.is_late:  # the client's clock is ahead of the last turn: HA-C-6 "MUST NOT last longer than one timeout"
+                self._now_ms = max(self._now_ms, send.deadline_ms)
             self._routes.broker_failed(send.prepared.topic, self._now_ms)
             self._failed(send, None, str(answer), is_unsent=answer.is_unsent)
             return

@@ -50,7 +50,7 @@ class WaitingAnswers:
         late = [opaque for opaque, (deadline_ms, _, _) in self._waiting.items() if now_ms >= deadline_ms]
         for opaque in late:
             if (found := self._waiting.pop(opaque, None)) is not None:
-                found[2](RequestFailed(self._address, found[1], "no answer in time"))
+                found[2](RequestFailed(self._address, found[1], "no answer in time", is_late=True))
         return len(late)
 
     def on_close(self, why: str, *, is_unsent: bool = False) -> None:

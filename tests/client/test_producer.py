@@ -106,6 +106,19 @@ def test_all_attempts_share_one_timeout() -> None:
     assert stand.results[0].attempts == 2
 
 
+def test_an_attempt_whose_time_is_over_is_the_last() -> None:
+    """The client gives it up before the producer's next turn, and another attempt would come behind the timeout."""
+    stand = Stand()
+    stand.send(now_ms=100)
+    stand.producer.turn(3_095)
+    stand.asked().fail(is_late=True)
+    assert [(result.status, result.attempts) for result in stand.results] == [("NO_ANSWER", 1)]
+    assert not [asked for asked in stand.client.asked if asked.command.code == 310]
+    stand.send(now_ms=3_100)
+    stand.asked().answer(queueId=0, queueOffset=7, msgId="AB")
+    assert stand.results[1].status == "SEND_OK"
+
+
 @pytest.mark.parametrize(
     ("code", "status"), [(10, "FLUSH_DISK_TIMEOUT"), (11, "SLAVE_NOT_AVAILABLE"), (12, "FLUSH_SLAVE_TIMEOUT")]
 )

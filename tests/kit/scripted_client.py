@@ -21,10 +21,10 @@ class Asked:
         fields = {name: str(value) for name, value in ext_fields.items()}
         self.on_answer(RemotingCommand(code, self.command.opaque, 1, remark=remark, ext_fields=fields, body=body))
 
-    def fail(self, *, is_unsent: bool = False) -> None:
-        """No answer comes. is_unsent: there was no connection."""
-        why = "cannot connect" if is_unsent else "no answer in time"
-        self.on_answer(RequestFailed(self.address, self.command.code, why, is_unsent=is_unsent))
+    def fail(self, *, is_unsent: bool = False, is_late: bool = False) -> None:
+        """No answer comes. is_unsent: there was no connection. is_late: its time is over."""
+        why = "no answer in time" if is_late else "cannot connect" if is_unsent else "the connection has ended"
+        self.on_answer(RequestFailed(self.address, self.command.code, why, is_unsent=is_unsent, is_late=is_late))
 
 
 class ScriptedClient:

@@ -98,6 +98,7 @@ def test_a_request_without_an_answer_fails_at_its_deadline_and_the_connection_go
     both.told.clear()
     both.invoke(SILENT, timeout_ms=0)
     assert both.why() == f"{both.address}: request 11 (PULL_MESSAGE): no answer in time"
+    assert isinstance(both.told[0], RequestFailed) and both.told[0].is_late and not both.told[0].is_unsent
     both.invoke(ECHO)
     both.await_told(2)
     assert both.server.accepted_connections == 1
