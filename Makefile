@@ -11,7 +11,7 @@ ARGS ?=
 .DEFAULT_GOAL := help
 
 .PHONY: help setup demo test check format bench fuzz replay report demo-bug transitions golden lock clean
-.PHONY: mutants interop formal formal-breaks clauses golden-claims hostile soak
+.PHONY: mutants interop formal formal-breaks clauses golden-claims hostile soak modes
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | \
@@ -126,3 +126,7 @@ soak: setup ## kill -9 of stores, brokers and name servers under load, and losse
 	@$(BIN)/python tests/crash/disk_death.py --rounds $(ROUNDS)
 	@$(BIN)/python tests/crash/disk_death.py --rounds $(ROUNDS) --power-cut
 	@$(BIN)/python tests/crash/disk_death.py --rounds $(ROUNDS) --async
+
+modes: ROUNDS ?= 1
+modes: setup ## Each way to deploy under each fault, beside what the articles promise (an hour and a half): ROUNDS=3, ARGS="--only 2m/kill"
+	@PYTHONPATH=tests $(BIN)/python tests/modes/run_modes.py --rounds $(ROUNDS) $(ARGS)

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -45,7 +46,8 @@ class Running:
 class Cluster:
     """A cluster in a directory of its own: `conf`, `logs` and `store` in it have a file or a folder for each node.
 
-    environment: of the brokers, besides this process's own. is_over: says in a wait that it is to end.
+    settings: of the brokers, by RocketMQ's names, in place of those of the plan. environment: theirs, besides that of this
+    process. is_over: says in a wait that it is to end.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Cluster:
         plan: Plan,
         directory: Path,
         *,
+        settings: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
         is_over: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -62,7 +65,7 @@ class Cluster:
         self.cut_links: dict[Link, int] = {}  # since when, ms since 1970
         self.began_ms = wall_clock_ms()
         self.is_ready = False  # all nodes were up once
-        self._environment, self._is_over = environment, is_over
+        self._settings, self._environment, self._is_over = settings or {}, environment, is_over
         for name in ("conf", "logs", "store"):
             (self.directory / name).mkdir(parents=True, exist_ok=True)
         self.write_conf()
@@ -101,12 +104,15 @@ class Cluster:
     def write_conf(self) -> None:
         """Write the settings of all nodes."""
         for node in self.plan.nodes:
-            settings = (
-                broker_conf(self.plan, node, self.store(node.name))
-                if node.is_broker
-                else name_server_conf(self.plan, self.store(node.name))
-            )
-            self.conf_of(node.name).write_text(conf_text(settings), "utf-8")
+            self._write_conf(node, {})
+
+    def _write_conf(self, node: Node, settings: Mapping[str, str]) -> None:
+        """Write the settings of a node. settings: in place of those of a broker."""
+        if node.is_broker:
+            found = {**broker_conf(self.plan, node, self.store(node.name)), **self._settings, **settings}
+        else:
+            found = name_server_conf(self.plan, self.store(node.name))
+        self.conf_of(node.name).write_text(conf_text(found), "utf-8")
 
     # --- The whole ---------------------------------------------------------------------------------------------------
 
@@ -164,8 +170,7 @@ class Cluster:
         if each.state is State.UP:
             raise ConfigInvalid(f"{name}: is up, as pid {each.identity and each.identity.pid}; expected one that is not")
         if settings:
-            conf = broker_conf(self.plan, each.node, self.store(name)) | settings
-            self.conf_of(name).write_text(conf_text(conf), "utf-8")
+            self._write_conf(each.node, settings)
         self._start(each.node)
         assert each.identity is not None
         return each.identity
@@ -187,6 +192,20 @@ class Cluster:
         self._collect(each, State.STOPPED, time.monotonic() + STOP_S)
         self._set_links()
         return each.identity
+
+    def vanish(self, *names: str) -> None:
+        """Have machines gone at once: nothing of them runs on, and nobody is told that their connections have ended.
+
+        Raises: ConfigInvalid if one is not up.
+        """
+        for name in names:
+            each = self._up(name)
+            assert each.process is not None
+            each.process.send_signal(signal.SIGSTOP)
+        for name in names:
+            self.cut(name)
+        for name in names:
+            self.kill(name)
 
     def remove_store(self, name: str) -> None:
         """Lose the disk of a broker that is not up."""

@@ -1,0 +1,153 @@
+"""Measure each way to deploy under each fault, and compare it with what the articles promise.
+
+    PYTHONPATH=tests python tests/modes/run_modes.py --rounds 3 --seed 1 --only 'sync-2m-2s/*/kill'
+
+It writes build/modes.json, after each round, and build/modes.html. The exit status is 0 if all rounds were measured, whatever
+they have shown; 1 if some were not.
+"""
+
+import argparse
+import logging
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Final
+
+from cell import NotMeasuredError, Round, run_round
+from mode_faults import FAULTS
+from mode_results import Cell, Results, all_cells
+from modes_page import markdown, render
+from our_cluster import OurCluster
+from power import compile_library
+from promises import load
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from rocketmq_ha.impl.errors import RocketmqHaError
+
+RATE: Final = 500
+OVERHEAD_S: Final = 35.0  # of a round, beside the time for which something is broken
+
+
+def chosen(only: list[str]) -> list[Cell]:
+    """The cells that match any of the patterns MODE/FAULT or MODE/FLUSH/FAULT; all for none. Raises: ValueError."""
+    cells = all_cells()
+    for pattern in only:
+        if not any(_matches(cell, pattern) for cell in cells):
+            raise ValueError(
+                f"--only {pattern}: found no cell, expected MODE/FAULT or MODE/FLUSH/FAULT, as 2m/kill or '*/sync/*'"
+            )
+    return [cell for cell in cells if not only or any(_matches(cell, pattern) for pattern in only)]
+
+
+def _matches(cell: Cell, pattern: str) -> bool:
+    return fnmatch(str(cell), pattern) or (pattern.count("/") == 1 and fnmatch(f"{cell.mode}/{cell.fault}", pattern))
+
+
+def expected_s(cell: Cell) -> float:
+    return OVERHEAD_S + FAULTS[cell.fault].window_s
+
+
+@contextmanager
+def progress(total_s: float) -> Iterator[Callable[[str, float], None]]:
+    """Yield a function that tells what is being done, and how many of the expected seconds are over."""
+    console, began = Console(stderr=True), time.monotonic()
+    if not console.is_terminal:
+        last = [0.0, began]  # how much was done, and since when
+
+        def line(what: str, done_s: float) -> None:
+            now = time.monotonic()
+            if done_s != last[0]:
+                last[:] = done_s, now
+            speed = last[0] / (last[1] - began) if last[0] else 1.0
+            left_s = max(0.0, (total_s - done_s) / speed - (now - last[1]))
+            console.print(f"{what}; {left_s / 60:.0f} min left", highlight=False, soft_wrap=True)
+
+        yield line
+        return
+    columns = (BarColumn(20), TaskProgressColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console, speed_estimate_period=3600) as bar:
+        task = bar.add_task("", total=total_s)
+        yield lambda what, done_s: bar.update(task, description=what, completed=done_s)
+
+
+def directory_of(work: Path, seed: str) -> Path:
+    return work / seed.replace("/", "-")
+
+
+def measure(cell: Cell, seed: str, rate: int, work: Path, library: Path, told: Callable[[str], object]) -> Round | str:
+    """One round. Returns: why there is none, if it could not be measured."""
+    try:
+        cluster = OurCluster(cell.mode, cell.flush, directory_of(work, seed), library)
+        return run_round(cluster, FAULTS[cell.fault], seed, rate, told)
+    except (NotMeasuredError, RocketmqHaError, OSError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def run(arguments: argparse.Namespace, work: Path) -> int:
+    promises, cells = load(), chosen(arguments.only)
+    library = compile_library(work)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    file, page = arguments.out / "modes.json", arguments.out / "modes.html"
+    results = Results.read(file) if arguments.add and file.exists() else None
+    rounds = [(cell, number) for number in range(arguments.rounds) for cell in cells]
+    total, done, failed = sum(expected_s(cell) for cell, _ in rounds), 0.0, 0
+    with progress(total) as told:
+        for index, (cell, number) in enumerate(rounds):
+            seed, where = f"{arguments.seed}/{number}/{cell}", f"{index + 1} of {len(rounds)}: {cell}"
+            said = lambda what, where=where, done=done: told(f"{where}, {what}", done)  # type: ignore[misc]  # noqa: E731
+            result = measure(cell, seed, arguments.rate, work, library, said)
+            if results is None:
+                results = Results.new(OurCluster.product(), arguments.rate)
+            results.add(cell, result)
+            if arguments.keep is None:
+                shutil.rmtree(directory_of(work, seed), ignore_errors=True)
+            results.write(file, promises)
+            page.write_text(render(results, promises), "utf-8")
+            if isinstance(result, str):
+                failed += 1
+                print(f"not measured: {cell}, seed {seed}: {result}", file=sys.stderr)  # noqa: T201
+            done += expected_s(cell)
+    if results is not None:
+        print(markdown(results, promises))  # noqa: T201
+    print(f"results={file} page={page} rounds={len(rounds)} not_measured={failed}")  # noqa: T201
+    return 1 if failed else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rate", type=int, default=RATE, help="sends a second")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="MODE/FAULT", help="or MODE/FLUSH/FAULT; * stands for any"
+    )
+    parser.add_argument("--add", action="store_true", help="add the rounds to those in the file")
+    parser.add_argument("--out", type=Path, default=Path("build"))
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the clusters' directories here")
+    parser.add_argument("--page", action="store_true", help="make the page from the file again, and print the table")
+    arguments = parser.parse_args()
+    logging.disable(logging.WARNING)  # the clients say that brokers do not answer
+    if arguments.page:
+        results = Results.read(arguments.out / "modes.json")
+        (arguments.out / "modes.html").write_text(render(results, load()), "utf-8")
+        print(markdown(results, load()))  # noqa: T201
+        return 0
+    try:
+        if arguments.keep is not None:
+            arguments.keep.mkdir(parents=True, exist_ok=True)
+            return run(arguments, arguments.keep)
+        with tempfile.TemporaryDirectory(prefix="modes-") as work:
+            return run(arguments, Path(work))
+    except ValueError as error:
+        print(f"run_modes.py: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,291 @@
+"""The measurement of the ways to deploy: its pieces, and one round of it with real processes. `make modes` is the whole."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cell import Round, run_round
+from figures import Figures, Span, Times, figures_of, out_of_order
+from mode_faults import FAULTS
+from mode_results import Cell, Results, all_cells
+from modes_page import markdown, render, seconds
+from our_cluster import OurCluster
+from power import PowerSwitch, compile_library
+from promises import CHECKS, FILE, load, verdicts
+from run_modes import chosen
+from traffic import OK, Delivered, Sent
+
+from kit.children import Child
+from kit.waiting import PATIENCE_S
+from rocketmq_ha.impl.app.cluster.plan import MODES
+
+GOOD = Figures(
+    writable_hit=Span(0.2, 0.3),
+    writable_any=Span(0.1, 0.1),
+    stored_hit=Span(0.2, 0.3),
+    readable_hit=Span(0.5, 0.2),
+    sends=100,
+    failed={},
+    acknowledged=500,
+    acknowledged_hit_per_s=50.0,
+    lost=0,
+    unreadable=0,
+    unconsumed=0,
+    twice=0,
+    stored_twice=0,
+    out_of_order=0,
+    send_ms=1.5,
+)
+NEVER = Span(None, 1.0)
+
+
+# --- The figures ---------------------------------------------------------------------------------------------------------
+
+
+def sent(number: int, begun: float, status: str = OK, group: str = "a", took: float = 0.1) -> Sent:
+    return Sent(number, begun, begun + took, status, group, 0, number)
+
+
+def got(at: float, number: int, group: str = "a", queue_id: int = 0) -> Delivered:
+    return Delivered(at, number, group, queue_id, number)
+
+
+TIMES = Times(began=0.0, broken=10.0, mending=20.0, ended=30.0)
+
+
+def test_a_send_counts_from_its_begin_and_in_its_phase() -> None:
+    """An answer that was on its way when the fault came says nothing of what can be written after it."""
+    sends = [sent(1, 9.95), sent(2, 12.0, group="b"), sent(3, 15.0, "NO_ANSWER", ""), sent(4, 21.0), sent(5, 22.0)]
+    found = figures_of(TIMES, "a", sends, [], [], set())
+    assert found.writable_any.in_fault == pytest.approx(2.1)
+    assert found.writable_hit.in_fault is None
+    assert found.writable_hit.after_mend == pytest.approx(1.1)
+    assert (found.sends, found.failed, found.failed_sends) == (2, {"NO_ANSWER": 1}, 1)
+    assert found.acknowledged == 4
+
+
+def test_a_message_that_is_stored_without_its_slave_is_no_success() -> None:
+    sends = [sent(1, 11.0, "SLAVE_NOT_AVAILABLE"), sent(2, 25.0)]
+    found = figures_of(TIMES, "a", sends, [], [], {1, 2})
+    assert found.writable_hit == Span(None, pytest.approx(5.1))
+    assert found.stored_hit.in_fault == pytest.approx(1.1)
+    assert (found.acknowledged, found.lost) == (1, 0)
+
+
+def test_what_is_read_of_the_group_that_was_hit() -> None:
+    delivered = [got(9.0, 1), got(10.5, 2, "b"), got(13.0, 3), got(20.5, 4)]
+    found = figures_of(TIMES, "a", [], delivered, [], set())
+    assert found.readable_hit == Span(pytest.approx(3.0), pytest.approx(0.5))
+
+
+def test_what_is_lost_unread_or_there_twice() -> None:
+    sends = [sent(number, 1.0) for number in range(5)] + [sent(5, 1.0, "NO_ANSWER", "")]
+    delivered = [got(2.0, 0), got(2.0, 1), got(3.0, 1), got(4.0, 2)]
+    readable = [got(40.0, 0), got(40.0, 1), got(40.0, 1, "b"), got(40.0, 2)]
+    found = figures_of(TIMES, "a", sends, delivered, readable, stored={0, 1, 2, 3, 5})
+    assert (found.acknowledged, found.lost, found.unreadable, found.unconsumed) == (5, 1, 2, 2)
+    assert (found.twice, found.stored_twice) == (1, 1)
+    assert found.acknowledged_hit_per_s == pytest.approx(0.5)
+    assert found.send_ms == pytest.approx(100.0)
+
+
+def test_the_order_is_that_of_each_queue_and_of_first_deliveries() -> None:
+    assert out_of_order([got(1, 0), got(2, 2), got(3, 1, queue_id=1), got(4, 3)]) == 0
+    assert out_of_order([got(1, 0), got(2, 2), got(3, 0), got(4, 2), got(5, 3)]) == 0  # again is not behind
+    assert out_of_order([got(1, 5), got(2, 1), got(3, 2), got(4, 6)]) == 2
+
+
+def test_figures_come_back_from_json() -> None:
+    found = json.loads(json.dumps(GOOD.to_json()))
+    assert Figures.from_json(found | {"seed": "x"}) == GOOD
+
+
+# --- The promises --------------------------------------------------------------------------------------------------------
+
+# name of a check -> figures that keep it, and figures that do not
+EXAMPLES = {
+    "nobody writes": (replace(GOOD, writable_any=NEVER), GOOD),
+    "somebody writes": (GOOD, replace(GOOD, writable_any=NEVER)),
+    "nobody reads": (replace(GOOD, readable_hit=NEVER), GOOD),
+    "somebody reads": (replace(GOOD, readable_hit=Span(9.0, None)), replace(GOOD, readable_hit=NEVER)),
+    "reads at once": (GOOD, replace(GOOD, readable_hit=Span(1.1, None))),
+    "the group is not written": (replace(GOOD, writable_hit=NEVER), GOOD),
+    "the group is written at once": (GOOD, replace(GOOD, writable_hit=NEVER)),
+    "no send fails": (GOOD, replace(GOOD, failed={"NO_ANSWER": 1})),
+    "none lost": (GOOD, replace(GOOD, lost=1)),
+    "few lost": (replace(GOOD, lost=50), replace(GOOD, lost=51)),
+    "lost less than 0.1 s": (replace(GOOD, lost=5), replace(GOOD, lost=6)),
+    "all readable": (GOOD, replace(GOOD, unreadable=1)),
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_each_check_holds_and_fails(name: str) -> None:
+    keeps, breaks = EXAMPLES[name]
+    assert CHECKS[name](keeps) == ""
+    assert CHECKS[name](breaks) != ""
+
+
+def test_each_promise_is_about_a_cell_and_each_check_is_used() -> None:
+    promises, cells = load(), all_cells()
+    for promise in promises:
+        about = [cell for cell in cells if promise.is_about(cell.mode, cell.flush, cell.fault)]
+        wanted = len(promise.modes) * len(promise.flushes) * len(promise.faults)
+        lacking = sum(not MODES[mode].has_slaves for mode in promise.modes) * len(promise.flushes)
+        lacking *= sum(FAULTS[fault].needs_slave for fault in promise.faults)
+        assert len(about) == wanted - lacking > 0, promise.id
+    assert {name for promise in promises for name in promise.checks} == CHECKS.keys()
+    assert {promise.article for promise in promises} == {"000", "003"}
+
+
+def test_a_promise_is_broken_by_one_round() -> None:
+    promises = [promise for promise in load() if promise.id == "sync-never-loses"]
+    (kept,) = verdicts(promises, "sync-2m-2s", "async", "kill", [GOOD, GOOD])
+    (broken,) = verdicts(promises, "sync-2m-2s", "async", "kill", [GOOD, replace(GOOD, lost=3)])
+    assert (kept.is_kept, broken.is_kept, broken.found) == (True, False, ("3 lost",))
+    assert verdicts(promises, "async-2m-2s", "async", "kill", [GOOD]) == []
+
+
+def test_a_name_that_is_not_known_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "promises.toml"
+    file.write_text(FILE.read_text("utf-8").replace('"nobody writes"', '"nobody laughs"'), "utf-8")
+    with pytest.raises(ValueError, match="one-master-all-down: nobody laughs: expected some of nobody writes"):
+        load(file)
+    file.write_text(FILE.read_text("utf-8") * 2, "utf-8")
+    with pytest.raises(ValueError, match="one-master-all-down is there twice"):
+        load(file)
+
+
+# --- The cells, the results and the page ---------------------------------------------------------------------------------
+
+
+def test_each_fault_meets_each_way_that_has_what_it_hits() -> None:
+    cells = all_cells()
+    assert len(cells) == len(set(cells)) == 2 * (2 * 6 + 2 * 9)
+    assert not any(cell.mode in ("1m", "2m") and "slave" in cell.fault for cell in cells)
+
+
+def test_cells_are_chosen_by_patterns() -> None:
+    assert chosen([]) == all_cells()
+    assert chosen(["2m/kill"]) == [Cell("2m", "async", "kill"), Cell("2m", "sync", "kill")]
+    assert chosen(["2m/sync/kill"]) == [Cell("2m", "sync", "kill")]
+    assert {cell.fault for cell in chosen(["*/part-*"])} == {"part-slave", "part-namesrv"}
+    with pytest.raises(ValueError, match="--only 2m/slave: found no cell"):
+        chosen(["2m/slave"])
+
+
+def result(figures: Figures, ended: list[str]) -> Round:
+    return Round("1/0", figures, 12.0, {"broker-a": 4711}, ended, [1], 0.7)
+
+
+def test_results_come_back_from_their_file_and_are_shown(tmp_path: Path) -> None:
+    results, promises = Results.new("a <product>", 500), load()
+    results.add(Cell("sync-2m-2s", "async", "power"), result(GOOD, ["broker-a-s: ended by itself with status 2: a <reason>"]))
+    results.add(Cell("sync-2m-2s", "async", "power"), result(replace(GOOD, lost=12_345, readable_hit=NEVER), []))
+    results.add(Cell("1m", "sync", "kill"), "a client ended")
+    file = tmp_path / "modes.json"
+    results.write(file, promises)
+    again = Results.read(file)
+    assert again == results
+    page = render(again, promises)
+    for text in (
+        "a &lt;product&gt;",
+        "a &lt;reason&gt;",
+        "0 to 12,345",
+        "0.50 s in 1 of 2",
+        "not measured: a client ended",
+        "4,711",
+    ):
+        assert text in page, text
+    assert "<script" not in page
+    written = json.loads(file.read_text())["cells"][1]
+    assert {each["id"]: each["is_kept"] for each in written["promises"]} == {
+        "sync-no-single-point-data": True,
+        "sync-no-single-point-service": False,
+        "sync-no-delay": False,
+        "no-promotion": False,
+        "slaves-only-read": False,
+        "sync-never-loses": False,
+    }
+    table = markdown(again, promises)
+    assert "| power cut of a master |  |  |  | w 0.10 s, r no, lost 0 to 12,345, unreadable 0 ≠ |" in table
+    file.write_text(file.read_text().replace('"format": 1', '"format": 9'))
+    with pytest.raises(ValueError, match="format 9, expected 1"):
+        Results.read(file)
+
+
+def test_seconds_have_the_digits_that_matter() -> None:
+    assert [seconds(value) for value in (0.0, 0.999, 1.0, 99.94, 130.4)] == ["0.00 s", "1.00 s", "1.0 s", "99.9 s", "130 s"]
+
+
+# --- The power switch ----------------------------------------------------------------------------------------------------
+
+WRITER = """
+import os, sys, time
+from pathlib import Path
+root = Path(sys.argv[1])
+log = os.open(root / "commitlog" / "0", os.O_RDWR | os.O_CREAT)
+os.ftruncate(log, 100)
+os.pwrite(log, b"synced", 0)
+os.fdatasync(log)
+os.pwrite(log, b"not", 6)
+(root / "never").write_bytes(b"not a byte")
+for number in range(20):  # the inode of one may be that of a later one
+    new = root / "table.new"
+    with new.open("wb") as table:
+        table.write(b"table %d" % number)
+        if number < 19:
+            table.flush()
+            os.fsync(table.fileno())
+    new.replace(root / "table")
+(root.parent / "outside").write_bytes(b"outside")
+print("here", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD")
+def test_a_power_cut_takes_what_was_not_synced(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "commitlog").mkdir(parents=True)
+    (root / "before").write_bytes(b"there before")
+    switch = PowerSwitch(root, tmp_path / "mirror", compile_library(tmp_path))
+    switch.note_all(root)
+    child = Child([sys.executable, "-c", WRITER, str(root)], stdout=subprocess.PIPE, env=dict(switch.environment))
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"here\n"
+    child.kill()
+    child.wait(PATIENCE_S)
+    assert switch.cut(root) == len(b"not")
+    assert (root / "commitlog" / "0").read_bytes() == b"synced".ljust(100, b"\0")
+    assert (root / "never").read_bytes() == bytes(10)
+    assert (root / "table").read_bytes() == bytes(len("table 19"))  # the last one was not synced
+    assert (root / "before").read_bytes() == b"there before"
+    assert (tmp_path / "outside").read_bytes() == b"outside"
+    assert switch.cut(root) == 0
+
+
+# --- A round -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD")
+def test_a_round_measures_what_a_lost_machine_takes(tmp_path: Path) -> None:
+    """Without a slave: nothing is written or read meanwhile, the name server knows nothing of it, and the loss is noticed."""
+    cluster = OurCluster("1m", "async", tmp_path / "cluster", compile_library(tmp_path))
+    phases: list[str] = []
+    fault = replace(FAULTS["machine"], window_s=2.0)
+    found = run_round(cluster, fault, "1", 200, phases.append)
+    assert phases == ["starting", "warming up", "machine gone", "mending", "reading all"]
+    figures = found.figures
+    assert (figures.writable_any.in_fault, figures.readable_hit.in_fault) == (None, None)
+    assert figures.writable_hit.after_mend is not None and figures.readable_hit.after_mend is not None
+    assert figures.lost == figures.unreadable > 200
+    assert figures.acknowledged > figures.lost
+    assert figures.failed_sends > 0
+    assert figures.twice == figures.stored_twice == 0
+    assert (found.ended, found.routed, found.dropped) == ([], [0], {})
+    assert found.routed_again_s is not None
+    assert found.window_s == pytest.approx(2.0, abs=1.5)
