@@ -72,6 +72,7 @@ class BrokerFigures(MasterFigures):
         assert rounds is not None and end is not None
         found: dict[str, Any] = {
             "master": None if self._following.master is None else format_address(*self._following.master),
+            "certificate": None if follower is None else follower.master_subject or None,
             "state": DISCONNECTED,
             "connected_ms": None,
             "silent_ms": None,

@@ -49,13 +49,29 @@ class MasterEndpoint:
 
     def client_tls(self, profile: Profile = HARDENED) -> ClientTls | None:
         """Load the TLS files. Raises: ConfigInvalid if they are not usable, or if the profile has no TLS."""
-        if self.identity is None:
-            return None
-        _refuse_classic(profile)
-        files, name = self.identity.files, self.identity.name
-        tls = ClientTls(files, name if name is not None else self.host)
-        warn_of_readers(files.key)
-        return tls
+        return None if self.identity is None else _client_tls(self.identity, self.host, profile)
+
+
+@dataclass(frozen=True, slots=True)
+class HaTls:
+    """The TLS of a slave broker to its master. port: that of the master's --tls-listen, at the host of its HA address.
+
+    identity: the name is expected in the master's certificate; None: the host that is connected to.
+    """
+
+    port: int
+    identity: TlsIdentity
+
+    def client_tls(self, profile: Profile) -> ClientTls:
+        """As MasterEndpoint.client_tls."""
+        return _client_tls(self.identity, None, profile)
+
+
+def _client_tls(identity: TlsIdentity, host: str | None, profile: Profile) -> ClientTls:
+    _refuse_classic(profile)
+    tls = ClientTls(identity.files, identity.name if identity.name is not None else host)
+    warn_of_readers(identity.files.key)
+    return tls
 
 
 @contextmanager

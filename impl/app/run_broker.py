@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rocketmq_ha.impl.app.broker_figures import BrokerFigures
 from rocketmq_ha.impl.app.cleaning import RetentionSettings
-from rocketmq_ha.impl.app.endpoints import Listening, tls_listener
+from rocketmq_ha.impl.app.endpoints import HaTls, Listening, tls_listener
 from rocketmq_ha.impl.app.following import Following
 from rocketmq_ha.impl.app.producer import POLL_MS
 from rocketmq_ha.impl.app.reload import ConfigurationSource, Reload
@@ -30,6 +30,7 @@ from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.limits import Limits, Network
 from rocketmq_ha.impl.net.listeners import listen
 from rocketmq_ha.impl.net.server import Master
+from rocketmq_ha.impl.net.tls_ends import ClientTls
 from rocketmq_ha.impl.net.waker import Waker
 from rocketmq_ha.impl.remoting.client import RemotingClient
 from rocketmq_ha.impl.remoting.limits import RemotingLimits
@@ -53,7 +54,8 @@ class BrokerOptions:
 
     listen: the address for clients. announce: the host that clients and slaves are told of in its place; None: the same.
     tls: of the clients' ports. client_tls: to the name servers, and to a slave's master; None for none. ha: where slaves
-    connect. master: the HA address of a slave's master; None: the name servers tell it. limits: of the HA port.
+    connect. master: the HA address of a slave's master; None: the name servers tell it. ha_tls: in place of the port of that
+    address; None: without TLS. limits: of the HA port.
     """
 
     store: Path
@@ -62,6 +64,7 @@ class BrokerOptions:
     ha: Listening
     tls: RemotingTlsFiles | None
     client_tls: RemotingClientTlsFiles | None
+    ha_tls: HaTls | None
     file_size: int | None
     queue_file_size: int | None
     index_geometry: Geometry | None
@@ -96,6 +99,7 @@ def run_broker(options: BrokerOptions, configuration: ConfigurationSource, print
         clients = RemotingServer(listeners, options.remoting_limits, clients_tls)
         stack.callback(clients.close)
         client_tls = remoting_client_tls(options.client_tls)
+        master_tls = None if options.ha_tls is None else options.ha_tls.client_tls(profile)
         client = RemotingClient(tls=client_tls)
         stack.callback(client.close)
         broker_addr = options.announce or options.listen[0], clients.addresses[0][1]
@@ -123,7 +127,7 @@ def run_broker(options: BrokerOptions, configuration: ConfigurationSource, print
         stack.callback(master.close)
         if not retention.delete_unacknowledged:
             store.needed_offset = master.service.needed_offset
-        reload.serve(tls, clients_tls, client_tls, master=AllPorts(master, clients))
+        reload.serve(tls, clients_tls, client_tls, master_tls, master=AllPorts(master, clients))
         is_slave = role is BrokerRole.SLAVE
         puts = None if is_slave else stack.enter_context(_putting(master, store, options.roles))
         settings = replace(options.broker, role=role, profile=profile)
@@ -135,7 +139,7 @@ def run_broker(options: BrokerOptions, configuration: ConfigurationSource, print
         settings = replace(settings, config=_config(options, settings, store))
         now_ms = clock_ms()
         master.wake_by(waker)
-        following = Following(store, partial(_follower, ha_settings, profile, store))
+        following = Following(store, partial(_follower, ha_settings, profile, store, master_tls))
         stack.callback(following.shutdown)
         ha_status = partial(_ha_status, master, following if is_slave else None)
         connected = following.is_connected
@@ -180,19 +184,28 @@ def _check_id(role: BrokerRole, broker_id: int) -> None:
 def _master_of(options: BrokerOptions, broker: BrokerController) -> tuple[str, int] | None:
     """The HA address to follow; not its own.
 
+    HA-S-100 "MUST connect to that port of its master's host, whoever has told the host, and MUST NOT connect to the port".
     HA-S-16 "uses it and takes no other": that of the options. HA-S-17 "MUST take the master's HA address from each answer to
     its registration": else the one that the name servers have told.
     """
     told = broker.ha_server_addr
-    if options.master is not None or told in ("", format_address(*broker.settings.ha_server_addr)):
-        return options.master
-    return parse_address(told)
+    found = options.master
+    if found is None and told not in ("", format_address(*broker.settings.ha_server_addr)):
+        found = parse_address(told)
+    return found if found is None or options.ha_tls is None else (found[0], options.ha_tls.port)
 
 
-def _follower(settings: Settings, profile: Profile, store: MessageStore, log: CommitLog, master: tuple[str, int]) -> Follower:
+def _follower(
+    settings: Settings,
+    profile: Profile,
+    store: MessageStore,
+    tls: ClientTls | None,
+    log: CommitLog,
+    master: tuple[str, int],
+) -> Follower:
     """HA-R-14 "MUST connect to the HA address, `haServerAddr`, of its master". An empty log begins where its master says."""
     own = replace(settings, slave_file_size=log.file_size)
-    return Follower(log, *master, own, profile, has_room=lambda: store.kept()["disk_full"] is None)
+    return Follower(log, *master, own, profile, tls=tls, has_room=lambda: store.kept()["disk_full"] is None)
 
 
 def _listen_for_clients(address: tuple[str, int]) -> list[Any]:

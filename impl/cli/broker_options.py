@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import click
 
-from rocketmq_ha.impl.app.endpoints import Listening, TlsListening
+from rocketmq_ha.impl.app.endpoints import HaTls, Listening, TlsIdentity, TlsListening
 from rocketmq_ha.impl.app.remoting_tls import RemotingClientTlsFiles
 from rocketmq_ha.impl.broker.broker import BrokerSettings
 from rocketmq_ha.impl.broker.queue_figures import ACCESS_MESSAGE_IN_MEMORY_MAX_RATIO
@@ -15,7 +15,7 @@ from rocketmq_ha.impl.broker.transaction_check import CheckSettings
 from rocketmq_ha.impl.cli.flush_options import MAX_INT
 from rocketmq_ha.impl.cli.option_group import option_group
 from rocketmq_ha.impl.cli.remoting_options import remoting_tls_files, tls_mode_option
-from rocketmq_ha.impl.cli.tls_options import tls_file_options, tls_files
+from rocketmq_ha.impl.cli.tls_options import tls_file_options, tls_files, tls_name_option
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.net.address import format_address, parse_address
 from rocketmq_ha.spec.constants import MAX_MESSAGE_SIZE
@@ -38,6 +38,8 @@ def _listening(
     tls_key: Path | None,
     tls_ca: Path | None,
     namesrv_tls_ca: Path | None,
+    tls_master_port: int | None,
+    tls_name: str | None,
 ) -> dict[str, Any]:
     host, port = parse_address(listen, "--listen")
     if host in _ANY and announce is None:
@@ -60,7 +62,16 @@ def _listening(
         "ha": Listening(ha, tls),
         "tls": for_clients,
         "client_tls": as_client,
+        "ha_tls": _ha_tls(tls_master_port, tls_cert, tls_key, tls_ca, tls_name),
     }
+
+
+def _ha_tls(port: int | None, cert: Path | None, key: Path | None, ca: Path | None, name: str | None) -> HaTls | None:
+    """Raises: ConfigInvalid for options that do not fit together."""
+    if port is None and name is not None:
+        raise ConfigInvalid("--tls-name is given and --tls-master-port is not: expected the port where the master has TLS")
+    files = None if port is None else tls_files(cert, key, ca, needed_by="--tls-master-port")
+    return None if port is None or files is None else HaTls(port, TlsIdentity(files, name))
 
 
 broker_listen_options = option_group(
@@ -89,7 +100,18 @@ broker_listen_options = option_group(
         help="The address where slaves connect with TLS, and with a certificate that --tls-ca has signed; beside --ha-listen.",
     ),
     tls_mode_option,
-    *tls_file_options("The CA that has signed the certificates of slaves and clients; PEM. Without it clients need none."),
+    *tls_file_options(
+        "The CA that has signed the certificates of slaves and clients, and of a slave's master; PEM."
+        " Without it clients need none."
+    ),
+    click.option(
+        "--tls-master-port",
+        type=click.IntRange(1, 65_535),
+        metavar="PORT",
+        help="As a slave, follow the master with TLS, at this port of its host: that of its --tls-listen. The host is that of"
+        " --master, or what the name servers tell. --tls-cert is shown there.",
+    ),
+    tls_name_option("the master's host"),
     click.option(
         "--namesrv-tls-ca",
         type=click.Path(path_type=Path),

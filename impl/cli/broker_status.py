@@ -36,13 +36,14 @@ def broker_lines(snapshot: dict[str, Any], lines: Pairs) -> Pairs:
 
 def _followed(followed: dict[str, Any]) -> Pairs:
     state = followed["state"]
+    master = ", ".join(filter(None, (followed["master"], followed["certificate"])))
     if followed["master"] is None:
         state = "none is known yet"
     elif state == "connected":
-        state = f"{followed['master']}, connected for {duration(followed['connected_ms'])}, heard {ago(followed['silent_ms'])}"
+        state = f"{master}, connected for {duration(followed['connected_ms'])}, heard {ago(followed['silent_ms'])}"
     else:
         ended = followed["last_close_reason"]
-        state = f"{followed['master']}, {state}" + (f"; the last connection ended: {ended}" if ended else "")
+        state = f"{master}, {state}" + (f"; the last connection ended: {ended}" if ended else "")
     lag = "unknown: its master has not said where its log ends"
     if followed["lag_bytes"] is not None:
         lag = f"{size(followed['lag_bytes'])} behind, {ago(followed['lag_told_ms'])}"

@@ -24,11 +24,13 @@ def tls_file_options(ca_help: str) -> tuple[Callable[[Command], Command], ...]:
     )
 
 
+def tls_name_option(default: str) -> Callable[[Command], Command]:
+    """--tls-name. Args:  default: what the name is without it."""
+    return click.option("--tls-name", metavar="NAME", help=f"The name in the master's certificate. [default: {default}]")
+
+
 _FILE_OPTIONS: Final = tls_file_options("The CA that has signed the other end's certificate; PEM. No other is trusted.")
-CLIENT_OPTIONS: Final[tuple[Callable[[Command], Command], ...]] = (
-    *_FILE_OPTIONS,
-    click.option("--tls-name", metavar="NAME", help="The name in the master's certificate. [default: the host of --master]"),
-)
+CLIENT_OPTIONS: Final[tuple[Callable[[Command], Command], ...]] = (*_FILE_OPTIONS, tls_name_option("the host of --master"))
 
 
 def tls_identity(tls_cert: Path | None, tls_key: Path | None, tls_ca: Path | None, tls_name: str | None) -> TlsIdentity | None:

@@ -174,7 +174,7 @@ class Follower:
     def _shake_hands(self, sock: socket.socket, tls: ClientTls, stopped: Callable[[], bool]) -> TlsSocket | None:
         """Do the TLS handshake. Returns: None if it fails; then a back-off has passed. HA-S-70, HA-S-71."""
         try:
-            end = tls.open(sock, self.client.peer, stopped)
+            end = tls.open(sock, self.client.peer, self._address[0], stopped)
         except PeerViolation as violation:
             self._say(logging.ERROR, "cannot connect: %s", violation, reason="tls")
             self.back_off.use_longest()

@@ -209,7 +209,7 @@ class MasterFeed:
     def _shake_hands(self, tls: ClientTls) -> TlsSocket:
         """Raises: TlsRefused. A master that does not trust us says so only to the first read (TLS 1.3): PeerViolation there."""
         try:
-            end = tls.open(self._sock, self.peer)
+            end = tls.open(self._sock, self.peer, self.address[0])
         except PeerViolation as error:
             raise TlsRefused(str(error)) from error
         except OSError as error:

@@ -60,16 +60,18 @@ class ServerTls:
 class ClientTls:
     """What a slave proves to its master, and demands of it."""
 
-    def __init__(self, files: TlsFiles, name: str) -> None:
-        """name: that the master's certificate must have. Raises: ConfigInvalid."""
+    def __init__(self, files: TlsFiles, name: str | None) -> None:
+        """name: that the master's certificate must have; None: that of the host of each connection. Raises: ConfigInvalid."""
         self._files = files
         self._context = client_context(files)
         self._scratch = memoryview(bytearray(_SLAVES_FETCH))
         self._name = name
+        if name is None:
+            return
         try:
             self._context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname=name)
         except (ValueError, TypeError):  # a name that the ssl module cannot encode
-            raise ConfigInvalid(f"{name!r} is no name that a certificate has: expected a host's, or an address") from None
+            raise ConfigInvalid(f"{_no_name(name)}: expected a host's, or an address") from None
 
     def renewed(self) -> Callable[[], None]:
         """As ServerTls.renewed."""
@@ -80,15 +82,20 @@ class ClientTls:
 
         return take_over
 
-    def open(self, sock: socket.socket, peer: str, stopped: Callable[[], bool] = lambda: False) -> TlsSocket | None:
-        """Shake hands, on a connected socket. Returns: None where told to stop. Raises: PeerViolation, OSError.
+    def open(self, sock: socket.socket, peer: str, host: str, stopped: Callable[[], bool] = lambda: False) -> TlsSocket | None:
+        """Shake hands, on a socket that is connected to a host. Returns: None where told to stop.
 
+        Raises: PeerViolation, OSError.
 
         Spec: HA-S-71 "not finished after 5 s MUST be given up"; HA-S-70 "MUST verify that its master's certificate is signed by
         the CA that it is told", and "before it sends a byte of its own".
         """
         sock.setblocking(False)
-        tls = TlsSocket(sock, peer, self._context, self._scratch, self._name)
+        name = host if self._name is None else self._name
+        try:
+            tls = TlsSocket(sock, peer, self._context, self._scratch, name)
+        except (ValueError, TypeError):  # a host that somebody else has told
+            raise OSError(_no_name(name)) from None
         deadline = Deadline(HANDSHAKE_TIMEOUT_S)
         while not tls.handshake():
             if tls.has_ended:
@@ -99,3 +106,7 @@ class ClientTls:
                 return None
             tls.wait(_TURN_MS)
         return tls
+
+
+def _no_name(name: str) -> str:
+    return f"{name!r} is no name that a certificate has"

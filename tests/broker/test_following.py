@@ -1,5 +1,6 @@
 """Which master a slave broker follows, and what it stays when that master is gone."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,17 +9,20 @@ from kit.brokers import FILE_SIZE, LiveBroker
 from kit.option_tables import received
 from kit.sends import topic
 from kit.waiting import accepted
+from rocketmq_ha.impl.app.endpoints import HaTls, TlsIdentity
 from rocketmq_ha.impl.app.following import Following
 from rocketmq_ha.impl.app.run_broker import BrokerOptions, _master_of
 from rocketmq_ha.impl.broker.broker import BrokerSettings
 from rocketmq_ha.impl.net.address import format_address
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.listeners import listen
+from rocketmq_ha.impl.net.tls_files import TlsFiles
 from rocketmq_ha.impl.remoting.codes import ResponseCode
 from rocketmq_ha.impl.wire.frame import REPORT
 from rocketmq_ha.spec.profile import HARDENED, Settings
 from rocketmq_ha.spec.role import BrokerRole
 
+IDENTITY = TlsIdentity(TlsFiles(Path("cert"), Path("key"), Path("ca")))
 HOSTS = ("127.0.0.1", 10921), ("127.0.0.1", 10922)
 
 
@@ -55,7 +59,10 @@ def test_a_new_address_is_taken_by_the_next_connect(tmp_path: Path) -> None:
 
 
 def test_a_configured_address_comes_before_that_of_the_name_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """HA-S-16 "uses it and takes no other"; a slave does not follow itself."""
+    """HA-S-16 "uses it and takes no other"; a slave does not follow itself.
+
+    HA-S-100 "MUST connect to that port of its master's host, whoever has told the host".
+    """
     slave = LiveBroker(tmp_path / "slave", BrokerSettings(BrokerRole.SLAVE, *HOSTS, broker_id=1))
     found = [received(monkeypatch, "broker", "--store", "s", *words) for words in (("--master", "10.0.0.1:7000"), ())]
     try:
@@ -64,5 +71,7 @@ def test_a_configured_address_comes_before_that_of_the_name_servers(tmp_path: Pa
             for options, master in zip(found, (("10.0.0.1", 7000), expected), strict=True):
                 assert isinstance(options, BrokerOptions)
                 assert _master_of(options, slave.controller) == master
+                of_tls = None if master is None else (master[0], 7002)
+                assert _master_of(replace(options, ha_tls=HaTls(7002, IDENTITY)), slave.controller) == of_tls
     finally:
         slave.close()

@@ -87,6 +87,7 @@ def test_a_broker_is_made_as_its_options_say(
         ha=Listening(("127.0.0.1", 0)),
         tls=None,
         client_tls=None,
+        ha_tls=None,
         file_size=FILE_SIZE,
         queue_file_size=4_700,
         profile=HARDENED,
@@ -171,6 +172,7 @@ def test_what_a_broker_tells_of_its_settings(
         "ha": Listening(("127.0.0.2", 0)),
         "tls": None,
         "client_tls": None,
+        "ha_tls": None,
         "file_size": FILE_SIZE,
     }
     options = replace(
@@ -210,7 +212,7 @@ def test_what_a_broker_tells_of_its_settings(
         "regionId": "region-x",
         "traceOn": "false",
         "slaveReadEnable": "true",
-        "accessMessageInMemoryMaxRatio": "50",
+        "accessMessageInMemoryMaxRatio": "59",
         "rejectTransactionMessage": "true",
         "transactionTimeOut": "44",
         "transactionCheckMax": "45",

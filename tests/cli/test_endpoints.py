@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rocketmq_ha.impl.app import endpoints as module
-from rocketmq_ha.impl.app.endpoints import MasterEndpoint, TlsIdentity, TlsListening, tls_listener
+from rocketmq_ha.impl.app.endpoints import HaTls, MasterEndpoint, TlsIdentity, TlsListening, tls_listener
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.net.tls_files import TlsFiles
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED
@@ -36,6 +36,14 @@ def test_a_client_expects_the_name_that_it_is_given_or_the_host(
     assert endpoint.address == ("10.0.0.5", 10912)
 
 
+@pytest.mark.parametrize("name", [None, "broker-a", ""])
+def test_a_slave_broker_expects_the_name_that_it_is_given_or_that_of_each_host(
+    name: str | None, made: list[tuple[Any, ...]]
+) -> None:
+    found: object = HaTls(10922, TlsIdentity(FILES, name)).client_tls(HARDENED)
+    assert (found, made) == ("client", [(FILES, name), ("warned", FILES.key)])
+
+
 def test_a_plain_client_has_no_tls_in_either_profile(made: list[tuple[Any, ...]]) -> None:
     endpoint = MasterEndpoint("10.0.0.5", 10912)
     assert (endpoint.client_tls(), endpoint.client_tls(CLASSIC)) == (None, None)
@@ -58,6 +66,8 @@ def test_classic_is_refused_before_any_file_is_read_and_any_port_is_opened(
     told = "--profile classic has no TLS, as RocketMQ has none: expected --profile hardened with --tls-*"
     with pytest.raises(ConfigInvalid) as of_client:
         MasterEndpoint("h", 1, TlsIdentity(FILES)).client_tls(CLASSIC)
+    with pytest.raises(ConfigInvalid) as of_slave:
+        HaTls(1, TlsIdentity(FILES)).client_tls(CLASSIC)
     with pytest.raises(ConfigInvalid) as of_server, tls_listener(TlsListening(("127.0.0.1", 0), FILES), CLASSIC):
         pass
-    assert (str(of_client.value), str(of_server.value), made) == (told, told, [])
+    assert (str(of_client.value), str(of_slave.value), str(of_server.value), made) == (told, told, told, [])

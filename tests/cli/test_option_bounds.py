@@ -28,6 +28,7 @@ INTERVAL = Bounds(0, 1, I32, I32 + 1)
 
 # Option -> its bounds; "command --option" where commands differ.
 BOUNDS: Final = {
+    "--access-message-in-memory-max-ratio": Bounds(-1, 0, 100, 101),
     "--await-replicas": FROM_0,
     "--await-slaves": FROM_0,
     "--batch": FROM_1,
@@ -81,6 +82,7 @@ BOUNDS: Final = {
     "--sync": Bounds(-5e-324, 0, 1, 1.0000000000000002),
     "--sync-flush-timeout": FROM_1,
     "--timeout": FROM_1,
+    "--tls-master-port": Bounds(0, 1, 65_535, 65_536),
     "--transaction-check-interval": INTERVAL,
     "--transaction-check-max": INTERVAL,
     "--transaction-time-out": Bounds(-1, 0, I32, I32 + 1),

@@ -13,7 +13,7 @@ from rocketmq_ha.impl.cli.option_group import option_group
 MOST_VALUES = 8
 COMMANDS = (
     *("broker", "master", "namesrv", "slave", "put", "inspect", "verify", "query", "recover", "resync", "tail", "doctor"),
-    *("status", "send", "consume", "admin"),
+    *("status", "send", "consume", "admin", "cluster"),
 )
 
 

@@ -266,6 +266,8 @@ def test_the_commands_of_the_example_make_certificates_that_hold(tmp_path: Path)
     master, slave = (TlsFiles(tmp_path / f"{name}.pem", tmp_path / f"{name}.key", ca) for name in ("master", "slave-1"))
     for name in ("127.0.0.1", "broker-a.example"):
         assert shaken(master, slave, name) == ("CN=slave-1,O=Example", "CN=broker-a,O=Example")
+    broker = TlsFiles(tmp_path / "broker-1.pem", tmp_path / "broker-1.key", ca)
+    assert shaken(broker, broker, "broker-1.example") == ("CN=broker-1,O=Example", "CN=broker-1,O=Example")
     for one in (master, slave):
         with pytest.raises(PeerViolation, match="certificate purpose"):
             shaken(one, one, "127.0.0.1")
@@ -280,7 +282,7 @@ def shaken(master: TlsFiles, slave: TlsFiles, name: str) -> tuple[str, str]:
             sock.setblocking(False)
             end = ServerTls(listener, master).wrap(sock, "slave")
             until = time.monotonic() + PATIENCE_S
-            theirs = ClientTls(slave, name).open(client, "master", lambda: end.handshake() and False)
+            theirs = ClientTls(slave, name).open(client, "master", "h", lambda: end.handshake() and False)
             while not end.handshake():
                 assert time.monotonic() < until
                 end.wait(10)

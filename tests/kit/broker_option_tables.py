@@ -6,7 +6,7 @@ from typing import Final
 
 from kit.option_tables import FILES, FLUSHING, INTERVALS, KEEPING, KEPT, KEPT_BY_DEFAULT, LOOPBACK, TLS, Words
 from rocketmq_ha.impl.app.client_session import NameServers
-from rocketmq_ha.impl.app.endpoints import Listening, TlsListening
+from rocketmq_ha.impl.app.endpoints import HaTls, Listening, TlsIdentity, TlsListening
 from rocketmq_ha.impl.app.flushing import FlushIntervals
 from rocketmq_ha.impl.app.remoting_tls import RemotingClientTlsFiles, RemotingTlsFiles
 from rocketmq_ha.impl.app.roles import RoleSettings
@@ -35,6 +35,8 @@ BROKER: Final[Words] = {
     "--tls-mode": "enforcing",
     **TLS,
     "--namesrv-tls-ca": "other-ca.pem",
+    "--tls-master-port": 60,
+    "--tls-name": "master-x",
     "--namesrv": "a:1;b:2",
     "--broker-name": "broker-x",
     "--cluster": "cluster-x",
@@ -48,7 +50,7 @@ BROKER: Final[Words] = {
     "--no-trace-on": True,
     "--register-name-server-period": 43,
     "--slave-read-enable": True,
-    "--access-message-in-memory-max-ratio": 50,
+    "--access-message-in-memory-max-ratio": 59,
     "--reject-transaction-message": True,
     "--transaction-time-out": 44,
     "--transaction-check-max": 45,
@@ -85,6 +87,7 @@ BROKER_OPTIONS: Final = BrokerOptions(
     ha=Listening(("h", 4), TlsListening(("h", 5), FILES)),
     tls=RemotingTlsFiles(TlsMode.ENFORCING, FILES.cert, FILES.key, FILES.ca),
     client_tls=RemotingClientTlsFiles(Path("other-ca.pem"), FILES.cert, FILES.key),
+    ha_tls=HaTls(60, TlsIdentity(FILES, "master-x")),
     file_size=5,
     queue_file_size=47,
     index_geometry=Geometry(48, 49),
@@ -123,7 +126,7 @@ BROKER_OPTIONS: Final = BrokerOptions(
         max_message_size=42,
         register_name_server_period=43,
         slave_read_enable=True,
-        access_message_in_memory_max_ratio=50,
+        access_message_in_memory_max_ratio=59,
         reject_transaction_message=True,
         checks=CheckSettings(44, 45, 46, 14),
     ),
@@ -135,6 +138,7 @@ BROKER_BY_DEFAULT: Final = BrokerOptions(
     ha=Listening(("127.0.0.1", 10912)),
     tls=None,
     client_tls=None,
+    ha_tls=None,
     file_size=None,
     queue_file_size=None,
     index_geometry=None,

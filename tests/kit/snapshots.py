@@ -135,6 +135,7 @@ def followed(**more: object) -> Snapshot:
     """The master of a slave broker."""
     figures: Snapshot = {
         "master": "10.0.0.9:10912",
+        "certificate": None,
         "state": "connected",
         "connected_ms": 41_000,
         "silent_ms": 4_200,

@@ -246,7 +246,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, contexts: list[Any]) -> Iterator[Cal
 
         monkeypatch.setattr(module, "Deadline", Limited)
         monkeypatch.setattr(module, "TlsSocket", lambda *_: handshake)
-        found = ClientTls(FILES, "m").open(ours, "peer", stopped)
+        found = ClientTls(FILES, "m").open(ours, "peer", "host", stopped)
         assert not ours.getblocking()
         return found
 
@@ -289,3 +289,28 @@ def test_a_name_that_no_certificate_has_is_refused(certs: Certificates, name: st
     with pytest.raises(ConfigInvalid) as found:
         ClientTls(certs.slave, name)
     assert str(found.value) == f"{name!r} is no name that a certificate has: expected a host's, or an address"
+
+
+@pytest.mark.parametrize(("name", "expected"), [(None, "host"), ("m", "m")])
+def test_the_name_of_a_master_is_that_of_its_host_unless_one_was_told(
+    certs: Certificates, name: str | None, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HA-S-70 "by default that is the host of the master's address": of each connection, as a slave may get another master."""
+    names: list[object] = []
+
+    def make(*arguments: object) -> Handshake:
+        names.append(arguments[-1])
+        return Handshake(True)
+
+    monkeypatch.setattr(module, "TlsSocket", make)
+    with socket.socket() as sock:
+        ClientTls(certs.slave, name).open(sock, "peer", "host")
+    assert names == [expected]
+
+
+@pytest.mark.parametrize("host", ["..", "", ".x", "a" * 64])
+def test_a_host_that_no_certificate_names_is_no_connection(certs: Certificates, host: str) -> None:
+    """It comes from a name server: the slave goes on, and asks again."""
+    with socket.socket() as sock, pytest.raises(OSError, match="is no name that a certificate has") as found:
+        ClientTls(certs.slave, None).open(sock, "peer", host)
+    assert str(found.value) == f"{host!r} is no name that a certificate has"
