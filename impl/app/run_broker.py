@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from rocketmq_ha.impl.app.broker_answers import config_of, ha_status_of
 from rocketmq_ha.impl.app.broker_figures import BrokerFigures
 from rocketmq_ha.impl.app.cleaning import RetentionSettings
 from rocketmq_ha.impl.app.endpoints import HaTls, Listening, tls_listener
@@ -20,7 +21,6 @@ from rocketmq_ha.impl.app.run_master import MASTER_READ_BUFFER_SIZE
 from rocketmq_ha.impl.app.status_publisher import publishing_status, serving_metrics
 from rocketmq_ha.impl.app.stop import Stop
 from rocketmq_ha.impl.broker.broker import BrokerController, BrokerSettings
-from rocketmq_ha.impl.broker.runtime_info import SlaveFigures, master_status, slave_status
 from rocketmq_ha.impl.clock import clock_ms
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.ha.puts import Puts
@@ -136,12 +136,12 @@ def run_broker(options: BrokerOptions, configuration: ConfigurationSource, print
             if settings.broker_id:
                 log.warning("broker id %d of a %s: a master has 0, and so has this one", settings.broker_id, role.value)
             settings = replace(settings, broker_id=0)
-        settings = replace(settings, config=_config(options, settings, store))
+        settings = replace(settings, config=config_of(settings, options.roles.flush, store))
         now_ms = clock_ms()
         master.wake_by(waker)
         following = Following(store, partial(_follower, ha_settings, profile, store, master_tls))
         stack.callback(following.shutdown)
-        ha_status = partial(_ha_status, master, following if is_slave else None)
+        ha_status = partial(ha_status_of, master, following if is_slave else None)
         connected = following.is_connected
         broker = BrokerController(settings, store, puts, clients, client, waker.wake, ha_status, connected, now_ms)
         master.wake_by(clients)
@@ -240,54 +240,6 @@ def _ha_address(options: BrokerOptions, master: Master) -> tuple[str, int]:
     """HA-R-13 "MUST be `brokerIP2:haListenPort`"."""
     host, port = master.address
     return options.announce or host, port
-
-
-def _config(options: BrokerOptions, settings: BrokerSettings, store: MessageStore) -> dict[str, str]:
-    """The answer to 26: the settings of this broker, by RocketMQ's names."""
-    tables = settings.tables
-    found: dict[str, object] = {
-        "brokerName": tables.broker_name,
-        "brokerClusterName": tables.broker_cluster_name,
-        "brokerId": settings.broker_id,
-        "brokerIP1": settings.broker_addr[0],
-        "brokerIP2": settings.ha_server_addr[0],
-        "listenPort": settings.broker_addr[1],
-        "haListenPort": settings.ha_server_addr[1],
-        "namesrvAddr": ";".join(settings.name_servers),
-        "brokerRole": settings.role.value,
-        "brokerPermission": settings.broker_permission,
-        "flushDiskType": f"{options.roles.flush.upper()}_FLUSH",
-        "storePathRootDir": store.store_dir,
-        "mappedFileSizeCommitLog": store.log.file_size,
-        "maxMessageSize": settings.max_message_size,
-        "autoCreateTopicEnable": tables.auto_create_topic_enable,
-        "autoCreateSubscriptionGroup": tables.auto_create_subscription_group,
-        "defaultTopicQueueNums": tables.default_topic_queue_nums,
-        "registerNameServerPeriod": settings.register_name_server_period,
-        "regionId": settings.region_id,
-        "traceOn": settings.trace_on,
-        "slaveReadEnable": settings.slave_read_enable,
-        "accessMessageInMemoryMaxRatio": settings.access_message_in_memory_max_ratio,
-        "rejectTransactionMessage": settings.reject_transaction_message,
-        "transactionTimeOut": settings.checks.transaction_timeout,
-        "transactionCheckMax": settings.checks.transaction_check_max,
-        "transactionCheckInterval": settings.checks.transaction_check_interval,
-    }
-    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in found.items()}
-
-
-def _ha_status(master: Master, following: Following | None) -> dict[str, object]:
-    """The answer to 907. HA-BT-71 "whether the broker is a master". following: of a slave."""
-    service = master.service
-    if following is not None:
-        followed = "" if following.master is None else format_address(*following.master)
-        return slave_status(service.log.max_offset, {"masterAddr": followed})
-    slaves = [
-        SlaveFigures(conn.peer, max(conn.slave_ack_offset, 0), max(conn.sent_offset, 0))
-        for conn in service.connections
-        if conn.slave_request_offset != -1
-    ]
-    return master_status(service.log.max_offset, slaves)
 
 
 def _leave(broker: BrokerController, client: RemotingClient) -> None:
