@@ -19,7 +19,7 @@ from kit.option_tables import arguments
 from rocketmq_ha.impl.app.client_session import NameServers
 from rocketmq_ha.impl.app.put_lines import MessageFields
 from rocketmq_ha.impl.cli import admin as admin_module
-from rocketmq_ha.impl.cli import main
+from rocketmq_ha.impl.cli import admin_changes, admin_output, main
 from rocketmq_ha.impl.cli import send as send_module
 from rocketmq_ha.impl.cli.table import console_for
 from rocketmq_ha.impl.client.admin import BrokerAddress, QueueProgress
@@ -196,8 +196,9 @@ def answer(monkeypatch: pytest.MonkeyPatch, calls: Calls, **answers: object) -> 
         assert (client, name_servers) == ("client", ("a:1", "b:2"))
         return Asked(calls, **answers)
 
-    monkeypatch.setattr(admin_module, "client_session", lambda names: session(calls, names))
-    monkeypatch.setattr(admin_module, "Admin", make)
+    for module in (admin_module, admin_changes):
+        monkeypatch.setattr(module, "client_session", lambda names: session(calls, names))
+        monkeypatch.setattr(module, "Admin", make)
 
 
 B = BROKERS[2].address
@@ -284,7 +285,8 @@ def test_what_admin_prints_fits_the_screen(words: str, asked: list[Call], width:
     assert asked
     file = io.StringIO()
     console = Console(file=file, width=width, highlight=False, soft_wrap=True, color_system=None)
-    monkeypatch.setattr(admin_module, "console_for", lambda: console)
+    for module in (admin_module, admin_output):
+        monkeypatch.setattr(module, "console_for", lambda: console)
     invoke("admin", *words.split(), "--namesrv", "a:1;b:2")
     shown = file.getvalue()
     assert shown and max(map(len, shown.splitlines())) <= width, shown
@@ -347,7 +349,8 @@ def test_each_figure_of_a_broker_stands_on_one_line_of_80_columns(
     answer(monkeypatch, [], brokers=BROKERS[2:], runtime_info=figures | more)
     file = io.StringIO()
     screen = Console(file=file, width=80, highlight=False, soft_wrap=True, color_system=None)
-    monkeypatch.setattr(admin_module, "console_for", lambda: console_for(file) if is_pipe else screen)
+    for module in (admin_module, admin_output):
+        monkeypatch.setattr(module, "console_for", lambda: console_for(file) if is_pipe else screen)
     assert invoke("admin", "status", *arguments(OF_CLIENTS)).exit_code == 0
     lines = file.getvalue().splitlines()
     assert [line for line in lines if len(line) > 80] == []
