@@ -18,13 +18,13 @@ from kit.golden import has_keys_of_tags
 from kit.waiting import LONG_S, await_end, wait_for
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
 from rocketmq_ha.impl.store.derived import dispatch as dispatch_module
-from rocketmq_ha.impl.store.derived import topic_config
 from rocketmq_ha.impl.store.derived.delay import DelayLevels
 from rocketmq_ha.impl.store.derived.dispatch import DispatchRequest, ReputMessageService
 from rocketmq_ha.impl.store.derived.dispatch_request import Read, RequestMaker, read_requests
 from rocketmq_ha.impl.store.derived.java_hash import java_hash
 from rocketmq_ha.impl.store.derived.topic_config import read_topics, write_topics
 from rocketmq_ha.impl.store.derived.verify import verify_derived
+from rocketmq_ha.impl.store.log import creation
 from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.wire.batch import Handed
 from rocketmq_ha.impl.wire.message import Message, encode
@@ -580,7 +580,7 @@ def test_a_config_that_cannot_be_written_is_named_and_stays(tmp_path: Path, monk
     def no_space(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(topic_config.os, "fsync", no_space)
+    monkeypatch.setattr(creation.os, "fsync", no_space)
     with pytest.raises(OSError, match=f"No space.*{tmp_path}/config/topics.json") as full:
         write_topics(tmp_path, {"a": 4})
     assert full.value.errno == errno.ENOSPC
