@@ -49,7 +49,8 @@ def merge(
         elif key in mine and key not in state.told and keeps:
             table[key] = mine[key]  # a consumer's, or a former master's
     told = {key: offset for key, offset in state.told.items() if key[0] not in names} | dict(theirs)
-    return Told(told, frozenset(key for key in state.committed if table.get(key, -1) > told.get(key, -1))), table
+    reached = {key for key in state.committed if key[0] in names and table.get(key, -1) <= told.get(key, -1)}
+    return Told(told, state.committed - reached), table
 
 
 def _later(mine: Mapping[Key, int], told: Mapping[Key, int], theirs: Mapping[Key, int], key: Key) -> int:

@@ -60,9 +60,10 @@ class DeletedTopics:
 
         Args:  is_known: whether the table of topics has it. Without messages it may get some: delayed ones, or retries.
         """
-        if is_known or self._has_messages(topic):
-            self.table.put(topic, self._store.max_offset)
-            self._hide(topic, self._store.max_offset)
+        end = self._store.max_offset
+        if (is_known or self._has_messages(topic)) and self.table.get(topic) != end:  # deleted twice: nothing changes
+            self.table.put(topic, end)
+            self._hide(topic, end)
 
     # --- A slave -----------------------------------------------------------------------------------------------------
 

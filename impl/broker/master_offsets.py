@@ -89,27 +89,25 @@ class MasterOffsets:
 
     def _forget_reached(self, key: str) -> None:
         """The master has what was committed here, or has gone back: there is nothing to tell it."""
-        if key in self._committed and not self._ahead(key):
-            del self._committed[key]
+        if key in self._committed:
+            self._committed[key].intersection_update(self._ahead(key))
+            if not self._committed[key]:
+                del self._committed[key]
 
     def _ahead(self, key: str) -> dict[int, tuple[int, int]]:
-        """Queue id to [the master's offset, or -1; the slave's], where the slave's is greater. The others are forgotten."""
+        """Queue id to [the master's offset, or -1; the slave's], where the slave's is greater."""
         mine, told = self._offsets.offset_table.get(key, {}), self._told.get(key, {})
         queues = self._committed[key]
-        ahead = {each: (told.get(each, -1), mine[each]) for each in queues if mine.get(each, -1) > told.get(each, -1)}
-        queues.intersection_update(ahead)
-        return ahead
+        return {each: (told.get(each, -1), mine[each]) for each in queues if mine.get(each, -1) > told.get(each, -1)}
 
     def named(self) -> dict[str, dict[int, tuple[int, int]]]:
         """For a question: HA-MD-33 "the offsets that consumers have committed to it and that are greater than the master's"."""
         found: dict[str, dict[int, tuple[int, int]]] = {}
         left = MOST_COMMITTED
-        for key in list(self._committed):
+        for key in self._committed:
             if left == 0:
                 break
             if ahead := dict(islice(self._ahead(key).items(), left)):
                 found[key] = ahead
                 left -= len(ahead)
-            else:
-                del self._committed[key]
         return found

@@ -129,7 +129,8 @@ class SlaveTables:
         """
         answer: _Answer = body_json.read_as(body, _Answer)
         if answer.life != self._life:  # the numbers of another life mean nothing
-            self._life, self._at, self._seen = answer.life, dict.fromkeys(_TABLES, 0), {}
+            self._life, self._seen = answer.life, {}
+            self._at, self._begun = dict.fromkeys(_TABLES, 0), dict.fromkeys(_TABLES, 0)
             self.delays.on_life()
         self.offsets.on_life(answer.life)
         is_more, error = False, ""

@@ -370,6 +370,20 @@ def test_a_master_takes_a_greater_offset_if_its_own_is_the_one_that_the_slave_kn
     assert found["offsets"]["changed"] == {"orders@group": {"1": expected}}
 
 
+def test_the_numbers_of_another_life_mean_nothing(slave: SlaveStand, master: BrokerTables, tmp_path: Path) -> None:
+    """HA-MD-28 "is told the whole table from its begin": a master that was restarted has other numbers."""
+    slave.synchronize(master)
+    with ExitStack() as resources:
+        other = BrokerTables(tmp_path / "other", resources)
+        for number in range(99):
+            other.topics.update_topic_config(topic(f"topic-{number}", 1, 1))
+        slave.rounds.on_turn(3_500)
+        found = other.json(CHANGES, body=slave.asked().body)
+        assert {found[name]["from"] for name in model.TABLES} == {0} and "topic-0" in found["topics"]["changed"]
+        slave.synchronize(other, 3_500)
+        assert slave.topics.encode() == other.topics.encode() and slave.rounds.error == ""
+
+
 def test_a_question_that_is_none_is_refused(master: BrokerTables) -> None:
     at = dict.fromkeys(model.TABLES, 0)
     many = {f"t{number}@g": {"0": [-1, 0]} for number in range(1_001)}

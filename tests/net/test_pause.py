@@ -493,7 +493,7 @@ def test_a_handshake_during_a_pause_goes_on(told: Clock, monkeypatch: pytest.Mon
     context = object.__new__(tls_ends.ClientTls)
     context._context = context._scratch = context._name = None  # type: ignore[assignment]
     sock: Any = SimpleNamespace(setblocking=lambda _: None)
-    assert context.open(sock, "master") is ends
+    assert context.open(sock, "master", "localhost") is ends
     ends.turns = -1_000
     with pytest.raises(TimeoutError, match="no TLS within 5 s"):
-        context.open(sock, "master")
+        context.open(sock, "master", "localhost")
