@@ -101,7 +101,7 @@ class Consuming:
     def _commit(self) -> None:
         """Commit what was written, and wait for the answers."""
         self._note_written()
-        self._consumer.commit(awaited=True)
+        self._consumer.commit_last()
         self._consumer.is_ending = True
         until_ms = clock_ms() + _LAST_MS
         while self._consumer.commits_in_flight and clock_ms() < until_ms:

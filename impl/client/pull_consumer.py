@@ -7,7 +7,7 @@ Source: 4.9.8 PullAPIWrapper, DefaultMQPushConsumerImpl.pullMessage, RemoteBroke
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
@@ -72,7 +72,18 @@ class Received(NamedTuple):
 class _Queue:
     """A queue that is consumed."""
 
-    __slots__ = ("asked_ms", "at_ms", "broker_id", "committed", "is_asked", "is_at_end", "offset", "offset_addr", "waiting")
+    __slots__ = (
+        "asked_ms",
+        "at_ms",
+        "broker_id",
+        "committed",
+        "is_asked",
+        "is_at_end",
+        "is_told",
+        "offset",
+        "offset_addr",
+        "waiting",
+    )
 
     def __init__(self) -> None:
         self.offset: int | None = None  # of the next pull; None until it is known
@@ -84,6 +95,7 @@ class _Queue:
         # Offset and size of messages that are not consumed, as they came: their offsets go back where the queue's have (21).
         self.waiting: deque[tuple[int, int]] = deque()
         self.committed: int | None = None  # the offset that was told last
+        self.is_told = False  # this consumer has committed an offset of it
         self.offset_addr = ""  # of the broker that told it, or was told it
 
     @property
@@ -329,38 +341,66 @@ class PullConsumer:
             if offset == queue_offset:  # behind it may be others with lesser offsets
                 return
 
-    def commit(self, *, awaited: bool = False) -> None:
+    def commit(self) -> None:
         """Tell the brokers what is consumed. HA-C-14 "SHOULD send what it has consumed (15) every 5 s".
 
         An offset that has not changed is told to another broker alone: to the slave when the master is gone, and to the master
         when it is back.
-
-        Args:  awaited: ask for answers, which `commits_in_flight` counts.
         """
+        for address, mq, offset in self._to_commit():
+            try:
+                self._client.send(address, self._commit_request(mq, offset, oneway=True))
+            except ConfigInvalid as error:
+                log.warning("%s: %s", mq.broker_name, error)
+
+    def commit_last(self) -> None:
+        """Commit what is consumed, and what was committed before, too; `commits_in_flight` counts what has no answer yet.
+
+        HA-C-17 "MUST send all that it has committed, ask for answers, and wait for each before it sends the next offset".
+        """
+        lanes: dict[str, deque[tuple[MessageQueue, int]]] = {}
+        for address, mq, offset in self._to_commit(is_last=True):
+            lanes.setdefault(address, deque()).append((mq, offset))
+            self.commits_in_flight += 1
+        for address, lane in lanes.items():
+            self._commit_next(address, lane)
+
+    def _to_commit(self, *, is_last: bool = False) -> Iterator[tuple[str, MessageQueue, int]]:
+        """Yield the broker's address, the queue and the offset of each commit that is due."""
         if not self._settings.commits:
             return
         for mq, queue in self._queues.items():
             offset = queue.commit_offset
             address = commit_broker(self._addrs(mq))
-            if offset is None or address is None or (offset, address) == (queue.committed, queue.offset_addr):
+            if offset is None or address is None:
                 continue
-            ext_fields = {
-                "consumerGroup": self._settings.group,
-                "topic": mq.topic,
-                "queueId": str(mq.queue_id),
-                "commitOffset": str(offset),
-            }
-            queue.committed, queue.offset_addr = offset, address
-            if awaited:
-                self.commits_in_flight += 1
-                command = request(RequestCode.UPDATE_CONSUMER_OFFSET, ext_fields)
-                self._invoke(address, command, OFFSET_TIMEOUT_MS, partial(self._on_commit, mq, offset))
-            else:
-                command = request(RequestCode.UPDATE_CONSUMER_OFFSET, ext_fields, oneway=True)
-                try:
-                    self._client.send(address, command)
-                except ConfigInvalid as error:
-                    log.warning("%s: %s", mq.broker_name, error)
+            if (offset, address) == (queue.committed, queue.offset_addr) and not (is_last and queue.is_told):
+                continue
+            queue.committed, queue.offset_addr, queue.is_told = offset, address, True
+            yield address, mq, offset
+
+    def _commit_request(self, mq: MessageQueue, offset: int, *, oneway: bool = False) -> RemotingCommand:
+        ext_fields = {
+            "consumerGroup": self._settings.group,
+            "topic": mq.topic,
+            "queueId": str(mq.queue_id),
+            "commitOffset": str(offset),
+        }
+        return request(RequestCode.UPDATE_CONSUMER_OFFSET, ext_fields, oneway=oneway)
+
+    def _commit_next(self, address: str, lane: deque[tuple[MessageQueue, int]]) -> None:
+        if not lane:
+            return
+        mq, offset = lane.popleft()
+
+        def on_answer(answer: RemotingCommand | RequestFailed) -> None:
+            self._on_commit(mq, offset, answer)
+            if isinstance(answer, RequestFailed):  # each of the others would take as long to fail
+                while lane:
+                    self._on_commit(*lane.popleft(), answer)
+            self._commit_next(address, lane)
+
+        self._invoke(address, self._commit_request(mq, offset), OFFSET_TIMEOUT_MS, on_answer)
 
     def _on_commit(self, mq: MessageQueue, offset: int, answer: RemotingCommand | RequestFailed) -> None:
         self.commits_in_flight -= 1

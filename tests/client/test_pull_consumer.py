@@ -1,6 +1,6 @@
 """A pull consumer: where it begins, whom it asks, where it goes on, what it hands over and commits.
 
-HA-C-10 to HA-C-15, HA-R-23, HA-R-25.
+HA-C-10 to HA-C-15, HA-C-17, HA-R-23, HA-R-25.
 """
 
 import zlib
@@ -292,14 +292,37 @@ def test_offsets_are_committed_every_5_s() -> None:
     assert [command.code for _, command in stand.client.sent] == [15]
 
 
-def test_the_last_commit_is_awaited() -> None:
-    stand = Stand()
-    found(stand.pull(), Message("T", b"x"))
-    stand.consumer.consumed(MQ, 5)
-    stand.consumer.commit(awaited=True)
-    assert stand.consumer.commits_in_flight == 1
-    stand.client.next(15).answer()
+def test_the_last_commits_go_one_after_the_other_to_each_broker() -> None:
+    """HA-C-17 "MUST send all that it has committed, ask for answers, and wait for each before it sends the next offset"."""
+    stand = Stand(nums=3, begins=False)
+    for _ in range(3):
+        stand.client.next(14).answer(offset=5)
+    stand.turn(2)
+    for queue_id in (0, 1):
+        found(stand.pull_of(queue_id), Message("T", b"x"))
+        stand.consumer.consumed(MessageQueue("T", "b", queue_id), 5)
+    assert stand.committed() == [("b:1", "6"), ("b:1", "6")]
+    stand.consumer.commit_last()
+    for queue_id in ("0", "1"):  # the third one has the offset that the broker has told
+        (asked,) = [each for each in stand.client.asked if each.command.code == 15]
+        assert (asked.command.ext_fields["queueId"], asked.command.ext_fields["commitOffset"]) == (queue_id, "6")
+        assert stand.consumer.commits_in_flight == 2 - int(queue_id)
+        stand.client.next(15).answer()
     assert stand.consumer.commits_in_flight == 0
+    assert [each for each in stand.client.asked if each.command.code == 15] == []
+
+
+def test_the_last_commits_to_a_broker_end_with_one_that_fails(caplog: pytest.LogCaptureFixture) -> None:
+    stand = Stand(nums=3, begins=False)
+    for queue_id in range(3):
+        stand.client.next(14).answer(offset=5)
+        stand.turn(2)
+        found(stand.pull_of(queue_id), Message("T", b"x"))
+        stand.consumer.consumed(MessageQueue("T", "b", queue_id), 5)
+    stand.consumer.commit_last()
+    stand.client.next(15).fail()
+    assert stand.consumer.commits_in_flight == 0
+    assert [f"b T queue {number}: offset 6 not committed" in caplog.text for number in range(3)] == 3 * [True]
 
 
 def test_only_the_queues_that_are_wanted() -> None:

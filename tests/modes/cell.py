@@ -28,6 +28,7 @@ TAIL_S: Final = 3.0  # after the group is whole again
 LONGEST_TAIL_S: Final = 45.0  # clients ask for routes every 30 s
 QUIET_S: Final = 4.0  # a consumer asks again after 3 s
 _POLL_S: Final = 0.05
+PAUSED_S: Final = 3.0  # a machine that lets this process wait so long measures nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +177,16 @@ def _warm_up(cluster: ClusterUnderTest, traffic: Traffic) -> float:
 
 
 def _watch(cluster: ClusterUnderTest, traffic: Traffic, ended: list[str], until: float) -> None:
-    while time.monotonic() < until:
+    """Raises: NotMeasuredError, if a client has ended, or if this process was stopped for a while."""
+    last = time.monotonic()
+    while last < until:
         ended += cluster.ended()
         if traffic.error is not None:
             raise NotMeasuredError(f"a client ended: {traffic.error!r}")
         time.sleep(_POLL_S)
+        before, last = last, time.monotonic()
+        if last - before > PAUSED_S:
+            raise NotMeasuredError(f"this process was stopped for {last - before:.0f} s")
 
 
 def _settle(cluster: ClusterUnderTest, traffic: Traffic, ended: list[str], group: Group, mending: float) -> float | None:

@@ -94,8 +94,9 @@ def run(arguments: argparse.Namespace, work: Path) -> int:
     library = compile_library(work)
     arguments.out.mkdir(parents=True, exist_ok=True)
     file, page = arguments.out / "modes.json", arguments.out / "modes.html"
-    results = Results.read(file) if arguments.add and file.exists() else None
-    rounds = [(cell, number) for number in range(arguments.rounds) for cell in cells]
+    results = Results.read(file) if (arguments.add or arguments.missing) and file.exists() else None
+    known = {cell: len(measured.rounds) for cell, measured in results.in_order()} if arguments.missing and results else {}
+    rounds = [(cell, number) for number in range(arguments.rounds) for cell in cells if number >= known.get(cell, 0)]
     total, done, failed = sum(expected_s(cell) for cell, _ in rounds), 0.0, 0
     with progress(total) as told:
         for index, (cell, number) in enumerate(rounds):
@@ -128,6 +129,7 @@ def main() -> int:
         "--only", action="append", default=[], metavar="MODE/FAULT", help="or MODE/FLUSH/FAULT; * stands for any"
     )
     parser.add_argument("--add", action="store_true", help="add the rounds to those in the file")
+    parser.add_argument("--missing", action="store_true", help="only the rounds that the file does not have yet")
     parser.add_argument("--out", type=Path, default=Path("build"))
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the clusters' directories here")
     parser.add_argument("--page", action="store_true", help="make the page from the file again, and print the table")

@@ -5,7 +5,9 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import cell
 import pytest
 from cell import Round, run_round
 from figures import Figures, Span, Times, figures_of, out_of_order
@@ -219,6 +221,22 @@ def test_results_come_back_from_their_file_and_are_shown(tmp_path: Path) -> None
 
 def test_seconds_have_the_digits_that_matter() -> None:
     assert [seconds(value) for value in (0.0, 0.999, 1.0, 99.94, 130.4)] == ["0.00 s", "1.00 s", "1.0 s", "99.9 s", "130 s"]
+
+
+class _Stopped:
+    """A cluster whose measuring process does not run for a while."""
+
+    def ended(self) -> list[str]:
+        return []
+
+
+def test_a_round_in_which_this_process_was_stopped_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    traffic = SimpleNamespace(error=None)
+    monkeypatch.setattr(cell.time, "sleep", lambda _: None)
+    moments = iter([0.0, 0.1, 4.0])
+    monkeypatch.setattr(cell.time, "monotonic", lambda: next(moments))
+    with pytest.raises(cell.NotMeasuredError, match="this process was stopped for 4 s"):
+        cell._watch(_Stopped(), traffic, [], 10.0)  # type: ignore[arg-type]
 
 
 # --- The power switch ----------------------------------------------------------------------------------------------------
