@@ -63,9 +63,11 @@ class Results:
     cells: dict[Cell, Measured]
 
     @classmethod
-    def new(cls, product: str, rate: int) -> "Results":
+    def new(cls, product: str, rate: int, jobs: int) -> "Results":
+        """jobs: rounds side by side."""
         machine = f"{os.cpu_count()} processors, {platform.system()} {platform.release().split('-')[0]}"
-        return cls(product, rate, f"{machine}, Python {platform.python_version()}", {})
+        beside = "" if jobs == 1 else f", {jobs} rounds side by side"
+        return cls(product, rate, f"{machine}, Python {platform.python_version()}{beside}", {})
 
     @classmethod
     def read(cls, file: Path) -> "Results":

@@ -8,13 +8,19 @@ they have shown; 1 if some were not.
 
 import argparse
 import logging
+import multiprocessing
+import queue
 import shutil
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from fnmatch import fnmatch
+from multiprocessing.queues import Queue
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +38,7 @@ from rocketmq_ha.impl.errors import RocketmqHaError
 
 RATE: Final = 500
 OVERHEAD_S: Final = 35.0  # of a round, beside the time for which something is broken
+_TOLD_S: Final = 0.2
 
 
 def chosen(only: list[str]) -> list[Cell]:
@@ -54,7 +61,7 @@ def expected_s(cell: Cell) -> float:
 
 
 @contextmanager
-def progress(total_s: float) -> Iterator[Callable[[str, float], None]]:
+def progress(total_s: float, jobs: int) -> Iterator[Callable[[str, float], None]]:
     """Yield a function that tells what is being done, and how many of the expected seconds are over."""
     console, began = Console(stderr=True), time.monotonic()
     if not console.is_terminal:
@@ -64,7 +71,7 @@ def progress(total_s: float) -> Iterator[Callable[[str, float], None]]:
             now = time.monotonic()
             if done_s != last[0]:
                 last[:] = done_s, now
-            speed = last[0] / (last[1] - began) if last[0] else 1.0
+            speed = last[0] / (last[1] - began) if last[0] else float(jobs)
             left_s = max(0.0, (total_s - done_s) / speed - (now - last[1]))
             console.print(f"{what}; {left_s / 60:.0f} min left", highlight=False, soft_wrap=True)
 
@@ -80,13 +87,62 @@ def directory_of(work: Path, seed: str) -> Path:
     return work / seed.replace("/", "-")
 
 
-def measure(cell: Cell, seed: str, rate: int, work: Path, library: Path, told: Callable[[str], object]) -> Round | str:
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A round that is to be run. number: from 0, of its cell."""
+
+    cell: Cell
+    number: int
+    seed: str
+    rate: int
+    work: Path
+    library: Path
+
+
+_told: "Queue[tuple[Task, str]] | None" = None  # in a process that runs rounds
+
+
+def _begin(told: "Queue[tuple[Task, str]]") -> None:
+    """What a process does before its first round."""
+    global _told
+    _told = told
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that gives the tasks ends all
+    logging.disable(logging.WARNING)  # the clients say that brokers do not answer
+
+
+def measure(task: Task) -> Round | str:
     """One round. Returns: why there is none, if it could not be measured."""
+    told = _told
+
+    def tell(what: str) -> None:
+        if told is not None:
+            told.put((task, what))
+
     try:
-        cluster = OurCluster(cell.mode, cell.flush, directory_of(work, seed), library)
-        return run_round(cluster, FAULTS[cell.fault], seed, rate, told)
+        cluster = OurCluster(task.cell.mode, task.cell.flush, directory_of(task.work, task.seed), task.library)
+        return run_round(cluster, FAULTS[task.cell.fault], task.seed, task.rate, tell)
     except (NotMeasuredError, RocketmqHaError, OSError) as error:
         return f"{type(error).__name__}: {error}"
+
+
+def measured(tasks: list[Task], jobs: int, told: Callable[[str, float], None]) -> Iterator[tuple[Task, Round | str]]:
+    """Run rounds, `jobs` of them side by side, each in a process. Yield each one that has ended."""
+    context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
+    texts, done = context.Queue(), 0.0
+    with ProcessPoolExecutor(jobs, context, _begin, (texts,)) as pool:
+        waiting = {pool.submit(measure, task): task for task in tasks}
+        try:
+            while waiting:
+                with suppress(queue.Empty):
+                    while True:
+                        task, what = texts.get(timeout=_TOLD_S)
+                        told(f"{len(tasks) - len(waiting)} of {len(tasks)} done; {task.cell}: {what}", done)
+                for future in [each for each in waiting if each.done()]:
+                    task = waiting.pop(future)
+                    done += expected_s(task.cell)
+                    yield task, future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def run(arguments: argparse.Namespace, work: Path) -> int:
@@ -94,29 +150,28 @@ def run(arguments: argparse.Namespace, work: Path) -> int:
     library = compile_library(work)
     arguments.out.mkdir(parents=True, exist_ok=True)
     file, page = arguments.out / "modes.json", arguments.out / "modes.html"
-    results = Results.read(file) if (arguments.add or arguments.missing) and file.exists() else None
-    known = {cell: len(measured.rounds) for cell, measured in results.in_order()} if arguments.missing and results else {}
-    rounds = [(cell, number) for number in range(arguments.rounds) for cell in cells if number >= known.get(cell, 0)]
-    total, done, failed = sum(expected_s(cell) for cell, _ in rounds), 0.0, 0
-    with progress(total) as told:
-        for index, (cell, number) in enumerate(rounds):
-            seed, where = f"{arguments.seed}/{number}/{cell}", f"{index + 1} of {len(rounds)}: {cell}"
-            said = lambda what, where=where, done=done: told(f"{where}, {what}", done)  # type: ignore[misc]  # noqa: E731
-            result = measure(cell, seed, arguments.rate, work, library, said)
-            if results is None:
-                results = Results.new(OurCluster.product(), arguments.rate)
-            results.add(cell, result)
+    goes_on = (arguments.add or arguments.missing) and file.exists()
+    results = Results.read(file) if goes_on else Results.new(OurCluster.product(), arguments.rate, arguments.jobs)
+    known = {cell: len(of_cell.rounds) for cell, of_cell in results.in_order()} if arguments.missing else {}
+    tasks = [
+        Task(cell, number, f"{arguments.seed}/{number}/{cell}", arguments.rate, work, library)
+        for number in range(arguments.rounds)
+        for cell in cells
+        if number >= known.get(cell, 0)
+    ]
+    failed = 0
+    with progress(sum(expected_s(task.cell) for task in tasks), arguments.jobs) as told:
+        for task, result in measured(tasks, arguments.jobs, told):
+            results.add(task.cell, result)
             if arguments.keep is None:
-                shutil.rmtree(directory_of(work, seed), ignore_errors=True)
+                shutil.rmtree(directory_of(work, task.seed), ignore_errors=True)
             results.write(file, promises)
             page.write_text(render(results, promises), "utf-8")
             if isinstance(result, str):
                 failed += 1
-                print(f"not measured: {cell}, seed {seed}: {result}", file=sys.stderr)  # noqa: T201
-            done += expected_s(cell)
-    if results is not None:
-        print(markdown(results, promises))  # noqa: T201
-    print(f"results={file} page={page} rounds={len(rounds)} not_measured={failed}")  # noqa: T201
+                print(f"not measured: {task.cell}, seed {task.seed}: {result}", file=sys.stderr)  # noqa: T201
+    print(markdown(results, promises))  # noqa: T201
+    print(f"results={file} page={page} rounds={len(tasks)} not_measured={failed}")  # noqa: T201
     return 1 if failed else 0
 
 
@@ -124,6 +179,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="rounds side by side; each keeps half a processor busy")
     parser.add_argument("--rate", type=int, default=RATE, help="sends a second")
     parser.add_argument(
         "--only", action="append", default=[], metavar="MODE/FAULT", help="or MODE/FLUSH/FAULT; * stands for any"

@@ -184,7 +184,7 @@ def result(figures: Figures, ended: list[str]) -> Round:
 
 
 def test_results_come_back_from_their_file_and_are_shown(tmp_path: Path) -> None:
-    results, promises = Results.new("a <product>", 500), load()
+    results, promises = Results.new("a <product>", 500, 1), load()
     results.add(Cell("sync-2m-2s", "async", "power"), result(GOOD, ["broker-a-s: ended by itself with status 2: a <reason>"]))
     results.add(Cell("sync-2m-2s", "async", "power"), result(replace(GOOD, lost=12_345, readable_hit=NEVER), []))
     results.add(Cell("1m", "sync", "kill"), "a client ended")
