@@ -140,7 +140,7 @@ def measured(tasks: list[Task], jobs: int, told: Callable[[str, float], None]) -
                 for future in [each for each in waiting if each.done()]:
                     task = waiting.pop(future)
                     done += expected_s(task.cell)
-                    yield task, future.result()
+                    yield task, future.result(0)
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -179,7 +179,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="rounds side by side; each keeps half a processor busy")
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="rounds side by side; each keeps half a processor busy"
+    )
     parser.add_argument("--rate", type=int, default=RATE, help="sends a second")
     parser.add_argument(
         "--only", action="append", default=[], metavar="MODE/FAULT", help="or MODE/FLUSH/FAULT; * stands for any"
