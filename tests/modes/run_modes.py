@@ -99,23 +99,21 @@ class Task:
     library: Path
 
 
-_told: "Queue[tuple[Task, str]] | None" = None  # in a process that runs rounds
+_TOLD: Final[list["Queue[tuple[Task, str]]"]] = []  # in a process that runs rounds: where it says what it does
 
 
 def _begin(told: "Queue[tuple[Task, str]]") -> None:
     """What a process does before its first round."""
-    global _told
-    _told = told
+    _TOLD.append(told)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that gives the tasks ends all
     logging.disable(logging.WARNING)  # the clients say that brokers do not answer
 
 
 def measure(task: Task) -> Round | str:
     """One round. Returns: why there is none, if it could not be measured."""
-    told = _told
 
     def tell(what: str) -> None:
-        if told is not None:
+        for told in _TOLD:
             told.put((task, what))
 
     try:
