@@ -11,7 +11,7 @@ ARGS ?=
 .DEFAULT_GOAL := help
 
 .PHONY: help setup demo test check format bench fuzz replay report demo-bug transitions golden lock clean
-.PHONY: mutants interop formal formal-breaks clauses golden-claims hostile soak modes
+.PHONY: mutants interop formal formal-breaks clauses ledger golden-claims hostile soak modes
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | \
@@ -39,6 +39,7 @@ check: setup ## Format, lint, types, the import table, and that generated files 
 	$(BIN)/python -m rocketmq_ha.spec.clause_form --check
 	$(BIN)/python -m rocketmq_ha.spec.release_texts --check
 	$(BIN)/python -m rocketmq_ha.spec.citations --check
+	$(BIN)/python -m rocketmq_ha.spec.ledger --check
 	$(BIN)/python -m rocketmq_ha.spec.pairing --check
 	$(BIN)/python docs/command_line.py --check
 	$(BIN)/python docs/pictures.py --check
@@ -81,6 +82,9 @@ transitions: setup ## Generate files again (table, diagrams, clause indexes, sna
 
 clauses: setup ## Table of clauses: where TLA+, the model, the implementation and the tests quote each
 	@$(BIN)/python -m rocketmq_ha.spec.citations
+
+ledger: setup ## What became of each statement of the five articles: built, or why not
+	@$(BIN)/python -m rocketmq_ha.spec.ledger
 
 golden-claims: setup ## Table of claims: how many pieces of RocketMQ's own bytes each was compared with (also build/golden-claims.txt)
 	@$(BIN)/python tests/golden_claims/table.py
@@ -128,5 +132,9 @@ soak: setup ## kill -9 of stores, brokers and name servers under load, and losse
 	@$(BIN)/python tests/crash/disk_death.py --rounds $(ROUNDS) --async
 
 modes: ROUNDS ?= 1
-modes: setup ## Each way to deploy under each fault, beside what the articles promise (an hour and a half): ROUNDS=3, ARGS="--only 2m/kill"
-	@PYTHONPATH=tests $(BIN)/python tests/modes/run_modes.py --rounds $(ROUNDS) $(ARGS)
+modes: setup ## Each way to deploy under each fault, beside what the articles promise (an hour and a half): ROUNDS=3, ARGS="--only 2m/kill"; --product 4.9.8 measures RocketMQ itself
+	@PYTHONPATH=tests:tests/interop:tests/interop/golden $(BIN)/python tests/modes/run_modes.py --rounds $(ROUNDS) $(ARGS)
+
+sequences: N ?= 50
+sequences: setup ## Random sequences of faults on each way to deploy, and whether anything went wrong (two hours): N=5, ARGS="--jobs 2 --only 2m"
+	@PYTHONPATH=tests $(BIN)/python tests/modes/run_sequences.py --sequences $(N) $(ARGS)

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 
@@ -14,6 +15,8 @@ import pytest
 from kit.children import Child
 from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.impl.app.cluster import child_of, processes
+from rocketmq_ha.impl.app.cluster import cluster as clusters
+from rocketmq_ha.impl.app.cluster.cluster import Cluster
 from rocketmq_ha.impl.app.cluster.directory import (
     STATE_FILE,
     Kept,
@@ -351,3 +354,55 @@ def test_a_new_directory_is_not_there_yet(tmp_path: Path) -> None:
     assert first.name == "cluster-1m"
     first.mkdir()
     assert new_directory(tmp_path, "1m").name == "cluster-1m-2"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """One whose nodes do not run."""
+    settings = {"brokerRole": "SYNC_MASTER", "brokerId": "7"}
+    found = Cluster(choose_plan("1m", "async", None), tmp_path / "cluster", settings=settings)
+    try:
+        yield found
+    finally:
+        found.down()
+
+
+def test_the_settings_of_a_start_come_before_those_of_the_cluster(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ "in place of those it had"."""
+    monkeypatch.setattr(cluster, "_start", lambda node: setattr(cluster.nodes[node.name], "identity", identity_of(1)))
+    cluster.start("broker-a", brokerRole="ASYNC_MASTER", brokerId="0")
+    lines = cluster.conf_of("broker-a").read_text("utf-8").splitlines()
+    assert {"brokerRole=ASYNC_MASTER", "brokerId=0"} <= {line.replace(" ", "") for line in lines}
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "serves"),
+    [
+        ("broker-a", b"listening=127.0.0.1:1\n", False),
+        ("broker-a", b"listening=127.0.0.1:1\nha_listening=127.0", False),
+        ("broker-a", b"listening=127.0.0.1:1\nha_listening=127.0.0.1:2\n", True),
+        ("namesrv", b"listening=127.0", False),
+        ("namesrv", b"listening=127.0.0.1:1\n", True),
+    ],
+)
+def test_a_node_serves_when_its_last_line_is_whole(cluster: Cluster, name: str, said: bytes, serves: bool) -> None:
+    assert cluster.serves(cluster.plan.node(name), said) is serves
+
+
+def test_what_a_process_of_before_has_said_counts_no_more(cluster: Cluster) -> None:
+    out = cluster.directory / "logs" / "namesrv.out"
+    out.write_bytes(b"listening=127.0.0.1:1\n")
+    size = out.stat().st_size
+    assert cluster._said("namesrv", size) == b""
+    with out.open("ab") as lines:
+        lines.write(b"listening=127.0.0.1:2\n")
+    assert cluster._said("namesrv", size) == b"listening=127.0.0.1:2\n"
+
+
+@pytest.mark.parametrize(("pid", "registered_ms", "is_it"), [(1, 5, True), (1, None, False), (2, 5, False)])
+def test_a_process_of_before_is_not_registered(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, pid: int, registered_ms: int | None, is_it: bool
+) -> None:
+    monkeypatch.setattr(clusters, "ask", lambda *_: {"pid": pid, "name_servers": [{"registered_ms": registered_ms}]})
+    cluster.nodes["broker-a"].identity = identity_of(1)
+    assert cluster.is_registered(cluster.plan.node("broker-a")) is is_it

@@ -5,15 +5,14 @@ Where Java or Maven is missing the tests are skipped, and one line says so; with
 RELEASE=4.5.2 runs either on that release alone.
 """
 
-import hashlib
 import os
 import shutil
 import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import jars
 import pytest
 from our_broker import OurBroker
 from releases import PROMOTED, RELEASES, refusal
@@ -22,11 +21,9 @@ from rocketmq import Rocketmq
 from servers import Servers
 
 from kit.command_line import Start
-from kit.waiting import LONG_S
 
 HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parents[1]
-BUILD: Final = ROOT / "build" / "interop"
 SOURCES: Final = HERE / "golden" / "src" / "main" / "java" / "interop"
 VIOLATIONS: Final = os.environ.get("VIOLATIONS", "") not in ("", "0")
 RESULTS: Final = Results(ROOT / "build" / ("violations.json" if VIOLATIONS else "interop.json"))
@@ -39,23 +36,9 @@ collect_ignore += [path.name for path in HERE.glob("test_*.py") if path.name.sta
 # --- What is needed ----------------------------------------------------------------------------------------------------------
 
 
-def digest_of(*files: Path) -> str:
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
-
-
-def jars_stamp(release: str) -> tuple[Path, str]:
-    """The file that says of which pom.xml the jars are, and what it must say."""
-    return BUILD / release / "jars.stamp", digest_of(HERE / "golden" / "pom.xml")
-
-
-def jars_are_there(release: str) -> bool:
-    stamp, digest = jars_stamp(release)
-    return stamp.exists() and stamp.read_text() == digest
-
-
 def missing() -> str:
     """The first program that is needed and not there, or the empty string. Maven only fetches."""
-    needed = ["java", "javac"] + ([] if all(map(jars_are_there, {*RELEASES, *PROMOTED})) else ["mvn"])
+    needed = ["java", "javac"] + ([] if all(map(jars.are_there, {*RELEASES, *PROMOTED})) else ["mvn"])
     return next((program for program in needed if shutil.which(program) is None), "")
 
 
@@ -94,29 +77,7 @@ def release(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def classpath(release: str) -> str:
-    """The jars of a release, fetched once for each state of pom.xml, and our clients, compiled once for each of theirs."""
-    from make_golden import fetch_jars
-
-    build, (stamp, digest) = BUILD / release, jars_stamp(release)
-    if not jars_are_there(release):
-        fetch_jars(build, release, [])
-        stamp.write_text(digest)
-    before_lite = tuple(map(int, release.split("."))) < (4, 6)  # releases before it have no lite pull consumer
-    sources = sorted(file for file in SOURCES.rglob("*.java") if not (before_lite and file.name == "Lite.java"))
-    classes = build / f"classes-{digest_of(*sources)[:16]}"
-    if not classes.is_dir():
-        being_made = build / f"{classes.name}.{os.getpid()}"
-        javac = ["javac", "--release", "11", "-encoding", "UTF-8", "-nowarn", "-Xlint:-deprecation"]
-        done = subprocess.run(
-            [*javac, "-cp", f"{build / 'lib'}/*", "-d", str(being_made), *map(str, sources)],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=LONG_S,
-        )
-        assert done.returncode == 0, done.stderr
-        being_made.rename(classes)
-    return f"{classes}:{build / 'lib'}/*"
+    return jars.classpath_of(release)
 
 
 def free_base() -> int:

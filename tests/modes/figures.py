@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, fields
 from statistics import median
 from typing import Any, Final
 
-from traffic import OK, Delivered, Sent
+from traffic import OK
+from under_test import Delivered, Sent
 
 
 @dataclass(frozen=True, slots=True)

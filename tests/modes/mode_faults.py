@@ -6,7 +6,8 @@ from typing import Final
 
 from under_test import ClusterUnderTest, Group
 
-SHORT_S: Final = 12.0  # clients ask again after 3 s, and a route is old after 30 s; what comes in this time is automatic
+SHORT_S: Final = 12.0  # clients ask again after 1 s, and a route is old after 30 s; what comes in this time is automatic
+ROUTE_S: Final = 40.0  # RocketMQ's clients ask for routes every 30 s, and until then they ask a broker that is gone
 HA_S: Final = 30.0  # a slave, and a master, give up a silent connection after 20 s
 # A name server takes a silent broker off after 120 s, looks every 5 s, and clients ask for routes every 30 s.
 LONG_S: Final = 165.0

@@ -3,7 +3,7 @@
 import json
 import os
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -11,33 +11,43 @@ from typing import Any, Final
 from cell import Round
 from figures import Figures
 from mode_faults import FAULTS
+from products import OURS, PRODUCTS
 from promises import Promise, Verdict, verdicts
 
 from rocketmq_ha.impl.app.cluster.plan import FLUSHES, MODES
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+OF_OURS_ALONE: Final = 1  # the format before other products could be measured
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cell:
-    """A way to deploy, a flush, and a fault."""
+    """A way to deploy, a flush, a fault, and whose cluster it is."""
 
     mode: str
     flush: str
     fault: str
+    product: str = OURS
 
-    def __str__(self) -> str:
+    @property
+    def name(self) -> str:
+        """The same for all products."""
         return f"{self.mode}/{self.flush}/{self.fault}"
 
+    def __str__(self) -> str:
+        return self.name if self.product == OURS else f"{self.product}/{self.name}"
 
-def all_cells() -> list[Cell]:
-    """Each fault on each way to deploy that has what it hits."""
+
+def all_cells(products: Collection[str] = (OURS,)) -> list[Cell]:
+    """Each fault on each way to deploy that has what it hits; the products stand beside each other."""
     return [
-        Cell(mode, flush, name)
+        Cell(mode, flush, name, product)
         for mode, what in MODES.items()
         for name, fault in FAULTS.items()
         if what.has_slaves or not fault.needs_slave
         for flush in FLUSHES
+        for product in PRODUCTS
+        if product in products
     ]
 
 
@@ -55,31 +65,34 @@ class Measured:
 
 @dataclass(slots=True)
 class Results:
-    """All cells of one product on one machine. rate: sends a second."""
+    """All cells on one machine. products: their names and versions, by what cells call them. rate: sends a second."""
 
-    product: str
+    products: dict[str, str]
     rate: int
     machine: str
     cells: dict[Cell, Measured]
 
     @classmethod
-    def new(cls, product: str, rate: int, jobs: int) -> "Results":
+    def new(cls, products: Mapping[str, str], rate: int, jobs: int) -> "Results":
         """jobs: rounds side by side."""
         machine = f"{os.cpu_count()} processors, {platform.system()} {platform.release().split('-')[0]}"
         beside = "" if jobs == 1 else f", {jobs} rounds side by side"
-        return cls(product, rate, f"{machine}, Python {platform.python_version()}{beside}", {})
+        return cls(dict(products), rate, f"{machine}, Python {platform.python_version()}{beside}", {})
 
     @classmethod
     def read(cls, file: Path) -> "Results":
         """Raises: OSError, ValueError, KeyError."""
         found = json.loads(file.read_text("utf-8"))
-        if found["format"] != FORMAT:
-            raise ValueError(f"{file}: format {found['format']}, expected {FORMAT}")
+        if found["format"] not in (OF_OURS_ALONE, FORMAT):
+            raise ValueError(f"{file}: format {found['format']}, expected {OF_OURS_ALONE} or {FORMAT}")
+        products = {OURS: found["product"]} if found["format"] == OF_OURS_ALONE else found["products"]
         cells = {
-            Cell(each["mode"], each["flush"], each["fault"]): Measured(each["rounds"], each["not_measured"])
+            Cell(each["mode"], each["flush"], each["fault"], each.get("product", OURS)): Measured(
+                each["rounds"], each["not_measured"]
+            )
             for each in found["cells"]
         }
-        return cls(found["product"], found["rate"], found["machine"], cells)
+        return cls(products, found["rate"], found["machine"], cells)
 
     def add(self, cell: Cell, result: Round | str) -> None:
         """Add a round, or the reason why there is none."""
@@ -91,7 +104,12 @@ class Results:
 
     def in_order(self) -> Iterator[tuple[Cell, Measured]]:
         """The cells that were looked at, in the order of all."""
-        yield from ((cell, self.cells[cell]) for cell in all_cells() if cell in self.cells)
+        yield from ((cell, self.cells[cell]) for cell in all_cells(PRODUCTS) if cell in self.cells)
+
+    def in_use(self) -> dict[str, str]:
+        """The names and versions of the products that were looked at, in the order of all."""
+        found = {cell.product for cell in self.cells}
+        return {product: self.products[product] for product in PRODUCTS if product in found}
 
     def verdicts(self, promises: Sequence[Promise], cell: Cell) -> list[Verdict]:
         return verdicts(promises, cell.mode, cell.flush, cell.fault, self.cells[cell].figures)
@@ -103,6 +121,7 @@ class Results:
                 "mode": cell.mode,
                 "flush": cell.flush,
                 "fault": cell.fault,
+                "product": cell.product,
                 "rounds": measured.rounds,
                 "not_measured": measured.not_measured,
                 "promises": [
@@ -113,7 +132,7 @@ class Results:
             }
             for cell, measured in self.in_order()
         ]
-        state = {"format": FORMAT, "product": self.product, "rate": self.rate, "machine": self.machine, "cells": cells}
+        state = {"format": FORMAT, "products": self.products, "rate": self.rate, "machine": self.machine, "cells": cells}
         new = file.with_suffix(".new")
         new.write_text(json.dumps(state, indent=1) + "\n", "utf-8")
         new.replace(file)

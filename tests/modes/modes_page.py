@@ -65,7 +65,8 @@ def _span(rounds: Sequence[Figures], of: Callable[[Figures], Span]) -> Value:
     amid = _times([span.in_fault for span in spans])
     if amid != "no":
         return Value(amid)
-    return Value("no", f"after {_times([span.after_mend for span in spans])} of mending", is_bad=True)
+    after = _times([span.after_mend for span in spans])
+    return Value("no", "nor after it was mended" if after == "no" else f"after {after} of mending", is_bad=True)
 
 
 def _count(rounds: Sequence[Figures], of: Callable[[Figures], int]) -> Value:
@@ -100,9 +101,7 @@ def _row(results: Results, promises: Sequence[Promise], cell: Cell, measured: Me
     rounds = measured.figures
     values = tuple(of(rounds) for of in COLUMNS.values()) if rounds else ()
     found = tuple(results.verdicts(promises, cell)) if rounds else ()
-    notes = [
-        line.split(": rocketmq-ha: ")[0] + ": " + line.split(": ")[-1] for each in measured.rounds for line in each["ended"]
-    ]
+    notes = [_note(line) for each in measured.rounds for line in each["ended"]]
     dropped = [each["dropped"] for each in measured.rounds if each["dropped"]]
     if dropped:
         nodes = {node for each in dropped for node in each}
@@ -111,20 +110,43 @@ def _row(results: Results, promises: Sequence[Promise], cell: Cell, measured: Me
     return Row(cell, values, found, len(rounds), tuple(measured.not_measured), tuple(dict.fromkeys(notes)))
 
 
-def _send_times(results: Results) -> list[tuple[str, str, str]]:
-    """The median time of a send before the fault: (mode, flush, ms)."""
+def _note(line: str) -> str:
+    """The line of a node that has ended: of an error that our program tells, the last part."""
+    where, is_ours, what = line.partition(": rocketmq-ha: ")
+    return f"{where}: {what.split(': ')[-1]}" if is_ours else line
+
+
+def _send_times(results: Results) -> list[tuple[str, str, str, str]]:
+    """The median time of a send before the fault: (mode, flush, product, ms)."""
     found = []
     for mode in MODES:
         for flush in FLUSHES:
-            times = [
-                figures.send_ms
-                for cell, measured in results.in_order()
-                if (cell.mode, cell.flush) == (mode, flush)
-                for figures in measured.figures
-            ]
-            if times:
-                found.append((mode, flush, f"{median(times):.1f}"))
+            for product in results.in_use():
+                times = [
+                    figures.send_ms
+                    for cell, measured in results.in_order()
+                    if (cell.mode, cell.flush, cell.product) == (mode, flush, product)
+                    for figures in measured.figures
+                ]
+                if times:
+                    found.append((mode, flush, product, f"{median(times):.1f}"))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """What the page says first of a product."""
+
+    title: str
+    rounds: int
+    cells: int
+    looked: int
+    kept: int
+
+
+def _sum(title: str, rows: Sequence[Row]) -> Sum:
+    found = [verdict for row in rows for verdict in row.verdicts]
+    return Sum(title, sum(row.rounds for row in rows), len(rows), len(found), sum(verdict.is_kept for verdict in found))
 
 
 def render(results: Results, promises: Sequence[Promise]) -> str:
@@ -132,7 +154,6 @@ def render(results: Results, promises: Sequence[Promise]) -> str:
     rows = [_row(results, promises, cell, measured) for cell, measured in results.in_order()]
     loader = jinja2.FileSystemLoader(Path(__file__).parent)
     environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    verdicts = [verdict for row in rows for verdict in row.verdicts]
     by_promise = {
         promise.id: [(row.cell, verdict) for row in rows for verdict in row.verdicts if verdict.promise.id == promise.id]
         for promise in promises
@@ -145,9 +166,8 @@ def render(results: Results, promises: Sequence[Promise]) -> str:
         faults=FAULTS,
         promises=promises,
         by_promise=by_promise,
-        kept=sum(verdict.is_kept for verdict in verdicts),
-        looked=len(verdicts),
-        rounds=sum(row.rounds for row in rows),
+        products=results.in_use(),
+        sums=[_sum(title, [row for row in rows if row.cell.product == product]) for product, title in results.in_use().items()],
         send_times=_send_times(results),
         mark=MARK,
         at_once=seconds(AT_ONCE_S),
@@ -157,20 +177,27 @@ def render(results: Results, promises: Sequence[Promise]) -> str:
 
 
 def markdown(results: Results, promises: Sequence[Promise]) -> str:
-    """A table of the faults by the modes: what is written, read and lost; ≠ where a promise is not kept."""
-    lines = ["| | " + " | ".join(f"`{mode}`" for mode in MODES) + " |", "|---|" + "---|" * len(MODES)]
+    """A table of the faults by the modes: what is written, read and lost; ≠ where a promise is not kept.
+
+    Of several products each has a line for each fault, and their names are a column.
+    """
+    products = results.in_use()
+    named = len(products) > 1
+    lines = ["| | " + "| " * named + " | ".join(f"`{mode}`" for mode in MODES) + " |"]
+    lines.append("|---|" + "---|" * (named + len(MODES)))
     for name, fault in FAULTS.items():
-        cells = [_short(results, promises, mode, name) for mode in MODES]
-        if any(cells):
-            lines.append(f"| {fault.title} | " + " | ".join(cells) + " |")
+        for product in products:
+            cells = [_short(results, promises, product, mode, name) for mode in MODES]
+            if any(cells):
+                lines.append(f"| {fault.title} | " + f"{product} | " * named + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def _short(results: Results, promises: Sequence[Promise], mode: str, fault: str) -> str:
+def _short(results: Results, promises: Sequence[Promise], product: str, mode: str, fault: str) -> str:
     """`w` any group written, `r` the group read, `lost` by flush."""
     of_flush = {}
     for flush in FLUSHES:
-        measured = results.cells.get(Cell(mode, flush, fault))
+        measured = results.cells.get(Cell(mode, flush, fault, product))
         if measured is not None and measured.rounds:
             of_flush[flush] = measured.figures
     if not of_flush:
@@ -182,7 +209,8 @@ def _short(results: Results, promises: Sequence[Promise], mode: str, fault: str)
     words.append(f"lost {' / '.join(dict.fromkeys(lost))}")
     if unread != lost:
         words.append(f"unreadable {' / '.join(dict.fromkeys(unread))}")
-    is_kept = all(verdict.is_kept for flush in of_flush for verdict in results.verdicts(promises, Cell(mode, flush, fault)))
+    cells = [Cell(mode, flush, fault, product) for flush in of_flush]
+    is_kept = all(verdict.is_kept for cell in cells for verdict in results.verdicts(promises, cell))
     return ", ".join(words) + ("" if is_kept else f" {MARK}")
 
 

@@ -2,48 +2,42 @@
 
     PYTHONPATH=tests python tests/modes/run_modes.py --rounds 3 --seed 1 --only 'sync-2m-2s/*/kill'
 
+Other products than ours need tests/interop and tests/interop/golden on that path, too, and a JDK with Maven.
+
 It writes build/modes.json, after each round, and build/modes.html. The exit status is 0 if all rounds were measured, whatever
 they have shown; 1 if some were not.
 """
 
 import argparse
-import logging
-import multiprocessing
-import queue
 import shutil
-import signal
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
-from multiprocessing.queues import Queue
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from cell import NotMeasuredError, Round, run_round
-from mode_faults import FAULTS
+from mode_faults import FAULTS, ROUTE_S, Fault
 from mode_results import Cell, Results, all_cells
 from modes_page import markdown, render
-from our_cluster import OurCluster
 from power import compile_library
+from products import OURS, PRODUCTS, clients_of, cluster_of, make_cluster, make_traffic, title_of
 from promises import load
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from side_by_side import side_by_side
 
 from rocketmq_ha.impl.errors import RocketmqHaError
 
 RATE: Final = 500
 OVERHEAD_S: Final = 35.0  # of a round, beside the time for which something is broken
-_TOLD_S: Final = 0.2
+JAVA_S: Final = 40.0  # more than that: five JVMs start, and their slaves ask for topics only after a while
 
 
-def chosen(only: list[str]) -> list[Cell]:
+def chosen(only: list[str], products: Collection[str] = (OURS,)) -> list[Cell]:
     """The cells that match any of the patterns MODE/FAULT or MODE/FLUSH/FAULT; all for none. Raises: ValueError."""
-    cells = all_cells()
+    cells = all_cells(products)
     for pattern in only:
         if not any(_matches(cell, pattern) for cell in cells):
             raise ValueError(
@@ -53,34 +47,7 @@ def chosen(only: list[str]) -> list[Cell]:
 
 
 def _matches(cell: Cell, pattern: str) -> bool:
-    return fnmatch(str(cell), pattern) or (pattern.count("/") == 1 and fnmatch(f"{cell.mode}/{cell.fault}", pattern))
-
-
-def expected_s(cell: Cell) -> float:
-    return OVERHEAD_S + FAULTS[cell.fault].window_s
-
-
-@contextmanager
-def progress(total_s: float, jobs: int) -> Iterator[Callable[[str, float], None]]:
-    """Yield a function that tells what is being done, and how many of the expected seconds are over."""
-    console, began = Console(stderr=True), time.monotonic()
-    if not console.is_terminal:
-        last = [0.0, began]  # how much was done, and since when
-
-        def line(what: str, done_s: float) -> None:
-            now = time.monotonic()
-            if done_s != last[0]:
-                last[:] = done_s, now
-            speed = last[0] / (last[1] - began) if last[0] else float(jobs)
-            left_s = max(0.0, (total_s - done_s) / speed - (now - last[1]))
-            console.print(f"{what}; {left_s / 60:.0f} min left", highlight=False, soft_wrap=True)
-
-        yield line
-        return
-    columns = (BarColumn(20), TaskProgressColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console, speed_estimate_period=3600) as bar:
-        task = bar.add_task("", total=total_s)
-        yield lambda what, done_s: bar.update(task, description=what, completed=done_s)
+    return fnmatch(cell.name, pattern) or (pattern.count("/") == 1 and fnmatch(f"{cell.mode}/{cell.fault}", pattern))
 
 
 def directory_of(work: Path, seed: str) -> Path:
@@ -98,58 +65,40 @@ class Task:
     work: Path
     library: Path
 
+    def __str__(self) -> str:
+        return str(self.cell)
 
-_TOLD: Final[list["Queue[tuple[Task, str]]"]] = []  # in a process that runs rounds: where it says what it does
+    @property
+    def fault(self) -> Fault:
+        """It lasts longer for clients of RocketMQ."""
+        fault = FAULTS[self.cell.fault]
+        return replace(fault, window_s=max(fault.window_s, ROUTE_S)) if clients_of(self.cell.product) != OURS else fault
+
+    @property
+    def expected_s(self) -> float:
+        return OVERHEAD_S + (0.0 if cluster_of(self.cell.product) == OURS else JAVA_S) + self.fault.window_s
 
 
-def _begin(told: "Queue[tuple[Task, str]]") -> None:
-    """What a process does before its first round."""
-    _TOLD.append(told)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that gives the tasks ends all
-    logging.disable(logging.WARNING)  # the clients say that brokers do not answer
-
-
-def measure(task: Task) -> Round | str:
+def measure(task: Task, told: Callable[[str], object]) -> Round | str:
     """One round. Returns: why there is none, if it could not be measured."""
-
-    def tell(what: str) -> None:
-        for told in _TOLD:
-            told.put((task, what))
-
     try:
-        cluster = OurCluster(task.cell.mode, task.cell.flush, directory_of(task.work, task.seed), task.library)
-        return run_round(cluster, FAULTS[task.cell.fault], task.seed, task.rate, tell)
+        cell = task.cell
+        cluster = make_cluster(cell.product, cell.mode, cell.flush, directory_of(task.work, task.seed), task.library)
+        return run_round(cluster, task.fault, task.seed, task.rate, told, partial(make_traffic, cell.product))
     except (NotMeasuredError, RocketmqHaError, OSError) as error:
         return f"{type(error).__name__}: {error}"
 
 
-def measured(tasks: list[Task], jobs: int, told: Callable[[str, float], None]) -> Iterator[tuple[Task, Round | str]]:
-    """Run rounds, `jobs` of them side by side, each in a process. Yield each one that has ended."""
-    context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
-    texts, done = context.Queue(), 0.0
-    with ProcessPoolExecutor(jobs, context, _begin, (texts,)) as pool:
-        waiting = {pool.submit(measure, task): task for task in tasks}
-        try:
-            while waiting:
-                with suppress(queue.Empty):
-                    while True:
-                        task, what = texts.get(timeout=_TOLD_S)
-                        told(f"{len(tasks) - len(waiting)} of {len(tasks)} done; {task.cell}: {what}", done)
-                for future in [each for each in waiting if each.done()]:
-                    task = waiting.pop(future)
-                    done += expected_s(task.cell)
-                    yield task, future.result(0)
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
 def run(arguments: argparse.Namespace, work: Path) -> int:
-    promises, cells = load(), chosen(arguments.only)
+    products = arguments.product or [OURS]
+    promises, cells = load(), chosen(arguments.only, products)
     library = compile_library(work)
     arguments.out.mkdir(parents=True, exist_ok=True)
     file, page = arguments.out / "modes.json", arguments.out / "modes.html"
     goes_on = (arguments.add or arguments.missing) and file.exists()
-    results = Results.read(file) if goes_on else Results.new(OurCluster.product(), arguments.rate, arguments.jobs)
+    titles = {product: title_of(product) for product in products}
+    results = Results.read(file) if goes_on else Results.new(titles, arguments.rate, arguments.jobs)
+    results.products = titles | results.products
     known = {cell: len(of_cell.rounds) for cell, of_cell in results.in_order()} if arguments.missing else {}
     tasks = [
         Task(cell, number, f"{arguments.seed}/{number}/{cell}", arguments.rate, work, library)
@@ -158,16 +107,15 @@ def run(arguments: argparse.Namespace, work: Path) -> int:
         if number >= known.get(cell, 0)
     ]
     failed = 0
-    with progress(sum(expected_s(task.cell) for task in tasks), arguments.jobs) as told:
-        for task, result in measured(tasks, arguments.jobs, told):
-            results.add(task.cell, result)
-            if arguments.keep is None:
-                shutil.rmtree(directory_of(work, task.seed), ignore_errors=True)
-            results.write(file, promises)
-            page.write_text(render(results, promises), "utf-8")
-            if isinstance(result, str):
-                failed += 1
-                print(f"not measured: {task.cell}, seed {task.seed}: {result}", file=sys.stderr)  # noqa: T201
+    for task, result in side_by_side(measure, tasks, arguments.jobs):
+        results.add(task.cell, result)
+        if arguments.keep is None:
+            shutil.rmtree(directory_of(work, task.seed), ignore_errors=True)
+        results.write(file, promises)
+        page.write_text(render(results, promises), "utf-8")
+        if isinstance(result, str):
+            failed += 1
+            print(f"not measured: {task.cell}, seed {task.seed}: {result}", file=sys.stderr)  # noqa: T201
     print(markdown(results, promises))  # noqa: T201
     print(f"results={file} page={page} rounds={len(tasks)} not_measured={failed}")  # noqa: T201
     return 1 if failed else 0
@@ -175,6 +123,12 @@ def run(arguments: argparse.Namespace, work: Path) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--product",
+        action="append",
+        choices=PRODUCTS,
+        help="whose clusters, and A+B with whose Java clients, more than one if repeated; ours if left out",
+    )
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
@@ -190,7 +144,6 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the clusters' directories here")
     parser.add_argument("--page", action="store_true", help="make the page from the file again, and print the table")
     arguments = parser.parse_args()
-    logging.disable(logging.WARNING)  # the clients say that brokers do not answer
     if arguments.page:
         results = Results.read(arguments.out / "modes.json")
         (arguments.out / "modes.html").write_text(render(results, load()), "utf-8")

@@ -1,6 +1,7 @@
 """The measurement of the ways to deploy: its pieces, and one round of it with real processes. `make modes` is the whole."""
 
 import json
+import mmap
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,9 +17,11 @@ from mode_results import Cell, Results, all_cells
 from modes_page import markdown, render, seconds
 from our_cluster import OurCluster
 from power import PowerSwitch, compile_library
+from products import clients_of, cluster_of, title_of
 from promises import CHECKS, FILE, load, verdicts
-from run_modes import chosen
-from traffic import OK, Delivered, Sent
+from run_modes import Task, chosen
+from traffic import OK
+from under_test import Delivered, Sent
 
 from kit.children import Child
 from kit.waiting import PATIENCE_S
@@ -174,6 +177,8 @@ def test_cells_are_chosen_by_patterns() -> None:
     assert chosen([]) == all_cells()
     assert chosen(["2m/kill"]) == [Cell("2m", "async", "kill"), Cell("2m", "sync", "kill")]
     assert chosen(["2m/sync/kill"]) == [Cell("2m", "sync", "kill")]
+    both = [Cell("2m", "sync", "kill", product) for product in ("ours", "5.3.3")]
+    assert chosen(["2m/sync/kill"], ["5.3.3", "ours"]) == both
     assert {cell.fault for cell in chosen(["*/part-*"])} == {"part-slave", "part-namesrv"}
     with pytest.raises(ValueError, match="--only 2m/slave: found no cell"):
         chosen(["2m/slave"])
@@ -184,7 +189,7 @@ def result(figures: Figures, ended: list[str]) -> Round:
 
 
 def test_results_come_back_from_their_file_and_are_shown(tmp_path: Path) -> None:
-    results, promises = Results.new("a <product>", 500, 1), load()
+    results, promises = Results.new({"ours": "a <product>"}, 500, 1), load()
     results.add(Cell("sync-2m-2s", "async", "power"), result(GOOD, ["broker-a-s: ended by itself with status 2: a <reason>"]))
     results.add(Cell("sync-2m-2s", "async", "power"), result(replace(GOOD, lost=12_345, readable_hit=NEVER), []))
     results.add(Cell("1m", "sync", "kill"), "a client ended")
@@ -214,9 +219,64 @@ def test_results_come_back_from_their_file_and_are_shown(tmp_path: Path) -> None
     }
     table = markdown(again, promises)
     assert "| power cut of a master |  |  |  | w 0.10 s, r no, lost 0 to 12,345, unreadable 0 ≠ |" in table
-    file.write_text(file.read_text().replace('"format": 1', '"format": 9'))
-    with pytest.raises(ValueError, match="format 9, expected 1"):
+    file.write_text(file.read_text().replace('"format": 2', '"format": 9'))
+    with pytest.raises(ValueError, match="format 9, expected 1 or 2"):
         Results.read(file)
+
+
+@pytest.mark.parametrize(
+    ("after_mend", "text"), [(3.04, "<small>after 3.0 s of mending</small>"), (None, "<small>nor after it was mended</small>")]
+)
+def test_what_did_not_come_in_the_fault_came_after_it_or_not_at_all(after_mend: float | None, text: str) -> None:
+    results = Results.new({"ours": "a product"}, 500, 1)
+    results.add(Cell("1m", "sync", "kill"), result(replace(GOOD, writable_hit=Span(None, after_mend)), []))
+    assert text in render(results, load())
+
+
+def test_products_stand_beside_each_other() -> None:
+    results, promises = Results.new({"ours": "a product", "4.9.8": "another <one>"}, 500, 1), load()
+    for product, lost in (("ours", 0), ("4.9.8", 7)):
+        results.add(Cell("2m", "sync", "power", product), result(replace(GOOD, lost=lost, send_ms=2.25 + lost), []))
+    page = render(results, promises)
+    for text in (
+        "another &lt;one&gt;",
+        "<th>product</th>",
+        "<td>4.9.8</td>",
+        "<td>9.2</td>",
+        "<code>4.9.8/2m/sync/power</code>",
+    ):
+        assert text in page, text
+    assert page.index("<td>ours</td>") < page.index("<td>4.9.8</td>")
+    table = markdown(results, promises).splitlines()
+    assert table[0].startswith("| | | `1m` |")
+    assert [line.split(" | ")[:2] for line in table[2:]] == [
+        ["| power cut of a master", product] for product in ("ours", "4.9.8")
+    ]
+    assert ["lost 7" in line for line in table[2:]] == [False, True]
+
+
+def test_a_product_is_a_cluster_and_its_clients() -> None:
+    assert [(cluster_of(each), clients_of(each)) for each in ("ours", "5.3.3", "ours+4.9.8")] == [
+        *(("ours", "ours"), ("5.3.3", "ours"), ("ours", "4.9.8")),
+    ]
+    assert title_of("4.9.8+5.3.3") == "Apache RocketMQ 4.9.8 with the Java clients of 5.3.3"
+    tasks = [
+        Task(Cell("2m", "sync", fault, each), 0, "", 1, Path(), Path()) for each in ("ours", "ours+4.9.8") for fault in FAULTS
+    ]
+    assert {task.fault.window_s for task in tasks[: len(FAULTS)]} == {12.0, 30.0, 165.0}
+    assert {task.fault.window_s for task in tasks[len(FAULTS) :]} == {40.0, 165.0}  # clients ask for routes every 30 s
+
+
+def test_results_of_before_there_were_products_are_ours(tmp_path: Path) -> None:
+    results, file = Results.new({"ours": "a product"}, 500, 1), tmp_path / "modes.json"
+    results.add(Cell("2m", "sync", "power"), result(GOOD, []))
+    results.write(file, load())
+    old = json.loads(file.read_text())
+    old["format"], old["product"] = 1, old.pop("products")["ours"]
+    for each in old["cells"]:
+        del each["product"]
+    file.write_text(json.dumps(old))
+    assert Results.read(file) == results
 
 
 def test_seconds_have_the_digits_that_matter() -> None:
@@ -236,13 +296,13 @@ def test_a_round_in_which_this_process_was_stopped_is_none(monkeypatch: pytest.M
     moments = iter([0.0, 0.1, 4.0])
     monkeypatch.setattr(cell.time, "monotonic", lambda: next(moments))
     with pytest.raises(cell.NotMeasuredError, match="this process was stopped for 4 s"):
-        cell._watch(_Stopped(), traffic, [], 10.0)  # type: ignore[arg-type]
+        cell.watch(_Stopped(), traffic, [], 10.0)  # type: ignore[arg-type]
 
 
 # --- The power switch ----------------------------------------------------------------------------------------------------
 
 WRITER = """
-import os, sys, time
+import mmap, os, sys, time
 from pathlib import Path
 root = Path(sys.argv[1])
 log = os.open(root / "commitlog" / "0", os.O_RDWR | os.O_CREAT)
@@ -251,6 +311,13 @@ os.pwrite(log, b"synced", 0)
 os.fdatasync(log)
 os.pwrite(log, b"not", 6)
 (root / "never").write_bytes(b"not a byte")
+page = mmap.PAGESIZE
+mapped = os.open(root / "mapped", os.O_RDWR | os.O_CREAT)
+os.ftruncate(mapped, 3 * page)
+with mmap.mmap(mapped, 3 * page) as memory:
+    memory[:] = b"old" * page
+    memory.flush(page, page)
+    memory[page : page + 3] = b"new"  # after the sync
 for number in range(20):  # the inode of one may be that of a later one
     new = root / "table.new"
     with new.open("wb") as table:
@@ -280,6 +347,8 @@ def test_a_power_cut_takes_what_was_not_synced(tmp_path: Path) -> None:
     assert switch.cut(root) == len(b"not")
     assert (root / "commitlog" / "0").read_bytes() == b"synced".ljust(100, b"\0")
     assert (root / "never").read_bytes() == bytes(10)
+    page = mmap.PAGESIZE
+    assert (root / "mapped").read_bytes() == bytes(page) + (b"old" * page)[page : 2 * page] + bytes(page)
     assert (root / "table").read_bytes() == bytes(len("table 19"))  # the last one was not synced
     assert (root / "before").read_bytes() == b"there before"
     assert (tmp_path / "outside").read_bytes() == b"outside"
@@ -307,3 +376,37 @@ def test_a_round_measures_what_a_lost_machine_takes(tmp_path: Path) -> None:
     assert (found.ended, found.routed, found.dropped) == ([], [0], {})
     assert found.routed_again_s is not None
     assert found.window_s == pytest.approx(2.0, abs=1.5)
+
+
+def test_the_rate_of_a_group_is_of_its_acknowledged_sends_before_the_fault() -> None:
+    """It is what "few lost" is measured by."""
+    sends = [sent(1, 1.0), sent(2, 2.0), sent(3, 3.0, group="b"), sent(4, 4.0, "SLAVE_NOT_AVAILABLE", took=9.0)]
+    sends += [sent(5, 5.0, "SLAVE_NOT_AVAILABLE", took=9.0), sent(6, 6.0, "SLAVE_NOT_AVAILABLE", took=9.0)]
+    sends += [sent(7, 7.0, "SLAVE_NOT_AVAILABLE", took=9.0), sent(8, 12.0)]
+    found = figures_of(TIMES, "a", sends, [], [], set())
+    assert found.acknowledged_hit_per_s == pytest.approx(0.2)
+    assert found.send_ms == pytest.approx(100.0)
+
+
+def test_what_the_consumer_got_is_not_what_a_new_reader_gets() -> None:
+    sends = [sent(number, 1.0) for number in range(5)]
+    delivered = [got(2.0, 0), got(3.0, 0), got(2.0, 1), got(3.0, 1), got(4.0, 2)]
+    readable = [got(40.0, 0), got(40.0, 0, "b"), *(got(40.0, number) for number in range(1, 4))]
+    found = figures_of(TIMES, "a", sends, delivered, readable, stored=set(range(5)))
+    assert (found.unreadable, found.unconsumed) == (1, 2)
+    assert (found.twice, found.stored_twice) == (2, 1)
+
+
+def test_what_was_not_measured_keeps_no_promise(tmp_path: Path) -> None:
+    results = Results.new({"ours": "a product", "4.9.8": "another"}, 500, 1)
+    results.add(Cell("sync-2m-2s", "async", "power"), "a client ended")
+    file = tmp_path / "modes.json"
+    results.write(file, load())
+    assert [each["promises"] for each in json.loads(file.read_text())["cells"]] == [[]]
+    assert results.in_use() == {"ours": "a product"}
+
+
+def test_few_messages_are_few_at_any_rate() -> None:
+    slow = replace(GOOD, acknowledged_hit_per_s=5.0)
+    assert CHECKS["lost less than 0.1 s"](replace(slow, lost=1)) == "1 lost, which is 0.2 s"
+    assert CHECKS["few lost"](replace(slow, lost=5)) == ""

@@ -7,7 +7,9 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
+
+from under_test import Delivered, Sent
 
 from rocketmq_ha.impl.app.client_session import ClientSession, NameServers, client_session, message_ids
 from rocketmq_ha.impl.client.decisions import ConsumeFromWhere, SendStatus
@@ -26,33 +28,8 @@ CATCH_UP: Final = 50  # sends that a producer which was held up makes at once, a
 OK: Final = SendStatus.SEND_OK.value
 
 
-class Sent(NamedTuple):
-    """A send that has its outcome. group: where it is stored, or "". The queue offset counts if it is."""
-
-    number: int
-    begun: float
-    ended: float
-    status: str
-    group: str
-    queue_id: int
-    queue_offset: int
-
-
-class Delivered(NamedTuple):
-    """A message that the consumer got."""
-
-    at: float
-    number: int
-    group: str
-    queue_id: int
-    queue_offset: int
-
-
 class Traffic:
-    """The two clients. Call `stop_sending` before `close`.
-
-    sent, delivered: grow while the clients run; what is there does not change.
-    """
+    """The two clients. As TrafficUnderTest."""
 
     def __init__(self, name_server: str, rate: int) -> None:
         """rate: sends a second."""
@@ -75,7 +52,6 @@ class Traffic:
         return self.begun - len(self.sent)
 
     def stop_sending(self, within_s: float) -> None:
-        """Send nothing more, and wait for the outcomes."""
         self._sends = False
         self._threads[0].join(within_s)
         assert not self._threads[0].is_alive(), f"{self.in_flight} sends have no outcome"

@@ -1,9 +1,9 @@
-"""A cluster as the measurement sees it: whose it is, does not matter. Ours is in our_cluster.py."""
+"""A cluster and its clients as the measurement sees them: whose they are, does not matter. Both kinds are in products.py."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +17,6 @@ class Group:
 
 class ClusterUnderTest(Protocol):
     """Nodes that can be started, killed and cut off. Each method has done its work when it returns."""
-
-    @staticmethod
-    def product() -> str:
-        """Its name and its version."""
-        ...
 
     @property
     def name_server(self) -> str:
@@ -47,6 +42,10 @@ class ClusterUnderTest(Protocol):
 
     def store(self, node: str) -> Path:
         """The root of a broker's store."""
+        ...
+
+    def is_up(self, node: str) -> bool:
+        """Whether a node was started and has not ended."""
         ...
 
     def start(self, node: str) -> None:
@@ -86,3 +85,50 @@ class ClusterUnderTest(Protocol):
     def ended(self) -> list[str]:
         """A line for each node that has ended by itself since the last call."""
         ...
+
+
+class Sent(NamedTuple):
+    """A send that has its outcome. group: where it is stored, or "". The queue offset counts if it is."""
+
+    number: int
+    begun: float
+    ended: float
+    status: str
+    group: str
+    queue_id: int
+    queue_offset: int
+
+
+class Delivered(NamedTuple):
+    """A message that the consumer got."""
+
+    at: float
+    number: int
+    group: str
+    queue_id: int
+    queue_offset: int
+
+
+class TrafficUnderTest(Protocol):
+    """A producer and a consumer that run. Call `stop_sending` before `close`.
+
+    sent, delivered: grow while the clients run; what is there does not change. begun: sends. is_paused: the consumer pulls
+    nothing. error: what ended a client. Times are those of `time.monotonic`, in s.
+    """
+
+    is_paused: bool
+
+    @property
+    def sent(self) -> Sequence[Sent]: ...
+
+    @property
+    def delivered(self) -> Sequence[Delivered]: ...
+
+    @property
+    def error(self) -> BaseException | None: ...
+
+    def stop_sending(self, within_s: float) -> None:
+        """Send nothing more, and wait for the outcomes."""
+        ...
+
+    def close(self) -> None: ...

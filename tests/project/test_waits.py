@@ -37,6 +37,7 @@ EXCEPTIONS = {
     ("tests/hostile/hostile_masters.py", "settimeout"): "the ends of a relay, which closes them",
     ("tests/interop/fake_peers.py", "accept"): "its listener has a limit",
     ("tests/interop/servers.py", "Popen"): "a process for the session; each question to it has a limit",
+    ("tests/modes/java_traffic.py", "Popen"): "each wait for its sends and its end has a limit, and `close` kills it",
     ("tests/interop/golden/golden_cluster.py", "Popen"): "a program without pytest, which watches its brokers itself",
     ("tests/interop/golden/golden_wire.py", "accept"): "daemon threads for the life of the program",
     ("tests/interop/golden/golden_wire.py", "settimeout"): "daemon threads for the life of the program",

@@ -48,7 +48,13 @@ class Cluster:
 
     settings: of the brokers, by RocketMQ's names, in place of those of the plan. environment: theirs, besides that of this
     process. is_over: says in a wait that it is to end.
+
+    `conf_for`, `command_of`, `serves`, `is_registered` and `last_line` say what the nodes are: a cluster of other programs has
+    its own.
     """
+
+    start_s: float = START_S
+    stop_s: float = STOP_S
 
     def __init__(
         self,
@@ -108,11 +114,41 @@ class Cluster:
 
     def _write_conf(self, node: Node, settings: Mapping[str, str]) -> None:
         """Write the settings of a node. settings: in place of those of a broker."""
+        found = self.conf_for(node)
         if node.is_broker:
-            found = {**broker_conf(self.plan, node, self.store(node.name)), **self._settings, **settings}
-        else:
-            found = name_server_conf(self.plan, self.store(node.name))
+            found = {**found, **self._settings, **settings}
         self.conf_of(node.name).write_text(conf_text(found), "utf-8")
+
+    # --- What the nodes are ------------------------------------------------------------------------------------------
+
+    def conf_for(self, node: Node) -> dict[str, str]:
+        """The settings of a node that the plan gives it."""
+        store = self.store(node.name)
+        return broker_conf(self.plan, node, store) if node.is_broker else name_server_conf(node, store)
+
+    def command_of(self, node: Node) -> list[str]:
+        """What is run; its first word is a path."""
+        return our_command("broker" if node.is_broker else "namesrv", "--config", str(self.conf_of(node.name)))
+
+    def serves(self, node: Node, said: bytes) -> bool:
+        """Whether a node serves. said: what it has printed since its start."""
+        last = b"ha_listening=" if node.is_broker else b"listening="
+        return any(line.startswith(last) and line.endswith(b"\n") for line in said.splitlines(keepends=True))
+
+    def is_registered(self, node: Node) -> bool:
+        """Whether the name server knows the process of a broker that serves."""
+        try:
+            found = ask(self.store(node.name), _ASK_S)
+        except (NotRunning, OSError):
+            return False
+        each = self.nodes[node.name].identity
+        is_it = each is not None and found["pid"] == each.pid
+        return is_it and all(server["registered_ms"] is not None for server in found["name_servers"])
+
+    def last_line(self, name: str) -> str:
+        """What a node has said last of what went wrong."""
+        lines = self.log_of(name).read_text("utf-8", "replace").split("\n")
+        return next((line for line in reversed(lines) if line.strip()), "it said nothing")
 
     # --- The whole ---------------------------------------------------------------------------------------------------
 
@@ -142,7 +178,7 @@ class Cluster:
                 for each in running:
                     assert each.process is not None
                     each.process.terminate()
-                until = time.monotonic() + STOP_S
+                until = time.monotonic() + self.stop_s
                 for each in running:
                     self._collect(each, State.STOPPED, until)
 
@@ -152,7 +188,7 @@ class Cluster:
         for name, each in self.nodes.items():
             if each.process is not None and each.state is State.UP and each.process.poll() is not None:
                 self._collect(each, State.ENDED, time.monotonic())
-                found.append(f"{name}: ended by itself with status {each.status}: {self._last_line(name)}")
+                found.append(f"{name}: ended by itself with status {each.status}: {self.last_line(name)}")
         if self._links.status is not None:
             raise LinksFailed(f"{self.log_of('links')}: the process of the links ended with status {self._links.status}")
         if found:
@@ -180,7 +216,7 @@ class Cluster:
         each = self._up(name)
         assert each.process is not None and each.identity is not None
         each.process.kill()
-        self._collect(each, State.KILLED, time.monotonic() + STOP_S)
+        self._collect(each, State.KILLED, time.monotonic() + self.stop_s)
         self._set_links()
         return each.identity
 
@@ -189,7 +225,7 @@ class Cluster:
         each = self._up(name)
         assert each.process is not None and each.identity is not None
         each.process.terminate()
-        self._collect(each, State.STOPPED, time.monotonic() + STOP_S)
+        self._collect(each, State.STOPPED, time.monotonic() + self.stop_s)
         self._set_links()
         return each.identity
 
@@ -253,52 +289,43 @@ class Cluster:
             each = self.nodes[node.name]
             log, out = self.log_of(node.name), self._out_of(node.name)
             sizes[node.name] = out.stat().st_size if out.exists() else 0
-            command = our_command("broker" if node.is_broker else "namesrv", "--config", str(self.conf_of(node.name)))
+            command = self.command_of(node)
             with log.open("ab") as errors, out.open("ab") as lines:
                 each.process = start(command, errors, stdout=lines, environment=self._environment if node.is_broker else None)
             each.identity, each.status = identity_of(each.process.pid), None
             each.enter(State.UP)
         self.kept().write(self.directory)
-        last = "ha_listening=" if nodes[0].is_broker else "listening="
         for node in nodes:
-            self._wait(node, "listens", lambda node=node: self._says(node.name, sizes[node.name], last))  # type: ignore[misc]
+            self._wait(node, "listens", lambda node=node: self.serves(node, self._said(node.name, sizes[node.name])))  # type: ignore[misc]
         self._set_links()
         for node in nodes:
             if node.is_broker and self._reaches_name_server(node):
-                self._wait(node, "is registered", lambda node=node: self._is_registered(node.name))  # type: ignore[misc]
+                self._wait(node, "is registered", lambda node=node: self.is_registered(node))  # type: ignore[misc]
 
     def _wait(self, node: Node, what: str, is_so: Callable[[], bool]) -> None:
         """Raises: NodeFailed."""
-        each, until = self.nodes[node.name], time.monotonic() + START_S
+        each, until = self.nodes[node.name], time.monotonic() + self.start_s
         assert each.process is not None
         while not is_so():
             if each.process.poll() is not None:
                 self._collect(each, State.ENDED, time.monotonic())
                 self._set_links()
-                raise NodeFailed(f"{node.name}: ended with status {each.status}: {self._last_line(node.name)}")
+                raise NodeFailed(f"{node.name}: ended with status {each.status}: {self.last_line(node.name)}")
             if self._is_over():
                 return
             if time.monotonic() > until:
-                raise NodeFailed(f"{node.name}: not within {START_S:.0f} s: it {what}; see {self.log_of(node.name)}")
+                raise NodeFailed(f"{node.name}: not within {self.start_s:.0f} s: it {what}; see {self.log_of(node.name)}")
             time.sleep(POLL_S)
 
-    def _says(self, name: str, size: int, line: str) -> bool:
+    def _said(self, name: str, size: int) -> bytes:
+        """What a node has printed behind the first `size` bytes."""
         with self._out_of(name).open("rb") as out:
             out.seek(size)
-            return any(each.startswith(line.encode()) and each.endswith(b"\n") for each in out)
+            return out.read()
 
     def _reaches_name_server(self, node: Node) -> bool:
         name_server = self.plan.name_server.name
         return self.nodes[name_server].state is State.UP and frozenset({node.name, name_server}) not in self.cut_links
-
-    def _is_registered(self, name: str) -> bool:
-        try:
-            found = ask(self.store(name), _ASK_S)
-        except (NotRunning, OSError):
-            return False
-        each = self.nodes[name].identity
-        is_it = each is not None and found["pid"] == each.pid
-        return is_it and all(server["registered_ms"] is not None for server in found["name_servers"])
 
     def _collect(self, each: Running, state: State, until: float) -> None:
         """Wait for the end of a process, and kill it if it comes too late."""
@@ -312,10 +339,6 @@ class Cluster:
 
     def _out_of(self, name: str) -> Path:
         return self.directory / "logs" / f"{name}.out"
-
-    def _last_line(self, name: str) -> str:
-        lines = self.log_of(name).read_text("utf-8", "replace").split("\n")
-        return next((line for line in reversed(lines) if line.strip()), "it said nothing")
 
     def kept(self) -> Kept:
         """What the state file is to say."""

@@ -202,9 +202,9 @@ def _ha(address: Address) -> str:
     return format_address(address[0], address[1] + _HA)
 
 
-def name_server_conf(plan: Plan, directory: Path) -> dict[str, str]:
+def name_server_conf(node: Node, directory: Path) -> dict[str, str]:
     """The settings of namesrv.conf."""
-    host, port = plan.name_server.own
+    host, port = node.own
     return {"bindAddress": host, "listenPort": str(port), "kvConfigPath": str(directory / "kvConfig.json")}
 
 

@@ -71,6 +71,12 @@ public final class Client {
             case "queues":
                 Live.queues(args, out);
                 break;
+            case "held":
+                Live.held(args, out);
+                break;
+            case "release":
+                Live.release(args);
+                break;
             case "leave":
                 Live.leave(args);
                 break;

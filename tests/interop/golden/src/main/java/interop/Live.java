@@ -8,6 +8,7 @@ import java.util.Map;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Supplier;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
@@ -23,10 +24,12 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * Consumers and producers that stay until they are told to leave. Each has a name, which is its instance name, so that a process
  * can hold several of one group.
  *
- * <p>{@code consume} takes the name servers, a name, a kind (push, failing, broadcast, ordered, lite), a group, a topic, an
+ * <p>{@code consume} takes the name servers, a name, a kind (push, failing, waiting, broadcast, ordered, lite), a group, a topic, an
  * expression of tags, and maxReconsumeTimes. {@code consumed} prints a line for each message so far: its place in the order of all
  * consumers of the process, reconsumeTimes, queue id, queue offset, the milliseconds since it was sent, and what Ways prints of it.
- * {@code queues} prints the ids of the queues of the topic that a push consumer has. {@code leave} closes one, or all if no name is given.
+ * {@code queues} prints the ids of the queues of the topic that a push consumer has. A waiting consumer consumes no message, of those
+ * that are in its listener neither, before {@code release}; {@code held} prints how many a push consumer has pulled and not consumed.
+ * {@code leave} closes one, or all if no name is given.
  */
 public final class Live {
     private static final Map<String, Live> LIVES = new ConcurrentHashMap<>();
@@ -35,6 +38,8 @@ public final class Live {
     private final Collection<String> lines = new ConcurrentLinkedQueue<>();
     private Runnable close;
     private Supplier<Collection<MessageQueue>> queues = List::of;
+    private Supplier<Long> held = () -> 0L;
+    private final CountDownLatch released = new CountDownLatch(1);
 
     private Live() {
     }
@@ -65,6 +70,14 @@ public final class Live {
             }
         }
         ids.forEach(out::println);
+    }
+
+    static void held(String[] args, PrintStream out) {
+        out.println(LIVES.get(args[1]).held.get());
+    }
+
+    static void release(String[] args) {
+        LIVES.get(args[1]).released.countDown();
     }
 
     static void leave(String[] args) {
@@ -100,6 +113,9 @@ public final class Live {
         } else {
             consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
                 messages.forEach(this::note);
+                if (kind.equals("waiting")) {
+                    await();
+                }
                 context.setDelayLevelWhenNextConsume(1); // again after a second
                 return kind.equals("failing") && messages.stream().anyMatch(Live::fails)
                     ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
@@ -107,7 +123,17 @@ public final class Live {
         }
         consumer.start();
         queues = () -> consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet();
+        held = () -> consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().values().stream()
+            .mapToLong(each -> each.getMsgCount().get()).sum();
         return consumer::shutdown;
+    }
+
+    private void await() {
+        try {
+            released.await();
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
     }
 
     /** A failing consumer never takes a message whose number ends with 9, and takes one that ends with 4 the third time. */
