@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from rocketmq_ha.impl.errors import RocketmqHaError
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.store.message_store import MessageStore
@@ -76,7 +75,7 @@ class Following:
                     self._stop.wait(_IDLE_S)
                     continue
                 self._follow(master)
-        except (RocketmqHaError, OSError) as error:
+        except Exception as error:  # a fault of ours, too: the loop raises it, or the broker would serve an old store
             self._error = error
 
     def _follow(self, master: Address) -> None:

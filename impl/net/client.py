@@ -211,7 +211,8 @@ class Follower:
         self._say(logging.INFO, "%s: connected at offset %d", self.client.peer, start_offset, offset=start_offset)
         violation: PeerViolation | None = None
         poll = select.poll()
-        poll.register(sock, select.POLLIN)
+        if self.client.connected:  # the first report may have shown that the master is gone, which closes the socket
+            poll.register(sock, select.POLLIN)
         wait: Callable[[int], object] = end.wait if isinstance(end, TlsSocket) else poll.poll
         compared, file_size = self.client.overlap, self._log.file_size
         pauses = Pauses()

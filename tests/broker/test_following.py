@@ -8,7 +8,7 @@ import pytest
 from kit.brokers import FILE_SIZE, LiveBroker
 from kit.option_tables import received
 from kit.sends import topic
-from kit.waiting import accepted
+from kit.waiting import accepted, wait_for
 from rocketmq_ha.impl.app.endpoints import HaTls, TlsIdentity
 from rocketmq_ha.impl.app.following import Following
 from rocketmq_ha.impl.app.run_broker import BrokerOptions, _master_of
@@ -56,6 +56,24 @@ def test_a_new_address_is_taken_by_the_next_connect(tmp_path: Path) -> None:
         other.close()
         slave.close()
         master.close()
+
+
+def test_whatever_ends_the_thread_is_raised_in_the_loop(tmp_path: Path) -> None:
+    """A slave that follows nobody any more, and says nothing, is worse than one that has ended."""
+
+    def make(*_: object) -> Follower:
+        raise ValueError("a fault of our own")
+
+    slave = LiveBroker(tmp_path / "slave", BrokerSettings(BrokerRole.SLAVE, *HOSTS, broker_id=1))
+    following = Following(slave.store, make)
+    try:
+        following.follow(("127.0.0.1", 1))
+        following.start()
+        with pytest.raises(ValueError, match="a fault of our own"):
+            wait_for(following.check)
+    finally:
+        following.shutdown()
+        slave.close()
 
 
 def test_a_configured_address_comes_before_that_of_the_name_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

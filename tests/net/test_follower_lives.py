@@ -66,6 +66,34 @@ def test_a_slave_goes_on_where_its_log_ends_and_counts_what_it_was_sent(make_sta
     assert (log.max_offset, follower.connects) == (200, 2)
 
 
+def test_a_connection_that_is_gone_at_its_first_report_is_followed_by_another(
+    make_stage: MakeStage, records: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A master that is being stopped, or a proxy before it, takes connections and resets them. The slave ended for good."""
+    stage = make_stage()
+    follower, log, connect = stage.follower, stage.log, client_module.connect
+
+    def connecting(*arguments: Any) -> socket.socket:
+        sock = connect(*arguments)
+        if follower.connects == 0:
+            sock.shutdown(socket.SHUT_WR)  # each send fails from now on, as after a reset
+        return sock
+
+    monkeypatch.setattr(client_module, "connect", connecting)
+
+    def script() -> Script:
+        yield from stage.until(lambda: follower.connects == 1)
+        stage.accept().close()
+        yield from stage.ended()
+        assert follower.last_close_reason == "report"
+        yield from stage.life(HEADER.pack(0, 100) + records[:100], then=lambda: log.max_offset == 100)
+        yield from stage.ended()
+
+    stage.play(script())
+    assert (follower.connects, log.max_offset) == (2, 100)
+    assert f"{stage.peer}: connection closed: report" in lines(caplog)
+
+
 # --- Why a connection ended, and how long the slave waits ------------------------------------------------------------------
 
 
