@@ -6,10 +6,11 @@
 
     pull:   begin --14, 29, 30--> pull at an offset --answer--> pull at the next offset, at the suggested broker
 
-Spec: HA-C-1 to HA-C-14, HA-R-23, HA-R-25.
+Spec: HA-C-1 to HA-C-14, HA-C-18, HA-R-23, HA-R-25.
 """
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from rocketmq_ha.reference.replace import replace
@@ -170,8 +171,12 @@ def is_batch(messages: tuple[Sent, ...]) -> bool:
 # --- Pulls -----------------------------------------------------------------------------------------------------------
 
 
-def pull_broker(addrs: Mapping[int, str], suggested: int) -> tuple[int, str] | None:
-    """The id and address of the broker to pull from. HA-R-25 "MUST pull from another broker of the same `brokerName`"."""
+def pull_broker(addrs: Mapping[int, str], suggested: int, failed: AbstractSet[str] = frozenset()) -> tuple[int, str] | None:
+    """The id and address of the broker to pull from. failed: the addresses that have not answered within the last 3 s.
+
+    HA-R-25 "MUST pull from another broker of the same `brokerName`"; HA-C-18 "MUST NOT take a broker that has not answered".
+    """
+    addrs = {each: address for each, address in addrs.items() if address not in failed} or addrs
     first = [suggested, suggested + 1] if suggested != MASTER else [MASTER]
     found = [each for each in first + sorted(addrs) if each in addrs]
     return (found[0], addrs[found[0]]) if found else None
@@ -210,14 +215,19 @@ class Pull:
     at: int
 
 
-def on_pull_answer(pull: Pull, asked_ms: int, answer: Pulled | None, now_ms: int) -> Pull:
+def on_pull_answer(
+    pull: Pull, asked_ms: int, answer: Pulled | None, now_ms: int, *, is_instead: bool = False, has_other: bool = False
+) -> Pull:
     """How a queue goes on; None for any other answer, or none.
 
+    is_instead: another broker was asked than the one to ask if all answered. has_other: there was no answer, and the route has
+    a broker that has not failed.
     HA-C-11 "MUST go on at `nextBeginOffset` of an answer 0, 19, 20 or 21"; HA-C-12 "MUST NOT pull that queue again within 1 s";
-    HA-R-23 "MUST keep the suggested id for each queue, in `pullFromWhichNodeTable`".
+    HA-C-18 "MUST at once pull that queue from another broker", "leads to a lesser offset MUST count as none"; HA-R-23 "MUST
+    keep the suggested id for each queue, in `pullFromWhichNodeTable`".
     """
-    if answer is None:
-        return replace(pull, at=now_ms + 3_000)
+    if answer is None or (is_instead and answer.next_begin_offset < pull.offset):
+        return replace(pull, at=now_ms if answer is None and has_other else now_ms + 1_000)
     has_changed = answer.has_messages or answer.next_begin_offset != pull.offset
     return Pull(answer.next_begin_offset, answer.suggested, now_ms if has_changed else max(now_ms, asked_ms + 1_000))
 

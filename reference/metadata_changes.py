@@ -119,7 +119,7 @@ class Told:
 
 
 def on_life(told: Told, life: str) -> Told:
-    """The life that an answer names. The numbers of another life mean nothing."""
+    """The life that an answer names, "" for an answer 3 (HA-MD-30). The numbers of another life mean nothing."""
     return told if life == told.life else Told(life)
 
 

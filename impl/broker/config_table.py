@@ -219,7 +219,7 @@ class ConfigTable(Generic[Entry]):
             self.persist()
 
     def _set_all(self, entries: Mapping[str, Entry]) -> None:
-        for name in self._entries.keys() - entries.keys():
+        for name in [name for name in self._entries if name not in entries]:
             self._remove(name)
         for name, entry in entries.items():
             if self._entries.get(name) != entry:

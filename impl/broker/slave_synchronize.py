@@ -187,6 +187,7 @@ class SlaveSynchronize:
         if index == _CHANGES and answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             log.info("%s tells no changes of its tables: whole tables are taken", address)
             self._is_unknown, self._whole_link = True, link
+            self._tables.on_not_supported()
             return
         if answer.code != ResponseCode.SUCCESS:  # HA-MD-16 "MUST change nothing on the slave"
             code = RequestCode.GET_METADATA_CHANGES if index == _CHANGES else self._tables.whole[index][0]

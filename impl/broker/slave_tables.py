@@ -129,8 +129,7 @@ class SlaveTables:
         """
         answer: _Answer = body_json.read_as(body, _Answer)
         if answer.life != self._life:  # the numbers of another life mean nothing
-            self._life, self._seen = answer.life, {}
-            self._at, self._begun = dict.fromkeys(_TABLES, 0), dict.fromkeys(_TABLES, 0)
+            self._begin_life(answer.life)
             self.delays.on_life()
         self.offsets.on_life(answer.life)
         is_more, error = False, ""
@@ -145,6 +144,17 @@ class SlaveTables:
         except ConfigInvalid as invalid:
             error = error or f"delayOffset: {invalid}"
         return is_more, error
+
+    def on_not_supported(self) -> None:
+        """The master tells no changes: the whole tables that it tells are of no life, and no numbers are theirs (HA-MD-30).
+
+        Else a former master that is followed again would tell what is new since its own numbers, and leave the other's entries.
+        """
+        self._begin_life("")
+
+    def _begin_life(self, life: str) -> None:
+        self._life, self._seen = life, {}
+        self._at, self._begun = dict.fromkeys(_TABLES, 0), dict.fromkeys(_TABLES, 0)
 
     def _take_part(self, name: str, part: _Part) -> bool:
         """Returns: whether the slave was brought on, and there is more. Raises: ConfigInvalid; then the table is as it was."""

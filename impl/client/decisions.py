@@ -3,7 +3,7 @@
 Pure functions. Source: 4.9.8 TopicPublishInfo, DefaultMQProducerImpl, MQClientInstance, PullAPIWrapper, RebalancePushImpl.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -12,7 +12,8 @@ from rocketmq_ha.impl.client.route_data import MASTER_ID, RETRY_GROUP_TOPIC_PREF
 from rocketmq_ha.impl.remoting.codes import RequestCode, ResponseCode
 
 RETRY_TIMES_WHEN_SEND_FAILED: Final = 2
-PULL_TIME_DELAY_MILLS_WHEN_EXCEPTION: Final = 3_000
+PULL_TIME_DELAY_MILLS_WHEN_EXCEPTION: Final = 1_000
+AVOIDED_MS: Final = 3_000  # HA-C-18, a broker that has not answered
 WAIT_FOR_MASTER_MS: Final = 1_000  # HA-C-16
 IDLE_PULL_MS: Final = 1_000  # the least time between two pulls of a queue of which the first has changed nothing
 
@@ -90,12 +91,15 @@ class Broker(NamedTuple):
     is_slave: bool
 
 
-def find_broker_address_in_subscribe(addrs: Mapping[int, str], broker_id: int) -> Broker | None:
+def find_broker_address_in_subscribe(addrs: Mapping[int, str], broker_id: int, failed: Collection[str] = ()) -> Broker | None:
     """The broker of a group to pull from; None if the route has none.
 
-    Args:  broker_id: the one that the last answer suggested.
-    Spec: HA-R-25 "MUST pull from another broker of the same `brokerName`"; of several, the one of the least id.
+    Args:  broker_id: the one that the last answer suggested. failed: addresses that have not answered within the last 3 s.
+    Spec: HA-R-25 "MUST pull from another broker of the same `brokerName`"; of several, the one of the least id. HA-C-18 "MUST
+    NOT take a broker that has not answered within the last 3 s while it has another".
     """
+    if failed:
+        addrs = {each: address for each, address in addrs.items() if address not in failed} or addrs
     wanted = (broker_id,) if broker_id == MASTER_ID else (broker_id, broker_id + 1)
     for each in (*wanted, *sorted(addrs)):
         if each in addrs:
@@ -153,15 +157,33 @@ def has_looked(code: int) -> bool:
     return code in _MOVED
 
 
-def next_pull(offset: int, broker_id: int, answer: PullAnswer | None, elapsed_ms: int) -> NextPull:
+def leads_back(offset: int, answer: PullAnswer, *, is_instead: bool) -> bool:
+    """Whether an answer counts as none, since the broker may lack the end of the queue.
+
+    Args:  is_instead: it is the answer of a broker that was asked because another one had failed.
+    Spec: HA-C-18 "An answer of that other broker that leads to a lesser offset MUST count as none".
+    """
+    return is_instead and answer.next_begin_offset < offset
+
+
+def next_pull(
+    offset: int,
+    broker_id: int,
+    answer: PullAnswer | None,
+    elapsed_ms: int,
+    *,
+    has_other: bool = False,
+) -> NextPull:
     """How a queue goes on after a pull.
 
     Args:  offset, broker_id: of the pull. answer: None for any other answer, or none. elapsed_ms: since the question.
-    Spec: HA-C-11 "MUST go on at `nextBeginOffset`", "and at the same offset 3 s after any other answer"; HA-C-12 "MUST NOT pull
-    that queue again within 1 s of its question"; HA-R-23 "MUST keep the suggested id for each queue".
+        has_other: there was no answer, and the route has a broker that has not failed.
+    Spec: HA-C-11 "MUST go on at `nextBeginOffset`", "and at the same offset 1 s after any other answer"; HA-C-12 "MUST NOT pull
+    that queue again within 1 s of its question"; HA-C-18 "MUST at once pull that queue from another broker"; HA-R-23 "MUST
+    keep the suggested id for each queue".
     """
     if answer is None:
-        return NextPull(offset, broker_id, PULL_TIME_DELAY_MILLS_WHEN_EXCEPTION)
+        return NextPull(offset, broker_id, 0 if has_other else PULL_TIME_DELAY_MILLS_WHEN_EXCEPTION)
     is_idle = not answer.has_messages and answer.next_begin_offset == offset
     delay_ms = max(0, IDLE_PULL_MS - elapsed_ms) if is_idle else 0
     return NextPull(answer.next_begin_offset, answer.suggest_which_broker_id, delay_ms)

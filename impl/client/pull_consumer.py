@@ -13,12 +13,15 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from rocketmq_ha.impl.client.decisions import (
+    AVOIDED_MS,
+    PULL_TIME_DELAY_MILLS_WHEN_EXCEPTION,
     ConsumeFromWhere,
     PullAnswer,
     commit_broker,
     find_broker_address_in_subscribe,
     has_looked,
     is_wanted,
+    leads_back,
     next_pull,
     pull_from_where,
     tags_of,
@@ -38,7 +41,6 @@ OFFSET_TIMEOUT_MS: Final = 5_000
 MAX_MSG_NUMS: Final = 32
 MAX_WAITING: Final = 10_000  # messages that are received and not consumed
 MAX_WAITING_SIZE: Final = 64 << 20  # bytes of them
-_AGAIN_MS: Final = 3_000
 _SUSPEND: Final = 2  # bits of sysFlag
 _SUBSCRIPTION: Final = 4
 
@@ -79,9 +81,11 @@ class _Queue:
         "committed",
         "is_asked",
         "is_at_end",
+        "is_instead",
         "is_told",
         "offset",
         "offset_addr",
+        "tells_again",
         "waiting",
     )
 
@@ -91,10 +95,12 @@ class _Queue:
         self.at_ms = 0  # when to ask next
         self.asked_ms = 0  # when it was asked last
         self.is_asked = False
+        self.is_instead = False  # another broker was asked than the one that has failed
         self.is_at_end = False  # the last answer left no message behind it
         # Offset and size of messages that are not consumed, as they came: their offsets go back where the queue's have (21).
         self.waiting: deque[tuple[int, int]] = deque()
         self.committed: int | None = None  # the offset that was told last
+        self.tells_again = False  # HA-C-19: `committed` was sent once
         self.is_told = False  # this consumer has committed an offset of it
         self.offset_addr = ""  # of the broker that told it, or was told it
 
@@ -117,6 +123,7 @@ class PullConsumer:
         self._now_ms = 0
         self._commit_at_ms: int | None = None
         self._waiting = self._waiting_size = 0
+        self._failed: dict[str, int] = {}  # HA-C-18: addresses without an answer, until when another is asked, in ms
         self.error: NoRoute | None = None  # there was no route at the start
         self.commits_in_flight = 0
         self.is_paused = False  # set by the owner: nothing is pulled
@@ -203,7 +210,7 @@ class PullConsumer:
         """Ask the broker of the group that knows the offsets."""
         address = commit_broker(self._addrs(mq))
         if address is None:
-            queue.at_ms = self._now_ms + _AGAIN_MS
+            queue.at_ms = self._now_ms + PULL_TIME_DELAY_MILLS_WHEN_EXCEPTION
             return
         queue.is_asked, queue.offset_addr = True, address
         self._invoke(address, command, OFFSET_TIMEOUT_MS, partial(on_answer, mq, queue))
@@ -245,10 +252,15 @@ class PullConsumer:
 
     # --- Pulls -------------------------------------------------------------------------------------------------------
 
+    def _failed_now(self) -> Collection[str]:
+        self._failed = {address: until for address, until in self._failed.items() if self._now_ms < until}
+        return self._failed.keys()
+
     def _pull(self, mq: MessageQueue, queue: _Queue, offset: int) -> None:
-        broker = find_broker_address_in_subscribe(self._addrs(mq), queue.broker_id)
+        addrs = self._addrs(mq)
+        broker = find_broker_address_in_subscribe(addrs, queue.broker_id, self._failed_now())
         if broker is None:
-            queue.at_ms = self._now_ms + _AGAIN_MS
+            queue.at_ms = self._now_ms + PULL_TIME_DELAY_MILLS_WHEN_EXCEPTION
             self._routes.broker_failed(mq.topic, self._now_ms)
             return
         waits = self._settings.waits
@@ -269,10 +281,15 @@ class PullConsumer:
         queue.is_asked, queue.asked_ms = True, self._now_ms
         command = request(RequestCode.PULL_MESSAGE, ext_fields)
         timeout_ms = CONSUMER_TIMEOUT_MILLIS_WHEN_SUSPEND
-        self._invoke(broker.address, command, timeout_ms, partial(self._on_pulled, mq, queue, offset))
+        queue.is_instead = broker != find_broker_address_in_subscribe(addrs, queue.broker_id)
+        self._invoke(broker.address, command, timeout_ms, partial(self._on_pulled, mq, queue, offset, broker.address))
 
-    def _on_pulled(self, mq: MessageQueue, queue: _Queue, offset: int, answer: RemotingCommand | RequestFailed) -> None:
+    def _on_pulled(
+        self, mq: MessageQueue, queue: _Queue, offset: int, address: str, answer: RemotingCommand | RequestFailed
+    ) -> None:
         queue.is_asked = False
+        if isinstance(answer, RequestFailed):
+            self._failed[address] = self._now_ms + AVOIDED_MS
         if self._queues.get(mq) is not queue:  # the route has lost it
             return
         looked: PullAnswer | None = None
@@ -286,12 +303,16 @@ class PullConsumer:
                     why = str(error)
             else:
                 why = f"answer {response_name(answer.code)}: {answer.remark}"
-        found = next_pull(offset, queue.broker_id, looked, self._now_ms - queue.asked_ms)
+        if looked is not None and leads_back(offset, looked, is_instead=queue.is_instead):
+            why = f"{address}, asked in place of another: leads back to {looked.next_begin_offset}, expected {offset} or more"
+            looked = None
+        has_other = isinstance(answer, RequestFailed) and bool(set(self._addrs(mq).values()).difference(self._failed_now()))
+        found = next_pull(offset, queue.broker_id, looked, self._now_ms - queue.asked_ms, has_other=has_other)
+        if looked is None:
+            self._on_failure(mq, queue, why, found.delay_ms)
+            return
         queue.offset, queue.broker_id = found.offset, found.broker_id
         queue.at_ms = self._now_ms + found.delay_ms
-        if looked is None:
-            self._on_failure(mq, queue, why)
-            return
         queue.waiting.extend((each.message.queue_offset, each.size) for each in received)
         self._waiting += len(received)
         self._waiting_size += sum(each.size for each in received)
@@ -320,13 +341,16 @@ class PullConsumer:
         self._queues[mq].is_at_end = next_begin_offset >= max_offset
         return PullAnswer(answer.code, next_begin_offset, broker_id, has_messages), received
 
-    def _on_failure(self, mq: MessageQueue, queue: _Queue, why: object) -> None:
-        queue.at_ms = self._now_ms + _AGAIN_MS
+    def _on_failure(
+        self, mq: MessageQueue, queue: _Queue, why: object, delay_ms: int = PULL_TIME_DELAY_MILLS_WHEN_EXCEPTION
+    ) -> None:
+        queue.at_ms = self._now_ms + delay_ms
         queue.is_at_end = False
         if self.is_ending:
             return
         shown = "".join(each if each.isprintable() else " " for each in str(why)[:300])
-        log.warning("%s %s queue %d: %s; again in %d ms", mq.broker_name, mq.topic, mq.queue_id, shown, _AGAIN_MS)
+        again = f"again in {delay_ms} ms" if delay_ms else "another broker of the group is asked"
+        log.warning("%s %s queue %d: %s; %s", mq.broker_name, mq.topic, mq.queue_id, shown, again)
         self._routes.broker_failed(mq.topic, self._now_ms)
 
     # --- Offsets -----------------------------------------------------------------------------------------------------
@@ -344,8 +368,8 @@ class PullConsumer:
     def commit(self) -> None:
         """Tell the brokers what is consumed. HA-C-14 "SHOULD send what it has consumed (15) every 5 s".
 
-        An offset that has not changed is told to another broker alone: to the slave when the master is gone, and to the master
-        when it is back.
+        HA-C-19 "MUST send it a second time 5 s later". After that it is told to another broker alone: to the slave when the
+        master is gone, and to the master when it is back.
         """
         for address, mq, offset in self._to_commit():
             try:
@@ -374,8 +398,10 @@ class PullConsumer:
             address = commit_broker(self._addrs(mq))
             if offset is None or address is None:
                 continue
-            if (offset, address) == (queue.committed, queue.offset_addr) and not (is_last and queue.is_told):
+            is_same = (offset, address) == (queue.committed, queue.offset_addr)
+            if is_same and not queue.tells_again and not (is_last and queue.is_told):
                 continue
+            queue.tells_again = not is_same
             queue.committed, queue.offset_addr, queue.is_told = offset, address, True
             yield address, mq, offset
 

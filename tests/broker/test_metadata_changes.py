@@ -491,6 +491,22 @@ def test_one_that_tells_no_changes_is_asked_for_whole_tables(slave: SlaveStand) 
     assert slave.offsets.offset_table == {"orders@group": {1: 4}}
 
 
+def test_after_whole_tables_a_former_master_tells_all(slave: SlaveStand, master: BrokerTables) -> None:
+    """HA-MD-30 "MUST take whole tables from it": its tables then are not of the numbers that the first one told."""
+    master.topics.update_topic_config(topic("orders", 4, 4))
+    slave.synchronize(master)
+    assert "orders" in slave.topics.topic_config_table
+    slave.rounds.master_addr = ADDRESSES[OTHER]
+    slave.rounds.on_turn(4_000)
+    slave.answer(ADDRESSES[OTHER], b"", ResponseCode.REQUEST_CODE_NOT_SUPPORTED, 4_000)
+    whole = json.dumps({"dataVersion": {"counter": 9, "timestamp": 9}, "topicConfigTable": {}}).encode()
+    slave.answer("10.0.0.3:10909", whole, now_ms=4_000)
+    assert "orders" not in slave.topics.topic_config_table
+    slave.client.requests.clear()  # the next whole table, of which no answer comes any more
+    slave.synchronize(master, now_ms=5_000)
+    assert json.loads(slave.topics.encode()) == json.loads(master.topics.encode())
+
+
 def test_a_topic_that_goes_from_whole_tables_is_deleted(slave: SlaveStand) -> None:
     """HA-MD-34 "a topic that has gone from the table between two answers over one connection", "forgets the deletion of each
     topic that the master's table has"."""

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,7 +20,9 @@ from rocketmq_ha.impl.broker.groups import SubscriptionGroupConfig
 from rocketmq_ha.impl.broker.table_settings import TableSettings
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.net.client import Follower
+from rocketmq_ha.impl.remoting.codes import ResponseCode
 from rocketmq_ha.impl.wire.message import decode
+from rocketmq_ha.reference import metadata_changes
 from rocketmq_ha.reference import slave_synchronize as reference
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Settings
 from rocketmq_ha.spec.role import BrokerRole
@@ -241,3 +244,50 @@ def test_a_slave_knows_when_it_has_taken_all_tables(slave: SlaveStand) -> None:
         13_500,
         f"{VIP}: request 21 (GET_ALL_TOPIC_CONFIG): no answer in time",
     )
+
+
+def test_a_whole_table_that_the_master_does_not_know_is_not_taken(slave: SlaveStand, caplog: pytest.LogCaptureFixture) -> None:
+    """HA-MD-16; the round is not whole."""
+    slave.begin()
+    slave.answer(VIP, b"", ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+    for body in (b'{"offsetTable":{}}', b'{"offsetTable":{}}', b'{"subscriptionGroupTable":{}}'):
+        slave.answer(PLAIN, body)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert slave.rounds.synchronized_ms is None
+    assert slave.rounds.taken == 3
+
+
+def part(slave: SlaveStand, since: int) -> dict[str, Any]:
+    table = slave.groups.table
+    found: dict[str, Any] = json.loads(table.changes.part(since, since, table.text_of))
+    return found
+
+
+def test_a_table_that_becomes_another_numbers_what_differs_alone(slave: SlaveStand) -> None:
+    """HA-MD-28 "the entries that have changed since the number", in the order of the table."""
+    table = slave.groups.table
+    first = {f"g{number}": SubscriptionGroupConfig(f"g{number}") for number in range(10)}
+    table.become(first)
+    at = part(slave, 0)["at"]
+    table.become({"g9": first["g9"], "h": SubscriptionGroupConfig("h")})
+    found = part(slave, at)
+    assert list(found["changed"]) == ["h"]
+    assert [name for name in found["gone"] if name in first] == [f"g{number}" for number in range(9)]
+
+
+def test_after_an_answer_3_the_slave_names_no_life_and_no_numbers(slave: SlaveStand) -> None:
+    """HA-MD-30: the next question is one from the begin."""
+    part = {"at": 7, "begun": 7, "isEnd": True, "changed": {}, "gone": [], "from": 0}
+    tables = dict.fromkeys(("deleted", "topics", "groups", "offsets"), part | {"dataVersion": {"counter": 1, "timestamp": 1}})
+    answer = {"life": "L", "maxOffset": 0, "delayOffset": {"offsetTable": {}}, **tables}
+    slave.rounds._tables.take_changes(json.dumps(answer).encode())
+    assert json.loads(slave.rounds._tables.question())["at"]["topics"] == 7
+    slave.rounds._tables.on_not_supported()
+    none = dict.fromkeys(tables, 0)
+    assert json.loads(slave.rounds._tables.question()) == {"life": "", "at": none, "begun": none, "committed": {}}
+
+
+def test_the_model_forgets_its_numbers_where_a_master_tells_no_life() -> None:
+    """HA-MD-30, for a master that has answered with whole tables."""
+    told = metadata_changes.Told("L", {"topics": 7}, {"topics": 7})
+    assert metadata_changes.on_life(told, "") == metadata_changes.Told()

@@ -1,6 +1,6 @@
 """A pull consumer: where it begins, whom it asks, where it goes on, what it hands over and commits.
 
-HA-C-10 to HA-C-15, HA-C-17, HA-R-23, HA-R-25.
+HA-C-10 to HA-C-15, HA-C-17, HA-C-18, HA-C-19, HA-R-23, HA-R-25.
 """
 
 import zlib
@@ -14,7 +14,8 @@ from rocketmq_ha.impl.client.decisions import ConsumeFromWhere
 from rocketmq_ha.impl.client.pull_consumer import MAX_WAITING, ConsumerSettings, PullConsumer, Received
 from rocketmq_ha.impl.client.route_data import MessageQueue
 from rocketmq_ha.impl.client.routes import Routes
-from rocketmq_ha.impl.errors import MessageMalformed
+from rocketmq_ha.impl.errors import ConfigInvalid, MessageMalformed
+from rocketmq_ha.impl.remoting.command import RemotingCommand
 from rocketmq_ha.impl.wire.message import Message, decompress_body, encode
 
 BOTH = {0: "b:1", 1: "b:2"}
@@ -134,11 +135,11 @@ def test_without_commits_the_group_is_not_asked() -> None:
 def test_an_offset_that_is_not_told_is_asked_for_again(code: int) -> None:
     stand = Stand(begins=False)
     stand.client.next(14).answer(code)
-    stand.turn(2_999)
+    stand.turn(999)
     assert not [asked for asked in stand.client.asked if asked.command.code == 14]
-    stand.turn(3_001)
+    stand.turn(1_001)
     stand.client.next(14).answer(offset=8)
-    stand.turn(3_002)
+    stand.turn(1_002)
     assert stand.pulls == ["8"]
 
 
@@ -172,16 +173,16 @@ def test_a_broker_that_holds_no_pull_is_asked_once_a_second(code: int) -> None:
 
 
 def test_other_answers_and_none_are_followed_by_a_pause() -> None:
-    """HA-C-11 "at the same offset 3 s after any other answer, or none"."""
-    stand = Stand()
+    """HA-C-11 "at the same offset 1 s after any other answer, or none"."""
+    stand = Stand({0: "b:1"})
     stand.pull().answer(2)
-    stand.turn(3_001)
+    stand.turn(1_001)
     assert stand.pulls == []
-    stand.turn(3_002)
+    stand.turn(1_002)
     stand.pull().fail()
-    stand.turn(6_001)
+    stand.turn(2_001)
     assert stand.pulls == []
-    stand.turn(6_002)
+    stand.turn(2_002)
     assert stand.pulls == ["5"]
 
 
@@ -246,9 +247,22 @@ def test_what_is_not_consumed_is_not_committed() -> None:
     assert stand.committed() == []  # 5 is what the broker has told
     stand.consumer.consumed(MQ, 5)
     assert stand.committed() == [("b:1", "6")]
-    assert stand.committed() == []
     stand.consumer.consumed(MQ, 6)
     assert stand.committed() == [("b:1", "7")]
+
+
+def test_an_offset_is_sent_twice() -> None:
+    """HA-C-19 "MUST send it a second time 5 s later, if it has not changed since"."""
+    stand = Stand()
+    found(stand.pull(), Message("T", b"x"))
+    stand.turn(3)
+    stand.consumer.consumed(MQ, 5)
+    sent = []
+    for now_ms in range(5_001, 20_002, 5_000):
+        stand.client.sent.clear()
+        stand.turn(now_ms)
+        sent.append([command.ext_fields["commitOffset"] for _, command in stand.client.sent])
+    assert sent == [["6"], ["6"], [], []]
 
 
 def test_after_21_what_was_pulled_before_is_still_to_be_consumed() -> None:
@@ -264,7 +278,7 @@ def test_after_21_what_was_pulled_before_is_still_to_be_consumed() -> None:
     for each in stand.received:
         stand.consumer.consumed(MQ, each.message.queue_offset)
         told.append([offset for _, offset in stand.committed()])
-    assert told == [["6"], [], [], ["7"]]  # 6 while the new 6 is to be consumed
+    assert told == [["6"], ["6"], [], ["7"]]  # 6 while the new 6 is to be consumed
 
 
 def test_an_offset_goes_to_each_broker_whose_turn_it_is() -> None:
@@ -277,7 +291,8 @@ def test_an_offset_goes_to_each_broker_whose_turn_it_is() -> None:
         stand.turn(now_ms)
         stand.route(addrs)
         stand.turn(now_ms + 1)
-        assert stand.committed() == [(min(addrs.items())[1], "6")]
+        for _ in range(2):
+            assert stand.committed() == [(min(addrs.items())[1], "6")]
         assert stand.committed() == []
 
 
@@ -447,22 +462,86 @@ def test_a_failure_makes_the_route_be_asked_for_again(way: str, code: int | None
     assert 105 in [each.command.code for each in stand.client.asked]
 
 
+def test_another_broker_of_the_group_is_asked_at_once() -> None:
+    """HA-C-18 "MUST at once pull that queue from another broker", "MUST NOT take a broker that has not answered"."""
+    stand = Stand()
+    stand.turn(100)
+    stand.pull().fail()
+    stand.turn(101)
+    asked = stand.pull()
+    assert (asked.address, asked.command.ext_fields["queueOffset"]) == ("b:2", "5")
+    found(asked, Message("T", b"x"))  # it suggests the master
+    assert [each.message.body for each in stand.received] == [b"x"]
+    stand.turn(3_099)
+    asked = stand.pull()
+    assert (asked.address, asked.command.ext_fields["queueOffset"]) == ("b:2", "6")
+    found(asked, Message("T", b"y"))
+    stand.turn(3_100)
+    assert stand.pull().address == "b:1"
+
+
+def test_a_broker_that_has_answered_with_an_error_is_asked_again_itself() -> None:
+    """HA-C-11 "1 s after any other answer": it is there."""
+    stand = Stand()
+    stand.turn(100)
+    stand.pull().answer(1)
+    stand.turn(1_099)
+    assert stand.pulls == []
+    stand.turn(1_100)
+    assert stand.pull().address == "b:1"
+
+
+def test_where_no_broker_of_the_group_answers_the_first_is_asked_again_after_1_s() -> None:
+    """HA-C-18 "while it has another"."""
+    stand = Stand()
+    stand.pull().fail()
+    stand.turn(500)
+    stand.pull().fail()
+    stand.turn(1_499)
+    assert stand.pulls == []
+    stand.turn(1_500)
+    asked = stand.pull()
+    assert asked.address == "b:1"
+    asked.fail()
+    stand.turn(3_501)
+    assert stand.pull().address == "b:2"
+
+
+def test_a_slave_that_lacks_the_end_does_not_lead_back_while_the_route_has_the_master() -> None:
+    """HA-C-18 "An answer of that other broker that leads to a lesser offset MUST count as none"."""
+    stand = Stand()
+    stand.pull().fail()
+    stand.turn(3)
+    found(stand.pull(), code=21, behind=3)
+    assert stand.consumer.offsets == {MQ: 5}
+    stand.turn(1_002)
+    assert stand.pulls == []
+    stand.turn(3_003)
+    asked = stand.pull()
+    assert (asked.address, asked.command.ext_fields["queueOffset"]) == ("b:1", "5")
+    asked.fail()
+    stand.client.next(105).answer(body=route_body(("b", 1, {1: "b:2"})))
+    stand.turn(3_004)
+    found(stand.pull(), code=21, behind=3)
+    assert stand.consumer.offsets == {MQ: 3}  # HA-C-11: there is no master any more
+
+
 def test_a_group_without_a_broker_makes_the_route_be_asked_for_again() -> None:
-    """HA-C-1; its queues are asked for 3 s later."""
+    """HA-C-1; its queues are asked for 1 s later."""
     stand = Stand({0: "b:1"})
     found(stand.pull(), Message("T", b"x"))
     stand.turn(30_000)
     stand.client.next(11).fail()
     stand.client.next(105).answer(body=route_body(("b", 1, {})))
-    stand.turn(33_000)
+    stand.turn(31_000)
     assert stand.pulls == []
     while 105 in [each.command.code for each in stand.client.asked]:  # what the failed pull itself has asked
         stand.client.next(105).answer(body=route_body(("b", 1, {})))
-    stand.turn(34_000)
+    stand.turn(32_000)
     stand.route(BOTH)
-    stand.turn(35_999)
+    stand.turn(32_999)
     assert stand.pulls == []
-    stand.turn(36_000)
+    stand.turn(33_000)
     assert stand.pulls == ["6"]
 
 
@@ -533,3 +612,118 @@ def test_a_body_that_grows_beyond_its_bound() -> None:
 def test_a_queue_that_the_topic_does_not_have_is_named(queues: set[int] | None, missing: str | None) -> None:
     error = Stand(nums=2, queues=queues, begins=False).consumer.error
     assert str(error) == f"topic T: found no queue {missing}, expected a queue that may be read" if missing else error is None
+
+
+def test_a_failure_counts_though_its_queue_is_lost() -> None:
+    """HA-C-18 "MUST NOT take a broker that has not answered within the last 3 s": for the other queues, too."""
+    stand = Stand(nums=2, begins=False)
+    for _ in range(2):
+        stand.client.next(14).answer(offset=5)
+    stand.turn(2)
+    lost = stand.pull_of(1)
+    stand.turn(30_000)
+    stand.route(BOTH, 1)
+    stand.turn(30_001)
+    lost.fail()
+    found(stand.pull_of(0), Message("T", b"x"))
+    stand.turn(30_002)
+    assert stand.pull().address == "b:2"
+
+
+def test_a_broker_that_failed_more_than_3_s_ago_is_another() -> None:
+    """HA-C-18 "within the last 3 s": the stand-in held its pull for longer."""
+    stand = Stand()
+    stand.turn(100)
+    stand.pull().fail()
+    stand.turn(101)
+    held = stand.pull()
+    assert held.address == "b:2"
+    stand.turn(15_000)
+    held.fail()
+    stand.turn(15_001)
+    assert stand.pull().address == "b:1"
+
+
+def two_groups(client: ScriptedClient) -> PullConsumer:
+    """A consumer that has consumed a message of each of two groups, a with two queues and b with one, and has not committed."""
+    consumer = PullConsumer(client, Routes(client, ["ns:1"]), ConsumerSettings("g", "T"), lambda _: None)
+    consumer.start(0)
+    client.next(105).answer(body=route_body(("a", 2, {0: "a:1"}), ("b", 1, {0: "b:1"})))
+    consumer.turn(1)
+    for _ in range(3):
+        client.next(14).answer(offset=5)
+    consumer.turn(2)
+    for _ in range(3):
+        found(client.next(11), Message("T", b"x"))
+    for mq in consumer.offsets:
+        consumer.consumed(mq, 5)
+    return consumer
+
+
+def test_the_last_commits_to_two_brokers_go_side_by_side() -> None:
+    """HA-C-17 "wait for each before it sends the next offset to the same broker"."""
+    client = ScriptedClient()
+    consumer = two_groups(client)
+    consumer.commit_last()
+    assert consumer.commits_in_flight == 3
+    assert sorted(asked.address for asked in client.asked if asked.command.code == 15) == ["a:1", "b:1"]
+    client.next(15).fail()  # a's: those to b go on
+    assert consumer.commits_in_flight == 1
+    client.next(15).answer()
+    assert consumer.commits_in_flight == 0
+
+
+class _NoAddress(ScriptedClient):
+    """One address of the route is none."""
+
+    def send(self, address: str, command: RemotingCommand) -> None:
+        if address == "a:1":
+            raise ConfigInvalid("a:1: expected HOST:PORT")
+        super().send(address, command)
+
+
+def test_an_address_that_is_none_holds_up_no_other_commit(caplog: pytest.LogCaptureFixture) -> None:
+    client = _NoAddress()
+    consumer = two_groups(client)
+    consumer.commit()
+    assert [(address, command.ext_fields["commitOffset"]) for address, command in client.sent] == [("b:1", "6")]
+    assert caplog.text.count("a: a:1: expected HOST:PORT") == 2
+
+
+def test_each_offset_is_sent_twice() -> None:
+    """HA-C-19, for an offset that comes before the last one was sent again."""
+    stand = Stand()
+    found(stand.pull(), Message("T", b"x"), Message("T", b"y"))
+    stand.consumer.consumed(MQ, 5)
+    assert stand.committed() == [("b:1", "6")]
+    stand.consumer.consumed(MQ, 6)
+    assert [stand.committed() for _ in range(3)] == [[("b:1", "7")], [("b:1", "7")], []]
+
+
+def test_the_last_commits_go_on_after_an_answer_that_refuses_one(caplog: pytest.LogCaptureFixture) -> None:
+    """HA-C-17 "MUST send all that it has committed": a broker that answers takes no longer for the others."""
+    stand = Stand(nums=2, begins=False)
+    for queue_id in range(2):
+        stand.client.next(14).answer(offset=5)
+        stand.turn(2)
+        found(stand.pull_of(queue_id), Message("T", b"x"))
+        stand.consumer.consumed(MessageQueue("T", "b", queue_id), 5)
+    stand.consumer.commit_last()
+    stand.client.next(15).answer(1)
+    assert stand.consumer.commits_in_flight == 1
+    stand.client.next(15).answer()
+    assert stand.consumer.commits_in_flight == 0
+    assert "b T queue 0: offset 6 not committed: answer 1 (SYSTEM_ERROR)" in caplog.text
+    assert "queue 1: offset 6 not committed" not in caplog.text
+
+
+def test_what_a_broker_suggests_that_was_asked_in_place_of_another_is_kept() -> None:
+    """HA-R-23 "MUST keep the suggested id for each queue"."""
+    stand = Stand()
+    stand.turn(100)
+    stand.pull().fail()
+    stand.turn(101)
+    found(stand.pull(), Message("T", b"x"), suggest=1)
+    stand.turn(4_000)  # the master counts as failed no more
+    found_at = [asked.address for asked in stand.client.asked if asked.command.code == 11]
+    assert found_at == ["b:2"]

@@ -216,6 +216,7 @@ CONSTANTS: Final[dict[str, dict[str, float]]] = {
 }
 
 DEFAULTS: Final[dict[str, dict[str, float]]] = {
+    "app.cluster.cluster": {"Cluster.start_s": 60.0, "Cluster.stop_s": 20.0},
     "app.cursor": {"Position.last_offset": -1},
     "app.doctor.probe": {"MasterProbe.connections": 1},
     "app.producer": {"messages.sync": 1.0},

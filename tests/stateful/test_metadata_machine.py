@@ -35,6 +35,7 @@ HOSTS: Final = ("10.0.0.1", "10.0.0.3")
 TOPICS: Final = ("orders", "refunds", "audit")
 GROUPS: Final = ("g", "h")
 CHANGES: Final = RequestCode.GET_METADATA_CHANGES
+MOST_PARTS: Final = 12  # of all tables, with the least bound
 Version = tuple[int, int]
 
 which, topics, groups = st.sampled_from([0, 1]), st.sampled_from(TOPICS), st.sampled_from(GROUPS)
@@ -52,17 +53,22 @@ class MasterSide:
         self.start()
 
     def start(self) -> None:
-        """A new process, and so a new life."""
+        """A new process, and so a new life.
+
+        It reads its files first, and then drops the deletions that hide nothing any more (`reference.deleted_topics.start`).
+        Both count as changes.
+        """
         self.resources = ExitStack()
         self.tables = tables = BrokerTables(self.directory, self.resources)
-        for table in (tables.topics, tables.groups, tables.offsets):
+        for table in (tables.topics, tables.groups, tables.offsets, tables.deleted.table):
             table.load()
-        tables.deleted.load()
         for changes in (tables.deleted.table.changes, tables.topics.table.changes, tables.groups.table.changes,
                         tables.offsets.changes):  # fmt: skip
             changes.most_size, changes.most_gone = self.most_size, self.most_gone
         self.logs = {name: model.ChangeLog() for name in model.TABLES}
         self.before: dict[str, dict[str, object]] = {name: {} for name in model.TABLES}
+        self.note()
+        tables.deleted.load()
         self.note()
 
     def entries(self) -> dict[str, dict[str, object]]:
@@ -81,8 +87,8 @@ class MasterSide:
         found = {"deleted": tables.deleted.table, "topics": tables.topics.table, "groups": tables.groups.table}
         return {name: table.data_version.fields() for name, table in found.items()}
 
-    def note(self, *named: str) -> None:
-        """Tell the change logs of the model what has changed. named: a key of the offsets that was committed, perhaps again."""
+    def note(self, table: str = "", written: str = "") -> None:
+        """Tell the change logs of the model what has changed. written: an entry of a table, which may be as it was before."""
         now = self.entries()
         for name in model.TABLES:
             before, log = self.before[name], self.logs[name]
@@ -90,7 +96,7 @@ class MasterSide:
                 if key not in now[name]:
                     log = model.on_removed(log, key, self.most_gone)
             for key, entry in now[name].items():
-                if before.get(key) != entry or (name == "offsets" and key in named):
+                if before.get(key) != entry or (name, key) == (table, written):
                     log = model.on_set(log, key)
             self.logs[name] = log
         self.before = now
@@ -143,6 +149,7 @@ class MetadataMachine(RuleBasedStateMachine):
         self.late: tuple[int, bytes] | None = None  # the answer to the question, on its way
         self.deleted: deleted_model.Deleted = {}
         self.start_slave()
+        self.follow(0)
 
     # --- The slave ---------------------------------------------------------------------------------------------------
 
@@ -160,6 +167,7 @@ class MetadataMachine(RuleBasedStateMachine):
         self.offsets = dict(flatten(json.loads(self.slave.offsets.encode())["offsetTable"]))
         self.question: asking.Question | None = None
         self.late = None
+        self.has_all = False  # the last answer told of all changes
 
     def observed_topics(self) -> tuple[Version, dict[str, object]]:
         return versioned(self.slave.topics.encode(), "topicConfigTable")
@@ -243,7 +251,7 @@ class MetadataMachine(RuleBasedStateMachine):
     @rule(at=which, topic=topics, nums=st.integers(1, 3))
     def put_topic(self, at: int, topic: str, nums: int) -> None:
         self.masters[at].tables.topics.update_topic_config(topic_of(topic, nums, nums))
-        self.masters[at].note()
+        self.masters[at].note("topics", topic)
 
     @rule(at=which, topic=topics, queue_id=queues)
     def put_message(self, at: int, topic: str, queue_id: int) -> None:
@@ -257,7 +265,7 @@ class MetadataMachine(RuleBasedStateMachine):
     @rule(at=which, group=groups, times=st.integers(0, 2))
     def put_group(self, at: int, group: str, times: int) -> None:
         self.masters[at].tables.groups.update_subscription_group_config(SubscriptionGroupConfig(group, retry_max_times=times))
-        self.masters[at].note()
+        self.masters[at].note("groups", group)
 
     @rule(at=which, group=groups, removes=st.booleans())
     def delete_group(self, at: int, group: str, removes: bool) -> None:
@@ -268,7 +276,7 @@ class MetadataMachine(RuleBasedStateMachine):
     @rule(at=which, topic=topics, group=groups, queue_id=queues, offset=offsets)
     def commit_to_master(self, at: int, topic: str, group: str, queue_id: int, offset: int) -> None:
         self.masters[at].tables.offsets.commit_offset("", group, topic, queue_id, offset)
-        self.masters[at].note(f"{topic}@{group}")
+        self.masters[at].note("offsets", f"{topic}@{group}")
 
     @rule(at=which, progress=st.integers(0, 3))
     def deliver(self, at: int, progress: int) -> None:
@@ -290,6 +298,34 @@ class MetadataMachine(RuleBasedStateMachine):
     def break_connection(self, at: int) -> None:
         self.links[at] += 2
 
+    @rule(count=st.integers(1, 2))
+    def rounds(self, count: int) -> None:
+        """Nothing goes wrong for a while: the slave asks, and the master answers, until there is no question."""
+        is_of_now = False  # the last answer; one that was on its way already may be older than a change
+        for _ in range(count):
+            self.now_ms += 1_000
+            self.turn()
+            for _ in range(MOST_PARTS):
+                if self.question is None:
+                    break
+                if self.late is None:
+                    self.reach()
+                    is_of_now = True
+                self.arrive()
+        if self.question is None and self.has_all and is_of_now:
+            self.the_slave_has_the_tables_of_its_master()
+
+    def the_slave_has_the_tables_of_its_master(self) -> None:
+        """HA-MD-28: an answer without "more" is the end. No model is between the two; see HA-MD-32 for the offsets."""
+        assert self.state.master is not None
+        master = self.masters[HOSTS.index(self.state.master[0])].tables
+        assert json.loads(self.slave.topics.encode()) == json.loads(master.topics.encode())
+        assert json.loads(self.slave.groups.encode()) == json.loads(master.groups.encode())
+        assert self.slave.tables.deleted.table.entries == master.deleted.table.entries
+        for key, found in master.offsets.offset_table.items():
+            mine = self.slave.offsets.offset_table[key]
+            assert all(mine[queue_id] >= offset for queue_id, offset in found.items())
+
     # --- The network -------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.question is not None and self.late is None)
@@ -298,6 +334,11 @@ class MetadataMachine(RuleBasedStateMachine):
         """The question reaches the master, whose answer is on its way."""
         [(_, command, _, _)] = self.slave.client.requests
         assert self.state.master is not None
+        if command.code == CHANGES:  # HA-MD-28 "the number that the slave names"
+            asked = json.loads(command.body)
+            assert asked["life"] == self.told.life
+            assert asked["at"] == {name: self.told.at.get(name, 0) for name in model.TABLES}
+            assert asked["begun"] == {name: self.told.begun.get(name, 0) for name in model.TABLES}
         self.late = self.masters[HOSTS.index(self.state.master[0])].ask(command.code, command.body)
         if self.late[0] == ResponseCode.SUCCESS:
             self.answered.setdefault(command.code, []).append(self.late[1])
@@ -356,9 +397,11 @@ class MetadataMachine(RuleBasedStateMachine):
         outcome: asking.Outcome = "failed"
         if code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and question.code == CHANGES:
             outcome = "not supported"
+            self.told = model.on_life(self.told, "")
         elif code == 0 and question.code == CHANGES:
             outcome = self.take_changes(body)
-        elif code == 0:
+        self.has_all = outcome == "taken"
+        if code == 0 and question.code != CHANGES:
             size = len(body)
             self.take_whole(question.code, body, link)
         number = self.state.number
