@@ -29,6 +29,8 @@ before its name.
 | 0 | success |
 | 1 | the answer is no: two stores differ, no message has the key, a put or a send did not end well, `doctor` has findings |
 | 2 | a mistake in the input or an error of the environment; one line on standard error names it |
+| 70 | a server met a bug of this program in one of its threads; its last log line has the traceback, \
+and the next start recovers the store |
 | 75 | the disk was full at the start; another start may succeed |
 | 130, 143 | SIGINT, SIGTERM came before its end; what is to go on until it is stopped ends with 0 then: the servers, \
 `tail` and `consume` without `--limit` and `--stop-at-end` |

@@ -20,6 +20,7 @@ from rocketmq_ha.impl.app.roles import RoleSettings
 from rocketmq_ha.impl.app.run_master import MASTER_READ_BUFFER_SIZE
 from rocketmq_ha.impl.app.status_publisher import publishing_status, serving_metrics
 from rocketmq_ha.impl.app.stop import Stop
+from rocketmq_ha.impl.app.thread_faults import ending_with_threads
 from rocketmq_ha.impl.broker.broker import BrokerController, BrokerSettings
 from rocketmq_ha.impl.clock import clock_ms
 from rocketmq_ha.impl.errors import ConfigInvalid
@@ -88,6 +89,7 @@ def run_broker(options: BrokerOptions, configuration: ConfigurationSource, print
     check_batch_size(options.settings.ha_transfer_batch_size)
     stopped, reload = Stop(), Reload(configuration)
     with ExitStack() as stack:
+        stack.enter_context(ending_with_threads())
         listeners = _listen_for_clients(options.listen)
         for listener in listeners:
             stack.enter_context(listener)

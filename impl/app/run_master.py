@@ -17,6 +17,7 @@ from rocketmq_ha.impl.app.reload import ConfigurationSource, Reload
 from rocketmq_ha.impl.app.roles import RoleSettings, end_all, putting
 from rocketmq_ha.impl.app.status_publisher import publishing_status, serving_metrics
 from rocketmq_ha.impl.app.stop import Stop
+from rocketmq_ha.impl.app.thread_faults import ending_with_threads
 from rocketmq_ha.impl.clock import clock_ms
 from rocketmq_ha.impl.ha.puts import Puts
 from rocketmq_ha.impl.ha.settings import check_batch_size, check_replicas
@@ -70,6 +71,7 @@ def run_master(
     stopped, reload = Stop(), Reload(configuration)
     space = Space(retention.floor_size)
     with (
+        ending_with_threads(),
         listener or nullcontext(),
         tls_listener(listening.tls, profile) as tls,
         serving_metrics(options.metrics_address) as metrics,

@@ -9,6 +9,7 @@ from rocketmq_ha.impl.app.reload import ConfigurationSource, Reload
 from rocketmq_ha.impl.app.remoting_tls import RemotingTlsFiles, remoting_tls
 from rocketmq_ha.impl.app.status_publisher import serving_metrics
 from rocketmq_ha.impl.app.stop import Stop
+from rocketmq_ha.impl.app.thread_faults import ending_with_threads
 from rocketmq_ha.impl.clock import clock_ms
 from rocketmq_ha.impl.namesrv.kv_config import KVConfigManager
 from rocketmq_ha.impl.namesrv.name_server import NameServer
@@ -38,7 +39,11 @@ class NamesrvOptions:
 def run_namesrv(options: NamesrvOptions, configuration: ConfigurationSource, print_line: Callable[[str], object]) -> None:
     """Serve until SIGINT or SIGTERM. Raises: ConfigInvalid for an address or a file that cannot be used; OSError."""
     stopped, reload, tls = Stop(), Reload(configuration), remoting_tls(options.tls)
-    with listen(*options.listen, "--listen") as listener, serving_metrics(options.metrics_address) as metrics:
+    with (
+        ending_with_threads(),
+        listen(*options.listen, "--listen") as listener,
+        serving_metrics(options.metrics_address) as metrics,
+    ):
         kv_config = KVConfigManager(options.kv_config)
         routes = RouteInfoManager(options.route_limits)
         server = RemotingServer([listener], options.limits, tls)

@@ -12,6 +12,7 @@ from rocketmq_ha.impl.app.fresh_store import FreshStore, StartSettings
 from rocketmq_ha.impl.app.reload import ConfigurationSource, Reload
 from rocketmq_ha.impl.app.status_publisher import publishing_status, serving_metrics
 from rocketmq_ha.impl.app.stop import Stop
+from rocketmq_ha.impl.app.thread_faults import ending_with_threads
 from rocketmq_ha.impl.net.address import check_own_address
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.figures import SlaveFigures
@@ -57,6 +58,7 @@ def run_slave(options: SlaveOptions, configuration: ConfigurationSource, print_l
     stopped, reload = Stop(), Reload(configuration)
     space = Space(options.retention.floor_size)
     with (
+        ending_with_threads(),
         serving_metrics(options.metrics_address) as metrics,
         FreshStore(options.store, start.start, start.settle_s, start.file_size, profile.checks_file_size) as fresh,
         bare_log(

@@ -1,7 +1,8 @@
 """The console script rocketmq-ha. Results go to stdout, logs and progress to stderr. A user's mistake is one line on stderr.
 
 Exit status: 0 for success; 1 if the answer is no (two stores differ, a doctor has findings); 2 for bad input, with one line
-that names it and says what was expected; 130 after SIGINT; 143 after SIGTERM. A traceback means a bug of ours.
+that names it and says what was expected; 130 after SIGINT; 143 after SIGTERM. A traceback means a bug of ours: 1, or 70 if it
+has ended a thread of a server.
 """
 
 try:  # the imports take a while; Ctrl-C during them must end the program as it does later
