@@ -315,6 +315,14 @@ class MetadataMachine(RuleBasedStateMachine):
         if self.question is None and self.has_all and is_of_now:
             self.the_slave_has_the_tables_of_its_master()
 
+    @precondition(lambda self: [master.tells for master in self.masters] == [True, False])
+    @rule()
+    def there_and_back(self) -> None:
+        """To the master that tells whole tables, and back. HA-MD-30: the slave then names no number of the former life."""
+        for at in (0, 1, 0):
+            self.follow(at)
+            self.rounds(1)
+
     def the_slave_has_the_tables_of_its_master(self) -> None:
         """HA-MD-28: an answer without "more" is the end. No model is between the two; see HA-MD-32 for the offsets."""
         assert self.state.master is not None
