@@ -54,6 +54,7 @@ CONSTANTS: Final[dict[str, dict[str, float]]] = {
     "app.slave_wait": {"FIRST_ACK_S": 10},
     "app.stdout_writer": {"FULL_SIZE": 1 * MIB, "_PIPE_CHUNK": 4_096, "_FILE_CHUNK": 1 * MIB},
     "app.tail": {"_TURN_MS": 100, "_SAVE_EVERY_S": 1.0, "_LAST_LINES_S": 1.0, "_END_S": 2.0, "_PAUSE_S": 0.2},
+    "app.thread_faults": {"EXIT_BUG": 70},
     "app.topic_watch": {"_INTERVAL_S": 0.2, "_SHARE": 0.05, "_BATCH": 2_048, "_LAST_S": 10.0},
     "cli.broker_conf": {"DEFAULT_LISTEN_PORT": 10_911},
     "cli.cluster": {"_POLL_S": 0.05, "_LOWEST_PORT": 1_024},
