@@ -9,6 +9,7 @@ import pytest
 
 from kit.children import Child
 from kit.command_line import invoke
+from kit.waiting import await_end
 from rocketmq_ha.impl.app.thread_faults import EXIT_BUG, ending_with_threads
 
 PROGRAM = """
@@ -51,8 +52,8 @@ def test_other_threads_are_left_alone() -> None:
     """The hook of whoever calls us is theirs again afterwards; SystemExit is an end that a thread has chosen."""
     before = threading.excepthook
     with ending_with_threads():
-        leaving = threading.Thread(target=sys.exit)
+        leaving = threading.Thread(target=sys.exit, daemon=True)
         leaving.start()
-        leaving.join(10)
+        await_end(leaving)
         assert threading.excepthook is not before
     assert threading.excepthook is before
