@@ -93,7 +93,7 @@ def run_round(
             broken = time.monotonic()
             traffic.is_paused = False
             watch(cluster, traffic, ended, broken + fault.window_s)
-            routed = _routed(cluster, group)
+            routed = routed_ids(cluster, group)
             mending = time.monotonic()
             told("mending")
             fault.mends(cluster, group)
@@ -124,7 +124,7 @@ def start(cluster: ClusterUnderTest) -> None:
     wait("the slaves have the topic", lambda: _all_have_topic(cluster))
     # That a route was read before the two clients begin has another reason, too: msgspec 0.22 crashes when two threads are
     # the first to read a type.
-    wait("all groups have routes", lambda: all(_routed(cluster, each) for each in cluster.groups))
+    wait("all groups have routes", lambda: all(routed_ids(cluster, each) for each in cluster.groups))
 
 
 def wait(what: str, is_so: Callable[[], bool], every_s: float = _POLL_S) -> None:
@@ -161,8 +161,8 @@ def restore_topic(cluster: ClusterUnderTest, group: Group) -> None:
         make_topic(cluster, master)
 
 
-def _routed(cluster: ClusterUnderTest, group: Group) -> list[int] | None:
-    """What a client that comes now is told of the group that was hit; None where it gets no route of the topic."""
+def routed_ids(cluster: ClusterUnderTest, group: Group) -> list[int] | None:
+    """What a client that comes now is told of a group, by broker id; None where it gets no route of the topic."""
     with client_session(NameServers((cluster.name_server,))) as session, suppress(RocketmqHaError):
         return sorted(Admin(session.client, session.name_servers).route(TOPIC).addrs(group.name))
     return None
@@ -243,7 +243,7 @@ def _settle(
         return sent and got and routed_s is not None
 
     while not is_whole() and time.monotonic() < until:
-        if routed_s is None and MASTER_ID in (_routed(cluster, group) or ()):
+        if routed_s is None and MASTER_ID in (routed_ids(cluster, group) or ()):
             routed_s = time.monotonic() - mending
         watch(cluster, traffic, ended, time.monotonic() + 0.5)
     watch(cluster, traffic, ended, time.monotonic() + TAIL_S)

@@ -27,6 +27,7 @@ from cell import (
     NotMeasuredError,
     drain,
     restore_topic,
+    routed_ids,
     start,
     stored_numbers,
     warm_up,
@@ -40,12 +41,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 from run_modes import RATE, directory_of
-from sequence import Actor, Step, draw, may_lose
+from sequence import Actor, Step, draw, may_diverge, may_lose
 from side_by_side import side_by_side
 from traffic import OK, Sent, Traffic, read_all
-from under_test import ClusterUnderTest
+from under_test import ClusterUnderTest, Group
 
 from rocketmq_ha.impl.app.cluster.plan import FLUSHES, MODES
+from rocketmq_ha.impl.client.route_data import MASTER_ID
 from rocketmq_ha.impl.errors import RocketmqHaError
 
 WHOLE_S: Final = 60.0  # clients ask for routes every 30 s, and a promoted slave is told within 30 s more
@@ -80,7 +82,7 @@ def run_sequence(
 ) -> dict[str, Any]:
     """Run one; the cluster is new, and is down when this returns. Raises: NotMeasuredError, RocketmqHaError, OSError.
 
-    Args:  lossy: whether acknowledged messages may be gone (`may_lose`); a slave may then have what its master has not.
+    Args:  lossy: whether acknowledged messages may be gone (`may_lose`).
 
     Returns: the steps with their times, the counts, and `wrong`: a line for each thing that may not be.
     """
@@ -101,7 +103,7 @@ def run_sequence(
                     restore_topic(cluster, actor.groups[step.group])
                 taken.append({"step": str(step), "at_s": round(at - began, 2), "took_s": round(time.monotonic() - at, 2)})
             told("waiting until it is whole")
-            wrong = _await_whole(cluster, traffic, ended, {group.name for group in actor.groups})
+            wrong = _await_whole(cluster, traffic, ended, actor.groups)
             traffic.stop_sending(PATIENCE_S)
             drain(traffic)
         finally:
@@ -120,7 +122,7 @@ def run_sequence(
         "unreadable": len(acknowledged - found.keys()),
         "unconsumed": len(acknowledged - got.keys()),
     }
-    wrong += [line for line in ended if not lossy or RESYNC not in line]
+    wrong += [line for line in ended if RESYNC not in line or not may_diverge(steps)]
     if not lossy:
         allowed = {"unconsumed": actor.dropped // LEAST_RECORD}
         wrong += [
@@ -142,15 +144,22 @@ def run_sequence(
     }
 
 
-def _await_whole(cluster: ClusterUnderTest, traffic: Traffic, ended: list[str], names: set[str]) -> list[str]:
-    """Wait until all groups take and give messages. Returns: a line for each thing that a group does not do in WHOLE_S."""
-    mended = time.monotonic()
+def _await_whole(cluster: ClusterUnderTest, traffic: Traffic, ended: list[str], groups: Sequence[Group]) -> list[str]:
+    """Wait until all groups take and give messages, and new clients are told of their masters.
+
+    Returns: a line for each of these that a group does not do in WHOLE_S.
+    """
+    mended, names = time.monotonic(), {group.name for group in groups}
+    unrouted = list(groups)
 
     def missing() -> list[str]:
+        unrouted[:] = [group for group in unrouted if MASTER_ID not in (routed_ids(cluster, group) or ())]
         takes = {each.group for each in traffic.sent if each.begun >= mended and each.status == OK}
         gives = {each.group for each in traffic.delivered if each.at >= mended}
-        return [f"{name} takes no messages" for name in sorted(names - takes)] + [
-            f"{name} gives no messages" for name in sorted(names - gives)
+        return [
+            *(f"{name} takes no messages" for name in sorted(names - takes)),
+            *(f"{name} gives no messages" for name in sorted(names - gives)),
+            *(f"a new client is told of no master of {group.name}" for group in unrouted),
         ]
 
     while missing() and time.monotonic() < mended + WHOLE_S:

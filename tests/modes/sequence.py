@@ -5,6 +5,7 @@ on what happens. What a process does at the same step in another run still diffe
 """
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -118,6 +119,11 @@ def may_lose(mode: str, flush: str, steps: list[Step]) -> bool:
     """
     acts = {step.act for step in steps}
     return ("lose disk" in acts and mode != "sync-2m-2s") or ("power off" in acts and flush == "async")
+
+
+def may_diverge(steps: Sequence[Step]) -> bool:
+    """Whether a slave may have what its master has lost, and so end: a master sends what it has not flushed (HA-M-29)."""
+    return any(step.act == "power off" and step.node != "slave" for step in steps)
 
 
 class Actor:

@@ -11,7 +11,7 @@ import pytest
 from our_cluster import OurCluster
 from power import compile_library
 from run_sequences import longest_pause, run_sequence, table
-from sequence import FAULTS_EACH, Actor, Step, draw, may_lose
+from sequence import FAULTS_EACH, Actor, Step, draw, may_diverge, may_lose
 from traffic import OK
 from under_test import Group, Sent
 
@@ -84,6 +84,13 @@ def test_what_a_sequence_may_lose() -> None:
         assert may_lose(mode, flush, [kill, disk]) == (mode != "sync-2m-2s")
         assert may_lose(mode, flush, [kill, power]) == (flush == "async")
         assert not may_lose(mode, flush, [kill])
+
+
+def test_when_a_slave_may_have_what_its_master_has_not() -> None:
+    """With either flush: what a master sends need not be on its disk yet (HA-M-29)."""
+    power = [[Step(0.1, "power off", 0, node)] for node in ("master", "slave", "both")]
+    assert [may_diverge(steps) for steps in power] == [True, False, True]
+    assert not may_diverge([Step(0.1, act, 0, "master") for act in ("kill", "stop", "lose disk", "promote")])
 
 
 def test_the_longest_pause_is_between_two_sends_that_ended_well() -> None:
