@@ -52,7 +52,7 @@ from rocketmq_ha.impl.errors import RocketmqHaError
 
 WHOLE_S: Final = 60.0  # clients ask for routes every 30 s, and a promoted slave is told within 30 s more
 OVERHEAD_S: Final = 40.0  # of a sequence, beside its pauses
-WIDTH: Final = 110  # of the table
+WIDTH: Final = 132  # of the table
 LEAST_RECORD: Final = 200  # bytes; a message of the traffic has more
 _POLL_S: Final = 0.2
 
@@ -241,8 +241,7 @@ def run(arguments: argparse.Namespace, work: Path) -> int:
             new.replace(file)
         if arguments.keep is None:
             shutil.rmtree(directory_of(work, str(task)), ignore_errors=True)
-    console = Console()
-    console.print(table(results), width=max(console.width, WIDTH))
+    Console(width=max(Console().width, WIDTH)).print(table(results))
     wrong = sum(bool(each["wrong"]) for each in results)
     print(f"results={file} sequences={len(results)} wrong={wrong} not_measured={failed}")  # noqa: T201
     return 1 if failed or wrong else 0
