@@ -1,7 +1,7 @@
 """When a broker registers with its name servers.
 
 on_start, on_tick, on_change --> a request to each name server that has answered the last one; the others get it later
-on_answer --> the request that has become due meanwhile
+on_answer, on_failure --> the request that has become due meanwhile
 """
 
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from typing import Final
 from rocketmq_ha.reference.replace import replace
 
 FIRST_DELAY_MS: Final = 10_000
+AGAIN_MS: Final = 1_000
 PERM_READ_WRITE: Final = 6
 
 
@@ -17,6 +18,7 @@ PERM_READ_WRITE: Final = 6
 class NameServer:
     asked: bool = False  # a registration has no answer yet
     due: bool = False  # another one is to follow
+    again_ms: int | None = None  # when to ask again, after a registration without an answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,7 @@ class Registering:
     servers: tuple[NameServer, ...]
     next_ms: int
     period_ms: int
+    registers_again: bool = False  # as in hardened
 
 
 Step = tuple[Registering, tuple[int, ...]]  # the state, and the name servers that are asked now
@@ -38,32 +41,49 @@ def period_ms(register_name_server_period: int) -> int:
     return max(10_000, min(register_name_server_period, 60_000))
 
 
-def on_start(servers: int, register_name_server_period: int, now_ms: int) -> Step:
+def on_start(servers: int, register_name_server_period: int, now_ms: int, *, registers_again: bool = False) -> Step:
     """HA-R-15 "MUST register with every name server it knows"; HA-R-16 "MUST register when it starts"."""
-    state = Registering((NameServer(),) * servers, now_ms + FIRST_DELAY_MS, period_ms(register_name_server_period))
-    return on_change(state)
+    period = period_ms(register_name_server_period)
+    return on_change(Registering((NameServer(),) * servers, now_ms + FIRST_DELAY_MS, period, registers_again))
 
 
 def on_tick(state: Registering, now_ms: int) -> Step:
     """HA-R-16 "again after 10 s; and then every `registerNameServerPeriod`": after a pause once, not once for each period."""
     if now_ms < state.next_ms:
-        return state, ()
+        again = (number for number, each in enumerate(state.servers) if each.again_ms is not None and now_ms >= each.again_ms)
+        return _ask(state, frozenset(again))
     return on_change(replace(state, next_ms=now_ms + state.period_ms))
 
 
 def on_change(state: Registering) -> Step:
     """The topics have changed: HA-BT-13 "MUST be registered with the name servers at once"."""
-    asked = tuple(number for number, server in enumerate(state.servers) if not server.asked)
-    servers = tuple(replace(server, asked=True, due=server.asked) for server in state.servers)
-    return replace(state, servers=servers), asked
+    return _ask(state, frozenset(range(len(state.servers))))
 
 
 def on_answer(state: Registering, number: int) -> Step:
-    """A name server has answered, or will not. HA-SE-41 "MUST register once more"."""
-    due = state.servers[number].due
+    """A name server has answered. HA-SE-41 "MUST register once more"."""
+    return _on_end(state, number, None)
+
+
+def on_failure(state: Registering, number: int, now_ms: int) -> Step:
+    """A name server will give no answer. HA-R-58 "MUST register with it again 1 s later"."""
+    return _on_end(state, number, now_ms + AGAIN_MS if state.registers_again else None)
+
+
+def _on_end(state: Registering, number: int, again_ms: int | None) -> Step:
+    server = state.servers[number]
     servers = list(state.servers)
-    servers[number] = NameServer(asked=due)
-    return replace(state, servers=tuple(servers)), (number,) if due else ()
+    servers[number] = NameServer(again_ms=again_ms)
+    return _ask(replace(state, servers=tuple(servers)), frozenset({number} if server.due else ()))
+
+
+def _ask(state: Registering, numbers: frozenset[int]) -> Step:
+    """One that has not answered the last time is asked when it has."""
+    asked = tuple(number for number in sorted(numbers) if not state.servers[number].asked)
+    servers = tuple(
+        NameServer(asked=True, due=server.asked) if number in numbers else server for number, server in enumerate(state.servers)
+    )
+    return replace(state, servers=servers), asked
 
 
 def registered_perm(perm: int, broker_permission: int) -> int:

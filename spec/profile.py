@@ -48,6 +48,7 @@ class Profile:
     asks_changes: bool  # HA-MD-27 to 31, 34, 36; classic asks for whole tables every 10 s, and learns of no deletion
     keeps_offsets: bool  # HA-MD-32, 33; classic takes back what consumers have committed to a slave
     serves_topics_of_log: bool  # HA-MD-35; a slave of classic does not know a topic that its master has not told it
+    registers_again: bool  # HA-R-58; classic is on no route until its next period, if a name server gave no answer
 
     @property
     def keeps_invariants(self) -> bool:
@@ -84,6 +85,7 @@ CLASSIC: Final = Profile(
     asks_changes=False,
     keeps_offsets=False,
     serves_topics_of_log=False,
+    registers_again=False,
 )
 HARDENED: Final = Profile(
     name="hardened",
@@ -113,6 +115,7 @@ HARDENED: Final = Profile(
     asks_changes=True,
     keeps_offsets=True,
     serves_topics_of_log=True,
+    registers_again=True,
 )
 PROFILES: Final = {profile.name: profile for profile in (CLASSIC, HARDENED)}
 

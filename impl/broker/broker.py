@@ -318,4 +318,5 @@ def _registration_settings(settings: BrokerSettings) -> RegistrationSettings:
         settings.name_servers,
         register_name_server_period=settings.register_name_server_period,
         broker_permission=settings.broker_permission,
+        registers_again=settings.profile.registers_again,
     )

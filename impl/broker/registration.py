@@ -23,6 +23,7 @@ from rocketmq_ha.spec.constants import BODY_CRC_MASK
 FIRST_DELAY_MS: Final = 10_000
 LEAST_PERIOD_MS: Final = 10_000
 GREATEST_PERIOD_MS: Final = 60_000
+AGAIN_MS: Final = 1_000
 UNREGISTER_TIMEOUT_MS: Final = 3_000
 _SHOWN: Final = 200  # characters of a remark
 _READ_WRITE: Final = PERM_READ | PERM_WRITE
@@ -42,7 +43,7 @@ class Asks(Protocol):
 class RegistrationSettings:
     """RocketMQ's names in snake case. name_servers: each HOST:PORT. Times in ms.
 
-    broker_addr: brokerIP1:listenPort. ha_server_addr: HA-R-13 "MUST be `brokerIP2:haListenPort`".
+    broker_addr: brokerIP1:listenPort. ha_server_addr: HA-R-13 "MUST be `brokerIP2:haListenPort`". registers_again: HA-R-58.
     """
 
     broker_cluster_name: str
@@ -54,19 +55,21 @@ class RegistrationSettings:
     register_name_server_period: int = 30_000
     register_broker_timeout_mills: int = 6_000
     broker_permission: int = _READ_WRITE
+    registers_again: bool = True
 
 
 class _NameServer:
-    """One name server. is_asked: a request has no answer yet; is_due: another is to follow.
+    """One name server. is_asked: a request has no answer yet; is_due: another is to follow; again_ms: when, after a failure.
 
     error: why the last request failed, "" where it did not. registered_ms: when it took a registration last; None for never.
     """
 
-    __slots__ = ("address", "error", "is_asked", "is_due", "registered_ms")
+    __slots__ = ("address", "again_ms", "error", "is_asked", "is_due", "registered_ms")
 
     def __init__(self, address: str) -> None:
         self.address, self.error = address, ""
         self.is_asked = self.is_due = False
+        self.again_ms: int | None = None
         self.registered_ms: int | None = None
 
 
@@ -92,6 +95,7 @@ class BrokerOuterAPI:
         self._period_ms: Final = max(LEAST_PERIOD_MS, min(period_ms, GREATEST_PERIOD_MS))
         self._next_ms = self._now_ms = 0
         self._has_due = False  # some name server may be asked in this turn
+        self._registers_again = settings.registers_again
         self._leaving = 0  # unregistrations without an answer
         self.registrations = 0  # that were answered SUCCESS
         self.on_master: Callable[[str, str], object] = lambda _ha, _master: None
@@ -129,6 +133,9 @@ class BrokerOuterAPI:
         if now_ms >= self._next_ms:
             self._next_ms = now_ms + self._period_ms
             self.topics_changed()
+        for server in self._servers:
+            if server.again_ms is not None and now_ms >= server.again_ms:
+                server.is_due = self._has_due = True
         if self._has_due:
             self._register(now_ms)
 
@@ -146,9 +153,9 @@ class BrokerOuterAPI:
 
     def unregister_broker_all(self, now_ms: int) -> None:
         """Take the broker off the routes; `has_left` says when. HA-R-18 "SHOULD unregister, with code 104"."""
-        self._leaving = len(self._servers)
+        self._leaving, self._registers_again = len(self._servers), False
         for server in self._servers:
-            server.is_due = False
+            server.is_due, server.again_ms = False, None
             command = request(RequestCode.UNREGISTER_BROKER, self._names())
             self._client.invoke(server.address, command, now_ms + UNREGISTER_TIMEOUT_MS, partial(self._on_left, server))
 
@@ -190,7 +197,7 @@ class BrokerOuterAPI:
         return body_json.write({"dataVersion": self._topics.data_version.fields(), "topicConfigTable": table})
 
     def _ask(self, server: _NameServer, fields: dict[str, str], body: bytes, now_ms: int) -> None:
-        server.is_asked, server.is_due = True, False
+        server.is_asked, server.is_due, server.again_ms = True, False, None
         command = request(RequestCode.REGISTER_BROKER, dict(fields), body)
         deadline_ms = now_ms + self._settings.register_broker_timeout_mills
         self._client.invoke(server.address, command, deadline_ms, partial(self._on_answer, server))
@@ -198,6 +205,8 @@ class BrokerOuterAPI:
     def _on_answer(self, server: _NameServer, answer: RemotingCommand | RequestFailed) -> None:
         server.is_asked = False
         self._has_due |= server.is_due
+        if isinstance(answer, RequestFailed) and self._registers_again:  # HA-R-58 "again 1 s later"
+            server.again_ms = self._now_ms + AGAIN_MS
         if isinstance(answer, RequestFailed) or answer.code != ResponseCode.SUCCESS:
             if not server.error:
                 log.warning("%s: not registered, which is tried again: %s", server.address, _why(answer))

@@ -10,11 +10,14 @@ from hypothesis import strategies as st
 
 from kit.asked import Asked
 from kit.sends import MemoryFile, topic
+from rocketmq_ha.impl.broker.broker import BrokerSettings, _registration_settings
 from rocketmq_ha.impl.broker.registration import BrokerOuterAPI, RegistrationSettings
 from rocketmq_ha.impl.broker.table_settings import TableSettings
 from rocketmq_ha.impl.broker.topic_config import TopicConfigManager
 from rocketmq_ha.impl.namesrv.registration import read_registration
 from rocketmq_ha.reference import broker_registration as reference
+from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile
+from rocketmq_ha.spec.role import BrokerRole
 
 
 def settings(servers: int = 2, **changed: object) -> RegistrationSettings:
@@ -32,9 +35,10 @@ def registering(**changed: object) -> tuple[BrokerOuterAPI, Asked, TopicConfigMa
 
 events = st.lists(
     st.one_of(
-        st.tuples(st.just("tick"), st.sampled_from([1, 5_000, 9_999, 10_000, 30_000, 60_000, 600_000])),
+        st.tuples(st.just("tick"), st.sampled_from([1, 999, 1_000, 5_000, 9_999, 10_000, 30_000, 60_000, 600_000])),
         st.tuples(st.just("change"), st.just(0)),
         st.tuples(st.just("answer"), st.integers(0, 2)),
+        st.tuples(st.just("refuse"), st.integers(0, 2)),
         st.tuples(st.just("fail"), st.integers(0, 2)),
     ),
     max_size=30,
@@ -43,15 +47,23 @@ events = st.lists(
 
 @example(1, 1, [("answer", 0), ("tick", 10_000), ("answer", 0), ("tick", 5_000)])
 @example(1, 99_000, [("answer", 0), ("tick", 10_000), ("answer", 0), ("tick", 60_000)])
+@example(2, 30_000, [("fail", 0), ("answer", 1), ("tick", 999), ("tick", 1), ("fail", 0), ("tick", 1_000), ("answer", 0)])
+@example(1, 30_000, [("change", 0), ("fail", 0), ("tick", 1_000), ("refuse", 0), ("tick", 1_000)])
+@example(1, 30_000, [("fail", 0), ("change", 0), ("answer", 0), ("tick", 1_000)])
 @given(servers=st.integers(0, 3), period=st.sampled_from([1, 10_000, 30_000, 60_000, 99_000]), happened=events)
 def test_registrations_are_made_when_the_model_makes_them(servers: int, period: int, happened: list[tuple[str, int]]) -> None:
     """HA-R-15 "with every name server it knows", HA-R-16 "again after 10 s", HA-BT-13 "registered with the
-    name servers at once", HA-SE-41 "when that answer has come"."""
-    registrations, client, _ = registering(servers=servers, register_name_server_period=period)
+    name servers at once", HA-SE-41 "when that answer has come", HA-R-58 "MUST register with it again 1 s later"."""
+    for registers_again in (False, True):
+        registrations_of_both(servers, period, happened, registers_again=registers_again)
+
+
+def registrations_of_both(servers: int, period: int, happened: list[tuple[str, int]], *, registers_again: bool) -> None:
+    registrations, client, _ = registering(servers=servers, register_name_server_period=period, registers_again=registers_again)
     names = settings(servers).name_servers
     now_ms = 1_000
     registrations.start(now_ms)
-    state, asked = reference.on_start(servers, period, now_ms)
+    state, asked = reference.on_start(servers, period, now_ms, registers_again=registers_again)
     expected = [names[number] for number in asked]
     assert client.addresses() == expected
     for event, value in happened:
@@ -65,8 +77,8 @@ def test_registrations_are_made_when_the_model_makes_them(servers: int, period: 
             if value >= servers or not state.servers[value].asked:
                 continue
             expected.remove(names[value])
-            client.answer(names[value], 0 if event == "answer" else -1)
-            state, asked = reference.on_answer(state, value)
+            client.answer(names[value], {"answer": 0, "refuse": 1, "fail": -1}[event])
+            state, asked = reference.on_failure(state, value, now_ms) if event == "fail" else reference.on_answer(state, value)
         registrations.on_turn(now_ms)
         expected += [names[number] for number in asked]
         assert client.addresses() == expected
@@ -160,20 +172,23 @@ def test_a_broker_that_stops_unregisters_everywhere() -> None:
     assert registrations.has_left
 
 
-@pytest.mark.parametrize("answers", ["before", "after"])
+@pytest.mark.parametrize("answers", ["before", "after", "fails before", "fails after"])
 def test_a_broker_that_has_said_goodbye_registers_no_more(answers: str) -> None:
     """HA-R-18: a registration that was to follow would put it on the routes again, for two minutes after its end."""
     registrations, client, _ = registering(servers=1)
     (server,) = settings(1).name_servers
     registrations.start(0)
-    registrations.topics_changed()
-    if answers == "before":
-        client.answer(server)
+    if "fails" not in answers:
+        registrations.topics_changed()
+    code = -1 if "fails" in answers else 0
+    if "before" in answers:
+        client.answer(server, code)
     registrations.unregister_broker_all(100)
-    if answers == "after":
-        client.answer(server)
-    registrations.on_turn(200)
-    assert [command.code for _, command, _, _ in client.requests] == [104]
+    if "after" in answers:
+        client.answer(server, code)
+    for now_ms in (200, 5_000):
+        registrations.on_turn(now_ms)
+        assert [command.code for _, command, _, _ in client.requests] == [104]
 
 
 @pytest.mark.parametrize(
@@ -188,3 +203,11 @@ def test_a_broker_is_registered_when_a_name_server_says_so_and_none_has_failed(
         if code is not None:
             client.answer(server, code)
     assert registrations.is_registered is is_registered
+
+
+@pytest.mark.parametrize("profile", [CLASSIC, HARDENED], ids=lambda profile: profile.name)
+def test_a_broker_registers_again_as_its_profile_says(profile: Profile) -> None:
+    """HA-R-58; RocketMQ waits for its next period."""
+    hosts = ("10.0.0.7", 10911), ("10.0.0.7", 10912)
+    found = _registration_settings(BrokerSettings(BrokerRole.ASYNC_MASTER, *hosts, profile=profile))
+    assert found.registers_again is (profile is HARDENED)
