@@ -7,7 +7,7 @@ which fills missing columns with nulls.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
@@ -25,13 +25,12 @@ from rocketmq_ha.spec.event_log import (
     RUNS_DIR,
     SCHEMA_VERSION,
     TRANSITIONS_FILE,
+    TRANSITIONS_VERSION,
 )
 
 Columns = Sequence[tuple[str, str, str]]
 
 PARQUET_GLOB: Final = "*.parquet"
-TRANSITIONS_VERSION: Final = 1
-
 _SPARK_TYPES: Final[Mapping[str, T.DataType]] = {
     "int32": T.IntegerType(),
     "int64": T.LongType(),
@@ -113,6 +112,16 @@ class Machine:
     states: tuple[str, ...]
     events: tuple[str, ...]
     transitions: tuple[tuple[str, str, str, tuple[str, ...]], ...]  # from_state, event, to_state, profiles
+    worlds: tuple[str, ...] = ()  # in whose runs it takes part
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A clause that no schedule exercises, and what holds it instead: tests, or a reason why there is none."""
+
+    sentence: str
+    tests: tuple[str, ...]  # files that quote it
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +129,9 @@ class Possible:
     """All possible transitions and clauses, from spec/transitions.json."""
 
     machines: Mapping[str, Machine]
-    clauses: Mapping[str, str]
+    clauses: Mapping[str, str]  # clause id: its sentence; the clauses that a schedule can exercise
+    worlds_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # clause id: the worlds that exercise it
+    elsewhere: Mapping[str, Elsewhere] = field(default_factory=dict)  # every other clause
 
 
 def load_possible(file: Path | None = None) -> Possible:
@@ -139,13 +150,19 @@ def load_possible(file: Path | None = None) -> Possible:
                 states=tuple(machine["states"]),
                 events=tuple(machine["events"]),
                 transitions=tuple((f, e, t, tuple(profiles)) for f, e, t, profiles in machine["transitions"]),
+                worlds=tuple(machine["worlds"]),
             )
             for actor, machine in document["machines"].items()
         }
-        clauses = {str(clause): str(sentence) for clause, sentence in document["clauses"].items()}
+        clauses = {str(clause): str(found["sentence"]) for clause, found in document["clauses"].items()}
+        worlds_of = {str(clause): tuple(map(str, found["worlds"])) for clause, found in document["clauses"].items()}
+        elsewhere = {
+            str(clause): Elsewhere(str(found["sentence"]), tuple(map(str, found["tests"])), str(found["reason"]))
+            for clause, found in document["elsewhere"].items()
+        }
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise LogInvalid(path, "another shape", expected) from error
-    return Possible(machines, clauses)
+    return Possible(machines, clauses, worlds_of, elsewhere)
 
 
 def _read_json(file: Path, expected: str) -> dict[str, Any]:

@@ -292,7 +292,7 @@ def hostile_differs(seed: int) -> str:
     implementation refuses to recover from damage, which the model does not have. Every second master's log begins behind
     deleted files.
     """
-    from rocketmq_ha.fuzz import lockstep, observe, schedule
+    from rocketmq_ha.fuzz import differences, lockstep, schedule
     from rocketmq_ha.reference import store, wire
     from rocketmq_ha.reference.events import Event, ForgeReport, RestartSlave
     from rocketmq_ha.reference.message import Record
@@ -302,7 +302,7 @@ def hostile_differs(seed: int) -> str:
     file_size = drawn.settings.mapped_file_size
     damaged = set()
 
-    def forged(worlds: lockstep.Lockstep) -> Iterator[Event]:
+    def forged(worlds: lockstep.LinkLockstep) -> Iterator[Event]:
         cluster = worlds.reference.cluster
         links = [link for link in cluster.links if link.slave_open]
         if not links or rng.random() > 0.15:
@@ -314,7 +314,7 @@ def hostile_differs(seed: int) -> str:
         for _ in range(rng.randint(1, 3)):
             yield ForgeReport(link.slave, min(rng.choice((*near, *begins_and_ends)) + rng.randint(-1, 1), (1 << 63) - 1))
 
-    def send_frame(worlds: lockstep.Lockstep) -> None:
+    def send_frame(worlds: lockstep.LinkLockstep) -> None:
         """Put a frame of any offset and size behind the bytes in flight to a slave."""
         links = [link for link in worlds.reference.cluster.links if link.slave_open and not link.severed]
         if not links or rng.random() > 0.1:
@@ -345,7 +345,7 @@ def hostile_differs(seed: int) -> str:
             folder = directory / "master" / "commitlog"
             folder.mkdir(parents=True)
             (folder / f"{2 * file_size:020}").write_bytes(log.data.ljust(file_size, b"\0"))
-        worlds = lockstep.Lockstep(drawn.slaves, drawn.settings, drawn.profile, directory)
+        worlds = lockstep.of_link(drawn.slaves, drawn.settings, drawn.profile, directory)
         worlds.reference.cluster = replace(worlds.reference.cluster, log=log)
         try:
             for index, event in enumerate(drawn.events):
@@ -355,7 +355,7 @@ def hostile_differs(seed: int) -> str:
                 for each in (*forged(worlds), event):
                     worlds.reference.apply(each)
                     worlds.implementation.apply(each)
-                    if found := observe.differences(worlds.reference.observe(), worlds.implementation.observe()):
+                    if found := differences.differences(worlds.reference.observe(), worlds.implementation.observe()):
                         return f"seed {seed} among hostile peers, operation {index}: {found[0].actor} {found[0].field}"
         finally:
             worlds.close()
@@ -365,10 +365,11 @@ def hostile_differs(seed: int) -> str:
 def refinement_differs(seed: int) -> str:
     """Run a schedule on the byte level alone: each step must map to zero or more steps of the protocol level."""
     from rocketmq_ha.fuzz import schedule
+    from rocketmq_ha.fuzz.worlds.world import START_MS
     from rocketmq_ha.reference import cluster, refinement
 
     drawn = schedule.draw(seed)
-    before = cluster.new_cluster(drawn.slaves, drawn.settings, drawn.profile, schedule.START_MS)
+    before = cluster.new_cluster(drawn.slaves, drawn.settings, drawn.profile, START_MS)
     for index, event in enumerate(drawn.events):
         after, _ = cluster.step(before, event, drawn.settings, drawn.profile)
         if told := refinement.refines(before, event, after, drawn.settings, drawn.profile):

@@ -29,11 +29,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from rocketmq_ha.fuzz import lockstep
-from rocketmq_ha.fuzz.lockstep import Lockstep
+from rocketmq_ha.fuzz.lockstep import of_link
 from rocketmq_ha.fuzz.schedule import UNBOUNDED_ROOM
 from rocketmq_ha.reference import events, five_waits, master, slave, store
-from rocketmq_ha.reference.cluster import Cluster, Link, Transition
+from rocketmq_ha.reference.cluster import Cluster, Link
 from rocketmq_ha.reference.slave import Slave
+from rocketmq_ha.reference.step import Transition
 from rocketmq_ha.spec.event_log import VERDICT_OK
 from rocketmq_ha.spec.profile import PROFILES, Profile, Settings
 
@@ -163,7 +164,7 @@ def play(text: str) -> str:
                 continue
             if words[0] == "cluster":
                 profile, slaves, settings = parse_cluster(words[1:])
-                worlds = Lockstep(slaves, settings, profile, resources.enter_context(lockstep.scratch_directory()))
+                worlds = of_link(slaves, settings, profile, resources.enter_context(lockstep.scratch_directory()))
                 resources.callback(worlds.close)
                 seen = describe(worlds.reference.cluster)
                 continue

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from formal import tour_lines
-from rocketmq_ha.fuzz.schedule import START_MS
 from rocketmq_ha.fuzz.world import ReferenceWorld
+from rocketmq_ha.fuzz.worlds.world import START_MS
 from rocketmq_ha.reference import cluster, events, master, slave, store
 from rocketmq_ha.reference.cluster import Cluster, Link
 from rocketmq_ha.spec.profile import PROFILES, Profile, Settings

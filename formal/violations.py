@@ -17,7 +17,7 @@ from typing import Final
 from formal import graph, scenarios
 from formal.level_protocol import PROTOCOL
 from formal.level_reading import READING
-from rocketmq_ha.fuzz.schedule import START_MS
+from rocketmq_ha.fuzz.worlds.world import START_MS
 from rocketmq_ha.reference import cluster, invariants, reading_properties, slave, store, wire
 from rocketmq_ha.reference.cluster import Cluster
 from rocketmq_ha.reference.group_transfer import FLUSH_SLAVE_TIMEOUT, PUT_OK

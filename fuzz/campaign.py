@@ -18,8 +18,9 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from rocketmq_ha.fuzz import lockstep, recorder, schedule
+from rocketmq_ha.fuzz import lockstep, recorder
 from rocketmq_ha.fuzz.recorder import EventRecorder
+from rocketmq_ha.fuzz.worlds import registry
 from rocketmq_ha.spec.event_log import (
     CAMPAIGN_FILE,
     EVENTS_DIR,
@@ -32,9 +33,8 @@ from rocketmq_ha.spec.event_log import (
 RUNS_PER_PARTITION: Final = 50  # one or two seconds of work: often enough for a progress bar, not too often for Spark
 POLL_S: Final = 0.2
 
-_VERDICT_SCHEMA: Final = recorder.RUN_SCHEMA.append(pa.field("digest", pa.int64(), nullable=False))
 _VERDICT_DDL: Final = ", ".join(
-    f"{field.name} {str(field.type).replace('int64', 'bigint').replace('int32', 'int')}" for field in _VERDICT_SCHEMA
+    f"{field.name} {str(field.type).replace('int64', 'bigint').replace('int32', 'int')}" for field in recorder.RUN_SCHEMA
 )
 
 
@@ -42,7 +42,7 @@ _VERDICT_DDL: Final = ", ".join(
 class CampaignResult:
     """The summary of a campaign; its log has the rest."""
 
-    rows: tuple[dict[str, Any], ...]  # of runs, in order of their seeds, with digest
+    rows: tuple[dict[str, Any], ...]  # of runs, in order of their seeds
     seconds: float
 
     @property
@@ -89,7 +89,7 @@ def run(
         raise failure[0]
     progress(runs)
     rows = sorted(collected[0].to_pylist(), key=lambda row: int(row["run_id"]))
-    recorder.write_runs([{key: value for key, value in row.items() if key != "digest"} for row in rows], out)
+    recorder.write_runs(rows, out)
     (out / CAMPAIGN_FILE).write_text(json.dumps(_provenance(runs, seed), indent=1) + "\n", encoding="utf-8")
     return CampaignResult(tuple(rows), time.monotonic() - started)
 
@@ -102,13 +102,12 @@ def _runner(out: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Record
             events, rows = EventRecorder(), []
             run_ids = batch.column(0).to_pylist()
             for run_id in run_ids:
-                outcome = lockstep.run(schedule.draw(run_id))
-                row = recorder.run_row(outcome, PHASE_GENERATE, events.add(outcome))
-                rows.append(row | {"digest": recorder.digest(outcome)})
+                outcome = lockstep.run(registry.draw(run_id))
+                rows.append(recorder.run_row(outcome, PHASE_GENERATE, events.add(outcome)))
             if run_ids:
                 # Named by its seeds: an attempt that Spark repeats writes the same file again.
                 events.write(Path(out), f"seeds-{run_ids[0]:020d}")
-                yield pa.RecordBatch.from_pylist(rows, _VERDICT_SCHEMA)
+                yield pa.RecordBatch.from_pylist(rows, recorder.RUN_SCHEMA)
 
     return run_seeds
 

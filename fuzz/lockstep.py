@@ -1,4 +1,4 @@
-"""Lock-step: run one schedule in both worlds, and compare them after every event.
+"""Lock-step: run one schedule on both sides of its world, and compare them after every event.
 
 A divergence does not raise, since a campaign must keep its results. The outcome says what happened and where the run stopped.
 """
@@ -10,15 +10,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
-from rocketmq_ha.fuzz import observe
-from rocketmq_ha.fuzz.schedule import START_MS, Schedule
+from rocketmq_ha.fuzz.differences import differences
 from rocketmq_ha.fuzz.world import ImplementationWorld, ReferenceWorld
-from rocketmq_ha.reference import invariants
-from rocketmq_ha.reference.cluster import Transition
-from rocketmq_ha.reference.events import Event, Put, Tick
+from rocketmq_ha.fuzz.worlds import link, registry
+from rocketmq_ha.fuzz.worlds.world import START_MS, Implementation, Reference, Schedule, World
+from rocketmq_ha.reference.step import Transition
 from rocketmq_ha.spec.event_log import VERDICT_DIVERGENCE, VERDICT_ERROR, VERDICT_INVARIANT, VERDICT_OK
 from rocketmq_ha.spec.profile import Profile, Settings
+
+R = TypeVar("R", bound=Reference)
+I = TypeVar("I", bound=Implementation)  # noqa: E741  (the other side)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,7 @@ class StepOutcome:
     """The outcome of one event in both worlds."""
 
     op_index: int
-    event: Event
+    event: Any
     now_ms: int
     transitions: tuple[Transition, ...]
     verdict: str
@@ -51,33 +54,32 @@ class RunOutcome:
 
     @property
     def n_messages(self) -> int:
-        return sum(isinstance(step.event, Put) for step in self.steps)
+        world = registry.world_of(self.schedule)
+        return sum(world.messages(step.event) for step in self.steps)
 
 
-class Lockstep:
-    """Both worlds side by side. The caller must close it."""
+class Lockstep(Generic[R, I]):
+    """Both sides of a world, side by side. The caller must close it."""
 
-    def __init__(self, slaves: int, settings: Settings, profile: Profile, directory: Path) -> None:
-        self._profile, self._settings = profile, settings
+    def __init__(self, world: World[Any], profile: Profile, reference: R, implementation: I) -> None:
+        self._world, self._profile = world, profile
         self._now_ms, self._op_index = START_MS, 0
-        self.reference = ReferenceWorld(slaves, settings, profile, START_MS)
-        self.implementation = ImplementationWorld(slaves, settings, profile, START_MS, directory)
+        self.reference, self.implementation = reference, implementation
 
-    def apply(self, event: Event) -> StepOutcome:
-        """Apply one event. After a verdict other than ok the worlds differ, so the run must end."""
-        if isinstance(event, Tick):
-            self._now_ms += event.ms
+    def apply(self, event: Any) -> StepOutcome:
+        """Apply one event. After a verdict other than ok the sides differ, so the run must end."""
+        self._now_ms += self._world.milliseconds(event)
         transitions = self.reference.apply(event)
         verdict, signature, detail = self._judge(event)
         outcome = StepOutcome(self._op_index, event, self._now_ms, transitions, verdict, signature, detail)
         self._op_index += 1
         return outcome
 
-    def _judge(self, event: Event) -> tuple[str, str, str]:
+    def _judge(self, event: Any) -> tuple[str, str, str]:
         name = type(event).__name__
         try:
             self.implementation.apply(event)
-            found = observe.differences(self.reference.observe(), self.implementation.observe())
+            found = differences(self.reference.observe(), self.implementation.observe())
         except Exception as error:  # an exception of the implementation is a finding: a verdict, not the end of the campaign
             where = traceback.extract_tb(error.__traceback__)[-1]
             place = f"{Path(where.filename).parent.name}/{Path(where.filename).name}:{where.lineno}"
@@ -87,12 +89,26 @@ class Lockstep:
         if found:
             actor = found[0].actor.split()[0]
             return VERDICT_DIVERGENCE, f"{actor}/{name}/{found[0].field}", "; ".join(map(str, found[:3]))
-        if self._profile.keeps_invariants and (broken := invariants.broken(self.reference.cluster, self._settings)):
-            return VERDICT_INVARIANT, f"cluster/{name}/{broken[0]}", ", ".join(broken)
+        if self._profile.keeps_invariants and (broken := self.reference.broken()):
+            return VERDICT_INVARIANT, f"{self._world.whole}/{name}/{broken[0]}", ", ".join(broken)
         return VERDICT_OK, "", ""
 
     def close(self) -> None:
         self.implementation.close()
+
+
+LinkLockstep = Lockstep[ReferenceWorld, ImplementationWorld]
+
+
+def of_link(slaves: int, settings: Settings, profile: Profile, directory: Path) -> LinkLockstep:
+    """A new cluster in lock-step, for a test or a replay that looks into it. The caller must close it."""
+    return Lockstep(link.LINK, profile, *link.open_sides(slaves, settings, profile, directory))
+
+
+def of_schedule(schedule: Schedule, directory: Path) -> Lockstep[Reference, Implementation]:
+    """Both sides at the start of a schedule. The caller must close them."""
+    world = registry.world_of(schedule)
+    return Lockstep(world, schedule.profile, *world.open(schedule, directory))
 
 
 @contextmanager
@@ -109,7 +125,7 @@ def scratch_directory() -> Iterator[Path]:
 def run(schedule: Schedule) -> RunOutcome:
     """Run a schedule up to the first verdict that is not ok."""
     with scratch_directory() as directory:
-        lockstep = Lockstep(schedule.slaves, schedule.settings, schedule.profile, directory)
+        lockstep = of_schedule(schedule, directory)
         steps = []
         try:
             for event in schedule.events:

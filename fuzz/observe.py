@@ -5,7 +5,7 @@ the last report, the state of each connection, the waiting puts and the statuses
 transfer. The model's slave has RocketMQ's two buffers, the implementation's has one; their unparsed bytes must be equal.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,49 +56,3 @@ class Observation:
     done: tuple[tuple[int, str], ...]  # (next offset, status) of puts that ended in this step
     links: tuple[ObservedLink, ...]
     slaves: tuple[ObservedSlave, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One field in which the two sides differ."""
-
-    actor: str  # master, link N or slave N
-    field: str
-    reference: str
-    implementation: str
-
-    def __str__(self) -> str:
-        return f"{self.actor}.{self.field}: reference {self.reference}, implementation {self.implementation}"
-
-
-def differences(reference: Observation, implementation: Observation) -> list[Difference]:
-    """All fields that differ, the master's first."""
-    found = _of("master", reference, implementation, skip=("links", "slaves"))
-    if [link.link_id for link in reference.links] != [link.link_id for link in implementation.links]:
-        numbers = [str([link.link_id for link in side.links]) for side in (reference, implementation)]
-        return [*found, Difference("master", "links", *numbers)]
-    for ours, theirs in zip(reference.links, implementation.links, strict=True):
-        found += _of(f"link {ours.link_id}", ours, theirs)
-    for index, (our_slave, their_slave) in enumerate(zip(reference.slaves, implementation.slaves, strict=True)):
-        found += _of(f"slave {index}", our_slave, their_slave)
-    return found
-
-
-def _of(actor: str, reference: object, implementation: object, skip: tuple[str, ...] = ()) -> list[Difference]:
-    if reference == implementation:
-        return []
-    found = []
-    for field in fields(reference):  # type: ignore[arg-type]  # only the dataclasses above are passed
-        ours, theirs = getattr(reference, field.name), getattr(implementation, field.name)
-        if field.name not in skip and ours != theirs:
-            found.append(Difference(actor, field.name, *_show(ours, theirs)))
-    return found
-
-
-def _show(ours: object, theirs: object) -> tuple[str, str]:
-    """Format both values; of long bytes only the length and the first difference."""
-    if isinstance(ours, bytes) and isinstance(theirs, bytes) and max(len(ours), len(theirs)) > 16:
-        pairs = enumerate(zip(ours, theirs, strict=False))
-        at = next((i for i, (a, b) in pairs if a != b), min(len(ours), len(theirs)))
-        return tuple(f"{len(side)} bytes, from {at}: {side[at : at + 8].hex(' ') or 'end'}" for side in (ours, theirs))  # type: ignore[return-value]
-    return tuple(side.hex(" ") if isinstance(side, bytes) else repr(side) for side in (ours, theirs))  # type: ignore[return-value]

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rocketmq_ha.fuzz.lockstep import RunOutcome
-from rocketmq_ha.fuzz.schedule import fault_of
+from rocketmq_ha.fuzz.worlds import registry
+from rocketmq_ha.fuzz.worlds.world import Schedule
 from rocketmq_ha.spec.event_log import EVENT_COLUMNS, EVENTS_DIR, RUN_COLUMNS, RUNS_DIR, VERDICT_OK
 
 _TYPES: Final = {
@@ -37,15 +39,16 @@ class EventRecorder:
     def add(self, outcome: RunOutcome) -> int:
         """Add all transitions of a run. The last row of an operation has its verdict. Returns: the number of rows."""
         rows: list[tuple[Any, ...]] = []
-        run_id = outcome.schedule.seed
+        run_id, world = outcome.schedule.seed, registry.world_of(outcome.schedule)
         for step in outcome.steps:
-            fault, ts_ns = fault_of(step.event), step.now_ms * 1_000_000
+            fault, ts_ns = world.fault_of(step.event), step.now_ms * 1_000_000
             last = len(step.transitions) - 1
             for index, row in enumerate(step.transitions):
                 verdict = step.verdict if index == last else VERDICT_OK
                 rows.append(
                     (
                         run_id,
+                        world.name,
                         len(rows),
                         step.op_index,
                         row.actor,
@@ -78,12 +81,13 @@ class EventRecorder:
         write_parquet(self.table(), log / EVENTS_DIR / f"{name}.parquet")
 
 
-def run_row(outcome: RunOutcome, phase: str, n_steps: int) -> dict[str, object]:
-    """The row of `outcome` in runs, by column name."""
+def run_row(outcome: RunOutcome, phase: str, n_steps: int, recipe: str = "", elapsed_us: int = -1) -> dict[str, object]:
+    """The row of `outcome` in runs, by column name. elapsed_us: -1 where nobody measured it."""
     last, ok = outcome.last, outcome.verdict == VERDICT_OK
     carried = sum(row.nbytes for step in outcome.steps for row in step.transitions if row.event in ("frames", "reports"))
     return {
         "run_id": outcome.schedule.seed,
+        "world": registry.world_of(outcome.schedule).name,
         "phase": phase,
         "profile": outcome.schedule.profile.name,
         "n_ops": len(outcome.steps),
@@ -94,6 +98,9 @@ def run_row(outcome: RunOutcome, phase: str, n_steps: int) -> dict[str, object]:
         "failing_op": -1 if ok else last.op_index,
         "signature": last.signature,
         "detail": last.detail,
+        "digest": digest(outcome.schedule),
+        "recipe": recipe,
+        "elapsed_us": elapsed_us,
     }
 
 
@@ -108,8 +115,8 @@ def write_parquet(table: pa.Table, path: Path) -> None:
     partial.rename(path)
 
 
-def digest(outcome: RunOutcome) -> int:
+def digest(schedule: Schedule) -> int:
     """An int64 hash of a schedule, independent of its seed."""
-    schedule = outcome.schedule
-    text = repr((schedule.profile, schedule.settings, schedule.slaves, schedule.events))
+    values = [getattr(schedule, field.name) for field in fields(schedule) if field.name != "seed"]  # type: ignore[arg-type]
+    text = repr((registry.world_of(schedule).name, *values))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)

@@ -1,4 +1,4 @@
-"""Schedules: the events of a run as plain data, drawn from a seed.
+"""Schedules of the link: the events of a run as plain data, drawn from a seed.
 
 Each seed first draws sizes, intervals and weights, and then events by those weights. This is swarm testing: a schedule that
 never cuts a link gets further into the transfer than one in which any event may happen. The same seed gives the same schedule
@@ -19,11 +19,10 @@ from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
 TOPICS: Final = ("T", "orders")
 MIN_OPS, MAX_OPS = 100, 220
 UNBOUNDED_ROOM: Final = 1 << 18  # bytes: the socket hardly ever blocks, but an endless sender still stops
-START_MS: Final = 1_000_000  # model time at which every schedule begins
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class LinkSchedule:
     """The complete input of a run."""
 
     seed: int
@@ -33,13 +32,13 @@ class Schedule:
     events: tuple[events.Event, ...]
 
 
-def draw(seed: int) -> Schedule:
+def draw(seed: int) -> LinkSchedule:
     """Draw the schedule of a seed."""
     rng = random.Random(seed)
     profile = rng.choice((CLASSIC, HARDENED))
     settings = draw_settings(rng)
     slaves = rng.choice((1, 1, 2))
-    draws = _event_draws(rng, slaves, settings, profile)
+    draws = event_draws(rng, slaves, settings, profile)
     weights = [weight * rng.choice((0, 1, 1, 1, 3)) if optional else weight for weight, optional, _ in draws]
     choices = rng.choices([make for _, _, make in draws], weights, k=rng.randint(MIN_OPS, MAX_OPS))
     drawn = [make() for make in choices]
@@ -51,7 +50,7 @@ def draw(seed: int) -> Schedule:
     settings = replace(settings, replicas=replicas, slave_file_size=slave_file_size, adopts_file_size=adopts_file_size)
     if rng.random() < 0.15:
         drawn = _with_full_disks(rng, drawn, slaves)
-    return Schedule(seed, profile, settings, slaves, tuple(drawn))
+    return LinkSchedule(seed, profile, settings, slaves, tuple(drawn))
 
 
 def draw_slave_file_size(rng: random.Random, file_size: int) -> tuple[int, bool]:
@@ -130,7 +129,7 @@ def fault_of(event: events.Event) -> str:
             return NO_FAULT
 
 
-def _event_draws(
+def event_draws(
     rng: random.Random, slaves: int, settings: Settings, profile: Profile
 ) -> list[tuple[int, bool, Callable[[], events.Event]]]:
     """All events as (weight, a schedule may omit it, function that draws one)."""

@@ -21,8 +21,9 @@ from rocketmq_ha.impl.net.link import MasterLink, SlaveLink
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.impl.wire.message import Message
-from rocketmq_ha.reference import cluster, events, five_waits, master, slave, store
-from rocketmq_ha.reference.cluster import Cluster, Transition
+from rocketmq_ha.reference import cluster, events, five_waits, invariants, master, slave, store
+from rocketmq_ha.reference.cluster import Cluster
+from rocketmq_ha.reference.step import Transition
 from rocketmq_ha.spec.constants import COMMIT_LOG_DIR
 from rocketmq_ha.spec.profile import Profile, Settings
 
@@ -37,6 +38,10 @@ class ReferenceWorld:
     def apply(self, event: events.Event) -> tuple[Transition, ...]:
         self.cluster, transitions = cluster.step(self.cluster, event, self._settings, self._profile)
         return transitions
+
+    def broken(self) -> tuple[str, ...]:
+        """The invariants of chapter 9 that do not hold."""
+        return invariants.broken(self.cluster, self._settings)
 
     def observe(self) -> Observation:
         now, service = self.cluster, five_waits.service_of(self.cluster.group)

@@ -15,7 +15,7 @@ from rocketmq_ha.reference.master import MasterConnection
 from rocketmq_ha.reference.message import Record
 from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.slave import Slave
-from rocketmq_ha.reference.step import Acked, Close, Done, Step, sent
+from rocketmq_ha.reference.step import Acked, Close, Done, Step, Transition, sent
 from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec.profile import Profile, Settings
 
@@ -64,22 +64,6 @@ class Cluster:
     paused: tuple[tuple[int, int], ...] = ()  # (request id, next offset) of puts that are appended but do not wait yet
     done: tuple[Done, ...] = ()  # of the last step
     has_lost: bool = False  # the master has lost an unflushed tail
-
-
-@dataclass(frozen=True, slots=True)
-class Transition:
-    """One row: what one machine did in a step. Columns as in spec/event_log.py."""
-
-    actor: str
-    instance: int
-    event: str
-    from_state: str
-    to_state: str
-    offset: int
-    nbytes: int
-    fragment_len: int
-    split_at: int
-    clauses: tuple[str, ...]
 
 
 def new_cluster(slaves: int, settings: Settings, profile: Profile, now_ms: int) -> Cluster:

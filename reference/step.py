@@ -49,6 +49,22 @@ class Step(Generic[State_co]):
     clauses: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One row: what one machine did in a step. Columns as in spec/event_log.py."""
+
+    actor: str
+    instance: int
+    event: str
+    from_state: str
+    to_state: str
+    offset: int
+    nbytes: int
+    fragment_len: int
+    split_at: int
+    clauses: tuple[str, ...]
+
+
 def sent(step: Step[State_co]) -> bytes:
     """All bytes that a step sent, in order."""
     return b"".join(output.data for output in step.outputs if isinstance(output, Send))

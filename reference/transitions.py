@@ -12,8 +12,10 @@ of a campaign with the file.
 import json
 import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
 from importlib import resources
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from rocketmq_ha.reference import five_waits, group_transfer, master, slave, store, wire
 from rocketmq_ha.reference.cluster import LinkState
@@ -25,9 +27,9 @@ from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.slave import Slave, SlaveState
 from rocketmq_ha.reference.step import Step
 from rocketmq_ha.reference.store import Log, StoreState
-from rocketmq_ha.spec import clauses
+from rocketmq_ha.spec import citations, clauses
 from rocketmq_ha.spec.constants import END_FILE_MIN_BLANK_SIZE, GROUP_TRANSFER_WAIT_MS, TRANSFER_HEADER_SIZE
-from rocketmq_ha.spec.event_log import SCHEMA_VERSION, TRANSITIONS_FILE
+from rocketmq_ha.spec.event_log import TRANSITIONS_FILE, TRANSITIONS_VERSION
 from rocketmq_ha.spec.profile import PROFILES, Profile, Settings
 
 Node = TypeVar("Node", bound=Hashable)
@@ -64,11 +66,12 @@ class Table:
 
     def __init__(self) -> None:
         self.rows: set[Row] = set()
-        self.clauses: set[str] = set()
+        self.clauses: dict[str, set[str]] = {}  # clause id: the worlds whose schedules can exercise it
 
     def add(self, actor: str, before: str, event: str, after: str, profile: Profile, step_clauses: Iterable[str]) -> None:
         self.rows.add((actor, before, event, after, profile.name))
-        self.clauses.update(step_clauses)
+        for clause in step_clauses:
+            self.clauses.setdefault(clause, set()).update(MACHINES[actor].worlds)
 
 
 def explore_master(table: Table, profile: Profile) -> int:
@@ -342,12 +345,22 @@ def explore_network(table: Table, profile: Profile) -> int:
     return len(LinkState)
 
 
-MACHINES = {
-    "store": (explore_store, (StoreState,)),
-    "master_connection": (explore_master, (MasterConnectionState,)),
-    "slave_client": (explore_slave, (SlaveState,)),
-    "group_transfer": (explore_group_transfer, (GroupTransferState, FiveWaitsState)),
-    "network": (explore_network, (LinkState,)),
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """How the transitions of one actor of the event log are found, and in the runs of which worlds it takes part."""
+
+    explore: Callable[[Table, Profile], int]
+    states: tuple[type[Enum], ...]
+    worlds: tuple[str, ...]
+
+
+LINK: Final = ("link",)
+MACHINES: Final = {
+    "store": Machine(explore_store, (StoreState,), LINK),
+    "master_connection": Machine(explore_master, (MasterConnectionState,), LINK),
+    "slave_client": Machine(explore_slave, (SlaveState,), LINK),
+    "group_transfer": Machine(explore_group_transfer, (GroupTransferState, FiveWaitsState), LINK),
+    "network": Machine(explore_network, (LinkState,), LINK),
 }
 
 
@@ -355,24 +368,33 @@ def generate() -> str:
     """The text of spec/transitions.json."""
     table = Table()
     for profile in PROFILES.values():
-        for exploration, _ in MACHINES.values():
-            exploration(table, profile)
+        for machine in MACHINES.values():
+            machine.explore(table, profile)
     machines = {}
-    for actor, (_, states) in MACHINES.items():
+    for actor, machine in MACHINES.items():
         rows = sorted(row[1:] for row in table.rows if row[0] == actor)
         by_transition: dict[tuple[str, str, str], list[str]] = {}
         for before, event, after, profile_name in rows:
             by_transition.setdefault((before, event, after), []).append(profile_name)
         machines[actor] = {
-            "states": list(dict.fromkeys(state.value for kind in states for state in kind)),
+            "worlds": machine.worlds,
+            "states": list(dict.fromkeys(state.value for kind in machine.states for state in kind)),
             "events": sorted({event for _, event, _, _ in rows}),
             "transitions": [[*transition, profiles] for transition, profiles in by_transition.items()],
         }
     sentences = clauses.load()
-    met = {clause: sentence for clause, sentence in sentences.items() if clause in table.clauses}
-    assert table.clauses <= sentences.keys(), f"cited, not in spec/: {sorted(table.clauses - sentences.keys())}"
-    text = json.dumps({"version": SCHEMA_VERSION, "machines": machines, "clauses": met}, indent=1, ensure_ascii=False)
-    return text + "\n"
+    assert table.clauses.keys() <= sentences.keys(), f"cited, not in spec/: {sorted(table.clauses.keys() - sentences.keys())}"
+    document = {
+        "version": TRANSITIONS_VERSION,
+        "machines": machines,
+        "clauses": {
+            clause: {"sentence": sentence, "worlds": sorted(table.clauses[clause])}
+            for clause, sentence in sentences.items()
+            if clause in table.clauses
+        },
+        "elsewhere": citations.elsewhere(table.clauses),
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
 def main(arguments: list[str]) -> int:

@@ -25,7 +25,7 @@ import shutil
 import sys
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -180,6 +180,25 @@ def check_tree(root: Path) -> Coverage:
                 where = f"spec/{clause.place}: {clause.clause_id} is not cited in {column}"
                 errors.append(f"{where}, and spec/exceptions.toml gives no reason")
     return Coverage(known, dict(cited), exempt, errors)
+
+
+def elsewhere(exercised: Container[str]) -> dict[str, dict[str, object]]:
+    """What holds each clause that no schedule exercises: the files of the tests that quote it, or the reason why none does.
+
+    Raises: FileNotFoundError outside of a checkout, which alone has the tests.
+    """
+    coverage = check_tree(Path(__file__).resolve().parent.parent)
+    found: dict[str, dict[str, object]] = {}
+    for clause_id, clause in coverage.clauses.items():
+        if clause_id not in exercised:
+            tests = sorted({citation.place.partition(":")[0] for citation in coverage.cited.get((clause_id, "test"), ())})
+            exemption = coverage.exempt.get((clause_id, "test"))
+            found[clause_id] = {
+                "sentence": clause.sentence,
+                "tests": tests,
+                "reason": exemption.reason if exemption else "",
+            }
+    return found
 
 
 def quote_error(citation: Citation, known: Mapping[str, Clause]) -> str:

@@ -1,28 +1,48 @@
 """The format of the event log, which fuzz writes as Parquet and analysis reads with Spark. Data only.
 
-A log is a directory:
+A log is a directory, or a prefix of an object store:
 
-    events/*.parquet   one row per transition of one machine, columns EVENT_COLUMNS
-    runs/*.parquet     one row per run, columns RUN_COLUMNS
-    campaign.json      the settings of the campaign: seed, runs, profiles, versions
+    campaign.json       the settings of the campaign
+    manifest/*.json     one file for each published partition; it names the partition's two data files
+    events/*.parquet    one row per transition of one machine, columns EVENT_COLUMNS
+    runs/*.parquet      one row per run, columns RUN_COLUMNS
+    corpus/WORLD/*.json   guided campaigns: schedules that reached something new
+    failures/*.json     the schedules of the failed runs
+    started/*.json      the runs that executors were about to make: which one killed its process
+
+A data file that no manifest names is a remnant of a lost attempt, and is not read. A partition is published by writing its
+manifest, which is one small object: by a rename on a file system, by one request on an object store. So a partition is in the
+log whole, or not at all, and once, however often Spark repeats its task.
+
+In version 1, which analysis still reads, every Parquet file counts, there are no manifests, and the columns of ADDED are
+missing.
 
 The names of the types are those of Arrow. `list<string>` is a list of strings.
 """
 
 from typing import Final
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 EVENTS_DIR: Final = "events"
 RUNS_DIR: Final = "runs"
+MANIFEST_DIR: Final = "manifest"
+CORPUS_DIR: Final = "corpus"
+FAILURES_DIR: Final = "failures"
+STARTED_DIR: Final = "started"
 CAMPAIGN_FILE: Final = "campaign.json"
+
+# manifest/NAME.json: {"partition": int, "events": file name, "runs": file name, "n_runs": int, "n_steps": int, "n_failed": int,
+#                      "first_run": int, "last_run": int, "seconds": float}
+MANIFEST_KEYS: Final = ("partition", "events", "runs", "n_runs", "n_steps", "n_failed", "first_run", "last_run", "seconds")
 
 # (name, type, meaning). No column is nullable.
 EVENT_COLUMNS: Final = (
-    ("run_id", "int64", "the seed of the run, so that a seed gives the same rows everywhere"),
+    ("run_id", "int64", "the run's number: the seed of a drawn run, so that a seed gives the same rows everywhere"),
+    ("world", "string", "what the run drives: link, store, ..."),
     ("step", "int32", "number of the row within its run, from 0"),
     ("op_index", "int32", "index of the schedule's operation that caused the step, from 0"),
-    ("actor", "string", "machine: store, master_connection, slave_client, group_transfer or network"),
+    ("actor", "string", "machine, as in transitions.json: store, master_connection, slave_client, ..."),
     ("instance", "int32", "number of the connection or of the slave; 0 if there is only one"),
     ("event", "string", "event of that machine, as in transitions.json"),
     ("from_state", "string", "discrete state before, as in transitions.json"),
@@ -38,8 +58,9 @@ EVENT_COLUMNS: Final = (
 )
 
 RUN_COLUMNS: Final = (
-    ("run_id", "int64", "the seed"),
-    ("phase", "string", "generate: drawn by seed (the sampling unit of the estimates); replay: started by hand"),
+    ("run_id", "int64", "the seed of a drawn run; a negative number for any other"),
+    ("world", "string", "as in events"),
+    ("phase", "string", "one of PHASES"),
     ("profile", "string", "classic or hardened"),
     ("n_ops", "int32", "operations of the schedule that were applied"),
     ("n_steps", "int32", "rows of the run in events"),
@@ -49,23 +70,47 @@ RUN_COLUMNS: Final = (
     ("failing_op", "int32", "index of the first operation that failed, or -1"),
     ("signature", "string", "group of a failure: actor/event/field; empty if the verdict is ok"),
     ("detail", "string", "one line with the reference's value and the implementation's; empty if the verdict is ok"),
+    ("digest", "int64", "hash of the schedule without its seed; equal schedules have equal ones"),
+    ("recipe", "string", "how a guided run's schedule was made from the corpus; empty for the others"),
+    ("elapsed_us", "int64", "duration of the run: the only column that is not the same on every machine"),
 )
+
+# Columns that version 1 lacks, and what they are there.
+ADDED: Final = {"world": "link", "digest": 0, "recipe": "", "elapsed_us": -1}
 
 # The verdicts of a step. The verdict of a run is the worst of its steps.
 VERDICT_OK: Final = "ok"
 VERDICT_DIVERGENCE: Final = "divergence"  # reference and implementation disagree
 VERDICT_INVARIANT: Final = "invariant"  # they agree, but a safety property is broken
 VERDICT_ERROR: Final = "error"  # an exception that no clause allows
-VERDICTS: Final = (VERDICT_OK, VERDICT_DIVERGENCE, VERDICT_INVARIANT, VERDICT_ERROR)
+VERDICT_TIMEOUT: Final = "timeout"  # the run took longer than a run may
+VERDICT_MEMORY: Final = "memory"  # it asked for more memory than a run may have
+VERDICT_CRASH: Final = "crash"  # it ended the process of its executor, twice
+VERDICTS: Final = (
+    VERDICT_OK,
+    VERDICT_DIVERGENCE,
+    VERDICT_INVARIANT,
+    VERDICT_ERROR,
+    VERDICT_TIMEOUT,
+    VERDICT_MEMORY,
+    VERDICT_CRASH,
+)
 
-PHASE_GENERATE: Final = "generate"
-PHASE_REPLAY: Final = "replay"
+PHASE_GENERATE: Final = "generate"  # drawn by seed: the sampling unit of the estimates
+PHASE_GUIDED: Final = "guided"  # made from the corpus
+PHASE_REPLAY: Final = "replay"  # started by hand
+PHASE_RECORDED: Final = "recorded"  # a real link, from a transcript or a capture
+PHASE_HYPOTHESIS: Final = "hypothesis"  # a test case of Hypothesis, from its observability lines
+PHASES: Final = (PHASE_GENERATE, PHASE_GUIDED, PHASE_REPLAY, PHASE_RECORDED, PHASE_HYPOTHESIS)
 
 NO_FAULT: Final = "none"
 
-# transitions.json, generated from the reference model: all possible transitions.
-#   {"version": 1,
-#    "machines": {actor: {"states": [..], "events": [..],
+# transitions.json, generated from the reference model: all possible transitions, and where each clause is held.
+#   {"version": 2,
+#    "machines": {actor: {"worlds": [world, ..], "states": [..], "events": [..],
 #                         "transitions": [[from_state, event, to_state, [profile, ..]], ..]}},
-#    "clauses": {clause id: its sentence}}        only the clauses that the model exercises
+#    "clauses": {clause id: {"sentence": str, "worlds": [world, ..]}},     the clauses that a schedule can exercise
+#    "elsewhere": {clause id: {"sentence": str, "tests": [str, ..], "reason": str}}}
+#                                                                          every other one, and what holds it instead
+TRANSITIONS_VERSION: Final = 2
 TRANSITIONS_FILE: Final = "transitions.json"

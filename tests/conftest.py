@@ -26,7 +26,7 @@ from kit.sockets import Net
 from kit.waiting import PATIENCE_S
 from kit.worlds import FILE_SIZE, MakeWorlds, Worlds
 from rocketmq_ha.fuzz import lockstep
-from rocketmq_ha.fuzz.lockstep import Lockstep
+from rocketmq_ha.fuzz.lockstep import of_link
 from rocketmq_ha.spec.profile import Profile, Settings
 
 # A time zone of its own, so that a mistake of local time for UTC is seen wherever the tests run. Child processes inherit it.
@@ -74,7 +74,7 @@ def worlds() -> Iterator[MakeWorlds]:
 
         def make(profile: Profile, slaves: int = 1, **settings: int) -> Worlds:
             directory = resources.enter_context(lockstep.scratch_directory())
-            both = Lockstep(slaves, replace(Settings(mapped_file_size=FILE_SIZE), **settings), profile, directory)
+            both = of_link(slaves, replace(Settings(mapped_file_size=FILE_SIZE), **settings), profile, directory)
             resources.callback(both.close)
             return Worlds(both)
 

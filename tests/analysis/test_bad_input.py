@@ -69,8 +69,8 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         "{log}/campaign.json: found JSON that",
     ),
     "future version": (
-        lambda log: edit_campaign(log, schema_version=2),
-        "{log}/campaign.json: found schema_version 2, expected schema_version 1",
+        lambda log: edit_campaign(log, schema_version=3),
+        "{log}/campaign.json: found schema_version 3, expected schema_version 2",
     ),
     "not Parquet": (
         lambda log: (log / EVENTS_FILE).write_text('{"json": "lines"}\n'),

@@ -177,10 +177,12 @@ def quiet(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
 def possible() -> Possible:
     document = event_logs.transitions_document()
     machines = {
-        actor: Machine(tuple(m["states"]), tuple(m["events"]), tuple((*t[:3], tuple(t[3])) for t in m["transitions"]))
+        actor: Machine(
+            tuple(m["states"]), tuple(m["events"]), tuple((*t[:3], tuple(t[3])) for t in m["transitions"]), ("link",)
+        )
         for actor, m in document["machines"].items()
     }
-    return Possible(machines, document["clauses"])
+    return Possible(machines, event_logs.CLAUSES)
 
 
 def edited(quiet: dict[str, pa.Table], name: str, **values: object) -> dict[str, pa.Table]:

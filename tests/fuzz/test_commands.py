@@ -120,7 +120,7 @@ def test_the_defaults_of_a_campaign(sessions: list[tuple[object, ...]], monkeypa
 def test_a_replay_fails_if_the_two_sides_disagree(verdict: str, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[object] = []
 
-    def show(found: schedule.Schedule, _: Console) -> object:
+    def show(found: schedule.LinkSchedule, _: Console) -> object:
         shown.append(found)
         return SimpleNamespace(verdict=verdict)
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from kit.schedules import ALL, SETTINGS, put
-from rocketmq_ha.fuzz.schedule import START_MS
 from rocketmq_ha.fuzz.world import ReferenceWorld
+from rocketmq_ha.fuzz.worlds.world import START_MS
 from rocketmq_ha.reference.events import (
     Clog,
     Connect,

@@ -12,20 +12,20 @@ import pytest
 
 from kit.schedules import ALL, SETTINGS, put, schedule_of
 from rocketmq_ha.fuzz import lockstep
-from rocketmq_ha.fuzz.lockstep import Lockstep, scratch_directory
-from rocketmq_ha.fuzz.schedule import START_MS
+from rocketmq_ha.fuzz.lockstep import LinkLockstep, of_link, scratch_directory
+from rocketmq_ha.fuzz.worlds.world import START_MS
 from rocketmq_ha.reference.events import Connect, DeliverFrames, DeliverReports, Grant, RestartMaster, Tick
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile
 
-Make = Callable[[Profile], Lockstep]
+Make = Callable[[Profile], LinkLockstep]
 
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Make]:
     made = []
 
-    def lockstep_of(profile: Profile) -> Lockstep:
-        made.append(Lockstep(2, SETTINGS, profile, tmp_path))
+    def lockstep_of(profile: Profile) -> LinkLockstep:
+        made.append(of_link(2, SETTINGS, profile, tmp_path))
         return made[-1]
 
     yield lockstep_of
@@ -81,7 +81,7 @@ def test_a_divergence_of_a_link_and_of_a_slave_are_named_without_their_number(ma
     )
 
 
-def replicated(both: Lockstep) -> None:
+def replicated(both: LinkLockstep) -> None:
     for event in (
         put(10),
         Connect(0, ALL, ALL),
@@ -181,14 +181,14 @@ def test_a_scratch_directory_is_gone_in_the_end() -> None:
 
 def test_a_run_closes_both_worlds_and_leaves_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[Path] = []
-    close = Lockstep.close
+    close = LinkLockstep.close
 
-    def recorded(both: Lockstep) -> None:
+    def recorded(both: LinkLockstep) -> None:
         closed.append(both.implementation._directory)
         assert closed[-1].is_dir()
         close(both)
 
-    monkeypatch.setattr(Lockstep, "close", recorded)
+    monkeypatch.setattr(LinkLockstep, "close", recorded)
     lockstep.run(schedule_of(put(10)))
     lockstep.run(schedule_of(put(10)))
     assert len(set(closed)) == 2

@@ -8,8 +8,8 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from rocketmq_ha.fuzz import observe
-from rocketmq_ha.fuzz.observe import Difference, Observation, ObservedLink, ObservedSlave, differences
+from rocketmq_ha.fuzz.differences import Difference, differences
+from rocketmq_ha.fuzz.observe import Observation, ObservedLink, ObservedSlave
 
 # For each type of a field: two values, and how a difference shows them.
 VALUES: dict[Any, tuple[tuple[Any, str], tuple[Any, str]]] = {
@@ -163,5 +163,5 @@ def test_of_more_than_sixteen_bytes_only_the_length_and_the_place_are_shown(
 
 
 def test_a_difference_is_told_with_the_reference_first() -> None:
-    told = str(observe.Difference("slave 1", "log", "01", "02"))
+    told = str(Difference("slave 1", "log", "01", "02"))
     assert told == "slave 1.log: reference 01, implementation 02"

@@ -12,8 +12,8 @@ from kit.schedules import SETTINGS, put, schedule_of
 from rocketmq_ha.fuzz import recorder
 from rocketmq_ha.fuzz.lockstep import RunOutcome, StepOutcome
 from rocketmq_ha.fuzz.recorder import EventRecorder
-from rocketmq_ha.reference.cluster import Transition
 from rocketmq_ha.reference.events import Clog, Event, Tick
+from rocketmq_ha.reference.step import Transition
 from rocketmq_ha.spec.event_log import EVENT_COLUMNS, PHASE_GENERATE, PHASE_REPLAY, RUN_COLUMNS
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED
 
@@ -60,11 +60,11 @@ def test_each_transition_is_a_row_with_each_of_its_fields() -> None:
     rows = events.table().to_pylist()
     assert list(rows[0]) == [name for name, _, _ in EVENT_COLUMNS]
     assert list(rows[0].values()) == [
-        *(41, 0, 0, "actor 100", 101, "put", "from 100", "to 100", 102, 1000, 103, 104),
+        *(41, "link", 0, 0, "actor 100", 101, "put", "from 100", "to 100", 102, 1000, 103, 104),
         *("none", ["HA-100", "HA-101"], 2_000_000, "ok"),
     ]
     assert list(rows[3].values()) == [
-        *(41, 3, 2, "actor 60", 61, "reports", "from 60", "to 60", 62, 4, 63, 64),
+        *(41, "link", 3, 2, "actor 60", 61, "reports", "from 60", "to 60", 62, 4, 63, 64),
         *("clog", ["HA-60", "HA-61"], 5_000_000, "ok"),
     ]
     assert [(row["step"], row["op_index"], row["event"]) for row in rows] == [
@@ -101,6 +101,7 @@ def test_a_run_has_one_row_with_its_sums() -> None:
     row = recorder.run_row(RUN, PHASE_REPLAY, 6)
     assert row == {
         "run_id": 41,
+        "world": "link",
         "phase": "replay",
         "profile": "classic",
         "n_ops": 4,
@@ -111,6 +112,9 @@ def test_a_run_has_one_row_with_its_sums() -> None:
         "failing_op": 3,
         "signature": "link/Tick/room",
         "detail": "link 0.room: 1, 2",
+        "digest": recorder.digest(RUN.schedule),
+        "recipe": "",
+        "elapsed_us": -1,
     }
     assert list(row) == [name for name, _, _ in RUN_COLUMNS]
 
@@ -159,7 +163,7 @@ def test_no_column_is_nullable_and_each_has_its_type(schema: pa.Schema, columns:
 
 def digest(**changes: Any) -> int:
     drawn = replace(schedule_of(put(1), Tick(1), seed=1), **changes)
-    return recorder.digest(RunOutcome(drawn, ()))
+    return recorder.digest(drawn)
 
 
 def test_a_digest_is_that_of_the_schedule_without_its_seed() -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 from kit.schedules import ALL, SETTINGS, put, schedule_of
 from rocketmq_ha.fuzz import replay
 from rocketmq_ha.fuzz.lockstep import StepOutcome
-from rocketmq_ha.fuzz.schedule import Schedule
+from rocketmq_ha.fuzz.schedule import LinkSchedule
 from rocketmq_ha.fuzz.world import ImplementationWorld
 from rocketmq_ha.reference.events import (
     Clog,
@@ -32,7 +32,7 @@ from rocketmq_ha.reference.events import (
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED
 
 
-def shown(schedule: Schedule) -> tuple[StepOutcome, str]:
+def shown(schedule: LinkSchedule) -> tuple[StepOutcome, str]:
     text = io.StringIO()
     outcome = replay.show(schedule, Console(file=text, width=300, highlight=False))
     return outcome, text.getvalue()

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from rocketmq_ha.fuzz import schedule
-from rocketmq_ha.fuzz.schedule import START_MS, fault_of
+from rocketmq_ha.fuzz.schedule import fault_of
 from rocketmq_ha.fuzz.world import ReferenceWorld
+from rocketmq_ha.fuzz.worlds.world import START_MS
 from rocketmq_ha.reference import master, slave
 from rocketmq_ha.spec.event_log import NO_FAULT
 

@@ -10,10 +10,10 @@ import pytest
 
 from kit.schedules import SETTINGS, put
 from rocketmq_ha.fuzz import trace
-from rocketmq_ha.fuzz.schedule import START_MS
 from rocketmq_ha.fuzz.trace import Checked, TraceRefusedError, check_transcript, record_ends
 from rocketmq_ha.fuzz.transcript import Piece, Restarted
 from rocketmq_ha.fuzz.world import ReferenceWorld
+from rocketmq_ha.fuzz.worlds.world import START_MS
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.reference.store import Log
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile

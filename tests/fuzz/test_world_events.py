@@ -7,8 +7,8 @@ import pytest
 
 from kit.schedules import ALL, RECORD, SETTINGS, put, schedule_of
 from rocketmq_ha.fuzz import lockstep
-from rocketmq_ha.fuzz.schedule import START_MS
 from rocketmq_ha.fuzz.world import ReferenceWorld
+from rocketmq_ha.fuzz.worlds.world import START_MS
 from rocketmq_ha.reference import store
 from rocketmq_ha.reference.cluster import Cluster
 from rocketmq_ha.reference.events import (

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from kit.schedules import ALL, SETTINGS, put
-from rocketmq_ha.fuzz.lockstep import Lockstep, scratch_directory
-from rocketmq_ha.fuzz.observe import Observation, ObservedLink, ObservedSlave, differences
-from rocketmq_ha.fuzz.schedule import START_MS
+from rocketmq_ha.fuzz.differences import differences
+from rocketmq_ha.fuzz.lockstep import LinkLockstep, of_link, scratch_directory
+from rocketmq_ha.fuzz.observe import Observation, ObservedLink, ObservedSlave
 from rocketmq_ha.fuzz.world import ImplementationWorld, ReferenceWorld
+from rocketmq_ha.fuzz.worlds.world import START_MS
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.impl.wire.message import Message
@@ -241,9 +242,9 @@ STATES = (
 
 
 @contextmanager
-def applied(state: State) -> Iterator[tuple[Lockstep, Path]]:
+def applied(state: State) -> Iterator[tuple[LinkLockstep, Path]]:
     with scratch_directory() as directory:
-        both = Lockstep(2, SETTINGS, state.profile, directory)
+        both = of_link(2, SETTINGS, state.profile, directory)
         try:
             for event in state.events:
                 outcome = both.apply(event)
@@ -351,7 +352,7 @@ def test_the_start_of_the_masters_log_is_observed(tmp_path: Path) -> None:
 def test_an_observation_has_a_slave_for_each_of_the_cluster() -> None:
     for slaves in (1, 2, 3):
         with scratch_directory() as directory:
-            both = Lockstep(slaves, SETTINGS, HARDENED, directory)
+            both = of_link(slaves, SETTINGS, HARDENED, directory)
             found: list[Any] = [world.observe().slaves for world in (both.reference, both.implementation)]
             both.close()
             assert [len(one) for one in found] == [slaves, slaves]

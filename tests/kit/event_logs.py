@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rocketmq_ha.spec.event_log import EVENT_COLUMNS, RUN_COLUMNS, SCHEMA_VERSION
+from rocketmq_ha.spec.event_log import EVENT_COLUMNS, RUN_COLUMNS, SCHEMA_VERSION, TRANSITIONS_VERSION
 
 Row = dict[str, Any]
 
@@ -54,6 +54,7 @@ MOVES_BYTES = {"reports", "transfer", "frames"}
 NEVER_SPLIT_AT = (4, 10)  # header positions at which no frame is split
 CLAUSES = {f"HA-{part}-{number}": f"Clause {number} of {part}." for part in "WMSG" for number in range(1, 8)}
 NEVER_EXERCISED = tuple(CLAUSES)[-3:]
+ELSEWHERE = {"HA-X-1": {"sentence": "Clause 1 of X.", "tests": ["tests/net/test_x.py"], "reason": ""}}
 
 
 def _parsed() -> list[tuple[str, str, str, str, tuple[str, ...], str]]:
@@ -69,26 +70,34 @@ def _parsed() -> list[tuple[str, str, str, str, tuple[str, ...], str]]:
 
 def transitions_document() -> Row:
     """MACHINES in the format of spec/transitions.json."""
-    machines: dict[str, Row] = {actor: {"states": [], "events": [], "transitions": []} for actor in MACHINES}
+    machines: dict[str, Row] = {
+        actor: {"worlds": ["link"], "states": [], "events": [], "transitions": []} for actor in MACHINES
+    }
     for actor, from_state, event, to_state, profiles, _ in _parsed():
         machine = machines[actor]
         machine["states"] = list(dict.fromkeys([*machine["states"], from_state, to_state]))
         machine["events"] = list(dict.fromkeys([*machine["events"], event]))
         machine["transitions"].append([from_state, event, to_state, list(profiles)])
-    return {"version": 1, "machines": machines, "clauses": CLAUSES}
+    exercised = {clause: {"sentence": sentence, "worlds": ["link"]} for clause, sentence in CLAUSES.items()}
+    return {"version": TRANSITIONS_VERSION, "machines": machines, "clauses": exercised, "elsewhere": ELSEWHERE}
 
 
 def event_row(run_id: int, step: int, **changes: Any) -> Row:
     """A row of events/ with defaults: a test gives only the fields that it is about."""
-    row: Row = dict(run_id=run_id, step=step, op_index=step, actor="store", instance=0, event="put", from_state="empty")
+    row: Row = dict(
+        run_id=run_id, world="link", step=step, op_index=step, actor="store", instance=0, event="put", from_state="empty"
+    )
     row |= dict(to_state="holds_data", offset=-1, nbytes=0, fragment_len=-1, split_at=0, fault="none", clauses=[])
     return row | dict(ts_ns=step * 1_000_000, verdict="ok") | changes
 
 
 def run_row(run_id: int, **changes: Any) -> Row:
     """A row of runs/ with defaults: a test gives only the fields that it is about."""
-    row: Row = dict(run_id=run_id, phase="generate", profile="classic", n_ops=5, n_steps=5, nbytes=100, n_messages=2)
-    return row | dict(verdict="ok", failing_op=-1, signature="", detail="") | changes
+    row: Row = dict(
+        run_id=run_id, world="link", phase="generate", profile="classic", n_ops=5, n_steps=5, nbytes=100, n_messages=2
+    )
+    row |= dict(verdict="ok", failing_op=-1, signature="", detail="", digest=run_id, recipe="", elapsed_us=1000)
+    return row | changes
 
 
 def arrow(rows: Sequence[Row], columns: Sequence[tuple[str, str, str]]) -> pa.Table:

@@ -6,7 +6,8 @@ from typing import Any
 
 from rocketmq_ha.fuzz import schedule
 from rocketmq_ha.fuzz.lockstep import RunOutcome, StepOutcome
-from rocketmq_ha.fuzz.schedule import START_MS, Schedule
+from rocketmq_ha.fuzz.schedule import LinkSchedule
+from rocketmq_ha.fuzz.worlds.world import START_MS
 from rocketmq_ha.reference.events import Event, Put, Tick
 from rocketmq_ha.spec.constants import TRANSFER_HEADER_SIZE
 from rocketmq_ha.spec.event_log import VERDICT_OK
@@ -32,17 +33,17 @@ def put(nbytes: int, *, wait: bool = False, pauses: bool = False) -> Put:
 
 def schedule_of(
     *events: Event, profile: Profile = HARDENED, settings: Settings = SETTINGS, slaves: int = 1, seed: int = 7
-) -> Schedule:
-    return Schedule(seed, profile, settings, slaves, events)
+) -> LinkSchedule:
+    return LinkSchedule(seed, profile, settings, slaves, events)
 
 
 @cache
-def drawn_schedules() -> tuple[Schedule, ...]:
+def drawn_schedules() -> tuple[LinkSchedule, ...]:
     """The schedules of the seeds from 0 on."""
     return tuple(schedule.draw(seed) for seed in range(DRAWN))
 
 
-def all_of(kind: type) -> Iterator[tuple[Schedule, Any]]:
+def all_of(kind: type) -> Iterator[tuple[LinkSchedule, Any]]:
     """Each drawn event of a kind, with its schedule."""
     for drawn in drawn_schedules():
         for event in drawn.events:
@@ -60,7 +61,7 @@ def share(counted: int, whole: int) -> float:
     return counted / whole
 
 
-def frame_size(drawn: Schedule, limit: int = 1 << 30) -> int:
+def frame_size(drawn: LinkSchedule, limit: int = 1 << 30) -> int:
     """The size of a full frame of a schedule; of larger batches as if they were `limit`."""
     return TRANSFER_HEADER_SIZE + min(drawn.settings.ha_transfer_batch_size, limit)
 

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from rocketmq_ha.fuzz.lockstep import Lockstep
+from rocketmq_ha.fuzz.lockstep import LinkLockstep
 from rocketmq_ha.reference.cluster import Cluster, Link
 from rocketmq_ha.reference.events import DeliverFrames, DeliverReports, Event
 from rocketmq_ha.spec.event_log import VERDICT_OK
@@ -15,7 +15,7 @@ ALL = 1 << 18
 class Worlds:
     """The model and the implementation in lock-step. The lock-step compares them, so a test looks at the model alone."""
 
-    def __init__(self, both: Lockstep) -> None:
+    def __init__(self, both: LinkLockstep) -> None:
         self._both = both
 
     def happens(self, *events: Event) -> Cluster:

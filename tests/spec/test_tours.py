@@ -10,7 +10,7 @@ import pytest
 
 from formal import tour_lines, tours
 from rocketmq_ha.fuzz import lockstep
-from rocketmq_ha.fuzz.lockstep import Lockstep
+from rocketmq_ha.fuzz.lockstep import of_link
 from rocketmq_ha.fuzz.world import ImplementationWorld
 from rocketmq_ha.reference import cluster, events
 from rocketmq_ha.reference.events import Event
@@ -109,7 +109,7 @@ def test_the_worlds_agree_on_all_that_no_other_endpoint_sees(profile: str) -> No
     vector = Vector("one", profile)
     for walk in vector.walks:
         with lockstep.scratch_directory() as directory:
-            worlds = Lockstep(vector.head["slaves"], vector.settings, vector.profile, directory)
+            worlds = of_link(vector.head["slaves"], vector.settings, vector.profile, directory)
             try:
                 for event, _ in vector.steps(walk):
                     outcome = worlds.apply(event)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rocketmq_ha.fuzz import lockstep, schedule
-from rocketmq_ha.fuzz.lockstep import Lockstep
+from rocketmq_ha.fuzz.lockstep import of_link
 from rocketmq_ha.fuzz.world import ReferenceWorld
 from rocketmq_ha.reference import master, transitions, wire
 from rocketmq_ha.reference.events import Connect, DeliverFrames, DeliverReports, Event, Put, Tick
@@ -158,7 +158,7 @@ def test_a_clock_that_steps_back_delays_what_is_due_and_nothing_else(profile: Pr
     """
     settings = Settings(1000)
     with lockstep.scratch_directory() as directory:
-        worlds = Lockstep(1, settings, profile, directory)
+        worlds = of_link(1, settings, profile, directory)
         try:
 
             def happens(*events: Event) -> set[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rocketmq_ha.fuzz.lockstep import Lockstep, scratch_directory
+from rocketmq_ha.fuzz.lockstep import LinkLockstep, of_link, scratch_directory
 from rocketmq_ha.fuzz.schedule import UNBOUNDED_ROOM
 from rocketmq_ha.reference import slave
 from rocketmq_ha.reference.cluster import Link
@@ -29,7 +29,7 @@ def told_in_the_chapter() -> list[tuple[str, str, int]]:
 class Trace:
     """Two worlds in lock-step, and the bytes that have arrived at each end."""
 
-    def __init__(self, worlds: Lockstep) -> None:
+    def __init__(self, worlds: LinkLockstep) -> None:
         self.worlds = worlds
         self.arrived: list[tuple[str, str, int]] = []
 
@@ -68,7 +68,7 @@ CONNECT = Connect(0, UNBOUNDED_ROOM, UNBOUNDED_ROOM)
 @contextmanager
 def trace(profile: Profile) -> Iterator[Trace]:
     with scratch_directory() as directory:
-        worlds = Lockstep(1, Settings(mapped_file_size=1000), profile, directory)
+        worlds = of_link(1, Settings(mapped_file_size=1000), profile, directory)
         try:
             yield Trace(worlds)
         finally:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from rocketmq_ha.fuzz import lockstep, schedule
-from rocketmq_ha.fuzz.lockstep import Lockstep
+from rocketmq_ha.fuzz.lockstep import of_link
 from rocketmq_ha.reference import events, refinement
 from rocketmq_ha.reference.cluster import Cluster, Link
 from rocketmq_ha.spec.constants import REPORT_SIZE, TRANSFER_HEADER_SIZE
@@ -91,7 +91,7 @@ class LockstepMachine(RuleBasedStateMachine):
         if profile is HARDENED:  # HA-G-33
             settings = replace(settings, replicas=replicas)
         self.profile, self.settings, self.n_slaves = profile, settings, n_slaves
-        self.worlds = Lockstep(n_slaves, settings, profile, directory)
+        self.worlds = of_link(n_slaves, settings, profile, directory)
         self._resources.callback(self.worlds.close)
 
     def teardown(self) -> None:

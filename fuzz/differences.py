@@ -1,0 +1,75 @@
+"""In which fields two observations differ: the same for every world.
+
+An observation is a dataclass. A field that holds a tuple of dataclasses has one for each of several actors, such as the links
+of a master: `links` of the observation is the actor `link 3` of a difference, where the part has a number of its own
+(`link_id`), and else its place in the tuple. All other fields belong to the actor `master`, or to the one that the
+observation's class names as ACTOR.
+"""
+
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Final
+
+MASTER: Final = "master"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One field in which the two sides differ."""
+
+    actor: str  # master, link N, slave N, ...
+    field: str
+    reference: str
+    implementation: str
+
+    def __str__(self) -> str:
+        return f"{self.actor}.{self.field}: reference {self.reference}, implementation {self.implementation}"
+
+
+def differences(reference: Any, implementation: Any) -> list[Difference]:
+    """All fields that differ, first those of the observation itself."""
+    if reference == implementation:
+        return []
+    actor = getattr(type(reference), "ACTOR", MASTER)
+    parts = [field.name for field in fields(reference) if _has_parts(reference, field.name, implementation)]
+    found = _of(actor, reference, implementation, skip=parts)
+    for name in parts:
+        ours, theirs = getattr(reference, name), getattr(implementation, name)
+        numbers = [[_number(index, part) for index, part in enumerate(side)] for side in (ours, theirs)]
+        if numbers[0] != numbers[1]:
+            return [*found, Difference(actor, name, *(str(list(side)) for side in numbers))]
+        for number, our_part, their_part in zip(numbers[0], ours, theirs, strict=True):
+            found += _of(f"{name.removesuffix('s')} {number}", our_part, their_part)
+    return found
+
+
+def _has_parts(reference: object, name: str, implementation: object) -> bool:
+    both = (*_tuple(getattr(reference, name)), *_tuple(getattr(implementation, name)))
+    return bool(both) and all(is_dataclass(part) for part in both)
+
+
+def _tuple(value: object) -> tuple[object, ...]:
+    return value if isinstance(value, tuple) else ()
+
+
+def _number(index: int, part: object) -> object:
+    return getattr(part, "link_id", index)
+
+
+def _of(actor: str, reference: Any, implementation: Any, skip: list[str] | None = None) -> list[Difference]:
+    if reference == implementation:
+        return []
+    found = []
+    for field in fields(reference):
+        ours, theirs = getattr(reference, field.name), getattr(implementation, field.name)
+        if field.name not in (skip or ()) and ours != theirs:
+            found.append(Difference(actor, field.name, *_show(ours, theirs)))
+    return found
+
+
+def _show(ours: object, theirs: object) -> tuple[str, str]:
+    """Format both values; of long bytes only the length and the first difference."""
+    if isinstance(ours, bytes) and isinstance(theirs, bytes) and max(len(ours), len(theirs)) > 16:
+        pairs = enumerate(zip(ours, theirs, strict=False))
+        at = next((i for i, (a, b) in pairs if a != b), min(len(ours), len(theirs)))
+        return tuple(f"{len(side)} bytes, from {at}: {side[at : at + 8].hex(' ') or 'end'}" for side in (ours, theirs))  # type: ignore[return-value]
+    return tuple(side.hex(" ") if isinstance(side, bytes) else repr(side) for side in (ours, theirs))  # type: ignore[return-value]
