@@ -6,6 +6,7 @@ of a master: `links` of the observation is the actor `link 3` of a difference, w
 observation's class names as ACTOR.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final
 
@@ -36,7 +37,7 @@ def differences(reference: Any, implementation: Any) -> list[Difference]:
         ours, theirs = getattr(reference, name), getattr(implementation, name)
         numbers = [[_number(index, part) for index, part in enumerate(side)] for side in (ours, theirs)]
         if numbers[0] != numbers[1]:
-            return [*found, Difference(actor, name, *(str(list(side)) for side in numbers))]
+            return [*found, Difference(actor, name, *map(str, numbers))]
         for number, our_part, their_part in zip(numbers[0], ours, theirs, strict=True):
             found += _of(f"{name.removesuffix('s')} {number}", our_part, their_part)
     return found
@@ -55,13 +56,13 @@ def _number(index: int, part: object) -> object:
     return getattr(part, "link_id", index)
 
 
-def _of(actor: str, reference: Any, implementation: Any, skip: list[str] | None = None) -> list[Difference]:
+def _of(actor: str, reference: Any, implementation: Any, skip: Sequence[str] = ()) -> list[Difference]:
     if reference == implementation:
         return []
     found = []
     for field in fields(reference):
         ours, theirs = getattr(reference, field.name), getattr(implementation, field.name)
-        if field.name not in (skip or ()) and ours != theirs:
+        if field.name not in skip and ours != theirs:
             found.append(Difference(actor, field.name, *_show(ours, theirs)))
     return found
 

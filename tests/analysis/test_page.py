@@ -58,7 +58,7 @@ EXPECTED = {
     "profile, phase verdict runs steps messages bytes classic, generate ✗ divergence 3 301 31 3.0 KiB "
     "classic, generate ✓ ok 40 4,001 41 48.8 KiB hardened, replay ✓ ok 27 2,600 29 58.6 KiB "
     "hardened, generate ✗ error 1 99 7 1023 B",
-    "provenance": "Provenance seed 3 Event log schema 1. This page has no scripts and makes no network requests.",
+    "provenance": "Provenance seed 3 Event log schema 2. This page has no scripts and makes no network requests.",
 }
 PARTS = {
     "matrix": (

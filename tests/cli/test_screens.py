@@ -12,6 +12,7 @@ from rich.console import Console
 from kit.command_line import COMMAND
 from kit.terminals import terminal
 from rocketmq_ha.fuzz import faults, replay, schedule
+from rocketmq_ha.fuzz.worlds import link
 from rocketmq_ha.impl.cli import cluster_screen
 from rocketmq_ha.impl.cli.message_table import MESSAGE_COLUMNS, message_row
 from rocketmq_ha.impl.cli.status import show
@@ -183,8 +184,8 @@ def test_the_faults_that_can_be_planted_show_every_number_whole(width: int) -> N
 
 def test_a_replay_shows_every_number_whole(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rows: list[list[str]] = []
-    made = replay._row
-    monkeypatch.setattr(replay, "_row", lambda *given: rows.append(made(*given)) or rows[-1])  # type: ignore[func-returns-value]
+    made = link.cells
+    monkeypatch.setattr(link, "cells", lambda cluster: rows.append(made(cluster)) or rows[-1])  # type: ignore[func-returns-value]
     seed = next(seed for seed in range(100) if schedule.draw(seed).slaves == 2)
     console, file = screen(width)
     replay.show(schedule.draw(seed), console)

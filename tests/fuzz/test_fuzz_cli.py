@@ -19,7 +19,7 @@ def test_a_replay_that_agrees_has_status_0() -> None:
     assert result.exit_code == 0
     drawn = schedule.draw(12)
     lines = result.output.splitlines()
-    assert lines[0].startswith(f"seed 12: {drawn.profile.name}, {drawn.slaves} slave(s), files of ")
+    assert lines[0].startswith(f"seed 12: world link, {drawn.profile.name}, {drawn.slaves} slave(s), files of ")
     assert lines[-1] == f"{len(drawn.events)} operations, both sides agree after every one"
     assert result.stderr == ""
 

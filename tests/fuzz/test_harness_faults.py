@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from kit.planted import copy_of, first_failure, planted
-from rocketmq_ha.fuzz import hunt, lockstep, observe, recorder, schedule
+from rocketmq_ha.fuzz import differences, hunt, lockstep, recorder, schedule
 
 HERE = Path(__file__).parent
 
@@ -27,15 +27,15 @@ class Mistake:
 MISTAKES = (
     Mistake(
         "the comparator forgets a field",
-        observe,
+        differences,
         "if field.name not in skip and ours != theirs:",
         'if field.name not in (*skip, "unparsed_report") and ours != theirs:',
         "test_observe.py",
     ),
     Mistake(
         "the comparator looks at the master alone",
-        observe,
-        'found += _of(f"link {ours.link_id}", ours, theirs)',
+        differences,
+        "found += _of(f\"{name.removesuffix('s')} {number}\", our_part, their_part)",
         "pass",
         "test_observe.py",
     ),

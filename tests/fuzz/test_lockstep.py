@@ -12,7 +12,7 @@ import pytest
 
 from kit.schedules import ALL, SETTINGS, put, schedule_of
 from rocketmq_ha.fuzz import lockstep
-from rocketmq_ha.fuzz.lockstep import LinkLockstep, of_link, scratch_directory
+from rocketmq_ha.fuzz.lockstep import LinkLockstep, Lockstep, of_link, scratch_directory
 from rocketmq_ha.fuzz.worlds.world import START_MS
 from rocketmq_ha.reference.events import Connect, DeliverFrames, DeliverReports, Grant, RestartMaster, Tick
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile
@@ -181,14 +181,14 @@ def test_a_scratch_directory_is_gone_in_the_end() -> None:
 
 def test_a_run_closes_both_worlds_and_leaves_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[Path] = []
-    close = LinkLockstep.close
+    close = Lockstep.close
 
     def recorded(both: LinkLockstep) -> None:
         closed.append(both.implementation._directory)
         assert closed[-1].is_dir()
         close(both)
 
-    monkeypatch.setattr(LinkLockstep, "close", recorded)
+    monkeypatch.setattr(Lockstep, "close", recorded)
     lockstep.run(schedule_of(put(10)))
     lockstep.run(schedule_of(put(10)))
     assert len(set(closed)) == 2

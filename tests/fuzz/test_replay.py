@@ -4,15 +4,17 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from kit.schedules import ALL, SETTINGS, put, schedule_of
-from rocketmq_ha.fuzz import replay
-from rocketmq_ha.fuzz.lockstep import StepOutcome
+from rocketmq_ha.fuzz import lockstep, replay
+from rocketmq_ha.fuzz.lockstep import Lockstep, StepOutcome
 from rocketmq_ha.fuzz.schedule import LinkSchedule
 from rocketmq_ha.fuzz.world import ImplementationWorld
+from rocketmq_ha.fuzz.worlds.world import Implementation, Reference
 from rocketmq_ha.reference.events import (
     Clog,
     Connect,
@@ -94,7 +96,7 @@ def test_each_event_and_each_state_has_its_text() -> None:
     outcome, text = shown(schedule_of(*events, profile=CLASSIC, slaves=2, seed=31))
     assert outcome.verdict == "ok"
     first = text.splitlines()[0]
-    assert first == "seed 31: classic, 2 slave(s), files of 1000, batches of 100, read buffers 16 and 4000 bytes"
+    assert first == "seed 31: world link, classic, 2 slave(s), files of 1000, batches of 100, read buffers 16 and 4000 bytes"
     titles = text.partition("unless the last line says otherwise.\n")[2].splitlines()[0]
     assert re.split(r" {2,}", titles.strip()) == [
         "op",
@@ -132,14 +134,14 @@ def test_a_failing_run_ends_with_its_last_step_and_both_sides() -> None:
 
 
 def test_each_difference_has_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    lockstep = replay.Lockstep
+    of_schedule = lockstep.of_schedule
 
-    def unequal(*arguments: object) -> lockstep:
-        both = lockstep(*arguments)
+    def unequal(schedule: LinkSchedule, directory: Path) -> Lockstep[Reference, Implementation]:
+        both = of_schedule(schedule, directory)
         both.implementation.apply(put(10))
         return both
 
-    monkeypatch.setattr(replay, "Lockstep", unequal)
+    monkeypatch.setattr(lockstep, "of_schedule", unequal)
     outcome, text = shown(schedule_of(Tick(1), Tick(1)))
     assert outcome.verdict == "divergence"
     assert text.splitlines()[-3:-1] == [

@@ -9,6 +9,7 @@ import pytest
 from rocketmq_ha.fuzz import lockstep, schedule
 from rocketmq_ha.fuzz.lockstep import of_link
 from rocketmq_ha.fuzz.world import ReferenceWorld
+from rocketmq_ha.fuzz.worlds.world import START_MS
 from rocketmq_ha.reference import master, transitions, wire
 from rocketmq_ha.reference.events import Connect, DeliverFrames, DeliverReports, Event, Put, Tick
 from rocketmq_ha.reference.store import Log
@@ -81,7 +82,7 @@ def test_schedules_make_no_transition_that_is_not_in_the_table(table: dict[str, 
     seen = set()
     for seed in range(300):
         drawn = schedule.draw(seed)
-        world = ReferenceWorld(drawn.slaves, drawn.settings, drawn.profile, schedule.START_MS)
+        world = ReferenceWorld(drawn.slaves, drawn.settings, drawn.profile, START_MS)
         for event in drawn.events:
             for row in world.apply(event):
                 seen.add((row.actor, row.from_state, row.event, row.to_state, drawn.profile.name))
@@ -95,7 +96,12 @@ def test_schedules_make_no_transition_that_is_not_in_the_table(table: dict[str, 
 
 def test_the_table_quotes_the_clauses_as_they_stand(table: dict[str, Any]) -> None:
     sentences = clauses.load()
-    assert table["clauses"].items() <= sentences.items()
+    for kind in ("clauses", "elsewhere"):
+        assert {clause: found["sentence"] for clause, found in table[kind].items()}.items() <= sentences.items()
+    assert table["clauses"].keys() | table["elsewhere"].keys() == sentences.keys()
+    assert not table["clauses"].keys() & table["elsewhere"].keys()
+    assert all(found["worlds"] for found in table["clauses"].values())
+    assert all(bool(found["tests"]) != bool(found["reason"]) for found in table["elsewhere"].values())
 
 
 # --- Cases that no schedule reaches: its master deletes no file, and its clock does not step back ----------------
