@@ -1,133 +1,371 @@
-"""A fuzz campaign on Spark: many seeds in lock-step; executors write the event logs, and return one verdict row for each run.
+"""A fuzz campaign on Spark: its plan, its partitions, its progress, and how it goes on after an end.
 
-A run never raises: a divergence becomes a row, because an exception would lose the results of all other runs. Partitions are
-small and many, so that progress is visible. `local[*]` by default; on a cluster, `out` must be a directory that all machines
-share.
+Partition `n` has the runs from `n * runs_per_partition` on, whoever makes it and when: so a repeated or late attempt of a
+partition can add nothing to a log that has it (runner.py). The size is chosen at the begin so that a partition takes some
+seconds. A campaign that ends early, by a signal, a deadline or a power cut, loses the partitions in flight and no others.
+
+`local[*]` by default; on a cluster, `out` must be a directory that all machines share, or a URI of an object store.
 """
 
 import json
 import platform
-import shutil
+import re
+import secrets
+import statistics
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import metadata
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from rocketmq_ha.fuzz import lockstep, recorder
-from rocketmq_ha.fuzz.recorder import EventRecorder
+from rocketmq_ha.fuzz import corpus, runner
+from rocketmq_ha.fuzz.errors import FuzzError
+from rocketmq_ha.fuzz.limits import Limits
+from rocketmq_ha.fuzz.log_store import LogStore
+from rocketmq_ha.fuzz.progress import LogProgress
+from rocketmq_ha.fuzz.runner import Manifest, Task, manifest_name
 from rocketmq_ha.fuzz.worlds import registry
 from rocketmq_ha.spec.event_log import (
     CAMPAIGN_FILE,
+    CORPUS_DIR,
     EVENTS_DIR,
-    PHASE_GENERATE,
+    FAILURES_DIR,
+    FEATURES_DIR,
+    MANIFEST_DIR,
     RUNS_DIR,
     SCHEMA_VERSION,
+    STARTED_DIR,
     VERDICT_OK,
 )
 
-RUNS_PER_PARTITION: Final = 50  # one or two seconds of work: often enough for a progress bar, not too often for Spark
-POLL_S: Final = 0.2
-
-_VERDICT_DDL: Final = ", ".join(
-    f"{field.name} {str(field.type).replace('int64', 'bigint').replace('int32', 'int')}" for field in recorder.RUN_SCHEMA
+PARTITION_SECONDS: Final = (
+    8.0  # of work: the most that a kill loses on each core, and hundreds of times what a task costs Spark
 )
+SAMPLE: Final = 12  # runs that are timed to choose the size of a partition
+MOST_RUNS_PER_PARTITION: Final = 5000
+WAVE_SECONDS: Final = 600.0  # of work in one job of Spark: at its end cores are idle for half a partition
+POLL_S: Final = 1.0
+TASK_TRIES: Final = 4  # as on a cluster
+CHECK_FILE: Final = "writable"  # written and deleted, to see early that a place can be written
+FOLDERS: Final = (MANIFEST_DIR, EVENTS_DIR, RUNS_DIR, CORPUS_DIR, FEATURES_DIR, FAILURES_DIR, STARTED_DIR)
+
+_RESULT_DDL: Final = "partition bigint, n_runs bigint"
+_RESULT_SCHEMA: Final = pa.schema([("partition", pa.int64()), ("n_runs", pa.int64())])
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a campaign is to do. With neither `runs` nor `seconds` it has no end."""
+
+    seed: int = 1  # of the first run
+    runs: int | None = None
+    seconds: float | None = None
+    worlds: tuple[str, ...] = ()  # all, if empty
+    is_guided: bool = False
+    limits: Limits = field(default_factory=Limits)
+    corpus: str | None = None  # a log whose corpus a guided campaign begins with
+    runs_per_partition: int | None = None  # None: chosen by time
 
 
 @dataclass(frozen=True, slots=True)
 class CampaignResult:
     """The summary of a campaign; its log has the rest."""
 
-    rows: tuple[dict[str, Any], ...]  # of runs, in order of their seeds
-    seconds: float
-
-    @property
-    def failed(self) -> list[dict[str, Any]]:
-        return [row for row in self.rows if row["verdict"] != VERDICT_OK]
-
-    @property
-    def distinct(self) -> int:
-        """The number of distinct schedules."""
-        return len({row["digest"] for row in self.rows})
+    runs: int
+    distinct: int  # schedules
+    operations: int
+    steps: int
+    median_steps: float  # of a run
+    n_failed: int
+    failed: tuple[dict[str, Any], ...]  # rows of failed runs, those with the fewest operations first
+    seconds: float  # of this sitting
+    resumed: int  # runs that the log had before
 
 
 def run(
-    spark: SparkSession, runs: int, seed: int, out: Path, progress: Callable[[int], None] = lambda _: None
+    spark: SparkSession,
+    plan: Plan,
+    place: str,
+    progress: Callable[[LogProgress], None] = lambda _: None,
+    *,
+    resumes: bool = False,
 ) -> CampaignResult:
-    """Run the schedules of seeds `seed` to `seed + runs - 1` and write their log into `out`, after removing an older log there.
+    """Make the runs of a plan and write their log to `place`.
 
-    Args: progress: called with the number of finished runs.
+    Args: place: a directory or a URI (log_store.py). An older log there is deleted, unless `resumes`: then only what it lacks
+              is made, with the settings that it was begun with.
+          progress: called about once a second.
+    Raises: FuzzError, where `resumes` finds no campaign, or one that cannot go on.
     """
-    import time  # the campaign's own duration; no schedule ever sees a clock
+    began = time.monotonic()
+    store = LogStore(place)
+    task = _resumed(store, plan) if resumes else _begun(store, plan)
+    manifests = _Manifests(store)
+    manifests.read()
+    resumed = manifests.progress(task.runs).runs
+    deadline = None if plan.seconds is None else time.time() + plan.seconds
+    cores = spark.sparkContext.defaultParallelism
+    wave_size = max(1, round(WAVE_SECONDS / PARTITION_SECONDS)) * cores
+    for wave in _waves(task, manifests, wave_size, deadline):
+        _run_wave(spark, _with(task, deadline), wave, lambda: progress(manifests.read().progress(task.runs)))
+    progress(manifests.read().progress(task.runs))
+    _write_campaign(store, task, is_finished=True)
+    return _result(store, manifests, time.monotonic() - began, resumed)
 
-    started = time.monotonic()
-    for stale in (EVENTS_DIR, RUNS_DIR):
-        shutil.rmtree(out / stale, ignore_errors=True)
-    out.mkdir(parents=True, exist_ok=True)
-    partitions = -(-runs // RUNS_PER_PARTITION)
-    seeds = spark.range(seed, seed + runs, 1, partitions)
-    verdicts = seeds.mapInArrow(_runner(str(out.resolve())), _VERDICT_DDL)
-    collected: list[pa.Table] = []
+
+def check(plan: Plan, place: str, *, resumes: bool) -> None:
+    """Look at all that can be wrong with a plan before Spark starts. Raises: FuzzError."""
+    store = LogStore(place)
+    registry.find(plan.worlds)
+    if plan.corpus is not None:
+        corpus.files_of(LogStore(plan.corpus))
+    if resumes:
+        _settings_to_resume(store, plan)
+    store.write(CHECK_FILE, b"")
+    store.delete(CHECK_FILE)
+
+
+def retrying(master: str) -> str:
+    """Spark's local masters as ones that repeat a failed task, as a cluster does: a run may kill the process of its executor.
+
+    >>> retrying("local[*]"), retrying("local"), retrying("local[2,1]"), retrying("spark://hub:7077")
+    ('local[*,4]', 'local[1,4]', 'local[2,1]', 'spark://hub:7077')
+    """
+    if master == "local":
+        return f"local[1,{TASK_TRIES}]"
+    return f"{master[:-1]},{TASK_TRIES}]" if re.fullmatch(r"local\[[^,]+\]", master) else master
+
+
+def _begun(store: LogStore, plan: Plan) -> Task:
+    """A new campaign at a place, after what was there is deleted."""
+    registry.find(plan.worlds)
+    taken = {} if plan.corpus is None else corpus.files_of(LogStore(plan.corpus))
+    for name in (CAMPAIGN_FILE, *FOLDERS):
+        store.delete(name)
+    for name, data in taken.items():
+        store.write(name, data)
+    size = plan.runs_per_partition or _partition_size(plan)
+    place = store.absolute
+    task = Task(secrets.token_hex(8), place, plan.seed, plan.runs, size, plan.worlds, plan.is_guided, plan.limits)
+    _write_campaign(store, task, is_finished=False)
+    return task
+
+
+def _partition_size(plan: Plan) -> int:
+    """How many runs take about PARTITION_SECONDS, judged by the first ones; fewer in a short campaign, for all cores."""
+    runs = SAMPLE if plan.runs is None else min(SAMPLE, plan.runs)
+    among = registry.find(plan.worlds)
+    began = time.perf_counter()
+    for seed in range(plan.seed, plan.seed + runs):
+        runner.limited_outcome(registry.draw(seed, among), plan.limits)
+    size = PARTITION_SECONDS * runs / max(1e-6, time.perf_counter() - began)
+    if plan.runs is not None:
+        size = min(size, plan.runs / 16)
+    return max(1, min(MOST_RUNS_PER_PARTITION, round(size)))
+
+
+def _settings_to_resume(store: LogStore, plan: Plan) -> tuple[dict[str, Any], int | None]:
+    """campaign.json, and the runs of a campaign that goes on. Raises: FuzzError, where it cannot, or not with such a plan."""
+    settings = read_campaign(store)
+    found = settings.get("plan")
+    if settings.get("schema_version") != SCHEMA_VERSION or not isinstance(found, dict):
+        raise FuzzError(f"{store.place}: found a log that cannot go on, expected one of schema_version {SCHEMA_VERSION}")
+    own = {"seed": plan.seed, "worlds": list(plan.worlds), "guided": plan.is_guided}
+    for name, value in own.items():
+        if value not in (found[name], _DEFAULTS[name]):
+            raise FuzzError(
+                f"{store.place}: found a campaign with {name} {found[name]}, expected {value}; leave it out to go on"
+            )
+    runs = plan.runs if plan.runs is not None or plan.seconds is not None else found["runs"]
+    if runs is not None and found["runs"] is not None and runs < found["runs"]:
+        raise FuzzError(f"{store.place}: found a campaign of {found['runs']} runs, expected that many or more, not {runs}")
+    return settings, runs
+
+
+def _resumed(store: LogStore, plan: Plan) -> Task:
+    """The campaign at a place, to go on with. `plan` may ask for more runs; all else stays as it was begun."""
+    settings, runs = _settings_to_resume(store, plan)
+    found = settings["plan"]
+    _forget_a_short_end(store, found["runs"], found["runs_per_partition"], runs)
+    limits = Limits(found["run_seconds"], found["run_memory"])
+    worlds = tuple(found["worlds"])
+    task = Task(
+        settings["campaign"], store.absolute, found["seed"], runs, found["runs_per_partition"], worlds, found["guided"], limits
+    )
+    _write_campaign(store, task, is_finished=False)
+    return task
+
+
+def _forget_a_short_end(store: LogStore, before: int | None, size: int, runs: int | None) -> None:
+    """If a campaign gets more runs, its last partition becomes a full one: take back the manifest, so that it is made again."""
+    if before is not None and before % size and runs != before:
+        store.delete(manifest_name(before // size))
+
+
+_DEFAULTS: Final[dict[str, Any]] = {"seed": 1, "worlds": [], "guided": False}
+
+
+def read_campaign(store: LogStore) -> dict[str, Any]:
+    """campaign.json. Raises: FuzzError."""
+    data = store.read(CAMPAIGN_FILE)
+    if data is None:
+        raise FuzzError(f"{store.place}/{CAMPAIGN_FILE}: found nothing, expected a campaign that was begun")
+    return _json_object(store.place, CAMPAIGN_FILE, data)
+
+
+def _json_object(store_place: str, name: str, data: bytes) -> dict[str, Any]:
+    """Raises: FuzzError, for a file that was damaged: each is written whole."""
+    try:
+        found = json.loads(data)
+    except ValueError as error:
+        raise FuzzError(f"{store_place}/{name}: found no JSON, expected what a campaign writes there") from error
+    if not isinstance(found, dict):
+        raise FuzzError(f"{store_place}/{name}: found {type(found).__name__}, expected an object")
+    return found
+
+
+def unfinished(store: LogStore) -> str:
+    """One line about a campaign at a place that has not ended; empty if there is none."""
+    if store.read(CAMPAIGN_FILE) is None:
+        return ""
+    settings = read_campaign(store)
+    if settings.get("finished", True):
+        return ""
+    total = settings["plan"]["runs"]
+    done = _Manifests(store).read().progress(total).runs
+    return f"{done:,} of {total:,} runs" if total is not None else f"{done:,} runs"
+
+
+def _write_campaign(store: LogStore, task: Task, *, is_finished: bool) -> None:
+    """Everything needed to repeat the campaign."""
+    packages = ("rocketmq-ha", "pyspark", "pyarrow")
+    settings = {
+        "schema_version": SCHEMA_VERSION,
+        "campaign": task.campaign,
+        "finished": is_finished,
+        "seed": task.seed,
+        "runs": task.runs,
+        "plan": {
+            "seed": task.seed,
+            "runs": task.runs,
+            "runs_per_partition": task.runs_per_partition,
+            "worlds": list(task.worlds),
+            "guided": task.is_guided,
+            "run_seconds": task.limits.seconds,
+            "run_memory": task.limits.memory,
+        },
+        "versions": {"python": platform.python_version()} | {name: metadata.version(name) for name in packages},
+    }
+    store.write(CAMPAIGN_FILE, (json.dumps(settings, indent=1) + "\n").encode())
+
+
+class _Manifests:
+    """The published partitions of a log, as far as they were read."""
+
+    def __init__(self, store: LogStore) -> None:
+        self._store = store
+        self._rows: dict[str, Manifest] = {}  # by file name
+
+    def read(self) -> "_Manifests":
+        for name in self._store.names(MANIFEST_DIR):
+            if name not in self._rows and (data := self._store.read(name)) is not None:
+                self._rows[name] = _json_object(self._store.place, name, data)
+        return self
+
+    @property
+    def rows(self) -> list[Manifest]:
+        return list(self._rows.values())
+
+    def has(self, number: int) -> bool:
+        return manifest_name(number) in self._rows
+
+    def progress(self, total: int | None) -> LogProgress:
+        rows = self.rows
+        runs, steps, failed = (sum(row[name] for row in rows) for name in ("n_runs", "n_steps", "n_failed"))
+        return LogProgress(runs, steps, failed, total)
+
+
+def _waves(task: Task, manifests: _Manifests, size: int, deadline: float | None) -> Iterator[list[int]]:
+    """The numbers of the partitions that the log lacks, some at a time, until the runs or the time are over."""
+    last = None if task.runs is None else -(-task.runs // task.runs_per_partition)
+    number = 0
+    while deadline is None or time.time() < deadline:
+        wave: list[int] = []
+        while len(wave) < size and (last is None or number < last):
+            if not manifests.has(number):
+                wave.append(number)
+            number += 1
+        if not wave:
+            return
+        yield wave
+
+
+def _with(task: Task, deadline: float | None) -> Task:
+    return replace(task, deadline=deadline)
+
+
+def _run_wave(spark: SparkSession, task: Task, numbers: Sequence[int], poll: Callable[[], None]) -> None:
+    """Let Spark make some partitions, each in a task of its own."""
+    made = spark.range(0, len(numbers), 1, len(numbers)).mapInArrow(_partitions(task, list(numbers)), _RESULT_DDL)
     failure: list[BaseException] = []
 
     def work() -> None:
         try:
-            collected.append(verdicts.toArrow())
+            made.toArrow()
         except BaseException as error:  # carried over to the caller's thread
             failure.append(error)
 
-    thread = threading.Thread(target=work, name="campaign")
+    thread = threading.Thread(target=work, name="campaign", daemon=True)
     thread.start()
-    while thread.is_alive():
-        thread.join(POLL_S)
-        progress(min(runs, _finished_tasks(spark) * RUNS_PER_PARTITION))
+    try:
+        while thread.is_alive():
+            thread.join(POLL_S)
+            poll()
+    except BaseException:
+        spark.sparkContext.cancelAllJobs()
+        raise
     if failure:
         raise failure[0]
-    progress(runs)
-    rows = sorted(collected[0].to_pylist(), key=lambda row: int(row["run_id"]))
-    recorder.write_runs(rows, out)
-    (out / CAMPAIGN_FILE).write_text(json.dumps(_provenance(runs, seed), indent=1) + "\n", encoding="utf-8")
-    return CampaignResult(tuple(rows), time.monotonic() - started)
 
 
-def _runner(out: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that an executor applies to its seeds."""
+def _partitions(task: Task, numbers: list[int]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function that an executor applies to the indices of its partitions."""
 
-    def run_seeds(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run_partitions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            events, rows = EventRecorder(), []
-            run_ids = batch.column(0).to_pylist()
-            for run_id in run_ids:
-                outcome = lockstep.run(registry.draw(run_id))
-                rows.append(recorder.run_row(outcome, PHASE_GENERATE, events.add(outcome)))
-            if run_ids:
-                # Named by its seeds: an attempt that Spark repeats writes the same file again.
-                events.write(Path(out), f"seeds-{run_ids[0]:020d}")
-                yield pa.RecordBatch.from_pylist(rows, recorder.RUN_SCHEMA)
+            for index in batch.column(0).to_pylist():
+                if manifest := runner.run_partition(task, numbers[index]):
+                    row = {"partition": manifest["partition"], "n_runs": manifest["n_runs"]}
+                    yield pa.RecordBatch.from_pylist([row], _RESULT_SCHEMA)
 
-    return run_seeds
+    return run_partitions
 
 
-def _finished_tasks(spark: SparkSession) -> int:
-    tracker = spark.sparkContext.statusTracker()
-    stages = (tracker.getStageInfo(stage) for job in _jobs(tracker) for stage in job.stageIds)
-    return sum(stage.numCompletedTasks for stage in stages if stage)
-
-
-def _jobs(tracker: Any) -> list[Any]:
-    return [job for job in map(tracker.getJobInfo, tracker.getActiveJobsIds()) if job]
-
-
-def _provenance(runs: int, seed: int) -> dict[str, object]:
-    """Everything needed to repeat the campaign. Without time and host, so that the same campaign writes the same log."""
-    packages = ("rocketmq-ha", "pyspark", "pyarrow")
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "seed": seed,
-        "runs": runs,
-        "versions": {"python": platform.python_version()} | {name: metadata.version(name) for name in packages},
-    }
+def _result(store: LogStore, manifests: _Manifests, seconds: float, resumed: int) -> CampaignResult:
+    digests: set[int] = set()
+    n_steps: list[int] = []
+    failed: list[dict[str, Any]] = []
+    operations = 0
+    for manifest in manifests.rows:
+        table = store.read_table(f"{RUNS_DIR}/{manifest['runs']}")
+        digests.update(table["digest"].to_pylist())
+        n_steps += table["n_steps"].to_pylist()
+        operations += sum(table["n_ops"].to_pylist())
+        if manifest["n_failed"]:
+            failed += [row for row in table.to_pylist() if row["verdict"] != VERDICT_OK]
+    failed.sort(key=lambda row: (row["n_ops"], row["run_id"]))
+    return CampaignResult(
+        runs=len(n_steps),
+        distinct=len(digests),
+        operations=operations,
+        steps=sum(n_steps),
+        median_steps=statistics.median(n_steps) if n_steps else 0.0,
+        n_failed=len(failed),
+        failed=tuple(failed[:1000]),
+        seconds=seconds,
+        resumed=resumed,
+    )

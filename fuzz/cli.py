@@ -1,20 +1,39 @@
-"""`rocketmq-ha fuzz run|replay|hunt` and `rocketmq-ha demo-bug`."""
+"""`rocketmq-ha fuzz run|replay|shrink|hunt` and `rocketmq-ha demo-bug`."""
 
 import logging
+import re
 import sys
 import tempfile
 from functools import partial
 from pathlib import Path
+from typing import Any, ClassVar
 
 import click
 
-from rocketmq_ha.fuzz import faults, hunt, replay, schedule
+from rocketmq_ha.fuzz import faults, hunt, limits, replay, schedule_file, shrink
 from rocketmq_ha.fuzz.errors import FuzzError
-from rocketmq_ha.fuzz.progress import STARTING_SPARK, run_progress
+from rocketmq_ha.fuzz.limits import Limits
+from rocketmq_ha.fuzz.progress import STARTING_SPARK, campaign_progress, shrink_progress
+from rocketmq_ha.fuzz.worlds import registry
+from rocketmq_ha.fuzz.worlds.world import Schedule
 from rocketmq_ha.impl.cli.table import console_for, print_pairs
 from rocketmq_ha.spec.event_log import VERDICT_OK
 
 HUNT_SECONDS = 60.0
+DEFAULT_RUNS = 1000
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # newer click has it generic
+    """A duration in seconds, written 90s, 30m or 8h."""
+
+    name = "duration"
+    UNITS: ClassVar = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", str(value))
+        if found is None or not float(found[1]):
+            self.fail(f"{value!r} is no duration; expected a number with a unit, such as 90s, 30m or 8h", param, ctx)
+        return float(found[1]) * self.UNITS[found[2]]
 
 
 @click.group()
@@ -27,47 +46,146 @@ def fuzz() -> None:
     logger.setLevel(logging.ERROR)
 
 
+WORLD_OPTION = click.option("--world", "worlds", multiple=True, help="Only this world; repeatable.  [default: all]")
+
+
 @fuzz.command()
-@click.option("--runs", type=click.IntRange(min=1), default=1000, show_default=True, help="Schedules, one a seed.")
+@click.option("--runs", type=click.IntRange(min=1), help="Schedules.  [default: 1000, or as many as --for allows]")
+@click.option("--for", "seconds", type=Duration(), help="Go on for so long: 90s, 30m, 8h.")
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="The first seed.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Directory of the event log.")
+@click.option("--out", required=True, help="Directory of the event log, or a URI such as s3://bucket/prefix.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
-def run(runs: int, seed: int, out: Path, master: str) -> None:
+@WORLD_OPTION
+@click.option(
+    "--guided/--random", "is_guided", default=False, help="Make most schedules from those that reached something new."
+)
+@click.option("--corpus", help="A log whose corpus a guided campaign begins with.")
+@click.option("--resume", is_flag=True, help="Go on with the campaign in --out; --runs or --for may ask for more.")
+@click.option("--overwrite", is_flag=True, help="Delete a campaign in --out that has not ended.")
+@click.option(
+    "--run-seconds", type=click.FloatRange(min=0.1), default=limits.RUN_SECONDS, show_default=True, help="The most of one run."
+)
+@click.option(
+    "--run-memory",
+    type=click.IntRange(min=1 << 20),
+    default=limits.RUN_MEMORY,
+    show_default=True,
+    help="Bytes: the most of one run.",
+)
+@click.option(
+    "--partition-runs", type=click.IntRange(min=1), help="Runs of a partition.  [default: as many as take some seconds]"
+)
+def run(
+    runs: int | None,
+    seconds: float | None,
+    seed: int,
+    out: str,
+    master: str,
+    worlds: tuple[str, ...],
+    is_guided: bool,
+    corpus: str | None,
+    resume: bool,
+    overwrite: bool,
+    run_seconds: float,
+    run_memory: int,
+    partition_runs: int | None,
+) -> None:
     """Run a campaign on Spark and write its event log.
 
-    Exit status 1 if the two sides ever disagreed. `rocketmq-ha report` makes a page of the log.
+    A campaign may be ended at any moment; --resume makes what its log lacks. Exit status 1 if the two sides ever disagreed.
+    `rocketmq-ha report` makes a page of the log.
     """
     from rocketmq_ha.analysis.session import spark_session
     from rocketmq_ha.fuzz import campaign
+    from rocketmq_ha.fuzz.log_store import LogStore
 
+    if runs is None and seconds is None and not resume:
+        runs = DEFAULT_RUNS
+    if resume and (overwrite or corpus is not None or partition_runs is not None):
+        raise FuzzError("--resume: expected no --overwrite, --corpus or --partition-runs beside it")
+    if corpus is not None and not is_guided:
+        raise FuzzError(f"--corpus {corpus}: expected --guided beside it")
+    if not (resume or overwrite) and (found := campaign.unfinished(LogStore(out))):
+        raise FuzzError(
+            f"{out}: found a campaign that has not ended ({found}); --resume goes on with it, --overwrite deletes it"
+        )
+    plan = campaign.Plan(seed, runs, seconds, worlds, is_guided, Limits(run_seconds, run_memory), corpus, partition_runs)
+    campaign.check(plan, out, resumes=resume)
     click.echo(STARTING_SPARK, err=True)
     # The work is done by Python: the JVM's optimising compiler costs more time than it saves.
-    spark = spark_session("rocketmq-ha fuzz", master=master, fast_start=True)
-    with run_progress("schedules", runs) as progress:
-        result = campaign.run(spark, runs, seed, out, progress)
+    spark = spark_session("rocketmq-ha fuzz", master=campaign.retrying(master), fast_start=True)
+    try:
+        with campaign_progress() as progress:
+            result = campaign.run(spark, plan, out, progress, resumes=resume)
+    except KeyboardInterrupt:
+        click.echo(f"stopped; rocketmq-ha fuzz run --resume --out {out} goes on", err=True)
+        sys.exit(130)
     for row in result.failed[:5]:
-        click.echo(f"{row['verdict']}: {row['signature']}: rocketmq-ha fuzz replay {row['run_id']}", err=True)
-    operations, steps = (sum(row[name] for row in result.rows) for name in ("n_ops", "n_steps"))
+        click.echo(f"{row['verdict']}: {row['signature']}: {replay.command(row, out)}", err=True)
     click.echo(
-        f"log={out} schedules={len(result.rows)} distinct={result.distinct} operations={operations} steps={steps} "
-        f"failed={len(result.failed)} seconds={result.seconds:.1f}"
+        f"log={out} schedules={result.runs} distinct={result.distinct} operations={result.operations} steps={result.steps} "
+        f"failed={result.n_failed} seconds={result.seconds:.1f}"
     )
-    sys.exit(1 if result.failed else 0)
+    sys.exit(1 if result.n_failed else 0)
 
 
 @fuzz.command(name="replay")
-@click.argument("seed", type=click.IntRange(min=0))
+@click.argument("what")
+@click.option("--world", "world_name", help="Draw the schedule of this world.  [default: the world that the seed draws]")
 @click.option("--fault", "fault_name", help="Replay over a copy of the implementation with this planted fault.")
-def replay_command(seed: int, fault_name: str | None) -> None:
-    """Show the schedule of SEED step by step, a column a node. Exit status 1 if the two sides disagree."""
+def replay_command(what: str, world_name: str | None, fault_name: str | None) -> None:
+    """Show a schedule step by step, a column a node: that of the seed WHAT, or that in the file WHAT.
+
+    Exit status 1 if the two sides disagree.
+    """
+    schedule = _schedule_of(what, world_name)
     if fault_name:
+        again = ["replay", what, *(["--world", world_name] if world_name else [])]
         with tempfile.TemporaryDirectory(prefix="rocketmq-ha-") as directory:
-            sys.exit(faults.run_with(faults.find(fault_name), Path(directory), ["replay", str(seed)]))
-    sys.exit(0 if replay.show(schedule.draw(seed), console_for()).verdict == VERDICT_OK else 1)
+            sys.exit(faults.run_with(faults.find(fault_name), Path(directory), again))
+    sys.exit(0 if replay.show(schedule, console_for()).verdict == VERDICT_OK else 1)
+
+
+def _schedule_of(what: str, world_name: str | None) -> Schedule:
+    """The schedule of a seed, or in a file. Raises: FuzzError."""
+    if what.isdigit():
+        return registry.draw(int(what), registry.find([world_name] if world_name else []))
+    if world_name is not None:
+        raise FuzzError(f"--world {world_name}: the file {what} names its world; expected no --world beside it")
+    return schedule_file.read(Path(what))
+
+
+@fuzz.command(name="shrink")
+@click.argument("what")
+@click.option("--world", "world_name", help="Draw the schedule of this world.  [default: the world that the seed draws]")
+@click.option("--fault", "fault_name", help="Shrink over a copy of the implementation with this planted fault.")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The file to write.")
+def shrink_command(what: str, world_name: str | None, fault_name: str | None, out: Path) -> None:
+    """Make the failing schedule WHAT, a seed or a file, as short as it goes, show it, and write it to a file.
+
+    The file replays with `fuzz replay`. Put into tests/stateful/schedules/, `make test` replays it. Exit status 1 if the
+    schedule does not fail.
+    """
+    schedule = _schedule_of(what, world_name)
+    if fault_name:
+        again = ["shrink", what, "--out", str(out.absolute()), *(["--world", world_name] if world_name else [])]
+        with tempfile.TemporaryDirectory(prefix="rocketmq-ha-") as directory:
+            sys.exit(faults.run_with(faults.find(fault_name), Path(directory), again))
+    with shrink_progress() as progress:
+        found = shrink.shrink(schedule, progress=progress)
+    if found is None:
+        click.echo(f"{what}: its {len(schedule.events)} events do not fail", err=True)
+        sys.exit(1)
+    shortest = found.outcome.schedule
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(schedule_file.to_json(shortest), encoding="utf-8")
+    replay.show(shortest, console_for())
+    click.echo(f"events={len(shortest.events)} of={len(schedule.events)} tries={found.tries} file={out}")
 
 
 @fuzz.command(name="hunt")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The first seed.")
+@WORLD_OPTION
 @click.option("--seconds", type=float, default=HUNT_SECONDS, show_default=True, help="Give up after this long.")
 @click.option(
     "--more",
@@ -76,9 +194,9 @@ def replay_command(seed: int, fault_name: str | None) -> None:
     show_default=True,
     help="Seeds to try after the first failure, in search of a shorter one.",
 )
-def hunt_command(seed: int, seconds: float, more: int) -> None:
+def hunt_command(seed: int, worlds: tuple[str, ...], seconds: float, more: int) -> None:
     """Look for a failing schedule without Spark, and replay the shortest. Exit status 0 if one was found, 1 if not."""
-    found = hunt.hunt(seed, seconds, go_on=more)
+    found = hunt.hunt(seed, seconds, partial(hunt.run_seed, registry.find(worlds)), go_on=more)
     if found is None:
         click.echo(f"no failure in {seconds:.0f} s", err=True)
         sys.exit(1)
@@ -99,7 +217,8 @@ def demo_bug(name: str | None) -> None:
     fault = faults.find(name)
     click.echo(f"{fault.name}: {fault.description}\nplanted in a copy of {fault.file}; looking for it")
     with tempfile.TemporaryDirectory(prefix="rocketmq-ha-") as directory:
-        status = faults.run_with(fault, Path(directory), ["hunt"])
+        status = faults.run_with(fault, Path(directory), ["hunt", "--world", fault.world])
     if status != 0:
         raise FuzzError(f"fault {fault.name!r} was not found in {HUNT_SECONDS:.0f} s")
-    click.echo(f"again: rocketmq-ha fuzz replay SEED --fault {fault.name}, with the seed that found= names")
+    world = "" if fault.world == "link" else f" --world {fault.world}"
+    click.echo(f"again: rocketmq-ha fuzz replay SEED{world} --fault {fault.name}, with the seed that found= names")

@@ -7,7 +7,6 @@ observed.
 """
 
 import shutil
-import statistics
 import subprocess
 import sys
 import time
@@ -19,11 +18,11 @@ from typing import Final
 import click
 from rich.console import Console
 
-from rocketmq_ha.fuzz import campaign, golden, pictures
+from rocketmq_ha.fuzz import campaign, golden, pictures, replay
 from rocketmq_ha.fuzz.errors import FuzzError
 from rocketmq_ha.fuzz.messaging import exchange
 from rocketmq_ha.fuzz.processes import Node
-from rocketmq_ha.fuzz.progress import STARTING_SPARK, run_progress
+from rocketmq_ha.fuzz.progress import STARTING_SPARK, campaign_progress, run_progress
 from rocketmq_ha.fuzz.proxy import CuttingProxy, PlannedCut
 from rocketmq_ha.impl.net.address import parse_address
 from rocketmq_ha.impl.store.log.reader import LogReader
@@ -82,15 +81,14 @@ def demo(out: Path, messages: int, runs: int) -> None:
     console.print(f"   {STARTING_SPARK}")
     spark = spark_session("rocketmq-ha demo", fast_start=True)
     log = out / "fuzz"
-    with run_progress("schedules", runs) as progress:
-        result = campaign.run(spark, runs, CAMPAIGN_SEED, log, progress)
+    with campaign_progress() as progress:
+        result = campaign.run(spark, campaign.Plan(CAMPAIGN_SEED, runs), str(log), progress)
     spark.stop()
     for row in result.failed[:5]:
-        console.print(f"   {row['verdict']}: {row['signature']}: rocketmq-ha fuzz replay {row['run_id']}", style="red")
-    steps = [int(row["n_steps"]) for row in result.rows]
+        console.print(f"   {row['verdict']}: {row['signature']}: {replay.command(row, str(log))}", style="red")
     console.print(
-        f"   {result.distinct} distinct schedules, {sum(steps)} steps, median {statistics.median(steps):.0f} a schedule, "
-        f"{len(result.failed)} failed, {result.seconds:.1f} s"
+        f"   {result.distinct} distinct schedules, {result.steps} steps, median {result.median_steps:.0f} a schedule, "
+        f"{result.n_failed} failed, {result.seconds:.1f} s"
     )
     console.print("4. The report", style="bold")
     report = out / "report.html"
@@ -99,9 +97,9 @@ def demo(out: Path, messages: int, runs: int) -> None:
     console.print(f"   {report}" + (f", as a phone and a desktop show it: {', '.join(map(str, made))}" if made else ""))
 
     problems = [*messaging.problems, *replication.problems]
-    problems += [f"{len(result.failed)} schedules failed"] if result.failed else []
+    problems += [f"{result.n_failed} schedules failed"] if result.n_failed else []
     problems += [f"only {result.distinct} distinct schedules of {runs}"] if result.distinct < runs else []
-    problems += [f"a median of only {statistics.median(steps):.0f} steps"] if statistics.median(steps) < 50 else []
+    problems += [f"a median of only {result.median_steps:.0f} steps"] if result.median_steps < 50 else []
     problems += [f"report: {key}={summary[key]}" for key in ("divergences", "impossible") if summary[key] != "0"]
     for problem in problems:
         console.print(f"   {problem}", style="red")
@@ -110,7 +108,7 @@ def demo(out: Path, messages: int, runs: int) -> None:
         f"sent={messaging.sent} consumed={messaging.consumed} from_slave={messaging.from_slave} "
         f"messages={replication.messages} bytes={replication.nbytes} "
         f"mb_per_s={replication.nbytes / 1e6 / replication.seconds:.1f} "
-        f"cuts={replication.cuts_in_header + replication.cuts_in_body} schedules={result.distinct} steps={sum(steps)} "
+        f"cuts={replication.cuts_in_header + replication.cuts_in_body} schedules={result.distinct} steps={result.steps} "
         f"transitions={summary['transitions']} divergences={summary['divergences']} verdict={verdict}"
     )
     sys.exit(1 if problems else 0)

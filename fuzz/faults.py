@@ -28,6 +28,7 @@ class Fault:
     old: str
     new: str
     description: str
+    world: str = "link"  # whose schedules find it
 
 
 RUN_SECONDS: Final = 3600.0  # of a command on a faulty copy

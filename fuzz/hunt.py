@@ -1,12 +1,15 @@
 """Search for a failing schedule in this process, without Spark."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from rocketmq_ha.fuzz import lockstep, schedule
+from rocketmq_ha.fuzz.limits import Limits
 from rocketmq_ha.fuzz.lockstep import RunOutcome
+from rocketmq_ha.fuzz.runner import limited_outcome
+from rocketmq_ha.fuzz.worlds import registry
+from rocketmq_ha.fuzz.worlds.world import World
 from rocketmq_ha.spec.event_log import VERDICT_OK
 
 GO_ON: Final = 50  # seeds to try after the first failure, in search of a shorter one
@@ -19,14 +22,14 @@ class Found:
     seconds: float
 
 
-def run_seed(seed: int) -> RunOutcome:
-    return lockstep.run(schedule.draw(seed))
+def run_seed(among: Sequence[World[Any]], seed: int) -> RunOutcome:
+    return limited_outcome(registry.draw(seed, among), Limits())
 
 
 def hunt(
     seed: int,
     max_seconds: float,
-    run: Callable[[int], RunOutcome] = run_seed,
+    run: Callable[[int], RunOutcome],
     clock: Callable[[], float] = time.monotonic,
     *,
     go_on: int = GO_ON,

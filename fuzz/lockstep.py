@@ -80,6 +80,8 @@ class Lockstep(Generic[R, I]):
         try:
             self.implementation.apply(event)
             found = differences(self.reference.observe(), self.implementation.observe())
+        except MemoryError:
+            raise  # of a limit: fuzz/runner.py
         except Exception as error:  # an exception of the implementation is a finding: a verdict, not the end of the campaign
             where = traceback.extract_tb(error.__traceback__)[-1]
             place = f"{Path(where.filename).parent.name}/{Path(where.filename).name}:{where.lineno}"
@@ -122,11 +124,14 @@ def scratch_directory() -> Iterator[Path]:
         shutil.rmtree(directory)
 
 
-def run(schedule: Schedule) -> RunOutcome:
-    """Run a schedule up to the first verdict that is not ok."""
+def run(schedule: Schedule, steps: list[StepOutcome] | None = None) -> RunOutcome:
+    """Run a schedule up to the first verdict that is not ok.
+
+    Args: steps: where to keep the steps, for a caller that wants those of a run that is broken off.
+    """
+    steps = [] if steps is None else steps
     with scratch_directory() as directory:
         lockstep = of_schedule(schedule, directory)
-        steps = []
         try:
             for event in schedule.events:
                 steps.append(lockstep.apply(event))

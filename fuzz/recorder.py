@@ -3,16 +3,14 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from rocketmq_ha.fuzz.lockstep import RunOutcome
 from rocketmq_ha.fuzz.worlds import registry
 from rocketmq_ha.fuzz.worlds.world import Schedule
-from rocketmq_ha.spec.event_log import EVENT_COLUMNS, EVENTS_DIR, RUN_COLUMNS, RUNS_DIR, VERDICT_OK
+from rocketmq_ha.spec.event_log import EVENT_COLUMNS, RUN_COLUMNS, VERDICT_OK
 
 _TYPES: Final = {
     "int32": pa.int32(),
@@ -76,12 +74,8 @@ class EventRecorder:
             schema=EVENT_SCHEMA,
         )
 
-    def write(self, log: Path, name: str) -> None:
-        """Write events/`name`.parquet of a log: whole, or not at all."""
-        write_parquet(self.table(), log / EVENTS_DIR / f"{name}.parquet")
 
-
-def run_row(outcome: RunOutcome, phase: str, n_steps: int, recipe: str = "", elapsed_us: int = -1) -> dict[str, object]:
+def run_row(outcome: RunOutcome, phase: str, n_steps: int, recipe: str = "", elapsed_us: int = -1) -> dict[str, Any]:
     """The row of `outcome` in runs, by column name. elapsed_us: -1 where nobody measured it."""
     last, ok = outcome.last, outcome.verdict == VERDICT_OK
     carried = sum(row.nbytes for step in outcome.steps for row in step.transitions if row.event in ("frames", "reports"))
@@ -90,7 +84,7 @@ def run_row(outcome: RunOutcome, phase: str, n_steps: int, recipe: str = "", ela
         "world": registry.world_of(outcome.schedule).name,
         "phase": phase,
         "profile": outcome.schedule.profile.name,
-        "n_ops": len(outcome.steps),
+        "n_ops": last.op_index + 1,
         "n_steps": n_steps,
         "nbytes": carried,
         "n_messages": outcome.n_messages,
@@ -104,15 +98,8 @@ def run_row(outcome: RunOutcome, phase: str, n_steps: int, recipe: str = "", ela
     }
 
 
-def write_runs(rows: Sequence[dict[str, object]], log: Path) -> None:
-    write_parquet(pa.Table.from_pylist(list(rows), RUN_SCHEMA), log / RUNS_DIR / "runs.parquet")
-
-
-def write_parquet(table: pa.Table, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    pq.write_table(table, partial, compression="zstd")
-    partial.rename(path)
+def run_table(rows: Sequence[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(list(rows), RUN_SCHEMA)
 
 
 def digest(schedule: Schedule) -> int:
@@ -120,3 +107,12 @@ def digest(schedule: Schedule) -> int:
     values = [getattr(schedule, field.name) for field in fields(schedule) if field.name != "seed"]  # type: ignore[arg-type]
     text = repr((registry.world_of(schedule).name, *values))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
+
+
+def digest_name(digest: int) -> str:
+    """A digest as a file's name has it: 16 hexadecimal digits.
+
+    >>> digest_name(-1)
+    'ffffffffffffffff'
+    """
+    return f"{digest & (1 << 64) - 1:016x}"

@@ -108,6 +108,11 @@ def largest_body(settings: Settings) -> int:
     return settings.mapped_file_size - END_FILE_MIN_BLANK_SIZE - MESSAGE_FIXED_SIZE - max(map(len, TOPICS))
 
 
+def forged_offsets(profile: Profile) -> tuple[int, ...]:
+    """Offsets of forged reports. Classic accepts any; hardened must refuse these, and cannot detect one that is plausible."""
+    return (-1, -5, 1 << 40, (1 << 63) - 1) if profile.checks_reports else (-1, -5, 0, 1, 50, 300, 1 << 40, (1 << 63) - 1)
+
+
 def fault_of(event: events.Event) -> str:
     """The name under which the event log counts an event as an injected fault."""
     match event:
@@ -136,9 +141,7 @@ def event_draws(
 
     # generous: sockets hardly ever block, so slaves keep up and puts get their acks. exact: sockets stop between frames.
     character = rng.choice(("generous", "exact", "mixed"))
-    # Classic accepts any offset. Hardened must refuse these offsets; it cannot detect a forged offset that is plausible.
-    forged = (-1, -5, 1 << 40, (1 << 63) - 1) if profile.checks_reports else (-1, -5, 0, 1, 50, 300, 1 << 40, (1 << 63) - 1)
-
+    forged = forged_offsets(profile)
     no_sizes = (-1, -4, -12, -(1 << 31), settings.slave_read_buffer_size - 11, (1 << 31) - 13, (1 << 31) - 12, (1 << 31) - 1)
     waiting_share, pausing_share = rng.choice((0.2, 0.4, 0.9)), 0 if profile.joins_at_append else rng.choice((0, 0, 0.3))
 

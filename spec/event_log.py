@@ -7,6 +7,7 @@ A log is a directory, or a prefix of an object store:
     events/*.parquet    one row per transition of one machine, columns EVENT_COLUMNS
     runs/*.parquet      one row per run, columns RUN_COLUMNS
     corpus/WORLD/*.json   guided campaigns: schedules that reached something new
+    features/*.txt      guided campaigns: what each schedule of the corpus reached first
     failures/*.json     the schedules of the failed runs
     started/*.json      the runs that executors were about to make: which one killed its process
 
@@ -28,13 +29,15 @@ EVENTS_DIR: Final = "events"
 RUNS_DIR: Final = "runs"
 MANIFEST_DIR: Final = "manifest"
 CORPUS_DIR: Final = "corpus"
+FEATURES_DIR: Final = "features"
 FAILURES_DIR: Final = "failures"
 STARTED_DIR: Final = "started"
 CAMPAIGN_FILE: Final = "campaign.json"
 
 # manifest/NAME.json: {"partition": int, "events": file name, "runs": file name, "n_runs": int, "n_steps": int, "n_failed": int,
-#                      "first_run": int, "last_run": int, "seconds": float}
-MANIFEST_KEYS: Final = ("partition", "events", "runs", "n_runs", "n_steps", "n_failed", "first_run", "last_run", "seconds")
+#                      "seed": int, "seconds": float, "failures": [{"run_id": int, "world": str, "verdict": str,
+#                      "signature": str, "digest": int}, ..]}    "seed": that of the first run; "failures": the first of them
+MANIFEST_KEYS: Final = ("partition", "events", "runs", "n_runs", "n_steps", "n_failed", "seed", "seconds", "failures")
 
 # (name, type, meaning). No column is nullable.
 EVENT_COLUMNS: Final = (

@@ -1,12 +1,13 @@
 """The world of the link: one master, its slaves, and the network between them (reference/cluster.py)."""
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 from typing import Final, get_args
 
 from rocketmq_ha.fuzz import schedule
-from rocketmq_ha.fuzz.schedule import LinkSchedule
+from rocketmq_ha.fuzz.schedule import UNBOUNDED_ROOM, LinkSchedule
 from rocketmq_ha.fuzz.world import ImplementationWorld, ReferenceWorld
 from rocketmq_ha.fuzz.worlds.world import START_MS, World
 from rocketmq_ha.reference import events, master, slave, store
@@ -38,6 +39,12 @@ class LinkWorld(World[LinkSchedule]):
     def open(self, schedule: LinkSchedule, directory: Path) -> tuple[ReferenceWorld, ImplementationWorld]:
         return open_sides(schedule.slaves, schedule.settings, schedule.profile, directory)
 
+    def fits(self, schedule: LinkSchedule, event: events.Event) -> bool:
+        return fits(schedule, event)
+
+    def bounds(self, schedule: LinkSchedule) -> Mapping[tuple[type, str], tuple[int, int]]:  # noqa: ARG002
+        return BOUNDS
+
     def describe(self, event: events.Event) -> str:
         return describe(event)
 
@@ -66,6 +73,32 @@ class LinkWorld(World[LinkSchedule]):
 
 
 LINK: Final = LinkWorld()
+
+BOUNDS: Final = {
+    (events.Tick, "ms"): (1, 25_000),
+    (events.Grant, "room"): (0, UNBOUNDED_ROOM),
+    (events.Connect, "room"): (0, UNBOUNDED_ROOM),
+    (events.Connect, "slave_room"): (0, 40),
+    (events.DeliverFrames, "nbytes"): (-40, UNBOUNDED_ROOM),
+    (events.DeliverReports, "nbytes"): (1, 1000),
+    (events.Clog, "room"): (0, 40),
+    (events.Resume, "nth"): (0, 4),
+}
+
+
+def fits(drawn: LinkSchedule, event: events.Event) -> bool:
+    """Return True if an event may stand in a schedule: its slave is there, and its message fits a file.
+
+    A forged report of an offset that could be true, and a forged header of a size that a frame may have, are for classic alone:
+    hardened cannot detect them, and would break its invariants.
+    """
+    if getattr(event, "slave", 0) >= drawn.slaves:
+        return False
+    if isinstance(event, events.Put):
+        return len(event.body) <= schedule.largest_body(drawn.settings) - 8
+    if isinstance(event, events.ForgeHeader) and drawn.profile.checks_frames:
+        return not 0 <= event.body_size <= drawn.settings.slave_read_buffer_size - TRANSFER_HEADER_SIZE
+    return not isinstance(event, events.ForgeReport) or event.offset in schedule.forged_offsets(drawn.profile)
 
 
 def open_sides(

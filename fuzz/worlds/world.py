@@ -5,6 +5,7 @@ them and knows only what stands here.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
@@ -91,6 +92,14 @@ class World(ABC, Generic[S]):
     @abstractmethod
     def cells(self, reference: Any) -> list[str]:
         """The texts of these columns, from the model's side."""
+
+    def fits(self, schedule: S, event: Any) -> bool:  # noqa: ARG002
+        """Return True if an event of another schedule may stand in this one. For mutations."""
+        return False
+
+    def bounds(self, schedule: S) -> Mapping[tuple[type, str], tuple[int, int]]:  # noqa: ARG002
+        """The numbers that a mutation may change: (event type, field) to (least, greatest)."""
+        return {}
 
     def fault_of(self, event: Any) -> str:  # noqa: ARG002
         """The name under which the event log counts an event as an injected fault, or NO_FAULT."""

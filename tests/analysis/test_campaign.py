@@ -1,8 +1,12 @@
 """A campaign on Spark writes the log that spec/event_log.py describes: the same log every time, with every run's verdict."""
 
 import json
+import os
+import signal
+import sys
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rocketmq_ha.fuzz import campaign, faults, lockstep, recorder, schedule
-from rocketmq_ha.fuzz.campaign import CampaignResult
+from kit.children import Child
+from rocketmq_ha.fuzz import campaign, faults, lockstep, recorder
+from rocketmq_ha.fuzz.campaign import Plan
+from rocketmq_ha.fuzz.errors import FuzzError
+from rocketmq_ha.fuzz.log_store import LogStore
+from rocketmq_ha.fuzz.progress import LogProgress
 from rocketmq_ha.fuzz.recorder import EventRecorder
+from rocketmq_ha.fuzz.worlds import registry
 from rocketmq_ha.spec.event_log import EVENT_COLUMNS, PHASE_GENERATE, RUN_COLUMNS, SCHEMA_VERSION, VERDICT_OK, VERDICTS
 
 if TYPE_CHECKING:
@@ -25,15 +34,23 @@ TYPES = {"int32": pa.int32(), "int64": pa.int64(), "string": pa.string()}
 
 
 def read(log: Path, part: str) -> list[dict[str, Any]]:
-    """Return all rows of a part of a log, in the order of runs and steps."""
-    rows: list[dict[str, Any]] = pa.concat_tables(map(pq.read_table, sorted((log / part).glob("*.parquet")))).to_pylist()
+    """Return all rows of a part of a log, in the order of runs and steps: of the files that its manifests name, each once."""
+    manifests = [json.loads(file.read_text(encoding="utf-8")) for file in sorted((log / "manifest").glob("*.json"))]
+    files = [log / part / manifest[part] for manifest in manifests]
+    assert len(set(files)) == len(files)
+    rows: list[dict[str, Any]] = pa.concat_tables(map(pq.read_table, files)).to_pylist()
     return sorted(rows, key=lambda row: (row["run_id"], row.get("step", 0)))
+
+
+def untimed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows without the only column that is not the same everywhere."""
+    return [row | {"elapsed_us": 0} for row in rows]
 
 
 @pytest.fixture(scope="module")
 def log(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("campaign")
-    campaign.run(spark, RUNS, SEED, path)
+    campaign.run(spark, Plan(SEED, RUNS), str(path))
     return path
 
 
@@ -69,32 +86,135 @@ def test_rows_are_those_of_one_process_for_the_same_seeds(log: Path) -> None:
     """Spark distributes the work, but does not affect the result."""
     events, rows = EventRecorder(), []
     for seed in range(SEED, SEED + RUNS):
-        outcome = lockstep.run(schedule.draw(seed))
+        outcome = lockstep.run(registry.draw(seed))
         rows.append(recorder.run_row(outcome, PHASE_GENERATE, events.add(outcome)))
     assert events.table().to_pylist() == read(log, "events")
-    assert rows == read(log, "runs")
+    assert untimed(rows) == untimed(read(log, "runs"))
+    assert all(row["elapsed_us"] > 0 for row in read(log, "runs"))
 
 
 def test_same_campaign_writes_the_same_log_and_deletes_an_older_one(log: Path, spark: "SparkSession", tmp_path: Path) -> None:
-    result = campaign.run(spark, 2 * RUNS, SEED, tmp_path)
-    assert isinstance(result, CampaignResult)
-    # A file for each partition of fifty runs or fewer.
-    assert [file.name for file in sorted((tmp_path / "events").iterdir())] == [
-        "seeds-00000000000000001000.parquet",
-        "seeds-00000000000000001026.parquet",
-    ]
-    progress: list[int] = []
-    result = campaign.run(spark, RUNS, SEED, tmp_path, progress.append)
-    assert not result.failed
-    assert result.distinct == len(result.rows) == RUNS
-    assert progress == sorted(progress)
-    assert progress[-1] == RUNS
-    assert set(progress) <= {0, RUNS}  # one partition: none of it or all
-    for part in ("events", "runs"):
-        assert read(tmp_path, part) == read(log, part)
-    assert (tmp_path / "campaign.json").read_bytes() == (log / "campaign.json").read_bytes()
-    provenance = json.loads((log / "campaign.json").read_text(encoding="utf-8"))
-    assert (provenance["schema_version"], provenance["seed"], provenance["runs"]) == (SCHEMA_VERSION, SEED, RUNS)
+    result = campaign.run(spark, Plan(SEED + 500, 5, runs_per_partition=2), str(tmp_path))
+    assert (result.runs, len(list((tmp_path / "manifest").iterdir()))) == (5, 3)
+    told: list[LogProgress] = []
+    result = campaign.run(spark, Plan(SEED, RUNS, runs_per_partition=9), str(tmp_path), told.append)
+    assert (result.n_failed, result.failed, result.resumed) == (0, (), 0)
+    assert result.distinct == result.runs == RUNS
+    assert [now.runs for now in told] == sorted(now.runs for now in told)
+    assert told[-1] == LogProgress(RUNS, result.steps, 0, RUNS)
+    assert len(list((tmp_path / "manifest").iterdir())) == 3
+    assert not list((tmp_path / "started").iterdir())
+    assert read(tmp_path, "events") == read(log, "events")
+    assert untimed(read(tmp_path, "runs")) == untimed(read(log, "runs"))
+    assert result.operations == sum(row["n_ops"] for row in read(log, "runs"))
+    settings = json.loads((tmp_path / "campaign.json").read_text(encoding="utf-8"))
+    assert (settings["schema_version"], settings["seed"], settings["runs"], settings["finished"]) == (
+        SCHEMA_VERSION,
+        SEED,
+        RUNS,
+        True,
+    )
+    assert campaign.unfinished(LogStore(str(tmp_path))) == ""
+
+
+# --- A campaign that ends early, and goes on ------------------------------------------------------------------------------
+
+WAIT_S = 240.0
+
+
+def started(out: Path, *arguments: str, env: Mapping[str, str] = os.environ) -> Child:
+    """A campaign in a process of its own, with its children in its group. What it prints goes to files."""
+    command = [sys.executable, "-m", "rocketmq_ha.fuzz", "run", "--out", str(out), "--world", "link", *arguments]
+    with printed_file(out).open("w") as stdout, told_file(out).open("w") as stderr:
+        return Child(command, limit_s=WAIT_S, stdout=stdout, stderr=stderr, start_new_session=True, env=dict(env))
+
+
+def printed_file(out: Path) -> Path:
+    return out.with_name("printed")
+
+
+def told_file(out: Path) -> Path:
+    return out.with_name("told")
+
+
+def published(out: Path) -> int:
+    return len(list((out / "manifest").glob("*.json")))
+
+
+def await_partitions(out: Path, number: int, process: Child) -> None:
+    """Wait until a campaign has published so many partitions. Spark alone may take a minute to start on a busy machine."""
+    until = time.monotonic() + WAIT_S
+    while published(out) < number:
+        assert process.poll() is None, told_file(out).read_text()
+        assert time.monotonic() < until, f"{published(out)} of {number} partitions in {WAIT_S} s"
+        time.sleep(0.05)
+
+
+def test_a_killed_campaign_goes_on_and_counts_no_run_twice(tmp_path: Path) -> None:
+    out = tmp_path / "log"
+    runs = 120
+    killed = started(out, "--runs", str(runs), "--seed", "3", "--partition-runs", "4")
+    try:
+        await_partitions(out, 3, killed)
+    finally:
+        os.killpg(killed.pid, signal.SIGKILL)
+        killed.wait(WAIT_S)
+    before = published(out)
+    assert 3 <= before < runs // 4
+    assert campaign.unfinished(LogStore(str(out))) == f"{4 * before} of {runs} runs"
+    refused = started(out, "--runs", str(runs))
+    assert (refused.wait(WAIT_S), "has not ended" in told_file(out).read_text()) == (2, True)
+    ended = started(out, "--resume")
+    assert ended.wait(WAIT_S) == 0, told_file(out).read_text()
+    assert f" schedules={runs} distinct={runs} " in printed_file(out).read_text()
+    rows = read(out, "runs")
+    assert [row["run_id"] for row in rows] == list(range(3, 3 + runs))
+    events = read(out, "events")
+    assert len(events) == sum(row["n_steps"] for row in rows)
+    assert len({(row["run_id"], row["step"]) for row in events}) == len(events)
+
+
+def test_a_finished_campaign_can_get_more_runs(spark: "SparkSession", tmp_path: Path) -> None:
+    campaign.run(spark, Plan(SEED, 5, runs_per_partition=2, worlds=("link",)), str(tmp_path))
+    result = campaign.run(spark, Plan(runs=9), str(tmp_path), resumes=True)
+    assert (result.runs, result.resumed) == (9, 4)  # the partition of one run is made again, as one of two
+    assert [row["run_id"] for row in read(tmp_path, "runs")] == list(range(SEED, SEED + 9))
+    for plan, told in (
+        (Plan(runs=8), "found a campaign of 9 runs, expected that many or more, not 8"),
+        (Plan(seed=77), f"found a campaign with seed {SEED}, expected 77"),
+        (Plan(is_guided=True), "found a campaign with guided False, expected True"),
+    ):
+        with pytest.raises(FuzzError, match=told):
+            campaign.run(spark, plan, str(tmp_path), resumes=True)
+    assert len(read(tmp_path, "runs")) == 9
+
+
+def test_a_campaign_for_a_time_ends_with_it(spark: "SparkSession", tmp_path: Path) -> None:
+    result = campaign.run(spark, Plan(seconds=3.0, runs_per_partition=2, worlds=("link",)), str(tmp_path))
+    assert result.runs > 0
+    assert result.runs % 2 == 0
+    assert sorted(row["run_id"] for row in read(tmp_path, "runs")) == list(range(1, 1 + result.runs))
+    assert (json.loads((tmp_path / "campaign.json").read_text())["runs"], result.seconds < WAIT_S) == (None, True)
+
+
+@pytest.mark.parametrize(("what", "verdict"), [("while True: pass", "timeout"), ("os.kill(os.getpid(), 9)", "crash")])
+def test_a_run_that_hangs_or_kills_its_executor_is_a_row(what: str, verdict: str, tmp_path: Path) -> None:
+    """Each other run of its partition is there, and passed."""
+    folder = tmp_path / "first"
+    folder.mkdir()
+    # Every Python process of the campaign imports this, the executors' too.
+    (folder / "sitecustomize.py").write_text(
+        "import os\nimport rocketmq_ha.fuzz.lockstep as lockstep\nbegins = lockstep.run\n"
+        f"def run(schedule, steps=None):\n    if schedule.seed == 11:\n        {what}\n    return begins(schedule, steps)\n"
+        "lockstep.run = run\n"
+    )
+    out = tmp_path / "log"
+    env = os.environ | {"PYTHONPATH": str(folder)}
+    child = started(out, "--runs", "8", "--seed", "8", "--partition-runs", "8", "--run-seconds", "20", env=env)
+    assert child.wait(WAIT_S) == 1, told_file(out).read_text()
+    assert {row["run_id"]: row["verdict"] for row in read(out, "runs")} == dict.fromkeys(range(8, 16), "ok") | {11: verdict}
+    assert " failed=1 " in printed_file(out).read_text()
+    assert f"{verdict}: cluster/" in told_file(out).read_text()
 
 
 def test_analysis_reads_the_log(log: Path, spark: "SparkSession") -> None:
@@ -118,7 +238,7 @@ def test_campaign_records_the_verdicts_of_a_faulty_implementation(tmp_path: Path
     """A divergence never raises. In a campaign with a planted fault every run has a row; failed runs have both values."""
     fault = faults.find("heartbeat-on-time")
     out = tmp_path / "log"
-    arguments = ["run", "--runs", str(RUNS), "--seed", str(SEED), "--out", str(out), "--master", "local[2]"]
+    arguments = ["run", "--runs", str(RUNS), "--seed", str(SEED), "--out", str(out), "--master", "local[2]", "--world", "link"]
     status = faults.run_with(fault, tmp_path, arguments)
     runs = read(out, "runs")
     assert len(runs) == RUNS
@@ -138,7 +258,11 @@ def test_campaign_records_the_verdicts_of_a_faulty_implementation(tmp_path: Path
     # The command names the first five, and sums up.
     printed = capfd.readouterr()
     told = [line for line in printed.err.splitlines() if "fuzz replay" in line]
-    assert told == [f"{run['verdict']}: {run['signature']}: rocketmq-ha fuzz replay {run['run_id']}" for run in failed[:5]]
+    shortest = sorted(failed, key=lambda run: (run["n_ops"], run["run_id"]))[:5]
+    assert told == [
+        f"{run['verdict']}: {run['signature']}: rocketmq-ha fuzz replay {run['run_id']} --world {run['world']}"
+        for run in shortest
+    ]
     summary = (
         f"log={out} schedules={RUNS} distinct={RUNS} operations={sum(run['n_ops'] for run in runs)} "
         f"steps={len(events)} failed={len(failed)} seconds="

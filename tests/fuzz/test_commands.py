@@ -1,6 +1,7 @@
 """The commands of the machinery: their options, last lines and exit statuses, from results that are given to them."""
 
 import logging
+import statistics
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,7 +19,9 @@ from rocketmq_ha.fuzz import demo as demo_module
 from rocketmq_ha.fuzz.campaign import CampaignResult
 from rocketmq_ha.fuzz.demo import Replication, demo, make_report, problems_of
 from rocketmq_ha.fuzz.errors import FuzzError
+from rocketmq_ha.fuzz.limits import Limits
 from rocketmq_ha.fuzz.messaging import Messaging
+from rocketmq_ha.fuzz.worlds import registry
 from rocketmq_ha.impl.store.log.verify import Comparison, Difference, Summary
 
 Row = dict[str, Any]
@@ -29,6 +32,7 @@ def row(number: int, verdict: str = "ok") -> Row:
     """A run's row. No two figures are equal."""
     return {
         "run_id": 700 + number,
+        "world": "link",
         "verdict": verdict,
         "signature": f"master/put/field{number}",
         "n_ops": 10 + number,
@@ -55,13 +59,22 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
     return asked
 
 
+def result_of(rows: tuple[Row, ...], seconds: float) -> CampaignResult:
+    failed = tuple(each for each in rows if each["verdict"] != "ok")
+    steps = [each["n_steps"] for each in rows]
+    digests, operations = {each["digest"] for each in rows}, sum(each["n_ops"] for each in rows)
+    return CampaignResult(
+        len(rows), len(digests), operations, sum(steps), statistics.median(steps), len(failed), failed, seconds, resumed=0
+    )
+
+
 def campaigns(monkeypatch: pytest.MonkeyPatch, result: CampaignResult) -> list[tuple[object, ...]]:
     """Let every campaign have this result. Returns: what the campaigns were told."""
     told: list[tuple[object, ...]] = []
 
-    def run(spark: object, runs: int, seed: int, out: Path, progress: object) -> CampaignResult:
+    def run(spark: object, plan: campaign.Plan, out: str, progress: object, *, resumes: bool = False) -> CampaignResult:
         assert spark is not None and callable(progress)
-        told.append((runs, seed, out))
+        told.append((plan, out, *(["resumes"] if resumes else [])))
         return result
 
     monkeypatch.setattr(campaign, "run", run)
@@ -78,14 +91,14 @@ def campaigns(monkeypatch: pytest.MonkeyPatch, result: CampaignResult) -> list[t
         pytest.param(
             (*ROWS, row(4) | {"digest": "d1"}, row(5, "divergence")),
             1,
-            ["divergence: master/put/field5: rocketmq-ha fuzz replay 705"],
+            ["divergence: master/put/field5: rocketmq-ha fuzz replay 705 --world link"],
             "log=o schedules=5 distinct=4 operations=65 steps=1500 failed=1 seconds=12.3",
             id="one failed, two equal",
         ),
         pytest.param(
             tuple(row(number, "error") for number in range(1, 8)),
             1,
-            [f"error: master/put/field{number}: rocketmq-ha fuzz replay {700 + number}" for number in range(1, 6)],
+            [f"error: master/put/field{number}: rocketmq-ha fuzz replay {700 + number} --world link" for number in range(1, 6)],
             "log=o schedules=7 distinct=7 operations=98 steps=2800 failed=7 seconds=12.3",
             id="many failed, five are named",
         ),
@@ -98,19 +111,71 @@ def test_a_campaign_ends_with_its_counts(
     line: str,
     sessions: list[tuple[object, ...]],
     monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    told = campaigns(monkeypatch, CampaignResult(rows, 12.34))
+    told = campaigns(monkeypatch, result_of(rows, 12.34))
+    monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(fuzz_cli.fuzz, ["run", "--runs", "5", "--seed", "6", "--out", "o", "--master", "local[3]"])
     assert (result.exit_code, result.stdout) == (status, line + "\n")
     assert result.stderr.splitlines() == ["starting Spark, which takes some seconds", *failed]
-    assert told == [(5, 6, Path("o"))]
-    assert sessions == [("rocketmq-ha fuzz", "local[3]", True)]
+    assert told == [(campaign.Plan(6, 5), "o")]
+    assert sessions == [("rocketmq-ha fuzz", "local[3,4]", True)]
 
 
-def test_the_defaults_of_a_campaign(sessions: list[tuple[object, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
-    told = campaigns(monkeypatch, CampaignResult(ROWS, 1.0))
+def test_the_defaults_of_a_campaign(
+    sessions: list[tuple[object, ...]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told = campaigns(monkeypatch, result_of(ROWS, 1.0))
+    monkeypatch.chdir(tmp_path)
     assert CliRunner().invoke(fuzz_cli.fuzz, ["run", "--out", "o"]).exit_code == 0
-    assert (told, sessions) == ([(1000, 1, Path("o"))], [("rocketmq-ha fuzz", "local[*]", True)])
+    assert (told, sessions) == ([(campaign.Plan(1, 1000), "o")], [("rocketmq-ha fuzz", "local[*,4]", True)])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "plan"),
+    [
+        (["--for", "1.5h"], campaign.Plan(seconds=5400.0)),
+        (["--for", "90s", "--runs", "7"], campaign.Plan(runs=7, seconds=90.0)),
+        (
+            ["--guided", "--world", "link", "--partition-runs", "3"],
+            campaign.Plan(1, 1000, None, ("link",), True, runs_per_partition=3),
+        ),
+        (["--run-seconds", "2.5", "--run-memory", "2000000"], campaign.Plan(1, 1000, limits=Limits(2.5, 2_000_000))),
+    ],
+)
+def test_each_option_of_a_campaign_reaches_its_plan(
+    arguments: list[str],
+    plan: campaign.Plan,
+    sessions: list[tuple[object, ...]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    told = campaigns(monkeypatch, result_of(ROWS, 1.0))
+    out = str(tmp_path / "o")
+    result = CliRunner().invoke(fuzz_cli.fuzz, ["run", "--out", out, *arguments])
+    assert (result.exit_code, told) == (0, [(plan, out)]), result.stderr
+    assert len(sessions) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--world", "lnik"], "world 'lnik': expected one of link"),
+        (["--resume"], "campaign.json: found nothing, expected a campaign that was begun"),
+        (["--resume", "--overwrite"], "--resume: expected no --overwrite"),
+        (["--corpus", "c"], "--corpus c: expected --guided beside it"),
+        (["--guided", "--corpus", "nowhere"], "nowhere: found no corpus/ with schedules"),
+        (["--for", "8"], "'8' is no duration; expected a number with a unit"),
+        (["--for", "0h"], "'0h' is no duration"),
+    ],
+)
+def test_a_wrong_option_of_a_campaign_is_named_before_spark_starts(
+    arguments: list[str], told: str, sessions: list[tuple[object, ...]], tmp_path: Path
+) -> None:
+    result = CliRunner().invoke(fuzz_cli.fuzz, ["run", "--out", str(tmp_path / "o"), *arguments])
+    assert (result.exit_code, sessions) == (2, [])
+    assert told in result.stderr
+    assert not (tmp_path / "o" / "campaign.json").exists()
 
 
 # --- fuzz replay, hunt and demo-bug --------------------------------------------------------------------------------------
@@ -126,7 +191,7 @@ def test_a_replay_fails_if_the_two_sides_disagree(verdict: str, status: int, mon
 
     monkeypatch.setattr(replay, "show", show)
     assert CliRunner().invoke(fuzz_cli.fuzz, ["replay", "42"]).exit_code == status
-    assert shown == [schedule.draw(42)]
+    assert shown == [registry.draw(42)]
 
 
 @pytest.mark.parametrize("status", [0, 1, 3])
@@ -147,10 +212,11 @@ def test_a_replay_over_a_fault_has_the_status_of_its_process(status: int, monkey
 def test_a_hunt_shows_the_schedule_that_it_has_found(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, float, int]] = []
     shown: list[object] = []
-    drawn = schedule.draw(9)
+    drawn = registry.draw(9)
     outcome: Any = SimpleNamespace(schedule=drawn)
 
-    def found(seed: int, seconds: float, *, go_on: int) -> hunt.Found:
+    def found(seed: int, seconds: float, run: Any, *, go_on: int) -> hunt.Found:
+        assert run.args == (tuple(registry.WORLDS.values()),)
         asked.append((seed, seconds, go_on))
         return hunt.Found(outcome, runs=31, seconds=4.56)
 
@@ -181,7 +247,7 @@ def test_demo_bug_succeeds_if_the_fault_is_found(status: int, monkeypatch: pytes
         assert (result.exit_code, f"fault {fault.name!r} was not found in 60 s" in result.stderr) == (2, True)
     else:
         assert result.exit_code == 0
-    assert asked == [(fault.name, ["hunt"])]
+    assert asked == [(fault.name, ["hunt", "--world", fault.world])]
 
 
 def test_demo_bug_without_a_name_lists_the_faults() -> None:
@@ -239,7 +305,7 @@ def shown(
     runs: int = 4,
 ) -> tuple[Result, list[tuple[object, ...]]]:
     """Run the demo over these results. Returns: its result, and what its parts were told."""
-    told = campaigns(monkeypatch, CampaignResult(rows, 6.78))
+    told = campaigns(monkeypatch, result_of(rows, 6.78))
 
     def exchange(where: Path, messages: int, _: Console) -> Messaging:
         told.append((where, messages))
@@ -267,7 +333,7 @@ def test_the_demo_ends_with_what_was_seen(
     result, told = shown(out, monkeypatch)
     assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, f"{LAST} verdict=PASS")
     assert "   4 distinct schedules, 1000 steps, median 250 a schedule, 0 failed, 6.8 s" in result.stdout.splitlines()
-    assert told == [(out, 3000), (out, 1000), (4, 1, out / "fuzz"), (out / "fuzz", out / "report.html")]
+    assert told == [(out, 3000), (out, 1000), (campaign.Plan(1, 4), str(out / "fuzz")), (out / "fuzz", out / "report.html")]
     assert sessions == [("rocketmq-ha demo", "", True), ("stop",)]
 
 

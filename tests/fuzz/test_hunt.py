@@ -7,6 +7,7 @@ import pytest
 from kit.schedules import outcome_of
 from rocketmq_ha.fuzz import hunt
 from rocketmq_ha.fuzz.lockstep import RunOutcome
+from rocketmq_ha.fuzz.worlds import registry
 from rocketmq_ha.spec.event_log import VERDICT_DIVERGENCE, VERDICT_ERROR, VERDICT_INVARIANT
 
 NEVER = 1e9
@@ -89,7 +90,7 @@ def test_a_failure_counts_if_the_time_ends_before_the_fifty_seeds() -> None:
 
 
 def test_a_seed_runs_the_schedule_that_it_draws() -> None:
-    outcome = hunt.run_seed(21)
+    outcome = hunt.run_seed(registry.find(["link"]), 21)
     assert outcome.schedule.seed == 21
     assert len(outcome.steps) == len(outcome.schedule.events) > 99
     assert outcome.verdict == "ok"

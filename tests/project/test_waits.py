@@ -44,7 +44,7 @@ EXCEPTIONS = {
     ("fuzz/processes.py", "Popen"): "Node has a limit for each line and for the end",
     ("fuzz/java_clients.py", "Popen"): "JavaClients has a limit for the end, and the program one for its messages",
     ("fuzz/proxy.py", "accept"): "its listener has a limit",
-    ("fuzz/campaign.py", "Thread"): "a campaign may last as long as its user wants",
+    ("fuzz/limits.py", "waitpid"): "the child's run has a limit of time",
     ("formal/run_formal.py", "result"): "TLC has a limit in each process of the pool",
     ("formal/tiny.py", "result"): "as many schedules as there are, and no wait in them",
     ("formal/mutants.py", "result"): "the threads of the pool wait for processes that have limits",

@@ -1,0 +1,80 @@
+"""A failing schedule becomes as short as its failure allows, and fails in the same way."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from kit.schedules import put, schedule_of
+from rocketmq_ha.fuzz import cli, faults, schedule_file, shrink
+from rocketmq_ha.fuzz.lockstep import RunOutcome, StepOutcome
+from rocketmq_ha.fuzz.worlds import registry
+from rocketmq_ha.fuzz.worlds.world import START_MS
+from rocketmq_ha.reference.events import Connect, Cut, Put, Tick
+
+LINK = registry.WORLDS["link"]
+
+
+def run(schedule: Any) -> RunOutcome:
+    """Fails at the first tick of 5 ms or more behind a put of 3 bytes or more and a cut, in this order."""
+    steps, seen = [], 0
+    for index, event in enumerate(schedule.events):
+        seen = max(seen, 1) if isinstance(event, Put) and len(event.body) >= 3 else seen
+        seen = 2 if seen == 1 and isinstance(event, Cut) else seen
+        fails = seen == 2 and isinstance(event, Tick) and event.ms >= 5
+        other = isinstance(event, Tick) and event.ms == 999
+        verdict = ("divergence", "link/Tick/room") if fails else ("error", "x") if other else ("ok", "")
+        steps.append(StepOutcome(index, event, START_MS, (), *verdict))
+        if verdict[0] != "ok":
+            break
+    return RunOutcome(schedule, tuple(steps))
+
+
+NOISE = (Tick(1), Connect(0, 5, 5), put(1))
+
+
+def test_what_a_failure_does_not_need_is_removed_and_the_rest_is_simple() -> None:
+    schedule = schedule_of(*NOISE, put(40, wait=True), *NOISE, Cut(0, "both"), *NOISE * 5, Tick(20_000), *NOISE)
+    told: list[tuple[int, int]] = []
+    found = shrink.shrink(schedule, run, lambda events, tries: told.append((events, tries)))
+    assert found is not None
+    assert [type(event) for event in found.outcome.schedule.events] == [Put, Cut, Tick]
+    first, _, last = found.outcome.schedule.events
+    assert (first.body, first.wait) == (b"x" * 40, False)  # bodies keep their length where the empty one does not fail
+    assert last.ms == 5
+    assert found.outcome.verdict == "divergence"
+    assert told == sorted(told, key=lambda one: (-one[0], one[1]))
+    assert found.tries < 300
+
+
+def test_a_failure_of_another_kind_is_not_taken_for_it() -> None:
+    schedule = schedule_of(put(3), Cut(0, "both"), Tick(6), Tick(999))
+    found = shrink.shrink(schedule, run)
+    assert found is not None
+    assert found.outcome.last.signature == "link/Tick/room"
+
+
+def test_a_schedule_that_does_not_fail_is_not_shrunk() -> None:
+    assert shrink.shrink(schedule_of(*NOISE), run) is None
+
+
+def test_the_shortest_run_of_a_planted_fault_is_a_file_that_replays(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    fault = faults.find("report-rounds-up")
+    out = tmp_path / "shortest.json"
+    seed = 4
+    assert faults.run_with(fault, tmp_path, ["shrink", str(seed), "--world", "link", "--out", str(out)]) == 0
+    last = capfd.readouterr().out.splitlines()[-1]
+    shortest = schedule_file.read(out)
+    assert last.startswith(f"events={len(shortest.events)} of={len(LINK.draw(seed).events)} tries=")
+    assert len(shortest.events) <= 6, shortest.events
+    assert faults.run_with(fault, tmp_path, ["replay", str(out)]) == 1
+    assert CliRunner().invoke(cli.fuzz, ["replay", str(out)]).exit_code == 0  # without the fault both sides agree
+    assert replace(shortest, events=()) == replace(LINK.draw(seed), events=())
+
+
+def test_shrinking_what_does_not_fail_says_so(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli.fuzz, ["shrink", "4", "--world", "link", "--out", str(tmp_path / "x")])
+    assert (result.exit_code, (tmp_path / "x").exists()) == (1, False)
+    assert "events do not fail" in result.stderr
