@@ -14,7 +14,6 @@ from pathlib import Path
 from rocketmq_ha.fuzz import observe
 from rocketmq_ha.fuzz.schedule import START_MS, Schedule
 from rocketmq_ha.fuzz.world import ImplementationWorld, ReferenceWorld
-from rocketmq_ha.reference import invariants
 from rocketmq_ha.reference.cluster import Transition
 from rocketmq_ha.reference.events import Event, Put, Tick
 from rocketmq_ha.spec.event_log import VERDICT_DIVERGENCE, VERDICT_ERROR, VERDICT_INVARIANT, VERDICT_OK
@@ -87,7 +86,7 @@ class Lockstep:
         if found:
             actor = found[0].actor.split()[0]
             return VERDICT_DIVERGENCE, f"{actor}/{name}/{found[0].field}", "; ".join(map(str, found[:3]))
-        if self._profile.keeps_invariants and (broken := invariants.broken(self.reference.cluster, self._settings)):
+        if broken := self.reference.broken():
             return VERDICT_INVARIANT, f"cluster/{name}/{broken[0]}", ", ".join(broken)
         return VERDICT_OK, "", ""
 

@@ -3,13 +3,15 @@
 All machines have run until they would block. Compared are: the bytes in flight in each direction, the logs, the unparsed bytes,
 the last report, the state of each connection, the waiting puts and the statuses of ended ones, and the queue of classic's group
 transfer. The model's slave has RocketMQ's two buffers, the implementation's has one; their unparsed bytes must be equal.
+
+What is observed is in named tuples: one is made in a quarter of the time of a frozen dataclass, and two are compared in C.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedLink:
+class ObservedLink(NamedTuple):
     """One connection. All offsets are commit-log offsets."""
 
     link_id: int
@@ -27,8 +29,7 @@ class ObservedLink:
     slave_open: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedSlave:
+class ObservedSlave(NamedTuple):
     connected: bool
     close_reason: str
     min_offset: int
@@ -39,8 +40,7 @@ class ObservedSlave:
     deaf: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(NamedTuple):
     """The observation of a whole cluster."""
 
     min_offset: int
@@ -73,6 +73,8 @@ class Difference:
 
 def differences(reference: Observation, implementation: Observation) -> list[Difference]:
     """All fields that differ, the master's first."""
+    if reference == implementation:
+        return []
     found = _of("master", reference, implementation, skip=("links", "slaves"))
     if [link.link_id for link in reference.links] != [link.link_id for link in implementation.links]:
         numbers = [str([link.link_id for link in side.links]) for side in (reference, implementation)]
@@ -84,14 +86,12 @@ def differences(reference: Observation, implementation: Observation) -> list[Dif
     return found
 
 
-def _of(actor: str, reference: object, implementation: object, skip: tuple[str, ...] = ()) -> list[Difference]:
-    if reference == implementation:
-        return []
+def _of(actor: str, reference: NamedTuple, implementation: NamedTuple, skip: tuple[str, ...] = ()) -> list[Difference]:
     found = []
-    for field in fields(reference):  # type: ignore[arg-type]  # only the dataclasses above are passed
-        ours, theirs = getattr(reference, field.name), getattr(implementation, field.name)
-        if field.name not in skip and ours != theirs:
-            found.append(Difference(actor, field.name, *_show(ours, theirs)))
+    values: Any = zip(reference._fields, reference, implementation, strict=True)
+    for name, ours, theirs in values:
+        if name not in skip and ours != theirs:
+            found.append(Difference(actor, name, *_show(ours, theirs)))
     return found
 
 
