@@ -144,38 +144,42 @@ class _Work:
         self.log, self.slaves, self.group = cluster.log, list(cluster.slaves), cluster.group
         self.links = {link.link_id: link for link in cluster.links}
         self.push2_slave_max_offset = cluster.push2_slave_max_offset
-        self.queue_offsets = {(topic, queue_id): n for topic, queue_id, n in cluster.queue_offsets}
+        self.queue_offsets = cluster.queue_offsets
         self.next_link_id, self.puts, self.paused = cluster.next_link_id, cluster.puts, cluster.paused
         self.transitions: list[Transition] = []
         self.done: list[Done] = []
         self.has_lost = cluster.has_lost
 
     def cluster(self) -> Cluster:
-        return Cluster(
-            self.now_ms,
-            self.log,
-            tuple(self.slaves),
-            self.group,
-            tuple(link for link in self.links.values() if link.slave_open or not link.conn.close_reason),
-            self.push2_slave_max_offset,
-            tuple((topic, queue_id, n) for (topic, queue_id), n in self.queue_offsets.items()),
-            self.next_link_id,
-            self.puts,
-            self.paused,
-            tuple(self.done),
-            self.has_lost,
+        """The cluster behind the step; the same object if nothing has changed, so that nobody need look at it again."""
+        after = replace(
+            self.before,
+            now_ms=self.now_ms,
+            log=self.log,
+            slaves=tuple(self.slaves),
+            group=self.group,
+            links=tuple([link for link in self.links.values() if link.slave_open or not link.conn.close_reason]),
+            push2_slave_max_offset=self.push2_slave_max_offset,
+            queue_offsets=self.queue_offsets,
+            next_link_id=self.next_link_id,
+            puts=self.puts,
+            paused=self.paused,
+            done=tuple(self.done),
+            has_lost=self.has_lost,
         )
+        return self.before if after == self.before else after
 
     # --- Events ------------------------------------------------------------------------------------------------------
 
     def put(self, event: events.Put) -> None:
+        queue_offsets = {(topic, queue_id): n for topic, queue_id, n in self.queue_offsets}
         queue = (event.topic, event.queue_id)
         record = Record(
             event.topic.encode(),
             event.body,
             event.properties.encode(),
             event.queue_id,
-            queue_offset=self.queue_offsets.get(queue, 0),
+            queue_offset=queue_offsets.get(queue, 0),
             born_timestamp=self.now_ms,
             born_host=STORE_HOST,
             store_timestamp=self.now_ms,
@@ -184,7 +188,8 @@ class _Work:
         before = self.log  # whatever the put's outcome, it is stored: HA-G-9 "MUST NOT be given for a message that is not in"
         self.log, offset, size = store.append_record(before, record)
         rolls = offset > store.max_offset(before)  # a BLANK stands between
-        self.queue_offsets[queue] = record.queue_offset + 1
+        queue_offsets[queue] = record.queue_offset + 1
+        self.queue_offsets = tuple((topic, queue_id, n) for (topic, queue_id), n in queue_offsets.items())
         self._store_row(
             0, before, self.log, "put_roll" if rolls else "put", ("HA-ST-2", "HA-ST-4", *(("HA-ST-3",) if rolls else ()))
         )
@@ -280,7 +285,8 @@ class _Work:
         self.log = recovered.state
         self._store_row(0, before, self.log, "recover", recovered.clauses)
         if lost:
-            self.queue_offsets = store.next_queue_offsets(self.log)
+            found = store.next_queue_offsets(self.log)
+            self.queue_offsets = tuple((topic, queue_id, n) for (topic, queue_id), n in found.items())
         if clean:
             self._group_step("shutdown", group_transfer_service.on_shutdown(self.group))
         self.paused, self.push2_slave_max_offset = (), 0
@@ -294,7 +300,7 @@ class _Work:
         """Let every write side run until its socket or the log has no more. HA-M-32 "Every put MUST wake the write sides"."""
         for link in self.open_at_master():
             step = master.on_transfer(link.conn, self.log, link.room, self.now_ms, self.settings)
-            if step.state == link.conn:
+            if step.state is link.conn or step.state == link.conn:
                 continue
             data = sent(step)
             to_slave = b"" if link.severed else link.to_slave + data
