@@ -5,9 +5,10 @@ holds reports in flight. `room` is the number of bytes that the master's socket 
 until they would block.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
-from typing import assert_never
+from operator import attrgetter
+from typing import Final, assert_never
 
 from rocketmq_ha.reference import events, group_transfer, group_transfer_service, master, slave, store, wire
 from rocketmq_ha.reference.group_transfer import GroupTransfer
@@ -64,6 +65,9 @@ class Cluster:
     paused: tuple[tuple[int, int], ...] = ()  # (request id, next offset) of puts that are appended but do not wait yet
     done: tuple[Done, ...] = ()  # of the last step
     has_lost: bool = False  # the master has lost an unflushed tail
+
+
+_fields: Final = attrgetter(*(field.name for field in fields(Cluster)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,22 +156,21 @@ class _Work:
 
     def cluster(self) -> Cluster:
         """The cluster behind the step; the same object if nothing has changed, so that nobody need look at it again."""
-        after = replace(
-            self.before,
-            now_ms=self.now_ms,
-            log=self.log,
-            slaves=tuple(self.slaves),
-            group=self.group,
-            links=tuple([link for link in self.links.values() if link.slave_open or not link.conn.close_reason]),
-            push2_slave_max_offset=self.push2_slave_max_offset,
-            queue_offsets=self.queue_offsets,
-            next_link_id=self.next_link_id,
-            puts=self.puts,
-            paused=self.paused,
-            done=tuple(self.done),
-            has_lost=self.has_lost,
+        after = (
+            self.now_ms,
+            self.log,
+            tuple(self.slaves),
+            self.group,
+            tuple([link for link in self.links.values() if link.slave_open or not link.conn.close_reason]),
+            self.push2_slave_max_offset,
+            self.queue_offsets,
+            self.next_link_id,
+            self.puts,
+            self.paused,
+            tuple(self.done),
+            self.has_lost,
         )
-        return self.before if after == self.before else after
+        return self.before if after == _fields(self.before) else Cluster(*after)
 
     # --- Events ------------------------------------------------------------------------------------------------------
 

@@ -86,16 +86,16 @@ def append_record(log: Log, record: Record) -> tuple[Log, int, int]:
     Spec: HA-ST-12 "MUST be appended at the end of the log, one at a time"; HA-ST-3 "When a message and 8 bytes more do not fit
     in the rest of a file"; HA-ST-15 "MUST be the commit-log offset of the record itself".
     """
-    size = len(message.encode(record))
-    assert size + END_FILE_MIN_BLANK_SIZE <= log.file_size, "a message larger than a file"
+    data = message.encode(replace(record, physical_offset=max_offset(log)))
+    assert len(data) + END_FILE_MIN_BLANK_SIZE <= log.file_size, "a message larger than a file"
     remaining = log.file_size - len(log.data) % log.file_size
     base = log.base or 0
-    if size + END_FILE_MIN_BLANK_SIZE > remaining:
+    if len(data) + END_FILE_MIN_BLANK_SIZE > remaining:
         # The padding keeps its bytes: HA-ST-17 "two logs that differ in padding alone MUST count as equal".
         padding = (log.stale + bytes(remaining))[END_FILE_MIN_BLANK_SIZE:remaining]
         log = _extend(log, blank(remaining)[:END_FILE_MIN_BLANK_SIZE] + padding, base)
-    offset = max_offset(log)
-    return _extend(log, message.encode(replace(record, physical_offset=offset)), base), offset, size
+        data = message.encode(replace(record, physical_offset=max_offset(log)))
+    return _extend(log, data, base), max_offset(log), len(data)
 
 
 def append_data(log: Log, offset: int, body: bytes) -> Log:
