@@ -225,8 +225,9 @@ class ImplementationWorld:
                 while connection.at_master.on_transfer(self._now_ms):
                     pass
         self._settle()
-        self._done += [request for request in self._waiting if request.status is not None]
-        self._waiting = [request for request in self._waiting if request.status is None]
+        if self._waiting:
+            self._done += [request for request in self._waiting if request.status is not None]
+            self._waiting = [request for request in self._waiting if request.status is None]
 
     def _put(self, event: events.Put) -> None:
         message = Message(
@@ -384,33 +385,35 @@ class ImplementationWorld:
     # --- Observation ---------------------------------------------------------------------------------------------------
 
     def observe(self) -> Observation:
-        service = self._service
-        log = service.log
+        log, group_transfer = self._service.log, self._service.group_transfer
+        write, read, waits, has_notified = _of_thread(group_transfer)
         return Observation(
             log.min_offset,
             log.max_offset,
             self._of_master.read(log),
-            service.push2_slave_max_offset,
+            self._service.push2_slave_max_offset,
             tuple([request.next_offset for request in self._paused]),
-            tuple([request.next_offset for request in service.group_transfer]),
-            *_of_thread(service.group_transfer),
+            tuple([request.next_offset for request in group_transfer]),
+            write,
+            read,
+            waits,
+            has_notified,
             tuple(sorted([(done.next_offset, done.status.value) for done in self._done if done.status])),
             tuple([_observe_connection(connection) for connection in self._connections.values()]),
-            tuple(
-                [
-                    ObservedSlave(
-                        client.connected,
-                        client.close_reason,
-                        own.min_offset,
-                        own.max_offset,
-                        reader.read(own),
-                        client.current_reported_offset,
-                        client.unparsed,
-                        client.deaf,
-                    )
-                    for client, own, reader in zip(self._clients, self._logs, self._of_slaves, strict=True)
-                ]
-            ),
+            tuple([self._observe_slave(index) for index in range(len(self._clients))]),
+        )
+
+    def _observe_slave(self, index: int) -> ObservedSlave:
+        client, log = self._clients[index], self._logs[index]
+        return ObservedSlave(
+            client.connected,
+            client.close_reason,
+            log.min_offset,
+            log.max_offset,
+            self._of_slaves[index].read(log),
+            client.current_reported_offset,
+            client.unparsed,
+            client.deaf,
         )
 
 
@@ -438,21 +441,21 @@ def _of_thread(group_transfer: GroupTransfer | FiveWaits) -> tuple[tuple[int, ..
     if isinstance(group_transfer, GroupTransfer):
         return (), (), 0, False
     service = group_transfer.service
-    write, read = (
-        tuple(request.next_offset for request in requests) for requests in (service.requests_write, service.requests_read)
-    )
+    write = tuple([request.next_offset for request in service.requests_write])
+    read = tuple([request.next_offset for request in service.requests_read])
     return write, read, service.waits, service.has_notified
 
 
 class _LogReader:
-    """Reads all bytes of a log, after every event. The views of its files are kept as long as it has the same files."""
+    """Reads all bytes of a log, after every event. The views of its files are kept as long as it has them."""
 
     def __init__(self) -> None:
         self._files: tuple[MappedFile, ...] = ()
-        self._views: list[tuple[MappedFile, memoryview]] = []
+        self._views: dict[MappedFile, memoryview] = {}
 
     def read(self, log: CommitLog) -> bytes:
         files = log.queue.files  # a tuple that is replaced, never changed
         if files is not self._files:
-            self._files, self._views = files, [(file, file.view(0, file.size)) for file in files]
-        return b"".join([view[: file.wrote_position] for file, view in self._views])
+            known, self._files = self._views, files
+            self._views = {file: known[file] if file in known else file.view(0, file.size) for file in files}
+        return b"".join([view[: file.wrote_position] for file, view in self._views.items()])
