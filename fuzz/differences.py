@@ -1,9 +1,8 @@
 """In which fields two observations differ: the same for every world.
 
-An observation is a dataclass. A field that holds a tuple of dataclasses has one for each of several actors, such as the links
-of a master: `links` of the observation is the actor `link 3` of a difference, where the part has a number of its own
-(`link_id`), and else its place in the tuple. All other fields belong to the actor `master`, or to the one that the
-observation's class names as ACTOR.
+An observation is a dataclass or a named tuple. A field that holds a tuple of such objects has one for each of several actors:
+for `links` of a master, the actor of a difference is `link 3`, by the number that the part has (`link_id`), or else by its
+place in the tuple. All other fields belong to the actor `master`, or to the one that the observation's class names as ACTOR.
 """
 
 from collections.abc import Sequence
@@ -31,7 +30,7 @@ def differences(reference: Any, implementation: Any) -> list[Difference]:
     if reference == implementation:
         return []
     actor = getattr(type(reference), "ACTOR", MASTER)
-    parts = [field.name for field in fields(reference) if _has_parts(reference, field.name, implementation)]
+    parts = [name for name in _names(reference) if _has_parts(reference, name, implementation)]
     found = _of(actor, reference, implementation, skip=parts)
     for name in parts:
         ours, theirs = getattr(reference, name), getattr(implementation, name)
@@ -45,7 +44,13 @@ def differences(reference: Any, implementation: Any) -> list[Difference]:
 
 def _has_parts(reference: object, name: str, implementation: object) -> bool:
     both = (*_tuple(getattr(reference, name)), *_tuple(getattr(implementation, name)))
-    return bool(both) and all(is_dataclass(part) for part in both)
+    return bool(both) and all(is_dataclass(part) or hasattr(part, "_fields") for part in both)
+
+
+def _names(observation: Any) -> Sequence[str]:
+    """The names of the fields."""
+    names: Sequence[str] = getattr(observation, "_fields", None) or [field.name for field in fields(observation)]
+    return names
 
 
 def _tuple(value: object) -> tuple[object, ...]:
@@ -60,10 +65,10 @@ def _of(actor: str, reference: Any, implementation: Any, skip: Sequence[str] = (
     if reference == implementation:
         return []
     found = []
-    for field in fields(reference):
-        ours, theirs = getattr(reference, field.name), getattr(implementation, field.name)
-        if field.name not in skip and ours != theirs:
-            found.append(Difference(actor, field.name, *_show(ours, theirs)))
+    for name in _names(reference):
+        ours, theirs = getattr(reference, name), getattr(implementation, name)
+        if name not in skip and ours != theirs:
+            found.append(Difference(actor, name, *_show(ours, theirs)))
     return found
 
 

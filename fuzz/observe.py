@@ -3,13 +3,14 @@
 All machines have run until they would block. Compared are: the bytes in flight in each direction, the logs, the unparsed bytes,
 the last report, the state of each connection, the waiting puts and the statuses of ended ones, and the queue of classic's group
 transfer. The model's slave has RocketMQ's two buffers, the implementation's has one; their unparsed bytes must be equal.
+
+What is observed is in named tuples: one is made in a quarter of the time of a frozen dataclass, and two are compared in C.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedLink:
+class ObservedLink(NamedTuple):
     """One connection. All offsets are commit-log offsets."""
 
     link_id: int
@@ -27,8 +28,7 @@ class ObservedLink:
     slave_open: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedSlave:
+class ObservedSlave(NamedTuple):
     connected: bool
     close_reason: str
     min_offset: int
@@ -39,8 +39,7 @@ class ObservedSlave:
     deaf: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(NamedTuple):
     """The observation of a whole cluster."""
 
     min_offset: int

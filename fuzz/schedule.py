@@ -19,6 +19,7 @@ from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
 TOPICS: Final = ("T", "orders")
 MIN_OPS, MAX_OPS = 100, 220
 UNBOUNDED_ROOM: Final = 1 << 18  # bytes: the socket hardly ever blocks, but an endless sender still stops
+MOST_FRAMES: Final = 150  # that a room holds: thousands of frames in one event show nothing more, and took a third of the time
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ def draw(seed: int) -> LinkSchedule:
     settings = replace(settings, replicas=replicas, slave_file_size=slave_file_size, adopts_file_size=adopts_file_size)
     if rng.random() < 0.15:
         drawn = _with_full_disks(rng, drawn, slaves)
+    drawn = [within(settings, event) for event in drawn]
     return LinkSchedule(seed, profile, settings, slaves, tuple(drawn))
 
 
@@ -85,6 +87,19 @@ def _with_full_disks(rng: random.Random, drawn: list[events.Event], slaves: int)
         if rng.random() < 0.1:
             found.append(events.DiskFull(rng.randrange(slaves), rng.random() < 0.5))
     return found
+
+
+def ample_room(settings: Settings) -> int:
+    """Bytes of frames with which the master's socket hardly ever blocks."""
+    return min(UNBOUNDED_ROOM, MOST_FRAMES * (TRANSFER_HEADER_SIZE + settings.ha_transfer_batch_size))
+
+
+def within(settings: Settings, event: events.Event) -> events.Event:
+    """The event with no more than ample room for the master's frames."""
+    most = ample_room(settings)
+    if isinstance(event, events.Connect | events.Grant) and event.room > most:
+        return replace(event, room=most)
+    return event
 
 
 def draw_settings(rng: random.Random) -> Settings:

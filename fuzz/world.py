@@ -19,21 +19,27 @@ from rocketmq_ha.impl.ha.service import HAService
 from rocketmq_ha.impl.ha.slave import SlaveClient
 from rocketmq_ha.impl.net.link import MasterLink, SlaveLink
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.mapped_file import MappedFile
 from rocketmq_ha.impl.wire.frame import HEADER, REPORT
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.reference import cluster, events, five_waits, invariants, master, slave, store
-from rocketmq_ha.reference.cluster import Cluster
+from rocketmq_ha.reference.cluster import Cluster, Link
+from rocketmq_ha.reference.slave import Slave
 from rocketmq_ha.reference.step import Transition
 from rocketmq_ha.spec.constants import COMMIT_LOG_DIR
 from rocketmq_ha.spec.profile import Profile, Settings
 
 
 class ReferenceWorld:
-    """The model."""
+    """The model. Its states are frozen: what was seen of an object stays true as long as the same object is there."""
 
     def __init__(self, slaves: int, settings: Settings, profile: Profile, now_ms: int) -> None:
         self._settings, self._profile = settings, profile
         self.cluster: Cluster = cluster.new_cluster(slaves, settings, profile, now_ms)
+        self._observed: tuple[Cluster, Observation] | None = None
+        self._links: dict[int, tuple[Link, ObservedLink]] = {}
+        self._slaves: dict[int, tuple[Slave, ObservedSlave]] = {}
+        self._judged: tuple[Cluster, tuple[str, ...]] | None = None
 
     def apply(self, event: events.Event) -> tuple[Transition, ...]:
         self.cluster, transitions = cluster.step(self.cluster, event, self._settings, self._profile)
@@ -41,54 +47,73 @@ class ReferenceWorld:
 
     def broken(self) -> tuple[str, ...]:
         """The invariants of chapter 9 that do not hold."""
-        return invariants.broken(self.cluster, self._settings)
+        now = self.cluster
+        if self._judged is None or self._judged[0] is not now:
+            self._judged = now, invariants.broken(now, self._settings)
+        return self._judged[1]
 
     def observe(self) -> Observation:
-        now, service = self.cluster, five_waits.service_of(self.cluster.group)
+        now = self.cluster
+        if self._observed is None or self._observed[0] is not now:
+            self._observed = now, self._observe(now)
+        return self._observed[1]
+
+    def _observe(self, now: Cluster) -> Observation:
+        service = five_waits.service_of(now.group)
         return Observation(
             store.min_offset(now.log),
             store.max_offset(now.log),
             now.log.data,
             now.push2_slave_max_offset,
-            tuple(next_offset for _, next_offset in now.paused),
-            tuple(request.next_offset for request in now.group.requests),
-            tuple(request.next_offset for request in service.requests_write),
-            tuple(request.next_offset for request in service.requests_read),
+            tuple([next_offset for _, next_offset in now.paused]),
+            tuple([request.next_offset for request in now.group.requests]),
+            tuple([request.next_offset for request in service.requests_write]),
+            tuple([request.next_offset for request in service.requests_read]),
             service.waits,
             service.has_notified,
-            tuple(sorted((done.next_offset, done.status) for done in now.done)),
-            tuple(
-                ObservedLink(
-                    link.link_id,
-                    link.slave,
-                    link.to_slave,
-                    link.to_master,
-                    link.room,
-                    link.conn.close_reason,
-                    link.conn.slave_request_offset,
-                    link.conn.slave_ack_offset,
-                    link.conn.next_transfer_from_where,
-                    link.conn.last_write_over or bool(link.conn.close_reason),
-                    0 if link.conn.close_reason else master.taken(link.conn),
-                    len(link.conn.byte_buffer_read) - link.conn.process_position,
-                    link.slave_open,
-                )
-                for link in now.links
-            ),
-            tuple(
-                ObservedSlave(
-                    node.connected,
-                    node.close_reason,
-                    store.min_offset(node.log),
-                    store.max_offset(node.log),
-                    node.log.data,
-                    node.current_reported_offset,
-                    slave.unparsed(node),
-                    node.deaf,
-                )
-                for node in now.slaves
-            ),
+            tuple(sorted([(done.next_offset, done.status) for done in now.done])),
+            tuple([self._observe_link(link) for link in now.links]),
+            tuple([self._observe_slave(index, node) for index, node in enumerate(now.slaves)]),
         )
+
+    def _observe_link(self, link: Link) -> ObservedLink:
+        known = self._links.get(link.link_id)
+        if known is not None and known[0] is link:
+            return known[1]
+        found = ObservedLink(
+            link.link_id,
+            link.slave,
+            link.to_slave,
+            link.to_master,
+            link.room,
+            link.conn.close_reason,
+            link.conn.slave_request_offset,
+            link.conn.slave_ack_offset,
+            link.conn.next_transfer_from_where,
+            link.conn.last_write_over or bool(link.conn.close_reason),
+            0 if link.conn.close_reason else master.taken(link.conn),
+            len(link.conn.byte_buffer_read) - link.conn.process_position,
+            link.slave_open,
+        )
+        self._links[link.link_id] = link, found
+        return found
+
+    def _observe_slave(self, index: int, node: Slave) -> ObservedSlave:
+        known = self._slaves.get(index)
+        if known is not None and known[0] is node:
+            return known[1]
+        found = ObservedSlave(
+            node.connected,
+            node.close_reason,
+            store.min_offset(node.log),
+            store.max_offset(node.log),
+            node.log.data,
+            node.current_reported_offset,
+            slave.unparsed(node),
+            node.deaf,
+        )
+        self._slaves[index] = node, found
+        return found
 
 
 class _Log(CommitLog):
@@ -123,6 +148,7 @@ class ImplementationWorld:
         self._service = HAService(self._open("master", settings.mapped_file_size), settings, profile)
         self._logs = [self._open_slave(index) for index in range(slaves)]
         self._clients = [self._client(log) for log in self._logs]
+        self._of_master, self._of_slaves = _LogReader(), [_LogReader() for _ in self._logs]
         self._connections: dict[int, _Connection] = {}
         self._next_link_id = 0
         self._paused: list[GroupCommitRequest] = []
@@ -197,8 +223,9 @@ class ImplementationWorld:
                 while connection.at_master.on_transfer(self._now_ms):
                     pass
         self._settle()
-        self._done += [request for request in self._waiting if request.status is not None]
-        self._waiting = [request for request in self._waiting if request.status is None]
+        if self._waiting:
+            self._done += [request for request in self._waiting if request.status is not None]
+            self._waiting = [request for request in self._waiting if request.status is None]
 
     def _put(self, event: events.Put) -> None:
         message = Message(
@@ -356,48 +383,55 @@ class ImplementationWorld:
     # --- Observation ---------------------------------------------------------------------------------------------------
 
     def observe(self) -> Observation:
-        service = self._service
+        log, group_transfer = self._service.log, self._service.group_transfer
+        write, read, waits, has_notified = _of_thread(group_transfer)
         return Observation(
-            service.log.min_offset,
-            service.log.max_offset,
-            _bytes(service.log),
-            service.push2_slave_max_offset,
-            tuple(request.next_offset for request in self._paused),
-            tuple(request.next_offset for request in service.group_transfer),
-            *_of_thread(service.group_transfer),
-            tuple(sorted((done.next_offset, done.status.value) for done in self._done if done.status)),
-            tuple(
-                ObservedLink(
-                    connection.channel.link_id,
-                    connection.channel.slave,
-                    bytes(connection.channel.at_master.in_flight),
-                    bytes(connection.channel.at_slave.in_flight),
-                    connection.channel.at_master.room,
-                    connection.at_master.conn.close_reason,
-                    connection.at_master.conn.slave_request_offset,
-                    connection.at_master.conn.slave_ack_offset,
-                    connection.at_master.conn.next_transfer_from_where,
-                    connection.at_master.conn.last_write_over,
-                    connection.at_master.conn.taken,
-                    connection.at_master.conn.unparsed,
-                    connection.slave_open,
-                )
-                for connection in self._connections.values()
-            ),
-            tuple(
-                ObservedSlave(
-                    client.connected,
-                    client.close_reason,
-                    log.min_offset,
-                    log.max_offset,
-                    _bytes(log),
-                    client.current_reported_offset,
-                    client.unparsed,
-                    client.deaf,
-                )
-                for client, log in zip(self._clients, self._logs, strict=True)
-            ),
+            log.min_offset,
+            log.max_offset,
+            self._of_master.read(log),
+            self._service.push2_slave_max_offset,
+            tuple([request.next_offset for request in self._paused]),
+            tuple([request.next_offset for request in group_transfer]),
+            write,
+            read,
+            waits,
+            has_notified,
+            tuple(sorted([(done.next_offset, done.status.value) for done in self._done if done.status])),
+            tuple([_observe_connection(connection) for connection in self._connections.values()]),
+            tuple([self._observe_slave(index) for index in range(len(self._clients))]),
         )
+
+    def _observe_slave(self, index: int) -> ObservedSlave:
+        client, log = self._clients[index], self._logs[index]
+        return ObservedSlave(
+            client.connected,
+            client.close_reason,
+            log.min_offset,
+            log.max_offset,
+            self._of_slaves[index].read(log),
+            client.current_reported_offset,
+            client.unparsed,
+            client.deaf,
+        )
+
+
+def _observe_connection(connection: _Connection) -> ObservedLink:
+    channel, conn = connection.channel, connection.at_master.conn
+    return ObservedLink(
+        channel.link_id,
+        channel.slave,
+        bytes(channel.at_master.in_flight),
+        bytes(channel.at_slave.in_flight),
+        channel.at_master.room,
+        conn.close_reason,
+        conn.slave_request_offset,
+        conn.slave_ack_offset,
+        conn.next_transfer_from_where,
+        conn.last_write_over,
+        conn.taken,
+        conn.unparsed,
+        connection.slave_open,
+    )
 
 
 def _of_thread(group_transfer: GroupTransfer | FiveWaits) -> tuple[tuple[int, ...], tuple[int, ...], int, bool]:
@@ -405,17 +439,21 @@ def _of_thread(group_transfer: GroupTransfer | FiveWaits) -> tuple[tuple[int, ..
     if isinstance(group_transfer, GroupTransfer):
         return (), (), 0, False
     service = group_transfer.service
-    write, read = (
-        tuple(request.next_offset for request in requests) for requests in (service.requests_write, service.requests_read)
-    )
+    write = tuple([request.next_offset for request in service.requests_write])
+    read = tuple([request.next_offset for request in service.requests_read])
     return write, read, service.waits, service.has_notified
 
 
-def _bytes(log: CommitLog) -> bytes:
-    """The bytes of the whole log."""
-    parts = []
-    offset = log.min_offset
-    while part := log.data_at(offset, log.file_size):
-        parts.append(bytes(part))
-        offset += len(part)
-    return b"".join(parts)
+class _LogReader:
+    """Reads all bytes of a log, after every event. The views of its files are kept as long as it has them."""
+
+    def __init__(self) -> None:
+        self._files: tuple[MappedFile, ...] = ()
+        self._views: dict[MappedFile, memoryview] = {}
+
+    def read(self, log: CommitLog) -> bytes:
+        files = log.queue.files  # a tuple that is replaced, never changed
+        if files is not self._files:
+            known, self._files = self._views, files
+            self._views = {file: known[file] if file in known else file.view(0, file.size) for file in files}
+        return b"".join([view[: file.wrote_position] for file, view in self._views.items()])

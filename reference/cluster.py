@@ -5,9 +5,10 @@ holds reports in flight. `room` is the number of bytes that the master's socket 
 until they would block.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
-from typing import assert_never
+from operator import attrgetter
+from typing import Final, assert_never
 
 from rocketmq_ha.reference import events, group_transfer, group_transfer_service, master, slave, store, wire
 from rocketmq_ha.reference.group_transfer import GroupTransfer
@@ -64,6 +65,9 @@ class Cluster:
     paused: tuple[tuple[int, int], ...] = ()  # (request id, next offset) of puts that are appended but do not wait yet
     done: tuple[Done, ...] = ()  # of the last step
     has_lost: bool = False  # the master has lost an unflushed tail
+
+
+_fields: Final = attrgetter(*(field.name for field in fields(Cluster)))
 
 
 def new_cluster(slaves: int, settings: Settings, profile: Profile, now_ms: int) -> Cluster:
@@ -128,38 +132,41 @@ class _Work:
         self.log, self.slaves, self.group = cluster.log, list(cluster.slaves), cluster.group
         self.links = {link.link_id: link for link in cluster.links}
         self.push2_slave_max_offset = cluster.push2_slave_max_offset
-        self.queue_offsets = {(topic, queue_id): n for topic, queue_id, n in cluster.queue_offsets}
+        self.queue_offsets = cluster.queue_offsets
         self.next_link_id, self.puts, self.paused = cluster.next_link_id, cluster.puts, cluster.paused
         self.transitions: list[Transition] = []
         self.done: list[Done] = []
         self.has_lost = cluster.has_lost
 
     def cluster(self) -> Cluster:
-        return Cluster(
+        """The cluster behind the step; the same object if nothing has changed, so that nobody need look at it again."""
+        after = (
             self.now_ms,
             self.log,
             tuple(self.slaves),
             self.group,
-            tuple(link for link in self.links.values() if link.slave_open or not link.conn.close_reason),
+            tuple([link for link in self.links.values() if link.slave_open or not link.conn.close_reason]),
             self.push2_slave_max_offset,
-            tuple((topic, queue_id, n) for (topic, queue_id), n in self.queue_offsets.items()),
+            self.queue_offsets,
             self.next_link_id,
             self.puts,
             self.paused,
             tuple(self.done),
             self.has_lost,
         )
+        return self.before if after == _fields(self.before) else Cluster(*after)
 
     # --- Events ------------------------------------------------------------------------------------------------------
 
     def put(self, event: events.Put) -> None:
+        queue_offsets = {(topic, queue_id): n for topic, queue_id, n in self.queue_offsets}
         queue = (event.topic, event.queue_id)
         record = Record(
             event.topic.encode(),
             event.body,
             event.properties.encode(),
             event.queue_id,
-            queue_offset=self.queue_offsets.get(queue, 0),
+            queue_offset=queue_offsets.get(queue, 0),
             born_timestamp=self.now_ms,
             born_host=STORE_HOST,
             store_timestamp=self.now_ms,
@@ -168,7 +175,8 @@ class _Work:
         before = self.log  # whatever the put's outcome, it is stored: HA-G-9 "MUST NOT be given for a message that is not in"
         self.log, offset, size = store.append_record(before, record)
         rolls = offset > store.max_offset(before)  # a BLANK stands between
-        self.queue_offsets[queue] = record.queue_offset + 1
+        queue_offsets[queue] = record.queue_offset + 1
+        self.queue_offsets = tuple((topic, queue_id, n) for (topic, queue_id), n in queue_offsets.items())
         self._store_row(
             0, before, self.log, "put_roll" if rolls else "put", ("HA-ST-2", "HA-ST-4", *(("HA-ST-3",) if rolls else ()))
         )
@@ -264,7 +272,8 @@ class _Work:
         self.log = recovered.state
         self._store_row(0, before, self.log, "recover", recovered.clauses)
         if lost:
-            self.queue_offsets = store.next_queue_offsets(self.log)
+            found = store.next_queue_offsets(self.log)
+            self.queue_offsets = tuple((topic, queue_id, n) for (topic, queue_id), n in found.items())
         if clean:
             self._group_step("shutdown", group_transfer_service.on_shutdown(self.group))
         self.paused, self.push2_slave_max_offset = (), 0
@@ -278,7 +287,7 @@ class _Work:
         """Let every write side run until its socket or the log has no more. HA-M-32 "Every put MUST wake the write sides"."""
         for link in self.open_at_master():
             step = master.on_transfer(link.conn, self.log, link.room, self.now_ms, self.settings)
-            if step.state == link.conn:
+            if step.state is link.conn or step.state == link.conn:
                 continue
             data = sent(step)
             to_slave = b"" if link.severed else link.to_slave + data

@@ -11,8 +11,12 @@ The model writes V1 with IPv4 hosts, and reads V1 and V2 with either.
 
 import zlib
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
 
 from rocketmq_ha.spec import constants
+
+_TOPIC_LENGTH_SIZES: Final = {constants.MESSAGE_MAGIC_CODE: 1, constants.MESSAGE_MAGIC_CODE_V2: 2}  # bytes, by magic
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +86,16 @@ def decode(data: bytes, position: int = 0) -> tuple[Record, int] | None:
         return None
     size = int.from_bytes(data[position : position + 4], "big", signed=True)
     magic = int.from_bytes(data[position + 4 : position + 8], "big")
-    versions = {constants.MESSAGE_MAGIC_CODE: 1, constants.MESSAGE_MAGIC_CODE_V2: 2}
-    if magic not in versions or size < constants.MESSAGE_FIXED_SIZE or position + size > len(data):
+    if magic not in _TOPIC_LENGTH_SIZES or size < constants.MESSAGE_FIXED_SIZE or position + size > len(data):
         return None
-    at, end = position + 8, position + size
+    record = (_decode_known if size <= 4096 else _decode_whole)(bytes(data[position : position + size]))
+    return None if record is None else (record, size)
+
+
+def _decode_whole(data: bytes) -> Record | None:
+    """Decode a record whose size and magic are right; None if its lengths or its CRC are not."""
+    at, end = 8, len(data)
+    magic = int.from_bytes(data[4:8], "big")
 
     def take(width: int) -> bytes:
         nonlocal at
@@ -105,7 +115,8 @@ def decode(data: bytes, position: int = 0) -> tuple[Record, int] | None:
     if body_length < 0 or at + body_length > end:
         return None
     body = take(body_length)
-    topic_length = number(versions[magic])  # HA-ST-72 "A topic MUST have 1 to 127 bytes in a V1 record": signed, so no more
+    # HA-ST-72 "A topic MUST have 1 to 127 bytes in a V1 record": its length is signed, so no more.
+    topic_length = number(_TOPIC_LENGTH_SIZES[magic])
     if topic_length <= 0:
         return None
     topic = take(topic_length)
@@ -128,4 +139,8 @@ def decode(data: bytes, position: int = 0) -> tuple[Record, int] | None:
         store_host,
         reconsume_times,
         prepared_transaction_offset,
-    ), size
+    )
+
+
+# A check walks a log after every event, and of its records only the last are new.
+_decode_known: Final = lru_cache(maxsize=256)(_decode_whole)

@@ -98,6 +98,8 @@ def on_frames(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: Se
     clauses: list[str] = []
     # The position of the next byte: the max offset, or the end of the compared overlap, which is the last report.
     position = slave.current_reported_offset if profile.checks_overlap else store.max_offset(slave.log)
+    # What each frame changes. The state is made once, by `done` or `close`.
+    log, dispatch_position = slave.log, slave.dispatch_position
 
     def report() -> None:
         nonlocal slave, room
@@ -107,58 +109,65 @@ def on_frames(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: Se
         if out:
             clauses.extend(("HA-S-7" if profile.coalesces_reports else "HA-S-6", *_report_clauses(out)))
 
+    def done() -> Step[Slave]:
+        after = replace(slave, log=log, dispatch_position=dispatch_position if slave.connected else 0)
+        return Step(after, tuple(outputs), unique(clauses))
+
     def close(reason: str, clause: str) -> Step[Slave]:
-        return Step(close_master(slave, reason), (*outputs, Close(reason)), unique((*clauses, clause, "HA-S-13")))
+        after = close_master(replace(slave, log=log), reason)
+        return Step(after, (*outputs, Close(reason)), unique((*clauses, clause, "HA-S-13")))
 
     if slave.deaf:
         return Step(replace(slave, last_read_timestamp=now_ms), clauses=("HA-S-36",))
     while arrived and len(slave.byte_buffer_read) < settings.slave_read_buffer_size:
         free = settings.slave_read_buffer_size - len(slave.byte_buffer_read)
-        slave = replace(slave, byte_buffer_read=slave.byte_buffer_read + arrived[:free], last_read_timestamp=now_ms)
+        buffer = slave.byte_buffer_read + arrived[:free]
+        slave = replace(slave, byte_buffer_read=buffer, last_read_timestamp=now_ms)
         arrived = arrived[free:]
-        while len(slave.byte_buffer_read) - slave.dispatch_position >= TRANSFER_HEADER_SIZE:
-            at = slave.dispatch_position
-            offset, body_size = wire.unpack_header(slave.byte_buffer_read[at : at + TRANSFER_HEADER_SIZE])
+        while len(buffer) - dispatch_position >= TRANSFER_HEADER_SIZE:
+            at = dispatch_position + TRANSFER_HEADER_SIZE
+            offset, body_size = wire.unpack_header(buffer[dispatch_position:at])
             # GUARD
-            max_offset = store.max_offset(slave.log)
+            max_offset = store.max_offset(log)
             # HA-S-4 "before its body, the slave MUST close the connection if its max offset is not 0 and differs".
             if max_offset != 0 and offset != position:
                 return close("offset", "HA-S-4" if position == max_offset else "HA-S-63")
-            if broken := check_end_of_file(slave.log, offset):
+            if broken := check_end_of_file(log, offset):
                 return close("frame", broken)
-            if profile.checks_frames and (broken := check_frame(slave.log, offset, body_size, settings)):
+            if profile.checks_frames and (broken := check_frame(log, offset, body_size, settings)):
                 return close("frame", broken)
-            if profile.checks_frames and not ends_in_its_file(slave.log, offset, body_size):
-                known = not profile.checks_file_size or file_size.is_known(slave.log)
+            if profile.checks_frames and not ends_in_its_file(log, offset, body_size):
+                known = not profile.checks_file_size or file_size.is_known(log)
                 return close("frame", "HA-S-11") if known else close("file_size", "HA-S-92")
             if not profile.checks_frames and parsing_throws(body_size):
-                slave = replace(slave, deaf=True, byte_buffer_read=b"", dispatch_position=0)
-                return Step(slave, tuple(outputs), unique((*clauses, "HA-S-36")))
-            at += TRANSFER_HEADER_SIZE
-            if len(slave.byte_buffer_read) < at + body_size:
+                dispatch_position = 0
+                slave = replace(slave, deaf=True, byte_buffer_read=b"")
+                clauses.append("HA-S-36")
+                return done()
+            if len(buffer) < at + body_size:
                 break
-            body = slave.byte_buffer_read[at : at + body_size]
+            body = buffer[at : at + body_size]
             held = min(max_offset - position, body_size) if max_offset else 0  # bytes of the body that the log has already
             if held:
-                if overlap.differs(slave.log, position, body[:held]):
+                if overlap.differs(log, position, body[:held]):
                     return close("diverged", "HA-S-62")
                 clauses.append("HA-S-62")
             # STATE
             position += held
             if profile.checks_file_size and held < body_size:
-                seen = file_size.walk(slave.log, body[held:])
-                if seen.differs or (seen.is_same and len(slave.log.data) < slave.log.file_size):
+                seen = file_size.walk(log, body[held:])
+                if seen.differs or (seen.is_same and len(log.data) < log.file_size):
                     clauses.append("HA-S-90")
                 if seen.differs:
-                    adopted = file_size.adopt(slave.log, offset, body[held:], seen.size) if settings.adopts_file_size else None
+                    adopted = file_size.adopt(log, offset, body[held:], seen.size) if settings.adopts_file_size else None
                     if adopted is None:
                         # HA-S-92 "MUST append nothing from that record on, close the connection, and stop".
-                        if fitting := body[held:][: max(0, seen.position - len(slave.log.data))]:
+                        if fitting := body[held:][: max(0, seen.position - len(log.data))]:
                             if slave.disk_full:
                                 return close("disk_full", "HA-S-38")
-                            slave = replace(slave, log=store.append_data(slave.log, offset, fitting))
+                            log = store.append_data(log, offset, fitting)
                         return close("file_size", "HA-S-92")
-                    slave = replace(slave, log=adopted)
+                    log = adopted
                     clauses.append("HA-S-91")
             if held < body_size or not profile.ignores_heartbeats:  # HA-S-10 "A heartbeat is appended too, with length 0"
                 appended = body[held:]
@@ -166,26 +175,27 @@ def on_frames(slave: Slave, arrived: bytes, room: int, now_ms: int, settings: Se
                     # HA-S-38 "MUST NOT count the bytes as part of its log, and MUST NOT report any of them".
                     if profile.checks_appends:
                         return close("disk_full", "HA-S-38")
-                    appended = store.unwritten(slave.log, len(appended))
+                    appended = store.unwritten(log, len(appended))
                     clauses.append("HA-S-37")
                 clauses += ("HA-S-5", "HA-ST-6") if body_size else ("HA-S-10",)
-                slave = replace(slave, log=store.append_data(slave.log, offset, appended))
-                position = store.max_offset(slave.log)
-            slave = replace(slave, dispatch_position=at + body_size)
+                log = store.append_data(log, offset, appended)
+                position = store.max_offset(log)
+            dispatch_position = at + body_size
             # OUTPUT
             if not profile.coalesces_reports:
                 report()
                 if not slave.connected:
-                    return Step(slave, tuple(outputs), unique(clauses))
-        if len(slave.byte_buffer_read) == settings.slave_read_buffer_size:
-            slave = reallocate_byte_buffer(slave)
+                    return done()
+        if len(buffer) == settings.slave_read_buffer_size:
+            slave = reallocate_byte_buffer(replace(slave, dispatch_position=dispatch_position))
+            dispatch_position = slave.dispatch_position
             clauses.append("HA-S-9")
     # HA-S-14 "that fills the read buffer without being complete MUST end the connection"; HA-S-32 "MUST hold 4 MiB by default".
-    if len(unparsed(slave)) == settings.slave_read_buffer_size:
+    if len(slave.byte_buffer_read) - dispatch_position == settings.slave_read_buffer_size:
         return close("stalled", "HA-S-14")
     if profile.coalesces_reports:
         report()
-    return Step(slave, tuple(outputs), unique(clauses))
+    return done()
 
 
 def check_frame(log: Log, offset: int, body_size: int, settings: Settings) -> str:

@@ -86,16 +86,16 @@ def append_record(log: Log, record: Record) -> tuple[Log, int, int]:
     Spec: HA-ST-12 "MUST be appended at the end of the log, one at a time"; HA-ST-3 "When a message and 8 bytes more do not fit
     in the rest of a file"; HA-ST-15 "MUST be the commit-log offset of the record itself".
     """
-    size = len(message.encode(record))
-    assert size + END_FILE_MIN_BLANK_SIZE <= log.file_size, "a message larger than a file"
+    data = message.encode(replace(record, physical_offset=max_offset(log)))
+    assert len(data) + END_FILE_MIN_BLANK_SIZE <= log.file_size, "a message larger than a file"
     remaining = log.file_size - len(log.data) % log.file_size
-    log = replace(log, base=log.base or 0)
-    if size + END_FILE_MIN_BLANK_SIZE > remaining:
+    base = log.base or 0
+    if len(data) + END_FILE_MIN_BLANK_SIZE > remaining:
         # The padding keeps its bytes: HA-ST-17 "two logs that differ in padding alone MUST count as equal".
         padding = (log.stale + bytes(remaining))[END_FILE_MIN_BLANK_SIZE:remaining]
-        log = _extend(log, blank(remaining)[:END_FILE_MIN_BLANK_SIZE] + padding)
-    offset = max_offset(log)
-    return _extend(log, message.encode(replace(record, physical_offset=offset))), offset, size
+        log = _extend(log, blank(remaining)[:END_FILE_MIN_BLANK_SIZE] + padding, base)
+        data = message.encode(replace(record, physical_offset=max_offset(log)))
+    return _extend(log, data, base), max_offset(log), len(data)
 
 
 def append_data(log: Log, offset: int, body: bytes) -> Log:
@@ -108,7 +108,7 @@ def append_data(log: Log, offset: int, body: bytes) -> Log:
         base = offset - offset % log.file_size if offset >= 0 else -(-offset // log.file_size * log.file_size)
     if base < 0 or len(body) > log.file_size - len(log.data) % log.file_size:
         return log  # a body that does not fit is dropped; HA-S-33 "does not look at the outcome of an append" (quirk 19)
-    return _extend(replace(log, base=base), body)
+    return _extend(log, body, base)
 
 
 def unwritten(log: Log, size: int) -> bytes:
@@ -153,9 +153,9 @@ def without_last_record(log: Log) -> Log:
     return replace(log, data=log.data[:found], stale=b"")
 
 
-def _extend(log: Log, body: bytes) -> Log:
-    """Write at the max offset, over stale bytes."""
-    return replace(log, data=log.data + body, stale=log.stale[len(body) :])
+def _extend(log: Log, body: bytes, base: int) -> Log:
+    """Write at the max offset, over stale bytes. `base`: of the log, or of the first file of a log without files."""
+    return replace(log, base=base, data=log.data + body, stale=log.stale[len(body) :])
 
 
 def recover(log: Log, profile: Profile) -> Step[Log]:

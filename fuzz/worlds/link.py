@@ -42,8 +42,9 @@ class LinkWorld(World[LinkSchedule]):
     def fits(self, schedule: LinkSchedule, event: events.Event) -> bool:
         return fits(schedule, event)
 
-    def bounds(self, schedule: LinkSchedule) -> Mapping[tuple[type, str], tuple[int, int]]:  # noqa: ARG002
-        return BOUNDS
+    def bounds(self, drawn: LinkSchedule) -> Mapping[tuple[type, str], tuple[int, int]]:
+        room = schedule.ample_room(drawn.settings)
+        return BOUNDS | {(events.Grant, "room"): (0, room), (events.Connect, "room"): (0, room)}
 
     def describe(self, event: events.Event) -> str:
         return describe(event)
@@ -76,8 +77,6 @@ LINK: Final = LinkWorld()
 
 BOUNDS: Final = {
     (events.Tick, "ms"): (1, 25_000),
-    (events.Grant, "room"): (0, UNBOUNDED_ROOM),
-    (events.Connect, "room"): (0, UNBOUNDED_ROOM),
     (events.Connect, "slave_room"): (0, 40),
     (events.DeliverFrames, "nbytes"): (-40, UNBOUNDED_ROOM),
     (events.DeliverReports, "nbytes"): (1, 1000),
@@ -111,7 +110,8 @@ def open_sides(
 def draw_event(rng: Random, drawn: LinkSchedule) -> events.Event:
     """Draw an event for a schedule that exists, with its sizes."""
     draws = schedule.event_draws(rng, drawn.slaves, drawn.settings, drawn.profile)
-    return rng.choices([make for _, _, make in draws], [weight for weight, _, _ in draws])[0]()
+    event = rng.choices([make for _, _, make in draws], [weight for weight, _, _ in draws])[0]()
+    return schedule.within(drawn.settings, event)
 
 
 def _amount(nbytes: int) -> str:

@@ -28,8 +28,8 @@ MISTAKES = (
     Mistake(
         "the comparator forgets a field",
         differences,
-        "if field.name not in skip and ours != theirs:",
-        'if field.name not in (*skip, "unparsed_report") and ours != theirs:',
+        "if name not in skip and ours != theirs:",
+        'if name not in (*skip, "unparsed_report") and ours != theirs:',
         "test_observe.py",
     ),
     Mistake(

@@ -1,9 +1,8 @@
 """The comparator sees each field of an observation, and names the actor, the field and both values, the reference's first.
 
-The fields are those of the dataclasses, so that a new field is covered by itself.
+The fields are those of the named tuples, so that a new field is covered by itself.
 """
 
-from dataclasses import fields, replace
 from typing import Any, get_type_hints
 
 import pytest
@@ -23,28 +22,28 @@ VALUES: dict[Any, tuple[tuple[Any, str], tuple[Any, str]]] = {
 PARTS = ("links", "slaves")  # compared one by one, each under its own name
 
 
-def one(kind: type) -> Any:
+def one(kind: Any) -> Any:
     """A value of the first of VALUES in each field; an observation has two links and three slaves."""
     hints = get_type_hints(kind)
-    own = {field.name: VALUES[hints[field.name]][0][0] for field in fields(kind) if field.name not in PARTS}
+    own = {name: VALUES[hints[name]][0][0] for name in kind._fields if name not in PARTS}
     if kind is Observation:
         own |= {"links": (link(3), link(9)), "slaves": (one(ObservedSlave),) * 3}
     return kind(**own)
 
 
 def link(link_id: int) -> ObservedLink:
-    found: ObservedLink = replace(one(ObservedLink), link_id=link_id)
+    found: ObservedLink = one(ObservedLink)._replace(link_id=link_id)
     return found
 
 
-def changed(kind: type, name: str) -> tuple[Any, str, str]:
+def changed(kind: Any, name: str) -> tuple[Any, str, str]:
     """(another value of a field, how the first is shown, how the other is shown)."""
     (_, ours), (value, theirs) = VALUES[get_type_hints(kind)[name]]
     return value, ours, theirs
 
 
-def names(kind: type) -> list[str]:
-    return [field.name for field in fields(kind) if field.name not in (*PARTS, "link_id")]
+def names(kind: Any) -> list[str]:
+    return [name for name in kind._fields if name not in (*PARTS, "link_id")]
 
 
 BASE: Observation = one(Observation)
@@ -53,7 +52,7 @@ BASE: Observation = one(Observation)
 @pytest.mark.parametrize("name", names(Observation))
 def test_a_field_of_the_master_alone_gives_one_difference(name: str) -> None:
     value, ours, theirs = changed(Observation, name)
-    other = replace(BASE, **{name: value})
+    other = BASE._replace(**{name: value})
     assert differences(BASE, other) == [Difference("master", name, ours, theirs)]
     assert differences(other, BASE) == [Difference("master", name, theirs, ours)]
 
@@ -63,8 +62,8 @@ def test_a_field_of_the_master_alone_gives_one_difference(name: str) -> None:
 def test_a_field_of_a_link_alone_gives_one_difference(name: str, at: int) -> None:
     value, ours, theirs = changed(ObservedLink, name)
     links = list(BASE.links)
-    links[at] = replace(links[at], **{name: value})
-    other = replace(BASE, links=tuple(links))
+    links[at] = links[at]._replace(**{name: value})
+    other = BASE._replace(links=tuple(links))
     assert differences(BASE, other) == [Difference(f"link {(3, 9)[at]}", name, ours, theirs)]
     assert differences(other, BASE) == [Difference(f"link {(3, 9)[at]}", name, theirs, ours)]
 
@@ -74,8 +73,8 @@ def test_a_field_of_a_link_alone_gives_one_difference(name: str, at: int) -> Non
 def test_a_field_of_a_slave_alone_gives_one_difference(name: str, at: int) -> None:
     value, ours, theirs = changed(ObservedSlave, name)
     slaves = list(BASE.slaves)
-    slaves[at] = replace(slaves[at], **{name: value})
-    other = replace(BASE, slaves=tuple(slaves))
+    slaves[at] = slaves[at]._replace(**{name: value})
+    other = BASE._replace(slaves=tuple(slaves))
     assert differences(BASE, other) == [Difference(f"slave {at}", name, ours, theirs)]
     assert differences(other, BASE) == [Difference(f"slave {at}", name, theirs, ours)]
 
@@ -96,12 +95,12 @@ def test_equal_observations_have_no_difference() -> None:
     ids=["none", "one fewer", "one more", "reordered", "another"],
 )
 def test_other_links_are_one_difference_of_the_master(links: tuple[ObservedLink, ...], told: str) -> None:
-    assert differences(BASE, replace(BASE, links=links)) == [Difference("master", "links", "[3, 9]", told)]
-    assert differences(replace(BASE, links=links), BASE) == [Difference("master", "links", told, "[3, 9]")]
+    assert differences(BASE, BASE._replace(links=links)) == [Difference("master", "links", "[3, 9]", told)]
+    assert differences(BASE._replace(links=links), BASE) == [Difference("master", "links", told, "[3, 9]")]
 
 
 def test_other_links_do_not_hide_what_else_differs_at_the_master() -> None:
-    other = replace(BASE, max_offset=5, links=())
+    other = BASE._replace(max_offset=5, links=())
     assert differences(BASE, other) == [
         Difference("master", "max_offset", "3", "5"),
         Difference("master", "links", "[3, 9]", "[]"),
@@ -112,11 +111,10 @@ def test_all_differences_are_found_the_masters_first_then_the_links_then_the_sla
     masters = {name: changed(Observation, name)[0] for name in names(Observation)}
     links = {name: changed(ObservedLink, name)[0] for name in names(ObservedLink)}
     slaves = {name: changed(ObservedSlave, name)[0] for name in names(ObservedSlave)}
-    other = replace(
-        BASE,
+    other = BASE._replace(
         **masters,
-        links=tuple(replace(one_link, **links) for one_link in BASE.links),
-        slaves=tuple(replace(node, **slaves) for node in BASE.slaves),
+        links=tuple(one_link._replace(**links) for one_link in BASE.links),
+        slaves=tuple(node._replace(**slaves) for node in BASE.slaves),
     )
     found = [(difference.actor, difference.field) for difference in differences(BASE, other)]
     expected = [("master", name) for name in masters]
@@ -126,7 +124,7 @@ def test_all_differences_are_found_the_masters_first_then_the_links_then_the_sla
 
 
 def test_another_number_of_slaves_is_a_difference() -> None:
-    found = differences(BASE, replace(BASE, slaves=BASE.slaves[:1]))
+    found = differences(BASE, BASE._replace(slaves=BASE.slaves[:1]))
     assert [str(each) for each in found] == ["master.slaves: reference [0, 1, 2], implementation [0]"]
 
 
@@ -158,7 +156,7 @@ SIXTEEN = bytes(range(16))
 def test_of_more_than_sixteen_bytes_only_the_length_and_the_place_are_shown(
     ours: bytes, theirs: bytes, shown: tuple[str, str]
 ) -> None:
-    found = differences(replace(BASE, log=ours), replace(BASE, log=theirs))
+    found = differences(BASE._replace(log=ours), BASE._replace(log=theirs))
     assert found == [Difference("master", "log", *shown)]
 
 

@@ -11,6 +11,7 @@ import pytest
 from kit.schedules import SETTINGS, put, schedule_of
 from rocketmq_ha.fuzz import recorder
 from rocketmq_ha.fuzz.lockstep import RunOutcome, StepOutcome
+from rocketmq_ha.fuzz.log_store import LogStore
 from rocketmq_ha.fuzz.recorder import EventRecorder
 from rocketmq_ha.reference.events import Clog, Event, Tick
 from rocketmq_ha.reference.step import Transition
@@ -137,18 +138,20 @@ def test_the_files_hold_all_rows_and_no_unfinished_file_stays(tmp_path: Path) ->
     events = EventRecorder()
     many = run_of(5, *((Tick(1), at, (transition("put", at), transition("frames", at))) for at in range(3000)))
     assert events.add(many) == 6000
-    events.write(tmp_path, "seeds-5")
-    events.write(tmp_path, "seeds-5")  # an attempt that is repeated
-    recorder.write_runs([recorder.run_row(many, PHASE_GENERATE, 6000), recorder.run_row(RUN, PHASE_GENERATE, 6)], tmp_path)
+    store = LogStore(str(tmp_path))
+    store.write_table("events/part-5.parquet", events.table())
+    store.write_table("events/part-5.parquet", events.table())  # an attempt that is repeated
+    table = recorder.run_table([recorder.run_row(many, PHASE_GENERATE, 6000), recorder.run_row(RUN, PHASE_GENERATE, 6)])
+    store.write_table("runs/part-5.parquet", table)
     written = sorted(file.relative_to(tmp_path).as_posix() for file in tmp_path.rglob("*") if file.is_file())
-    assert written == ["events/seeds-5.parquet", "runs/runs.parquet"]
-    found = pq.read_table(tmp_path / "events" / "seeds-5.parquet")
+    assert written == ["events/part-5.parquet", "runs/part-5.parquet"]
+    found = pq.read_table(tmp_path / "events" / "part-5.parquet")
     assert found.equals(events.table())
     assert found.num_rows == 6000
     assert found["step"].to_pylist() == list(range(6000))
-    runs: list[dict[str, Any]] = pq.read_table(tmp_path / "runs" / "runs.parquet").to_pylist()
+    runs: list[dict[str, Any]] = pq.read_table(tmp_path / "runs" / "part-5.parquet").to_pylist()
     assert [(row["run_id"], row["n_steps"], row["nbytes"]) for row in runs] == [(5, 6000, 3000 * 2999 // 2), (41, 6, 534)]
-    column = pq.ParquetFile(tmp_path / "events" / "seeds-5.parquet").metadata.row_group(0).column(0)
+    column = pq.ParquetFile(tmp_path / "events" / "part-5.parquet").metadata.row_group(0).column(0)
     assert column.compression == "ZSTD"
 
 

@@ -17,7 +17,7 @@ SWEPT: Final = ("mapped_file_size", "ha_transfer_batch_size", "ha_slave_fallbehi
 FREE: Final = (*SWEPT, "slave_read_buffer_size", "slave_file_size", "adopts_file_size", "replicas")
 # Replays name a schedule by its seed, so a seed must draw the same on every machine and in every version that can keep it so.
 # A deliberate change of the drawing changes this; say so in CHANGELOG.md, since the seeds of older reports draw others then.
-DIGEST_OF_100: Final = "5ff4244a6b8ed54b"
+DIGEST_OF_100: Final = "614d2606b3b0ed0e"
 
 
 def test_a_seed_draws_the_schedule_that_it_has_always_drawn() -> None:

@@ -10,7 +10,7 @@ from typing import Final, get_args
 import pytest
 
 from kit.schedules import all_of, drawn_schedules, frame_size, share, values
-from rocketmq_ha.fuzz.schedule import UNBOUNDED_ROOM, largest_body
+from rocketmq_ha.fuzz.schedule import UNBOUNDED_ROOM, ample_room, largest_body
 from rocketmq_ha.reference import events
 from rocketmq_ha.reference.events import (
     Clog,
@@ -159,10 +159,18 @@ def test_no_amount_is_drawn_that_is_not_one_of_the_kinds() -> None:
     extras = ((DeliverFrames, "nbytes", {-1, -12, -13}), (Grant, "room", set[int]()), (Connect, "room", {0}))
     for drawn in drawn_schedules():
         sizes = {times * frame_size(drawn, 400) + rest for times in (1, 2, 6) for rest in range(-2, 3)}
-        sizes |= {frame_size(drawn), 2 * frame_size(drawn), *range(1, 14), UNBOUNDED_ROOM}
+        sizes |= {frame_size(drawn), 2 * frame_size(drawn), *range(1, 14)}
         for kind, name, extra in extras:
             found = {getattr(event, name) for event in drawn.events if isinstance(event, kind)}
-            assert found <= sizes | extra, (drawn.seed, kind)
+            most = UNBOUNDED_ROOM if kind is DeliverFrames else ample_room(drawn.settings)
+            assert found <= sizes | extra | {most}, (drawn.seed, kind)
+
+
+def test_no_room_holds_more_than_150_frames() -> None:
+    for drawn, event in (*all_of(Connect), *all_of(Grant)):
+        assert event.room <= 150 * frame_size(drawn), drawn.seed
+    rooms = {drawn.settings.ha_transfer_batch_size: ample_room(drawn.settings) for drawn in drawn_schedules()}
+    assert rooms == {1: 1950, 7: 2850, 16: 4200, 48: 9000, 100: 16800, 1000: 151800}
 
 
 def test_all_but_the_last_bytes_are_delivered() -> None:
@@ -174,12 +182,12 @@ def test_all_but_the_last_bytes_are_delivered() -> None:
 
 def test_a_third_of_the_schedules_has_sockets_that_hardly_ever_block_and_a_third_has_room_for_whole_frames() -> None:
     rooms = {
-        drawn.seed: {e.room for e in drawn.events if isinstance(e, Connect)}
+        drawn.seed: {e.room - ample_room(drawn.settings) for e in drawn.events if isinstance(e, Connect)}
         for drawn in drawn_schedules()
         if drawn.settings.replicas == 1
     }
-    assert 0.25 < share(sum(found == {UNBOUNDED_ROOM} for found in rooms.values()), len(rooms)) < 0.42
-    assert any(0 in found for found in rooms.values())
+    assert 0.25 < share(sum(found == {0} for found in rooms.values()), len(rooms)) < 0.42
+    assert any(event.room == 0 for _, event in all_of(Connect))
     # With a batch of 1000 bytes frames() and grant() differ: one has 412 bytes and the other 1012.
     exact = [
         {e.room for e in drawn.events if isinstance(e, Grant)} & {12, 1012, 2024}
@@ -248,11 +256,11 @@ def test_a_tenth_of_the_events_of_some_schedules_fills_a_disk_or_empties_it() ->
     assert not any(isinstance(drawn.events[0], DiskFull) for drawn in some)
 
 
-def is_round(found: Sequence[events.Event], slave: int) -> bool:
+def is_round(found: Sequence[events.Event], slave: int, room: int) -> bool:
     return list(found) == [
-        Connect(slave, UNBOUNDED_ROOM, UNBOUNDED_ROOM),
+        Connect(slave, room, UNBOUNDED_ROOM),
         DeliverReports(slave, UNBOUNDED_ROOM),
-        Grant(slave, UNBOUNDED_ROOM),
+        Grant(slave, room),
         DeliverFrames(slave, UNBOUNDED_ROOM),
         DeliverReports(slave, UNBOUNDED_ROOM),
     ]
@@ -264,7 +272,7 @@ def test_where_two_replicas_are_needed_a_slave_often_catches_up() -> None:
     for drawn in drawn_schedules():
         kept = [event for event in drawn.events if not isinstance(event, DiskFull)]
         connects = [(at, event.slave) for at, event in enumerate(kept) if isinstance(event, Connect)]
-        rounds = [slave for at, slave in connects if is_round(kept[at : at + 5], slave)]
+        rounds = [slave for at, slave in connects if is_round(kept[at : at + 5], slave, ample_room(drawn.settings))]
         if drawn.settings.replicas == 1:
             assert not rounds
         else:

@@ -23,7 +23,8 @@ def take_back(store_dir: Path, end: int) -> None:
 
     Args:  end: of the log, as recovery has found it. Raises: OSError with a path.
     """
-    for path in (store_dir / "config" / name for name in FILES):
+    folder = store_dir / "config"
+    for path in (folder / name for name in FILES) if folder.is_dir() else ():
         if not path.is_file():
             continue
         try:

@@ -43,13 +43,22 @@ def check_is_no_part(store_dir: Path) -> None:
 
     Raises: ConfigInvalid; OSError.
     """
-    files = (path for path in store_dir.iterdir() if _NAME.fullmatch(path.name)) if store_dir.is_dir() else iter(())
-    if (file := next(files, None)) is not None:
-        found = f"the file {file.name} in it: a log's files are in STORE/{COMMIT_LOG_DIR}"
+    if (name := _name_of_log(store_dir)) is not None:
+        found = f"the file {name} in it: a log's files are in STORE/{COMMIT_LOG_DIR}"
         raise ConfigInvalid(f"{store_dir}: found {found}, expected STORE itself")
+    if store_dir.absolute().name not in _PARTS:
+        return
     beside = store_dir.absolute().parent / COMMIT_LOG_DIR
-    if store_dir.absolute().name in _PARTS and beside.is_dir() and any(_NAME.fullmatch(path.name) for path in beside.iterdir()):
+    if _name_of_log(beside) is not None:
         raise ConfigInvalid(f"{store_dir}: found a part of the store {beside.parent}, expected that store itself")
+
+
+def _name_of_log(directory: Path) -> str | None:
+    """A name in a directory that a file of a log has, if there is any."""
+    if not directory.is_dir():
+        return None
+    with os.scandir(directory) as entries:
+        return next((entry.name for entry in entries if _NAME.fullmatch(entry.name)), None)
 
 
 def check_file_size(file_size: int) -> None:
@@ -101,13 +110,15 @@ def list_files(directory: Path, file_size: int) -> tuple[tuple[int, ...], tuple[
 
 def _list_names(directory: Path) -> tuple[list[int], list[Path]]:
     bases, leftovers = [], []
-    for path in sorted(directory.iterdir()):
-        if _NAME.fullmatch(path.name) and path.is_file():
-            bases.append(int(path.name))
-        elif _CREATING_NAME.fullmatch(path.name):
-            leftovers.append(path)
-        else:
-            raise StoreCorrupt(path, 0, f"the name {path.name!r}", f"a file named by {FILE_NAME_DIGITS} digits")
+    with os.scandir(directory) as entries:  # of an entry the system says whether it is a file, without a call for each
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if _NAME.fullmatch(entry.name) and entry.is_file():
+                bases.append(int(entry.name))
+            elif _CREATING_NAME.fullmatch(entry.name):
+                leftovers.append(directory / entry.name)
+            else:
+                expected = f"a file named by {FILE_NAME_DIGITS} digits"
+                raise StoreCorrupt(directory / entry.name, 0, f"the name {entry.name!r}", expected)
     return bases, leftovers
 
 

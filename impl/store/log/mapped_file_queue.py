@@ -109,7 +109,8 @@ class MappedFileQueue:
     def prepare(self, base: int) -> MappedFile:
         """Make the file that starts at an offset, without adding it: `adopt` does. Raises: OSError."""
         assert self._writable
-        self.directory.mkdir(parents=True, exist_ok=True)
+        if not self.directory.is_dir():  # nearly always there, and then mkdir would cost two calls and an exception
+            self.directory.mkdir(parents=True, exist_ok=True)
         return self._create(self.directory, base, self.file_size)
 
     def adopt(self, file: MappedFile) -> MappedFile:
