@@ -10,7 +10,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test check format bench fuzz replay report demo-bug transitions golden lock clean
+.PHONY: cluster-demo help setup demo test check format bench fuzz replay report demo-bug transitions golden lock clean
 .PHONY: mutants interop formal formal-breaks clauses ledger golden-claims hostile soak modes
 
 help: ## List the targets
@@ -60,6 +60,9 @@ fuzz: setup ## A lock-step fuzz campaign on Spark: RUNS=1000 SEED=1 (logs in bui
 replay: setup ## One schedule, step by step: SEED=42, and FAULT=name to replay it on a faulty copy
 	@test -n "$(SEED)" || { echo "replay: say which: make replay SEED=42 [FAULT=name]" >&2; exit 2; }
 	@$(ROCKETMQ_HA) fuzz replay $(SEED) $(if $(FAULT),--fault $(FAULT))
+
+cluster-demo: setup ## A campaign, its second verdict and its report on a Spark cluster of two workers, one of them killed (build/cluster-demo/)
+	@$(ROCKETMQ_HA) cluster-demo --out build/cluster-demo
 
 report: LOGS ?= build/fuzz
 report: setup ## The coverage report of a campaign's logs: LOGS=build/fuzz (to build/report.html)

@@ -28,6 +28,11 @@ def is_on_this_machine(master: str) -> bool:
     return master.startswith(("local", "spark://127.", "spark://localhost:"))
 
 
+def spark_environment() -> dict[str, str]:
+    """The environment variables of a process of Spark on this machine. Raises: JavaNotFound."""
+    return java_environment() | {"SPARK_CONF_DIR": str(Path(__file__).parent / "spark_conf"), "SPARK_LOCAL_IP": LOOPBACK}
+
+
 def spark_session(
     app_name: str,
     *,
