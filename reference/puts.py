@@ -161,23 +161,42 @@ def on_ack(puts: Puts, push2_slave_max_offset: int, now_ms: int) -> Step[Puts]:
 
 
 def on_tick(puts: Puts, master: Master, slaves: Slaves, now_ms: int) -> Step[Puts]:
-    """Time ends waits of either kind. HA-G-44 "or more than sync_flush_timeout has passed since the put"."""
-    step = _slave_tells(puts, group_transfer_service.on_tick(puts.group, slaves.push2_slave_max_offset, now_ms))
+    """Time ends waits of either kind."""
+    step = tick_slaves(puts, slaves, now_ms)
+    return _then(step, tick_disk(step.state, master, slaves, now_ms))
+
+
+def tick_slaves(puts: Puts, slaves: Slaves, now_ms: int) -> Step[Puts]:
+    """The first half of a tick: HA-G-2 "when more than sync_flush_timeout has passed since the put"."""
+    return _tell(_slave_tells(puts, group_transfer_service.on_tick(puts.group, slaves.push2_slave_max_offset, now_ms)))
+
+
+def tick_disk(puts: Puts, master: Master, slaves: Slaves, now_ms: int) -> Step[Puts]:
+    """The second half of a tick: HA-G-44 "or more than sync_flush_timeout has passed since the put"."""
     late = {put.request_id: FLUSH_DISK_TIMEOUT for put in puts.waiting if put.disk is None and now_ms > put.deadline_ms}
-    return _then(step, _disk_tells(step.state, master, late, slaves, now_ms, "HA-G-44"))
+    return _disk_tells(puts, master, late, slaves, now_ms, "HA-G-44")
 
 
 def on_shutdown(puts: Puts, master: Master, flushed_offset: int, slaves: Slaves, now_ms: int) -> Step[Puts]:
-    """The master goes: the disk first, then the slaves.
+    """The master goes: the disk first, then the slaves. Args: flushed_offset: after the last flush."""
+    step = shut_disk(puts, master, flushed_offset, slaves, now_ms)
+    return _then(step, shut_slaves(step.state))
 
-    Args:  flushed_offset: after the last flush.
+
+def shut_disk(puts: Puts, master: Master, flushed_offset: int, slaves: Slaves, now_ms: int) -> Step[Puts]:
+    """The first half of a shutdown.
+
     Spec: HA-G-45 "MUST flush once more for the puts that wait for the disk, before it lets go of them".
     """
     told = {
         put.request_id: _of_flush(put.next_offset <= flushed_offset, master.profile) for put in puts.waiting if put.disk is None
     }
-    step = _disk_tells(replace(puts, gathered=(), queued=()), master, told, slaves, now_ms, "HA-G-45")
-    return _tell(_then(step, _slave_tells(step.state, group_transfer_service.on_shutdown(step.state.group))))
+    return _disk_tells(replace(puts, gathered=(), queued=()), master, told, slaves, now_ms, "HA-G-45")
+
+
+def shut_slaves(puts: Puts) -> Step[Puts]:
+    """The second half of a shutdown."""
+    return _tell(_slave_tells(puts, group_transfer_service.on_shutdown(puts.group)))
 
 
 # --- What both kinds share -------------------------------------------------------------------------------------------

@@ -17,13 +17,15 @@ from enum import Enum
 from importlib import resources
 from typing import Final, TypeVar
 
-from rocketmq_ha.reference import five_waits, group_transfer, master, slave, store, wire
+from rocketmq_ha.reference import five_waits, group_transfer, master, reads_machines, replicas_machines, slave, store, wire
 from rocketmq_ha.reference.cluster import LinkState
 from rocketmq_ha.reference.five_waits import FiveWaits, FiveWaitsState
 from rocketmq_ha.reference.group_transfer import GroupCommitRequest, GroupTransfer, GroupTransferState
 from rocketmq_ha.reference.master import MasterConnection, MasterConnectionState
 from rocketmq_ha.reference.message import Record
+from rocketmq_ha.reference.reads_state import HoldState, PullState
 from rocketmq_ha.reference.replace import replace
+from rocketmq_ha.reference.replicas_state import GroupCommitState, PutState, ReplicaConnectionState, ReplicasState
 from rocketmq_ha.reference.slave import Slave, SlaveState
 from rocketmq_ha.reference.step import Step
 from rocketmq_ha.reference.store import Log, StoreState
@@ -354,13 +356,26 @@ class Machine:
     worlds: tuple[str, ...]
 
 
+def explored_beside(table: Table, profile: Profile) -> int:  # noqa: ARG001
+    """The scope of another machine of the same world has found its transitions."""
+    return 0
+
+
 LINK: Final = ("link",)
+REPLICAS: Final = ("replicas",)
+READS: Final = ("reads",)
 MACHINES: Final = {
     "store": Machine(explore_store, (StoreState,), LINK),
     "master_connection": Machine(explore_master, (MasterConnectionState,), LINK),
     "slave_client": Machine(explore_slave, (SlaveState,), LINK),
-    "group_transfer": Machine(explore_group_transfer, (GroupTransferState, FiveWaitsState), LINK),
+    "group_transfer": Machine(explore_group_transfer, (GroupTransferState, FiveWaitsState), (*LINK, *REPLICAS)),
     "network": Machine(explore_network, (LinkState,), LINK),
+    "put": Machine(replicas_machines.explore_puts, (PutState,), REPLICAS),
+    "group_commit": Machine(explored_beside, (GroupCommitState,), REPLICAS),
+    "replica_connection": Machine(replicas_machines.explore_connections, (ReplicaConnectionState,), REPLICAS),
+    "replicas": Machine(replicas_machines.explore_replicas, (ReplicasState,), REPLICAS),
+    "pull": Machine(reads_machines.explore_pulls, (PullState,), READS),
+    "hold": Machine(reads_machines.explore_hold, (HoldState,), READS),
 }
 
 

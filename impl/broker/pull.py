@@ -142,7 +142,7 @@ class PullMessageProcessor:
             self._offsets.commit_offset(channel.peer, pull.consumer_group, pull.topic, pull.queue_id, pull.commit_offset)
         # HA-P-16 "A pull with bit 2 that would be answered 19 MUST be parked"; HA-R-29 "MUST NOT answer 19 to a pull".
         if pull.sys_flag & SUSPEND and self._waits(code_of(found.status, pull.queue_offset)):
-            return self._park(channel, request, pull, codes, now_ms)
+            return self._park(channel, request, pull, codes, found.max_offset, now_ms)
         return self._answer(request, pull, group, found)
 
     def turn(self, now_ms: int) -> None:
@@ -222,7 +222,7 @@ class PullMessageProcessor:
         return code is ResponseCode.PULL_NOT_FOUND
 
     def _park(
-        self, channel: Channel, request: RemotingCommand, pull: PullRequest, codes: TagCodes, now_ms: int
+        self, channel: Channel, request: RemotingCommand, pull: PullRequest, codes: TagCodes, seen_up_to: int, now_ms: int
     ) -> RemotingCommand | None:
         # Its fields and its body may be large, and are not needed any more.
         command = RemotingCommand(request.code, request.opaque, request.flag, serialize_type=request.serialize_type)
@@ -232,6 +232,7 @@ class PullMessageProcessor:
             pull.queue_offset,
             codes,
             _Waiting(channel, command, pull._replace(subscription=None)),
+            seen_up_to=seen_up_to,
         )
         if self.hold.suspend_pull_request(held, pull.suspend_timeout_millis, now_ms) is Parking.FULL:
             # HA-P-22 "A pull beyond a bound is answered with SYSTEM_BUSY (2)".

@@ -6,7 +6,7 @@ something new, or whose time is over. Whatever is woken leaves the table, and is
 Source: 4.9.8 PullRequestHoldService, ManyPullRequest.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypeVar
@@ -46,7 +46,8 @@ class Parking(Enum):
 class HeldPull:
     """A parked pull.
 
-    request: what pull.py needs to answer it; the hold does not look at it. deadline_ms: when its time is over.
+    request: what pull.py needs to answer it; the hold does not look at it. deadline_ms: when its time is over. seen_up_to: the
+    max offset of the queue when the pull was read. What was there then does not wake it, even if it begins before that.
     """
 
     channel: Hashable
@@ -55,10 +56,11 @@ class HeldPull:
     codes: TagCodes
     request: object
     deadline_ms: int = 0
+    seen_up_to: int = 0
     looked_up_to: int = field(init=False)  # the queue has no message for it before this queue offset
 
     def __post_init__(self) -> None:
-        self.looked_up_to = self.pull_from_this_offset
+        self.looked_up_to = max(self.pull_from_this_offset, self.seen_up_to)
 
     @property
     def tag_count(self) -> int:
@@ -91,6 +93,10 @@ class PullRequestHoldService:
         self._of_channel: dict[Hashable, Held] = {}
         self._tag_count = 0
 
+    def __iter__(self) -> Iterator[HeldPull]:
+        """The parked pulls, by queue."""
+        return (pull for held in self._table.values() for pull in held)
+
     def suspend_pull_request(self, pull: HeldPull, timeout_ms: int, now_ms: int) -> Parking:
         """Park a pull. HA-P-16 "MUST be parked under its topic and queue id".
 
@@ -115,7 +121,7 @@ class PullRequestHoldService:
         self._tag_count += pull.tag_count
         if settings.long_polling_enable:
             self._arrivals.wait_for(pull.key)
-            if self._max_offset_of(pull.key) > pull.pull_from_this_offset:
+            if self._max_offset_of(pull.key) > pull.looked_up_to:
                 self._arrivals.note(pull.key)
         return Parking.PARKED
 
@@ -154,7 +160,7 @@ class PullRequestHoldService:
 
     def shutdown(self) -> None:
         """Forget all pulls. HA-P-20 "MUST NOT answer the pulls that it has parked"."""
-        self._take([pull for held in self._table.values() for pull in held])
+        self._take(list(self))
 
     def _take(self, pulls: list[HeldPull]) -> list[HeldPull]:
         for pull in pulls:

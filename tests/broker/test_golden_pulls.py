@@ -19,7 +19,7 @@ from remoting_specimens import Exchange
 from specimens import VECTORS, read
 from store_specimens import Store
 
-from kit.pull_stand import PlayedChannel, PullStand, body_of, subscription, topic
+from rocketmq_ha.fuzz.worlds.pull_stand import PlayedChannel, PullStand, body_of, subscription, topic
 from rocketmq_ha.impl.broker.pull import PullSettings
 from rocketmq_ha.impl.broker.query import QueryMessageProcessor, QueueOffsetProcessor
 from rocketmq_ha.impl.broker.queue_figures import QueueFigures

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kit.broker_tables import BrokerTables
-from kit.pull_stand import PlayedChannel, body_of
+from rocketmq_ha.fuzz.worlds.pull_stand import PlayedChannel, body_of
 from rocketmq_ha.impl.broker.pull import PullMessageProcessor, PullSettings
 from rocketmq_ha.impl.broker.pull_hold import HoldSettings
 from rocketmq_ha.impl.broker.query import QueryMessageProcessor, QueueOffsetProcessor

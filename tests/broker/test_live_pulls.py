@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kit.broker_tables import BrokerTables
-from kit.pull_stand import body_of, pull_request
 from kit.waiting import wait_for
+from rocketmq_ha.fuzz.worlds.pull_stand import body_of, pull_request
 from rocketmq_ha.impl.broker.pull import PullMessageProcessor, PullSettings
 from rocketmq_ha.impl.broker.pull_hold import HoldSettings
 from rocketmq_ha.impl.broker.query import QueryMessageProcessor, QueueOffsetProcessor

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kit.pull_stand import PullStand, group, pull_request, subscription, topic
+from rocketmq_ha.fuzz.worlds.pull_stand import PullStand, group, pull_request, subscription, topic
 from rocketmq_ha.impl.broker import filter as subscriptions
 from rocketmq_ha.impl.broker.filter import Refusal
 from rocketmq_ha.impl.broker.pull import PullSettings

@@ -4,7 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from kit.pull_stand import PlayedChannel, PlayedLog, PlayedStore, PullStand, body_of, bytes_of, open_queue, subscription, topic
+from rocketmq_ha.fuzz.worlds.pull_stand import (
+    PlayedChannel,
+    PlayedLog,
+    PlayedStore,
+    PullStand,
+    body_of,
+    bytes_of,
+    open_queue,
+    subscription,
+    topic,
+)
 from rocketmq_ha.impl.broker.arrivals import Arrivals
 from rocketmq_ha.impl.broker.pull import PullSettings
 from rocketmq_ha.impl.broker.pull_hold import HeldPull, HoldSettings, Parking, PullRequestHoldService

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kit.pull_stand import PlayedLog, PlayedStore, PullStand, body_of, bytes_of, group, open_queue
+from rocketmq_ha.fuzz.worlds.pull_stand import PlayedLog, PlayedStore, PullStand, body_of, bytes_of, group, open_queue
 from rocketmq_ha.impl.broker.pull import PullSettings
 from rocketmq_ha.impl.remoting.command import RemotingCommand
 from rocketmq_ha.impl.store.derived.consume_queue import ConsumeQueue

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kit.pull_stand import PlayedChannel, body_of
+from rocketmq_ha.fuzz.worlds.pull_stand import PlayedChannel, body_of
 from rocketmq_ha.impl.broker.query import QueryMessageProcessor, QueueOffsetProcessor
 from rocketmq_ha.impl.broker.queue_figures import QueueFigures
 from rocketmq_ha.impl.errors import RequestInvalid

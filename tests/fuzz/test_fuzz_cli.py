@@ -15,7 +15,7 @@ def run(*arguments: str) -> Result:
 
 
 def test_a_replay_that_agrees_has_status_0() -> None:
-    result = run("replay", "12")
+    result = run("replay", "12", "--world", "link")
     assert result.exit_code == 0
     drawn = schedule.draw(12)
     lines = result.output.splitlines()

@@ -9,8 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kit.pull_stand import PlayedLog, PlayedStore, PullStand, body_of, bytes_of, group, open_queue, subscription, topic
 from rocketmq_ha.fuzz.lockstep import scratch_directory
+from rocketmq_ha.fuzz.worlds.pull_stand import (
+    PlayedLog,
+    PlayedStore,
+    PullStand,
+    body_of,
+    bytes_of,
+    group,
+    open_queue,
+    subscription,
+    topic,
+)
 from rocketmq_ha.impl.broker.pull import PullSettings
 from rocketmq_ha.impl.broker.pull_hold import HoldSettings
 from rocketmq_ha.impl.remoting.command import RemotingCommand

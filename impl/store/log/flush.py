@@ -116,6 +116,14 @@ class GroupCommitRequest:
         return self.status or PutMessageStatus.FLUSH_DISK_TIMEOUT
 
 
+class Gathered(NamedTuple):
+    """What one flush is for."""
+
+    requests: list[GroupCommitRequest]
+    gate: threading.Lock  # at which they wait
+    is_last: bool  # the service shuts down
+
+
 class GroupCommitService:
     """Synchronous flush. HA-ST-27 "MUST leave a GroupCommitRequest and wait; one thread flushes for all that have gathered".
 
@@ -154,19 +162,44 @@ class GroupCommitService:
     def _run(self) -> None:
         is_running = True
         while is_running:
-            gathered = [self._requests.get()]
-            with self._guard:
-                gathered += [self._requests.get_nowait() for _ in range(self._requests.qsize())]
-                gate, self._gate = self._gate, _shut_gate()
-            requests = [request for request in gathered if request is not None]
-            is_running = len(requests) == len(gathered)
-            flushed_offset = self._flush(max((request.next_offset for request in requests), default=0))
-            for request in requests:
-                is_flushed = request.next_offset <= flushed_offset
-                request.status = PutMessageStatus.PUT_OK if is_flushed else PutMessageStatus.FLUSH_DISK_TIMEOUT
-            gate.release()
+            is_running = self.commit(self.gather())
+
+    # The two halves of a round. A caller without the thread may take them itself.
+
+    def gather(self) -> Gathered:
+        """Wait for a request, and take all that have come. Those that an earlier flush has covered end at once.
+
+        Such a request came between the last gathering and the moment at which its flush looked for the end of the log. The
+        next flush may take long, or fail, and must not decide about it: HA-G-44 "with PUT_OK when a sync has covered the
+        message".
+        """
+        gathered = [self._requests.get()]
+        with self._guard:
+            gathered += [self._requests.get_nowait() for _ in range(self._requests.qsize())]
+            gate, self._gate = self._gate, _shut_gate()
+        requests = [request for request in gathered if request is not None]
+        is_last = len(requests) < len(gathered)
+        flushed_offset = self._log.flushed_offset
+        covered = [request for request in requests if request.next_offset <= flushed_offset]
+        if covered:
+            for request in covered:
+                request.status = PutMessageStatus.PUT_OK
+            requests = [request for request in requests if request.status is None]
             if self._on_ended is not None:
                 self._on_ended()
+        return Gathered(requests, gate, is_last)
+
+    def commit(self, gathered: Gathered) -> bool:
+        """Flush for the requests, and end them. Returns: whether another round follows."""
+        requests, gate, is_last = gathered
+        flushed_offset = self._flush(max((request.next_offset for request in requests), default=0))
+        for request in requests:
+            is_flushed = request.next_offset <= flushed_offset
+            request.status = PutMessageStatus.PUT_OK if is_flushed else PutMessageStatus.FLUSH_DISK_TIMEOUT
+        gate.release()
+        if self._on_ended is not None:
+            self._on_ended()
+        return not is_last
 
     def _flush(self, next_offset: int) -> int:
         """Flush everything before an offset. HA-ST-28.  Returns: the flushed offset; it is less if all tries failed."""

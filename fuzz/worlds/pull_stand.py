@@ -142,7 +142,7 @@ class PullStand:
 
     def pull(self, now_ms: int = 0, channel: PlayedChannel | None = None, **changed: object) -> RemotingCommand | None:
         """Send a pull with the usual fields, but for those that are given."""
-        return self.processor.pull_message(channel or self.channel, pull_request(**changed), now_ms)
+        return self.processor.pull_message(channel or self.channel, pull_request(**changed), now_ms)  # type: ignore[arg-type]
 
 
 def topic(perm: int = 6, read_queue_nums: int = 4) -> SimpleNamespace:
