@@ -38,6 +38,9 @@ class LinkWorld(World[LinkSchedule]):
     def open(self, schedule: LinkSchedule, directory: Path) -> tuple[ReferenceWorld, ImplementationWorld]:
         return open_sides(schedule.slaves, schedule.settings, schedule.profile, directory)
 
+    def open_reference(self, schedule: LinkSchedule) -> ReferenceWorld:
+        return ReferenceWorld(schedule.slaves, schedule.settings, schedule.profile, START_MS)
+
     def describe(self, event: events.Event) -> str:
         return describe(event)
 
@@ -45,6 +48,8 @@ class LinkWorld(World[LinkSchedule]):
         return schedule.fault_of(event)
 
     def milliseconds(self, event: events.Event) -> int:
+        if isinstance(event, events.RestartMaster) and event.lost:
+            return 1  # a power cut takes a millisecond
         return event.ms if isinstance(event, events.Tick) else 0
 
     def messages(self, event: events.Event) -> int:
