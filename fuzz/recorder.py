@@ -100,6 +100,7 @@ def run_row(outcome: RunOutcome, phase: str, n_steps: int, recipe: str = "", ela
         "detail": last.detail,
         "digest": digest(outcome.schedule),
         "recipe": recipe,
+        "observed": outcome.observed,
         "elapsed_us": elapsed_us,
     }
 
