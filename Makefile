@@ -11,7 +11,7 @@ ARGS ?=
 .DEFAULT_GOAL := help
 
 .PHONY: cluster-demo help setup demo test check format bench fuzz replay report demo-bug transitions golden lock clean
-.PHONY: mutants interop formal formal-breaks clauses ledger golden-claims hostile soak modes
+.PHONY: bench-spark mutants interop formal formal-breaks clauses ledger golden-claims hostile soak modes
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | \
@@ -51,6 +51,9 @@ format: setup ## Format, and let the linter fix what it can
 bench: setup ## Benchmarks, to build/bench.json; with a JDK and Maven, RocketMQ's own figures too
 	@mkdir -p build && $(BIN)/python -m pytest bench -o 'python_files=bench_*.py' --benchmark-only \
 	  --benchmark-json=build/bench.json $(ARGS)
+
+bench-spark: setup ## The report's tables and the second verdict over 20 million rows, with 1, 2 and 4 cores (an hour): ARGS="--rows 1000000"
+	@mkdir -p build && $(BIN)/python bench/spark_bench.py $(ARGS)
 
 fuzz: RUNS ?= 1000
 fuzz: SEED ?= 1

@@ -7,7 +7,7 @@ corpus/WORLD/DIGEST.json, so that all executors learn of it at the begin of thei
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from rocketmq_ha.fuzz import mutate, schedule_file
@@ -118,17 +118,20 @@ def files_of(store: LogStore) -> dict[str, bytes]:
     return found
 
 
-def from_recipe(recipe: str, store: LogStore, world: str) -> Schedule:
-    """The schedule of a guided run, from its recipe and the corpus of its log. Raises: FuzzError."""
+def from_recipe(recipe: str, find: Callable[[str], Schedule | None]) -> Schedule:
+    """The schedule of a guided run. Args: find: gives a parent by its digest's name. Raises: FuzzError, for a wrong recipe."""
     words = recipe.split()
     if len(words) != 4 or words[0] != RECIPE or not words[1].isdigit():
         raise FuzzError(f"recipe {recipe!r}: expected {RECIPE} SEED DIGEST DIGEST")
-    parents = []
-    for digest in words[2:]:
-        name = f"{CORPUS_DIR}/{world}/{digest}.json"
-        data = store.read(name)
-        if data is None:
-            raise FuzzError(f"{store.place}/{name}: found nothing, expected the schedule that the recipe {recipe!r} names")
-        parents.append(schedule_file.from_json(data.decode(), name))
+    parents = [find(digest) for digest in words[2:]]
+    if parents[0] is None or parents[1] is None:
+        raise FuzzError(f"recipe {recipe!r}: found no schedule of such a digest in the corpus")
     seed = int(words[1])
     return mutate.mutate(seed, parents[0], parents[1], -seed - 1)
+
+
+def parent_of(store: LogStore, world: str, digest: str) -> Schedule | None:
+    """A schedule of the corpus of a log, by its digest's name."""
+    name = f"{CORPUS_DIR}/{world}/{digest}.json"
+    data = store.read(name)
+    return None if data is None else schedule_file.from_json(data.decode(), f"{store.place}/{name}")

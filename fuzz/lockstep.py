@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from rocketmq_ha.fuzz.differences import differences
+from rocketmq_ha.fuzz.fingerprint import NOBODY_LOOKED, fingerprint
 from rocketmq_ha.fuzz.world import ImplementationWorld, ReferenceWorld
 from rocketmq_ha.fuzz.worlds import link, registry
 from rocketmq_ha.fuzz.worlds.world import START_MS, Implementation, Reference, Schedule, World
@@ -43,6 +44,7 @@ class RunOutcome:
 
     schedule: Schedule
     steps: tuple[StepOutcome, ...]
+    observed: int = NOBODY_LOOKED  # fingerprint of the implementation's last observation, for the second verdict
 
     @property
     def last(self) -> StepOutcome:
@@ -132,11 +134,14 @@ def run(schedule: Schedule, steps: list[StepOutcome] | None = None) -> RunOutcom
     steps = [] if steps is None else steps
     with scratch_directory() as directory:
         lockstep = of_schedule(schedule, directory)
+        observed = NOBODY_LOOKED
         try:
             for event in schedule.events:
                 steps.append(lockstep.apply(event))
                 if steps[-1].verdict != VERDICT_OK:
                     break
+            if steps and steps[-1].verdict in (VERDICT_OK, VERDICT_INVARIANT):  # after the others it need not be in any state
+                observed = fingerprint(lockstep.implementation.observe())
         finally:
             lockstep.close()
-    return RunOutcome(schedule, tuple(steps))
+    return RunOutcome(schedule, tuple(steps), observed)

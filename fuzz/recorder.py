@@ -94,6 +94,7 @@ def run_row(outcome: RunOutcome, phase: str, n_steps: int, recipe: str = "", ela
         "detail": last.detail,
         "digest": digest(outcome.schedule),
         "recipe": recipe,
+        "observed": outcome.observed,
         "elapsed_us": elapsed_us,
     }
 
@@ -116,3 +117,12 @@ def digest_name(digest: int) -> str:
     'ffffffffffffffff'
     """
     return f"{digest & (1 << 64) - 1:016x}"
+
+
+def digest_of(name: str) -> int:
+    """The digest that a file is named after.
+
+    >>> digest_of("ffffffffffffffff"), digest_of("000000000000002a")
+    (-1, 42)
+    """
+    return int.from_bytes(bytes.fromhex(name), "big", signed=True)

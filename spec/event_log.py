@@ -75,11 +75,12 @@ RUN_COLUMNS: Final = (
     ("detail", "string", "one line with the reference's value and the implementation's; empty if the verdict is ok"),
     ("digest", "int64", "hash of the schedule without its seed; equal schedules have equal ones"),
     ("recipe", "string", "how a guided run's schedule was made from the corpus; empty for the others"),
+    ("observed", "int64", "hash of what the implementation showed after the last operation; 0 if it failed, or nobody looked"),
     ("elapsed_us", "int64", "duration of the run: the only column that is not the same on every machine"),
 )
 
 # Columns that version 1 lacks, and what they are there.
-ADDED: Final = {"world": "link", "digest": 0, "recipe": "", "elapsed_us": -1}
+ADDED: Final = {"world": "link", "digest": 0, "recipe": "", "observed": 0, "elapsed_us": -1}
 
 # The verdicts of a step. The verdict of a run is the worst of its steps.
 VERDICT_OK: Final = "ok"

@@ -39,6 +39,9 @@ class LinkWorld(World[LinkSchedule]):
     def open(self, schedule: LinkSchedule, directory: Path) -> tuple[ReferenceWorld, ImplementationWorld]:
         return open_sides(schedule.slaves, schedule.settings, schedule.profile, directory)
 
+    def open_reference(self, schedule: LinkSchedule) -> ReferenceWorld:
+        return ReferenceWorld(schedule.slaves, schedule.settings, schedule.profile, START_MS)
+
     def fits(self, schedule: LinkSchedule, event: events.Event) -> bool:
         return fits(schedule, event)
 
@@ -53,6 +56,8 @@ class LinkWorld(World[LinkSchedule]):
         return schedule.fault_of(event)
 
     def milliseconds(self, event: events.Event) -> int:
+        if isinstance(event, events.RestartMaster) and event.lost:
+            return 1  # a power cut takes a millisecond
         return event.ms if isinstance(event, events.Tick) else 0
 
     def messages(self, event: events.Event) -> int:

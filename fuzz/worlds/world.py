@@ -4,6 +4,7 @@ A campaign draws a world for each run. Everything else (lock-step, event log, re
 them and knows only what stands here.
 """
 
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
@@ -76,6 +77,13 @@ class World(ABC, Generic[S]):
     @abstractmethod
     def open(self, schedule: S, directory: Path) -> tuple[Reference, Implementation]:
         """Both sides at the start of a run; the implementation's files go to `directory`. The caller closes it."""
+
+    def open_reference(self, schedule: S) -> Reference:
+        """The model's side alone. A world overrides this where it can do without making and closing the other side."""
+        with tempfile.TemporaryDirectory(prefix="rocketmq-ha-") as directory:
+            reference, implementation = self.open(schedule, Path(directory))
+            implementation.close()
+        return reference
 
     @abstractmethod
     def describe(self, event: Any) -> str:

@@ -1,6 +1,7 @@
 """A corpus keeps what reached something new, in files for other processes; what is made of it comes from its recipe alone."""
 
 import random
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -80,7 +81,7 @@ def test_an_empty_corpus_makes_nothing_and_a_full_one_what_its_recipe_says(tmp_p
         assert one is not None
         recipe, schedule = one
         assert (recipe.split()[:2], schedule.seed) == (["mutate", str(seed)], -seed - 1)
-        assert corpus.from_recipe(recipe, LogStore(str(tmp_path)), "link") == schedule
+        assert corpus.from_recipe(recipe, partial(corpus.parent_of, LogStore(str(tmp_path)), "link")) == schedule
         texts.add(schedule_file.to_json(schedule))
     assert len(texts) == 40
 
@@ -98,14 +99,15 @@ def test_the_corpus_of_another_log_can_be_taken_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("recipe", ["", "mutate", "mutate x a b", "splice 1 a b", "mutate 1 a b c"])
-def test_a_recipe_of_another_form_is_refused(recipe: str, tmp_path: Path) -> None:
+def test_a_recipe_of_another_form_is_refused(recipe: str) -> None:
     with pytest.raises(FuzzError, match="expected mutate SEED DIGEST DIGEST"):
-        corpus.from_recipe(recipe, LogStore(str(tmp_path)), "link")
+        corpus.from_recipe(recipe, lambda _: SPLIT)
 
 
-def test_a_recipe_whose_parent_is_gone_names_the_file(tmp_path: Path) -> None:
-    with pytest.raises(FuzzError, match=r"corpus/link/00ff\.json: found nothing, expected the schedule that the recipe"):
-        corpus.from_recipe("mutate 1 00ff 00ff", LogStore(str(tmp_path)), "link")
+@pytest.mark.parametrize("there", ["00ff", "00fe", ""])
+def test_a_recipe_whose_parent_is_gone_is_refused(there: str) -> None:
+    with pytest.raises(FuzzError, match=r"recipe 'mutate 1 00ff 00fe': found no schedule of such a digest in the corpus"):
+        corpus.from_recipe("mutate 1 00ff 00fe", lambda digest: SPLIT if digest == there else None)
 
 
 # --- Mutations -----------------------------------------------------------------------------------------------------------

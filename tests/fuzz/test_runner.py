@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -202,5 +203,5 @@ def test_a_guided_partition_makes_most_runs_from_its_corpus(tmp_path: Path) -> N
     assert len({row["digest"] for row in found}) == len(found)
     store = runner.LogStore(str(tmp_path))
     for row in [row for row in found if row["recipe"]][::7]:
-        again = corpus.from_recipe(row["recipe"], store, row["world"])
+        again = corpus.from_recipe(row["recipe"], partial(corpus.parent_of, store, row["world"]))
         assert (again.seed, recorder.digest(again)) == (row["run_id"], row["digest"])

