@@ -19,6 +19,8 @@ PARTS: Final = ("head", "sections")  # of the page; each is a template
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 # What neither HTML nor XML may hold, and what UTF-8 cannot: control characters and halves of surrogate pairs.
 _UNPRINTABLE: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufdcf\ufdf0-\ufffd\U00010000-\U0010fffd]")
+# Code, in which stars are stars; italics; and the text of a link, whose target is not on the page.
+_MARKS: Final = re.compile(r"`([^`]+)`|\*([^*`]+)\*|\[([^\]`]+)\]\([^)\s]*\)")
 _HEADING: Final = re.compile(r'<h2 id="([^"]+)">(.*?)(?: <small>.*)?</h2>')
 
 
@@ -173,5 +175,9 @@ def prose(value: str) -> Markup:
     >>> str(prose("*(classic)* ends as `stalled` if 1 < 2"))
     '<i>(classic)</i> ends as <code>stalled</code> if 1 &lt; 2'
     """
-    text = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(value)))
-    return Markup(re.sub(r"\*([^*]+)\*", r"<i>\1</i>", text))
+    return Markup(_MARKS.sub(_element, str(escape(value))))
+
+
+def _element(found: re.Match[str]) -> str:
+    code, italic, link = found.groups()
+    return f"<code>{code}</code>" if code else f"<i>{italic}</i>" if italic else str(link)

@@ -252,7 +252,13 @@ def test_a_name_breaks_behind_its_marks_alone() -> None:
 
 @pytest.mark.parametrize(
     ("text", "shown"),
-    [("`a`, `b` *c* *d*", "<code>a</code>, <code>b</code> <i>c</i> <i>d</i>"), ("a < `b", "a &lt; `b"), ("2 * 3", "2 * 3")],
+    [
+        ("`a`, `b` *c* *d*", "<code>a</code>, <code>b</code> <i>c</i> <i>d</i>"),
+        ("a < `b", "a &lt; `b"),
+        ("2 * 3", "2 * 3"),
+        ("`config/*.json` and `*.bak`", "<code>config/*.json</code> and <code>*.bak</code>"),  # stars of code are stars
+        ("*a* [the `b`](c.md) [d](e.md#f)", "<i>a</i> [the <code>b</code>](c.md) d"),
+    ],
 )
 def test_prose_has_code_and_italics(text: str, shown: str) -> None:
     assert report.prose(text) == shown
