@@ -3,9 +3,8 @@
 Spark is imported only when a report is made, because `rocketmq-ha --help` loads this module too.
 """
 
-import os
 import re
-import tempfile
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -16,17 +15,24 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from rocketmq_ha.analysis.errors import LogInvalid, OutputInvalid, SparkUnavailable
+from rocketmq_ha.analysis import requirements
+from rocketmq_ha.analysis.errors import LogInvalid, SparkUnavailable
+from rocketmq_ha.analysis.output import STDOUT, Output
+from rocketmq_ha.analysis.requirements import Requirement
 from rocketmq_ha.spec.event_log import EVENTS_DIR
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from rocketmq_ha.analysis.view import View
 
 PARTITION_SIZE: Final = 32 * 1024 * 1024  # bytes of Parquet on disk for each shuffle partition
 MIN_PARTITIONS: Final = 4
 SMALL_LOG_SIZE: Final = 64 * 1024 * 1024  # for smaller logs the JVM's optimising compiler costs more time than it saves
 
 MASTERS: Final = ("local", "spark://", "yarn", "k8s://")
+
+NAMES: Final = ", ".join(requirements.NAMES)
 
 ShowStage = Callable[[str], object]
 
@@ -45,76 +51,88 @@ ShowStage = Callable[[str], object]
     type=click.Path(path_type=Path),
     help="The possible transitions, as JSON.  [default: those of the specification]",
 )
-def report(logs: tuple[Path, ...], out: Path, master: str, transitions: Path | None) -> None:
+@click.option(
+    "--require",
+    "required",
+    metavar="BOUND",
+    multiple=True,
+    help=f"What the campaign must reach, such as 'transitions>=99%' or divergences=0. Again for more. Names: {NAMES}.",
+)
+@click.option(
+    "--json", "json_file", metavar="FILE|-", type=click.Path(path_type=Path), help="Write the answer as JSON too; - is stdout."
+)
+@click.option(
+    "--junit", "junit_file", metavar="FILE", type=click.Path(path_type=Path), help="Write the answer as JUnit XML too."
+)
+def report(
+    logs: tuple[Path, ...],
+    out: Path,
+    master: str,
+    transitions: Path | None,
+    required: tuple[str, ...],
+    json_file: Path | None,
+    junit_file: Path | None,
+) -> None:
     """Write the coverage report of LOGS, the event logs that `fuzz run` and `demo` write.
 
     The report is one HTML file that needs no network. Each of its tables is also written as Parquet. A run that is in
     several of the logs counts once. The last line on stdout is: report=FILE runs=N steps=N transitions=SEEN/POSSIBLE
-    divergences=N impossible=N. Exit status 0 means that the report was made, not that every run passed.
+    divergences=N impossible=N; with `--json -` stdout holds the JSON object instead.
+
+    Without --require, exit status 0 means that the report was made, not that every run passed. With it, the exit status is
+    1 if the page says FAIL. It does if a given requirement is not met, or one of those that stand for every campaign:
+    runs>=1, inconsistent=0, divergences=0, impossible=0. One of the same name replaces each of these.
     """
-    click.echo(make_report(logs, out, master=master, transitions=transitions))
+    from rocketmq_ha.analysis.exports import to_json
+    from rocketmq_ha.analysis.report import last_line
+
+    asked = [requirements.parse(text) for text in required]
+    page = make_report(logs, Output(out, json_file, junit_file), master=master, transitions=transitions, required=asked)
+    click.echo(to_json(page) if json_file == STDOUT else last_line(page.figures, out), nl=json_file != STDOUT)
+    if asked and page.verdict == requirements.FAIL:
+        for result in page.requirements:
+            if not result.is_met:
+                click.echo(f"not met: {result.requirement}: found {requirements.found(result.measure)}", err=True)
+        sys.exit(1)
 
 
-def make_report(logs: Sequence[Path], out: Path, *, master: str = "local[*]", transitions: Path | None = None) -> str:
-    """Write the report and its tables, and return the summary line.
+def make_report(
+    logs: Sequence[Path],
+    output: Output,
+    *,
+    master: str = "local[*]",
+    transitions: Path | None = None,
+    required: Sequence[Requirement] = (),
+) -> "View":
+    """Write the report, its tables, and the files for other programs. Returns: the content of the page.
 
     All input is checked before Spark starts. No file is created before all tables are computed. The page is moved into
     place last.
 
     Raises: AnalysisError.
     """
-    from rocketmq_ha.analysis import ingest, report, schema, tables, view
+    from rocketmq_ha.analysis import exports, ingest, report, schema, steps, tables, view
 
     if not master.startswith(MASTERS):
         raise SparkUnavailable(f"--master {master}: found no master of Spark, expected local[*] or spark://HOST:PORT")
-    check_output(out)
+    output.check()
     campaigns = [schema.check_log(path) for path in logs]
     possible = schema.load_possible(transitions)
-    with _progress(2 + len(tables.TITLES)) as show_stage, _spark(master, _size(logs), show_stage) as spark, _reading():
+    with _progress(3 + len(tables.TITLES)) as show_stage, _spark(master, _size(logs), show_stage) as spark, _reading():
         log = ingest.read_logs(spark, logs, campaigns)
         computed = tables.compute(spark, log, possible, show_stage)
-        page = view.build(computed, possible, campaigns)
-        html = report.render(page)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=out.parent, prefix=".report-") as name:
-            unfinished = Path(name)
-            tables.write(computed, unfinished)
-            folder = tables_folder(out)
-            folder.mkdir(exist_ok=True)
-            for file in sorted(unfinished.iterdir()):
-                file.replace(folder / file.name)
-            (unfinished / out.name).write_text(html, encoding="utf-8")
-            (unfinished / out.name).replace(out)
+        failing = steps.failing_runs(computed["divergences"].to_pylist())
+        computed["failing_steps"] = steps.failing_steps(log.events, failing)
+        show_stage("steps of the failures")
+        page = view.build(computed, possible, campaigns, required)
+        texts = {output.page: report.render(page)}
+        if output.json is not None:
+            texts[output.json] = exports.to_json(page)
+        if output.junit is not None:
+            texts[output.junit] = exports.to_junit(page)
+        output.write(computed, texts)
         show_stage("written")
-    return report.last_line(page.figures, out)
-
-
-def tables_folder(out: Path) -> Path:
-    """Return the folder for the tables of the report at `out`.
-
-    >>> tables_folder(Path("build/report.html")).as_posix()
-    'build/report-tables'
-    """
-    return out.with_name(f"{out.stem}-tables")
-
-
-def check_output(out: Path) -> None:
-    """Check that the report and its tables can be written, before anything is computed.
-
-    Raises: OutputInvalid.
-    """
-    if out.is_dir():
-        raise OutputInvalid(f"{out}: found a directory, expected the name of a file to write")
-    folder = tables_folder(out)
-    if folder.exists() and not folder.is_dir():
-        raise OutputInvalid(f"{folder}: found a file, expected a directory for the tables")
-    parent = out.absolute().parent
-    while not parent.exists():
-        parent = parent.parent
-    if not parent.is_dir():
-        raise OutputInvalid(f"{parent}: found a file, expected a directory for the report")
-    if not os.access(parent, os.W_OK | os.X_OK):
-        raise OutputInvalid(f"{parent}: found a directory without write permission, expected one for the report")
+    return page
 
 
 def _size(logs: Sequence[Path]) -> int:

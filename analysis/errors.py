@@ -28,6 +28,13 @@ class LogInvalid(AnalysisError):
         self.path, self.found, self.expected = path, found, expected
 
 
+class RequirementInvalid(AnalysisError):
+    """The text of a --require cannot be read, or names something that is not measured."""
+
+    def __init__(self, text: str, found: str, expected: str) -> None:
+        super().__init__(f"--require {text!r}: found {found}, expected {expected}")
+
+
 class OutputInvalid(AnalysisError):
     """The report cannot be written to the given path."""
 

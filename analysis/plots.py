@@ -1,4 +1,4 @@
-"""The report's two plots as inline SVG, which take fonts and colours from the page and have no links.
+"""The report's plots as inline SVG, which take fonts and colours from the page and have no links.
 
 Matplotlib draws them in placeholder colours. These are replaced by CSS variables of the page, so that one picture serves
 both the light and the dark theme. The same data gives the same bytes: ids are salted with a constant, and no date is
@@ -31,6 +31,7 @@ _DASHES: Final = ("-", "--", "-.", ":")  # colour is never the only signal
 
 BODY: Final = "body "  # prefix of the labels of places in a body
 
+_MAX_NAME: Final = 24  # characters of a campaign's name below a plot
 _WIDTH_IN: Final = 4.6  # narrow, so that a phone shows the plot nearly at its drawn size
 _STYLE: Final[Any] = {
     "svg.hashsalt": "rocketmq-ha",
@@ -82,8 +83,11 @@ class Bars:
     counts: Sequence[int]
 
 
-def growth(curves: Sequence[Curve], alt: str) -> Plot:
-    """Plot distinct transitions over runs: for each profile a stepped line, and a thin line at the possible number."""
+def growth(curves: Sequence[Curve], alt: str, name: str = "growth") -> Plot:
+    """Plot distinct transitions over runs: for each profile a stepped line, and a thin line at the possible number.
+
+    Args: name: of the plot, unique on the page.
+    """
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(_WIDTH_IN, 2.9), layout="constrained")
         axes = figure.add_subplot()
@@ -101,7 +105,28 @@ def growth(curves: Sequence[Curve], alt: str) -> Plot:
         axes.set_xlabel("runs (logarithmic)")
         axes.set_ylabel("distinct transitions")
         axes.legend(loc="lower right")
-        return Plot(_svg(figure, "growth"), alt)
+        return Plot(_svg(figure, name), alt)
+
+
+def trend(names: Sequence[str], transitions: Sequence[int], alt: str) -> Plot:
+    """Plot the transitions that campaigns saw, in their order. The first and the last campaign are named."""
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(_WIDTH_IN, 2.2), layout="constrained")
+        axes = figure.add_subplot()
+        places = range(len(names))
+        axes.plot(places, transitions, color=SERIES[0], linewidth=1.8, marker="o", markersize=3)
+        ends = (0, len(names) - 1)
+        axes.set_xticks(ends, [_shortened(names[end]) for end in ends])
+        oldest, newest = axes.get_xticklabels()
+        oldest.set_horizontalalignment("left")
+        newest.set_horizontalalignment("right")
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
+        axes.set_ylabel("transitions seen")
+        return Plot(_svg(figure, "trend"), alt)
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 1]}…"
 
 
 def splits(bars: Bars, name: str, alt: str) -> Plot:

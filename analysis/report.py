@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -10,15 +11,21 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from rocketmq_ha.analysis import view
+from rocketmq_ha.analysis.requirements import Requirement, found
 from rocketmq_ha.analysis.schema import Possible
 from rocketmq_ha.spec.event_log import SCHEMA_VERSION
 
-TEMPLATE: Final = "report.html.j2"
+PARTS: Final = ("head", "sections")  # of the page; each is a template
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+# What neither HTML nor XML may hold, and what UTF-8 cannot: control characters and halves of surrogate pairs.
+_UNPRINTABLE: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufdcf\ufdf0-\ufffd\U00010000-\U0010fffd]")
+# Code, in which stars are stars; italics; and the text of a link, whose target is not on the page.
+_MARKS: Final = re.compile(r"`([^`]+)`|\*([^*`]+)\*|\[([^\]`]+)\]\([^)\s]*\)")
+_HEADING: Final = re.compile(r'<h2 id="([^"]+)">(.*?)(?: <small>.*)?</h2>')
 
 
 def render(page: view.View) -> str:
-    """Return the page as HTML. The template engine escapes every value."""
+    """Return the page as HTML. The template engine escapes every value. The list of sections is made of their headings."""
     environment = Environment(
         loader=PackageLoader("rocketmq_ha.analysis", "templates"),
         autoescape=True,
@@ -27,14 +34,40 @@ def render(page: view.View) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"n": number, "size": size, "short": short, "name": name, "prose": prose, "heat": heat}
+    filters = {"n": number, "size": size, "short": short, "name": name, "prose": prose, "heat": heat, "found": found}
+    filters |= {"chance": chance, "duration": duration}
+    environment.filters |= filters | {"term": partial(_defined, frozenset(term.name for term in page.terms))}
     environment.globals["share"] = share
-    return environment.get_template(TEMPLATE).render(page=page, figures=page.figures, schema_version=SCHEMA_VERSION)
+    values: dict[str, Any] = {"page": page, "figures": page.figures, "schema_version": SCHEMA_VERSION}
+    head, sections = (Markup(environment.get_template(f"{part}.html.j2").render(values)) for part in PARTS)
+    headings = [(id, Markup(text)) for id, text in _HEADING.findall(sections)]
+    html = environment.get_template("report.html.j2").render(values, head=head, sections=sections, headings=headings)
+    return printable(re.sub(r"\n{2,}", "\n", html))
 
 
-def build(tables: Mapping[str, pa.Table], possible: Possible, campaigns: Sequence[Mapping[str, Any]]) -> str:
+def build(
+    tables: Mapping[str, pa.Table],
+    possible: Possible,
+    campaigns: Sequence[Mapping[str, Any]],
+    required: Sequence[Requirement] = (),
+) -> str:
     """Return the page for the given tables as HTML."""
-    return render(view.build(tables, possible, campaigns))
+    return render(view.build(tables, possible, campaigns, required))
+
+
+def printable(text: str) -> str:
+    """Replace each character that cannot be printed, as a wrong byte is in UTF-8.
+
+    >>> printable("a\\x00b\\ud800c")
+    'a\ufffdb\ufffdc'
+    """
+    return _UNPRINTABLE.sub("\ufffd", text)
+
+
+def _defined(terms: frozenset[str], name: str) -> str:
+    """Check that the glossary of this page has a term, so that no link goes nowhere."""
+    assert name in terms, f"{name}: the glossary of this page does not define it"
+    return name
 
 
 def last_line(figures: view.Figures, path: object) -> str:
@@ -83,6 +116,33 @@ def size(value: float) -> str:
     return f"{value:.0f} B" if power == 0 else f"{value:.1f} {_UNITS[power]}"
 
 
+def chance(value: float) -> str:
+    """Format a probability.
+
+    >>> chance(0.5), chance(0.0123), chance(1e-12), chance(0.99999)
+    ('50 %', '1.2 %', 'under 0.1 %', 'over 99.9 %')
+    """
+    percent = 100 * value
+    if percent < 0.1:
+        return "under 0.1 %"
+    if percent > 99.9:
+        return "over 99.9 %"
+    return f"{percent:.1f} %" if percent < 10 else f"{percent:.0f} %"
+
+
+def duration(us: float) -> str:
+    """Format microseconds.
+
+    >>> duration(12), duration(1234), duration(2_345_678), duration(125_000_000)
+    ('12 us', '1.2 ms', '2.3 s', '125 s')
+    """
+    if us < 1000:
+        return f"{us:.0f} us"
+    if us < 1_000_000:
+        return f"{us / 1000:.1f} ms"
+    return f"{us / 1_000_000:.1f} s" if us < 100_000_000 else f"{us / 1_000_000:,.0f} s"
+
+
 def share(part: int, whole: int) -> str:
     """Format a percentage, rounded down, so that 100 % means all.
 
@@ -115,5 +175,9 @@ def prose(value: str) -> Markup:
     >>> str(prose("*(classic)* ends as `stalled` if 1 < 2"))
     '<i>(classic)</i> ends as <code>stalled</code> if 1 &lt; 2'
     """
-    text = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(value)))
-    return Markup(re.sub(r"\*([^*]+)\*", r"<i>\1</i>", text))
+    return Markup(_MARKS.sub(_element, str(escape(value))))
+
+
+def _element(found: re.Match[str]) -> str:
+    code, italic, link = found.groups()
+    return f"<code>{code}</code>" if code else f"<i>{italic}</i>" if italic else str(link)

@@ -1,22 +1,13 @@
 """The text of each section of the page, from tables written by hand; and how it says one, none and all."""
 
-import html
 import re
 from typing import Any
 
 import pytest
 
+from kit.html_pages import plain
 from kit.report_tables import IMPOSSIBLE, POSSIBLE, Rows, arrow, tables
 from rocketmq_ha.analysis import report, view
-
-SEPARATE = r"<(td|th|dt|dd|caption|h2|h3|li|p|summary|figcaption|span)\b[^>]*>"
-
-
-def plain(text: str) -> str:
-    """The text of HTML without its pictures, with one space between the cells of a table."""
-    text = re.sub(r"<svg.*?</svg>", "", text, flags=re.DOTALL)
-    text = re.sub(r"<[^>]+>", "", re.sub(SEPARATE, " ", text))
-    return re.sub(r"\s+", " ", html.unescape(text)).strip()
 
 
 def sections(campaigns: list[dict[str, Any]] | None = None, **changes: Rows) -> dict[str, str]:
@@ -24,31 +15,32 @@ def sections(campaigns: list[dict[str, Any]] | None = None, **changes: Rows) -> 
     made = arrow(tables())
     for name, rows in changes.items():
         made[name] = arrow({name: rows})[name] if rows else made[name].slice(0, 0)
-    head, *rest = re.split(r"<section\b", report.build(made, POSSIBLE, campaigns or [{"seed": 3}]).split("<main>")[1])
+    text = report.build(made, POSSIBLE, campaigns or [{"seed": 3}])
+    head, *rest = re.split(r"<section\b", re.sub(r"<nav\b.*?</nav>", "", text.split("<h1>")[1], flags=re.DOTALL))
     found = {re.findall(r'<h2 id="(\w+)"', part)[0]: plain("<section" + part) for part in rest}
     return {"head": plain(head)} | found
 
 
 EXPECTED = {
-    "head": "Fuzz coverage of the HA machines ✗ FAIL 4 of 71 runs failed, with 3 signatures. 1 impossible transition was seen. "
+    "head": "Fuzz coverage of the HA machines "
+    "✗ FAIL: 4 of 71 runs failed, with 3 signatures; 1 impossible transition was seen. "
+    "Requirements requirement found met runs>=1 (always) 71 ✓ met inconsistent=0 (always) 0 of 71, 0.00 % ✓ met "
+    "divergences=0 (always) 4 of 71, 5.63 % ✗ not met impossible=0 (always) 1 ✗ not met "
     "transitions seen 3 of 7 clauses exercised 3 of 4 runs 71 steps 7,001 operations, median run 61 steps, median run 98.5 "
     "messages put 108 bytes carried 111.4 KiB",
-    "divergences": "✗ Divergences by signature "
-    "b/x/y divergence in 2 runs. Smallest: run 55, classic, 17 operations, fails at operation 16. two of it replay 55 "
-    "a/x/y divergence in 1 run. Smallest: run 56, hardened, 18 operations, fails at operation 13. one of a replay 56 "
-    "c/x/y error in 1 run. Smallest: run 57, classic, 19 operations, fails at operation 12. one of c replay 57",
-    "impossible": "✗ Impossible transitions A run took these transitions, but the model does not have them. Either "
+    "impossible": "✗ Impossible transitions 1 A run took these transitions, but the model does not have them. Either "
     "transitions.json is stale or a machine is wrong. "
     "store empty recover → gone hardened: once in 1 run, first in run 601, step 602",
     "never": "Transitions never seen 4 of 7 link 1 up cut → up classic store 3 open put → open hardened, third "
-    "open recover → empty classic Not listed: transitions of third, which was not run. Seen in the fewest runs "
+    "open recover → empty classic Not listed: transitions of third, which was not run.",
+    "rarest": "Seen in the fewest runs "
     "store open put → open classic once in 1 run, first in run 505, step 506 "
     "store empty recover → gone hardened once in 1 run, first in run 601, step 602 "
     "store empty put → open hardened 800 times in 28 runs, first in run 503, step 504 "
     "store empty put → open classic 900 times in 43 runs, first in run 501, step 502",
-    "clauses": "Clauses never exercised 1 of 4 HA-G-1 One. ✗ Exercised, but not in the model's list of clauses: HA-X-1 (24). "
-    "All clauses with their counts Clauses, steps that exercised them, and runs clause steps runs "
-    "HA-G-1 0 0 HA-M-2 21 6 HA-S-4 23 9 HA-S-14 22 8 HA-X-1 24 10",
+    "clauses": "Clauses never exercised 1 of 4 HA-G-1 One. ✗ Exercised, but not in the model's list of clauses: HA-X-1 (24).",
+    "counts": "Clauses exercised 3 of 4 All clauses with their counts Clauses, steps that exercised them, and runs "
+    "clause steps runs HA-G-1 0 0 HA-M-2 21 6 HA-S-4 23 9 HA-S-14 22 8 HA-X-1 24 10",
     "growth": "Growth over runs Thick lines: distinct transitions seen so far. Thin lines: possible transitions. "
     "classic: half of its 9 transitions by run 5, the last new one in run 1,030 of 2,043. "
     "hardened: half of its 3 transitions by run 2, the last new one in run 2 of 2.",
@@ -61,6 +53,31 @@ EXPECTED = {
     "provenance": "Provenance seed 3 Event log schema 2. This page has no scripts and makes no network requests.",
 }
 PARTS = {
+    "divergences": (
+        "✗ Failures by signature 3 "
+        "b/x/y divergence in 2 runs. Smallest: run 55, classic, 17 operations, fails at operation 16. two of it replay 55 "
+        "Its last 30 steps Steps of run 55; 2 before these are in the replay "
+        "step operation machine transition offset bytes fragment held fault clauses verdict "
+        "2 1 store 0 empty put → open 0 HA-M-2 ok 3 1 store 0 empty put → open 0 HA-M-2 ok 4 2 store 0",
+        "30 15 store 0 empty put → open 0 HA-M-2 ok 31 15 store 4 empty put → open 77 0 6 cut_both HA-M-2 HA-X-1 ✗ divergence "
+        "a/x/y divergence in 1 run. Smallest: run 56, hardened, 18 operations, fails at operation 13. one of a replay 56 "
+        "c/x/y error in 1 run. Smallest: run 57, classic, 19 operations, fails at operation 12. one of c replay 57 "
+        "Its last 1 step Steps of run 57; 9 before these are in the replay step operation",
+        "verdict 9 4 store 0 empty recover → open 80 8 ok",
+    ),
+    "glossary": (
+        "Profiles run: classic and hardened. transitions seen A transition is a kind of step",
+        "transitions_never_seen.parquet: actor, from_state, event, to_state, profile. --require never_seen; a percentage "
+        "is one of the possible transitions of the profiles that were run. impossible transitions",
+        "transitions_impossible.parquet: n. --require impossible. clauses exercised",
+        "Half of the runs have fewer steps, and half have more. run_sizes.parquet: median_steps. ",
+    ),
+    "texts": (
+        "HA-M-2 Two of M. spec/2-master.md; exercised by link, store "
+        "HA-S-4 Four. spec/3-slave.md HA-S-14 Fourteen. spec/3-slave.md HA-G-1 One. spec/4-group-transfer.md "
+        "HA-R-1 Elsewhere. spec/7-routes.md; held by tests/a.py, tests/b.py "
+        "HA-R-2 Nowhere. spec/7-routes.md; not held by a test: it is late HA-X-1 not in this specification",
+    ),
     "matrix": (
         "store 3 of 6 transitions store: steps by state (rows) and event (columns) recover put "
         "open never 11 1/3 empty ! 12k 1,700 link 0 of 1 transitions",
@@ -68,7 +85,8 @@ PARTS = {
     "fragmentation": (
         "master reports, by byte of the report. ✗ Never split at byte 1. "
         "slave frames, by byte of the frame. ✓ Split at every byte of the header, and directly after it.",
-        "master, reports at byte 1 2 splits 0 1,500 runs 0 33 slave, frames at byte 1 12 body 1-3 splits 4 6 0 runs 2 3 0",
+        "master, reports: splits at byte 1 2 splits 0 1,500 runs 0 33 "
+        "slave, frames: splits at byte 1 12 body 1-3 splits 4 6 0 runs 2 3 0",
     ),
     "estimates": (
         "all classic hardened runs drawn by seed m 70 43 27 transitions seen 60 40 20 "
@@ -77,7 +95,6 @@ PARTS = {
         "transitions reachable with this generator Chao2 65.5 44.2 none",
         "It is a lower bound, in its bias-corrected form where Q2 is 0.",
     ),
-    "reading": ("Profiles run: classic and hardened.",),
 }
 
 
@@ -115,21 +132,22 @@ QUIET: dict[str, Rows] = {
 def test_a_page_of_one_good_run_says_none_everywhere() -> None:
     page = sections([{"seed": 3}, {"seed": 5}], **QUIET)
     assert page["head"].startswith(
-        "Fuzz coverage of the HA machines ✓ PASS Reference and implementation agreed in every step of 1 run. transitions seen 1"
+        "Fuzz coverage of the HA machines ✓ PASS: reference and implementation agreed in every step of 1 run. Requirements"
     )
-    assert page["divergences"] == "Divergences None: no run failed."
-    assert page["never"].startswith(
+    assert page["never"] == (
         "Transitions never seen 0 of 1 None: the runs took every transition that the model can take. "
-        "Not listed: transitions of hardened, third, which were not run. Seen in the fewest runs "
-        "store empty put → open 900 times in 43 runs"  # one profile was run: none is named
+        "Not listed: transitions of hardened, third, which were not run."
     )
-    assert page["clauses"].startswith("Clauses never exercised 0 of 3 None: the runs exercised every clause that the model can")
-    assert "not in the model's list" not in page["clauses"]
+    # One profile was run: none is named.
+    assert page["rarest"] == "Seen in the fewest runs store empty put → open 900 times in 43 runs, first in run 501, step 502"
+    assert (
+        page["clauses"] == "Clauses never exercised 0 of 3 None: the runs exercised every clause that the model can exercise."
+    )
+    assert page["runs"].endswith("No run failed.")
     assert "It is a lower bound." in page["estimates"]
     assert page["faults"] == "Injected faults No faults were injected."
     assert page["provenance"].startswith("Provenance Log 1 seed 3 Log 2 seed 5 Event log")
-    assert "impossible" not in page
-    assert list(page)[-4:] == ["divergences", "runs", "reading", "provenance"]
+    assert not {"impossible", "divergences", "consistency"} & set(page)
 
 
 def test_one_signature_and_two_impossible_transitions_have_their_endings() -> None:
@@ -137,7 +155,7 @@ def test_one_signature_and_two_impossible_transitions_have_their_endings() -> No
         divergences=tables()["divergences"][:1],
         transitions_impossible=[IMPOSSIBLE, dict(IMPOSSIBLE, event="put", n=7, n_runs=3)],
     )
-    assert "4 of 71 runs failed, with 1 signature. 2 impossible transitions were seen." in page["head"]
+    assert "4 of 71 runs failed, with 1 signature; 2 impossible transitions were seen." in page["head"]
     assert "store empty put → gone hardened: 7 times in 3 runs, first in run 601, step 602" in page["impossible"]
 
 
@@ -157,13 +175,13 @@ def test_more_signatures_than_are_shown_are_told() -> None:
 def test_an_inconsistent_log_says_how(column: str, told: str) -> None:
     page = sections(**QUIET | {"integrity": [tables()["integrity"][0] | {column: 11}]})
     assert page["consistency"] == f"✗ The log is inconsistent {told}"
-    assert "✗ FAIL Reference and implementation agreed in every step of 1 run. The log is inconsistent." in page["head"]
+    assert "✗ FAIL: the log is inconsistent in 11 runs. Requirements" in page["head"]
 
 
 def test_a_page_without_runs_says_so() -> None:
     empty: dict[str, Rows] = {name: [] for name in tables() if name not in ("integrity", "run_sizes")}
     page = sections(**empty, run_sizes=[dict(tables()["run_sizes"][0], median_steps=None, median_ops=None)])
-    assert "✗ FAIL The log holds no runs." in page["head"]
+    assert "✗ FAIL: the log holds no runs." in page["head"]
     assert "operations, median run none steps, median run none" in page["head"]
     assert (
         page["never"]
@@ -172,7 +190,7 @@ def test_a_page_without_runs_says_so() -> None:
     assert page["growth"] == "Growth over runs There are no runs."
     assert page["fragmentation"].endswith("No step moved bytes.")
     assert "No run was drawn by seed, so there are no estimates." in page["estimates"]
-    assert "Profiles run: none." in page["reading"]
+    assert "Profiles run: none." in page["glossary"]
 
 
 def test_the_heat_of_a_cell_is_its_order_of_magnitude() -> None:
@@ -234,7 +252,13 @@ def test_a_name_breaks_behind_its_marks_alone() -> None:
 
 @pytest.mark.parametrize(
     ("text", "shown"),
-    [("`a`, `b` *c* *d*", "<code>a</code>, <code>b</code> <i>c</i> <i>d</i>"), ("a < `b", "a &lt; `b"), ("2 * 3", "2 * 3")],
+    [
+        ("`a`, `b` *c* *d*", "<code>a</code>, <code>b</code> <i>c</i> <i>d</i>"),
+        ("a < `b", "a &lt; `b"),
+        ("2 * 3", "2 * 3"),
+        ("`config/*.json` and `*.bak`", "<code>config/*.json</code> and <code>*.bak</code>"),  # stars of code are stars
+        ("*a* [the `b`](c.md) [d](e.md#f)", "<i>a</i> [the <code>b</code>](c.md) d"),
+    ],
 )
 def test_prose_has_code_and_italics(text: str, shown: str) -> None:
     assert report.prose(text) == shown

@@ -1,6 +1,5 @@
 """The report command without Spark: where it writes, how large a session it asks for, what it shows on stderr."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from pyspark.sql import SparkSession
 from rocketmq_ha.analysis import cli, session
 from rocketmq_ha.analysis.errors import LogInvalid, OutputInvalid, SparkUnavailable
 from rocketmq_ha.analysis.java import JavaNotFound
+from rocketmq_ha.analysis.output import Output
 
 MIB = 1024 * 1024
 
@@ -109,33 +109,14 @@ def test_the_size_of_logs_is_that_of_their_events(tmp_path: Path) -> None:
 @pytest.mark.parametrize("master", ["local", "local[*]", "spark://a:1", "yarn", "k8s://a"])
 def test_each_kind_of_master_goes_on_to_the_next_check(tmp_path: Path, master: str) -> None:
     with pytest.raises(OutputInvalid, match="found a directory"):
-        cli.make_report([tmp_path], tmp_path, master=master)
+        cli.make_report([tmp_path], Output(tmp_path), master=master)
 
 
 @pytest.mark.parametrize("master", ["", "LOCAL", "mesos://a", "http://a"])
 def test_another_master_is_refused_first(tmp_path: Path, master: str) -> None:
     with pytest.raises(SparkUnavailable) as caught:
-        cli.make_report([tmp_path], tmp_path, master=master)
+        cli.make_report([tmp_path], Output(tmp_path), master=master)
     assert caught.value.message == f"--master {master}: found no master of Spark, expected local[*] or spark://HOST:PORT"
-
-
-def test_output_in_a_new_folder_of_a_writable_one_is_taken(tmp_path: Path) -> None:
-    cli.check_output(tmp_path / "a" / "b" / "r.html")
-    (tmp_path / "r-tables").mkdir()
-    cli.check_output(tmp_path / "r.html")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["r-tables"]
-
-
-def test_output_where_nothing_can_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "access", lambda path, mode: (path, mode) != (tmp_path, os.W_OK | os.X_OK))
-    with pytest.raises(OutputInvalid) as caught:
-        cli.check_output(tmp_path / "new" / "r.html")
-    assert caught.value.message == (f"{tmp_path}: found a directory without write permission, expected one for the report")
-
-
-@pytest.mark.parametrize(("out", "folder"), [("r.html", "r-tables"), ("a/b.c.html", "a/b.c-tables"), ("r", "r-tables")])
-def test_the_tables_lie_beside_the_page(out: str, folder: str) -> None:
-    assert cli.tables_folder(Path(out)) == Path(folder)
 
 
 @contextmanager

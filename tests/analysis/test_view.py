@@ -1,16 +1,15 @@
 """The content of the page, from tables written by hand: each figure, order and limit."""
 
 import re
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 
 from kit.report_tables import IMPOSSIBLE, POSSIBLE, Rows, arrow, failure, growth, tables
-from rocketmq_ha.analysis import view
+from rocketmq_ha.analysis import requirements, view
+from rocketmq_ha.analysis.requirements import Requirement
 from rocketmq_ha.analysis.schema import Possible
-from rocketmq_ha.analysis.view import Figures, View
-
-NO_FAILURE: dict[str, Any] = {"failed_runs": 0, "impossible": 0}
+from rocketmq_ha.analysis.view import Figures, Reason, View
 
 
 def build(**changes: Rows) -> View:
@@ -43,28 +42,77 @@ def test_each_figure_is_the_sum_of_its_column(page: View) -> None:
     )
 
 
-def figures(**changes: int) -> Figures:
-    values = dict.fromkeys(Figures.__annotations__, 0) | {"runs": 5} | changes
-    return Figures(**values)
+def with_figures(required: Sequence[Requirement] = (), **changes: int) -> View:
+    """The page of five runs of 2 steps in which nothing has failed, with other numbers."""
+    of = {"failed": 0, "runs": 5, "impossible": 0, "runs_without_row": 0, "runs_short": 0, "runs_repeated": 0} | changes
+    ok = of["runs"] - of["failed"]
+    summary = [row | {"runs": n} for n, row in zip((of["failed"], ok), tables()["summary"][:2], strict=True) if n]
+    integrity = [tables()["integrity"][0] | {name: of[name] for name in ("runs_without_row", "runs_short", "runs_repeated")}]
+    made = arrow(tables() | {"integrity": integrity, "transitions_impossible": [IMPOSSIBLE] * of["impossible"] or [IMPOSSIBLE]})
+    made["summary"] = arrow({"summary": summary or tables()["summary"]})["summary"].slice(0, len(summary))
+    made["transitions_impossible"] = made["transitions_impossible"].slice(0, of["impossible"])
+    return view.build(made, POSSIBLE, [], required)
 
 
 @pytest.mark.parametrize(
-    ("changes", "consistent", "verdict"),
+    ("changes", "reason", "term"),
     [
-        ({}, True, "PASS"),
-        ({"runs": 0}, True, "FAIL"),
-        ({"failed_runs": 1}, True, "FAIL"),
-        ({"impossible": 1}, True, "FAIL"),
-        ({"runs_without_row": 1}, False, "FAIL"),
-        ({"runs_short": 1}, False, "FAIL"),
-        ({"runs_repeated": 1}, False, "FAIL"),
-        ({"signatures": 1, "seen": 1, "possible": 9}, True, "PASS"),  # transitions that were not seen do not fail
+        ({}, "reference and implementation agreed in every step of 5 runs", "divergences"),  # though transitions were not seen
+        ({"runs": 0}, "the log holds no runs", "runs"),
+        ({"failed": 1}, "1 of 5 runs failed, with 3 signatures", "divergences"),
+        ({"impossible": 1}, "1 impossible transition was seen", "impossible"),
+        ({"impossible": 2}, "2 impossible transitions were seen", "impossible"),
+        ({"runs_without_row": 1}, "the log is inconsistent in 1 run", "inconsistent"),
+        ({"runs_short": 2}, "the log is inconsistent in 2 runs", "inconsistent"),
+        ({"runs_repeated": 1}, "the log is inconsistent in 1 run", "inconsistent"),
     ],
     ids=str,
 )
-def test_the_verdict_fails_for_each_reason_alone(changes: dict[str, int], consistent: bool, verdict: str) -> None:
-    found = figures(**changes)
-    assert (found.is_consistent, found.verdict) == (consistent, verdict)
+def test_the_verdict_fails_for_each_reason_alone(changes: dict[str, int], reason: str, term: str) -> None:
+    page = with_figures(**changes)
+    assert page.reasons == (Reason(reason, term),)
+    assert page.verdict == ("FAIL" if changes else "PASS")
+    assert page.figures.is_consistent == (term != "inconsistent")
+
+
+def test_a_requirement_is_a_reason_where_it_is_not_met_and_takes_the_place_of_a_standing_one() -> None:
+    asked = [requirements.parse(text) for text in ("transitions>=51%", "clauses>=3", "divergences<=1")]
+    page = with_figures(failed=1, required=asked)
+    assert page.verdict == "FAIL"
+    assert page.reasons == (Reason("transitions>=51% is not met: found 4 of 8, 50.00 %", "transitions"),)
+
+
+def test_a_page_passes_with_the_failures_that_a_requirement_allows() -> None:
+    asked = [requirements.parse("divergences<=1")]
+    page = with_figures(failed=1, required=asked)
+    assert page.verdict == "PASS"
+    assert [reason.words for reason in page.reasons] == [
+        "1 of 5 runs failed, as a requirement allows",
+        "the requirement is met",
+    ]
+    asked.append(requirements.parse("runs>=5"))
+    page = with_figures(failed=0, required=asked)
+    assert [(reason.words, reason.term) for reason in page.reasons] == [
+        ("reference and implementation agreed in every step of 5 runs", "divergences"),
+        ("all 2 requirements are met", "requirement"),
+    ]
+
+
+def test_each_measure_is_a_figure_of_its_own(page: View) -> None:
+    assert {name: (one.found, one.whole) for name, one in page.measures.items()} == {
+        "transitions": (3, 7),
+        "never_seen": (4, 7),
+        "impossible": (1, None),
+        "clauses": (3, 4),
+        "divergences": (4, 71),
+        "signatures": (3, None),
+        "inconsistent": (0, 71),
+        "runs": (71, None),
+        "steps": (7001, None),
+        "messages": (108, None),
+        "bytes": (3072 + 50_001 + 60_001 + 1023, None),
+    }
+    assert set(page.measures) < set(requirements.NAMES)  # the others are those of further tables
 
 
 def test_the_figures_of_an_inconsistent_log_have_their_places() -> None:
@@ -79,13 +127,30 @@ def test_profiles_are_those_that_were_run_and_the_declared_ones_that_were_not(pa
 
 
 def test_failures_come_by_their_number_and_then_by_name(page: View) -> None:
-    assert [row["signature"] for row in page.divergences] == ["b/x/y", "a/x/y", "c/x/y"]
+    assert [failure.row["signature"] for failure in page.failures] == ["b/x/y", "a/x/y", "c/x/y"]
+
+
+def test_a_failure_has_the_last_thirty_steps_of_its_smallest_run(page: View) -> None:
+    assert [([row["step"] for row in one.steps], one.n_steps_before) for one in page.failures] == [
+        (list(range(2, 32)), 2),
+        ([], 0),
+        ([9], 9),
+    ]
+    assert {row["run_id"] for row in page.failures[0].steps} == {55}
+
+
+def test_a_page_without_the_steps_of_failures_names_no_term_of_theirs() -> None:
+    rows = arrow(tables())
+    del rows["failing_steps"]
+    found = view.build(rows, POSSIBLE, [])
+    assert [one.steps for one in found.failures] == [(), (), ()]
+    assert {term.name for term in build().terms} - {term.name for term in found.terms} == {"step_table"}
 
 
 def test_fifty_signatures_are_shown_and_all_are_counted() -> None:
     many = [failure("error", f"s{at:03}", at, at, 1, 0, "classic", "d", "r") for at in range(1, 53)]
     found = build(divergences=many)
-    assert [row["n"] for row in found.divergences] == list(range(52, 2, -1))
+    assert [failure.row["n"] for failure in found.failures] == list(range(52, 2, -1))
     assert found.figures.signatures == 52
 
 

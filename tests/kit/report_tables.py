@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from rocketmq_ha.analysis.schema import Machine, Possible
+from rocketmq_ha.analysis.schema import Elsewhere, Machine, Possible
 
 Rows = list[dict[str, Any]]
 
@@ -22,6 +22,11 @@ POSSIBLE: Final = Possible(
         "link": Machine(states=("up",), events=("cut",), transitions=(("up", "cut", "up", ("classic",)),)),
     },
     clauses={"HA-S-4": "Four.", "HA-S-14": "Fourteen.", "HA-M-2": "Two of `M`.", "HA-G-1": "*One*."},
+    worlds_of={"HA-M-2": ("link", "store")},
+    elsewhere={
+        "HA-R-2": Elsewhere("Nowhere.", (), "it is late"),
+        "HA-R-1": Elsewhere("Elsewhere.", ("tests/a.py", "tests/b.py"), ""),
+    },
 )
 
 
@@ -115,7 +120,142 @@ def tables() -> dict[str, Rows]:
             estimate("hardened", 27, 20, 1, 3, 0.037, None),
         ],
         "faults": [{"fault": "cut_both", "n": 1234, "n_runs": 35, "n_steps": 5678}],
+        "failing_steps": [
+            *(step(55, at, clauses=["HA-M-2"]) for at in range(31)),
+            step(
+                55, 31, clauses=["HA-M-2", "HA-X-1"], verdict="divergence", instance=4, offset=77, split_at=6, fault="cut_both"
+            ),
+            step(57, 9, event="recover", fragment_len=8, nbytes=80),
+        ],
     }
+
+
+def more_tables() -> dict[str, Rows]:
+    """The rows of the tables that need not be there: two worlds, and an older campaign."""
+    return {
+        "lost_coverage": [
+            lost("transition", "classic", "", "link up cut up", 40, 100, 71, 1e-9, 10, "lost"),
+            lost("clause", "", "store", "HA-S-4", 7, 101, 72, 0.005, 64, "lost"),
+            lost("pair", "hardened", "", "store open put open put open", 1, 102, 73, 0.48, 468, "too few runs to tell"),
+        ],
+        "failures_compared": [
+            compared("new", "error", "c/x/y", 0, 1, "replay 57"),
+            compared("new", "divergence", "zz/x/y", 0, 5, ""),
+            compared("still", "divergence", "b/x/y", 6, 2, "replay 55"),
+            compared("gone", "invariant", "d/x/y", 3, 0, "replay 3"),
+        ],
+        "new_coverage": [
+            gained("clause", "", "link", "HA-M-2", 6, 74),
+            gained("pair", "classic", "", "store empty put open put open", 8, 75),
+            gained("transition", "hardened", "", "store empty put open", 9, 76),
+        ],
+        "rates": [
+            {"measure": "runs", "before": 100.0, "now": 71.0, "ratio": 0.71},
+            {"measure": "failures_per_million_steps", "before": 0.0, "now": 571.4, "ratio": None},
+        ],
+        "starved": [
+            transition("classic", "store", "open", "put", "open")
+            | {"n": 1, "n_runs": 2, "m": 43, "miss_probability": 0.1293, "runs_needed": 97},
+        ],
+        "pairs_by_machine": [
+            {"profile": "classic", "actor": "store", "n_possible": 19, "n_seen": 12, "n_never": 7, "n_impossible": 0},
+            {"profile": "hardened", "actor": "store", "n_possible": 11, "n_seen": 3, "n_never": 8, "n_impossible": 4},
+        ],
+        "clauses_by_world": [
+            {"clause": "HA-M-2", "world": "link", "n": 20, "n_runs": 5, "is_expected": True},
+            {"clause": "HA-M-2", "world": "store", "n": 1, "n_runs": 1, "is_expected": False},
+            {"clause": "HA-G-1", "world": "store", "n": 0, "n_runs": 0, "is_expected": True},
+        ],
+        "clauses_held": [
+            *(
+                {"clause": f"c{at}", "held": kind, "tests": [], "reason": ""}
+                for at, kind in enumerate(["tests", "schedule", "tests", "schedule, never"])
+            ),
+        ],
+        "state_faults": [
+            {"actor": "store", "state": "empty", "fault": "crash", "n": 0, "n_runs": 0},
+            {"actor": "store", "state": "open", "fault": "crash", "n": 44, "n_runs": 4},
+            {"actor": "store", "state": "open", "fault": "alarm", "n": 5555, "n_runs": 5},
+            {"actor": "other", "state": "on", "fault": "crash", "n": 3, "n_runs": 3},
+        ],
+        "growth_by_world": [
+            {"world": "link", "profile": "classic", "runs": 9, "transitions": 1},
+            {"world": "store", "profile": "classic", "runs": 1, "transitions": 2},
+            {"world": "store", "profile": "classic", "runs": 34, "transitions": 3},
+            {"world": "store", "profile": "hardened", "runs": 28, "transitions": 1},
+        ],
+        "estimates_by_world": [
+            {"world": "link"} | estimate("all", 9, 1, 0, 1, 0.0, 1.0),
+            {"world": "store"} | estimate("all", 62, 4, 2, 0, 0.0323, None),
+        ],
+        "run_durations": [
+            quantiles("link", "elapsed_us", 12, 999, 1500, 2000, 950_000, 61_000_000, 125_000_000),
+            quantiles("store", "n_steps", 1, 2, 3, 4, 5, 6, 1234),
+        ],
+        "slowest_runs": [
+            {"world": "link", "place": 1, "log": 0, "run_id": 5, "profile": "classic", "verdict": "timeout"}
+            | {"elapsed_us": 125_000_000, "n_ops": 17, "n_steps": 18, "replay": "replay 5 --world link"},
+        ],
+        "quarantine": [
+            {
+                "log": 0,
+                "source": "a/events/x.parquet",
+                "reason": "pages that cannot be read",
+                "n": None,
+                "n_runs": None,
+                "example": "",
+            },
+            {"log": 0, "source": "a/runs/y.parquet", "reason": "twice", "n": 3, "n_runs": 2, "example": "run 17"},
+        ],
+        "trend": [
+            campaign("monday", 100, 9000, 5, 2, 0, 0, 5321.5, 0),
+            campaign("tuesday", 71, 7001, 3, 3, 4, 3, None, 2),
+        ],
+    }
+
+
+def lost(
+    kind: str, profile: str, world: str, name: str, n_runs: int, before: int, now: int, miss: float, needed: int, judged: str
+) -> dict[str, Any]:
+    named = {"kind": kind, "profile": profile, "world": world, "name": name}
+    figures = {"n_runs": n_runs, "runs_before": before, "runs_now": now, "miss_probability": miss, "runs_needed": needed}
+    return named | figures | {"judgement": judged}
+
+
+def compared(change: str, verdict: str, signature: str, before: int, now: int, replay: str) -> dict[str, Any]:
+    named = {"change": change, "verdict": verdict, "signature": signature}
+    return named | {"n_before": before, "n_now": now, "replay": replay, "detail": "of it"}
+
+
+def gained(kind: str, profile: str, world: str, name: str, n_runs: int, now: int) -> dict[str, Any]:
+    return {"kind": kind, "profile": profile, "world": world, "name": name, "n_runs": n_runs, "runs_now": now}
+
+
+def quantiles(world: str, measure: str, *values: float) -> dict[str, Any]:
+    names = ("least", "q25", "median", "q75", "q95", "q99", "most")
+    return {"world": world, "measure": measure, "runs": 43} | dict(zip(names, map(float, values[-7:]), strict=True))
+
+
+def campaign(
+    name: str,
+    runs: int,
+    steps: int,
+    transitions: int,
+    clauses: int,
+    failed: int,
+    signatures: int,
+    speed: float | None,
+    bad: int,
+) -> dict[str, Any]:
+    figures = {"runs": runs, "steps": steps, "transitions": transitions, "clauses": clauses, "failed_runs": failed}
+    return {"log": 0, "name": name} | figures | {"signatures": signatures, "steps_per_second": speed, "quarantined": bad}
+
+
+def step(run_id: int, number: int, **changes: Any) -> dict[str, Any]:
+    named = transition("", "store", "empty", "put", "open") | {"run_id": run_id, "step": number, "op_index": number // 2}
+    moved = {"instance": 0, "offset": -1, "nbytes": 0, "fragment_len": -1, "split_at": 0, "fault": "none", "clauses": []}
+    del named["profile"]
+    return named | moved | {"verdict": "ok"} | changes
 
 
 def summary(profile: str, phase: str, verdict: str, runs: int, steps: int, nbytes: int, messages: int) -> dict[str, Any]:

@@ -1,0 +1,89 @@
+"""Where a report is written: what is refused before anything is computed, and that each file is whole or not there."""
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rocketmq_ha.analysis.errors import OutputInvalid
+from rocketmq_ha.analysis.output import STDOUT, Output
+
+TABLES = {"one": pa.table({"n": [1]})}
+
+
+def refused(output: Output) -> str:
+    with pytest.raises(OutputInvalid) as caught:
+        output.check()
+    return caught.value.message
+
+
+def test_output_in_a_new_folder_of_a_writable_one_is_taken(tmp_path: Path) -> None:
+    Output(tmp_path / "a" / "b" / "r.html", tmp_path / "c" / "r.json", tmp_path / "r.xml").check()
+    (tmp_path / "r-tables").mkdir()
+    Output(tmp_path / "r.html", STDOUT).check()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r-tables"]
+
+
+@pytest.mark.parametrize("part", ["page", "json", "junit"])
+def test_each_file_is_refused_where_it_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    def at(path: Path) -> Output:
+        return Output(**{"page": tmp_path / "sound.html", part: path})  # type: ignore[arg-type]
+
+    what = "report" if part == "page" else "file"
+    (tmp_path / "plain").write_text("")
+    assert refused(at(tmp_path)) == f"{tmp_path}: found a directory, expected the name of a file to write"
+    assert refused(at(tmp_path / "plain" / "a" / "x")) == (
+        f"{tmp_path / 'plain'}: found a file, expected a directory for the {what}"
+    )
+    locked = tmp_path / "locked"
+    locked.mkdir()
+    monkeypatch.setattr(os, "access", lambda path, mode: (path, mode) != (locked, os.W_OK | os.X_OK))
+    assert refused(at(locked / "new" / "x")) == (
+        f"{locked}: found a directory without write permission, expected one for the {what}"
+    )
+
+
+def test_a_file_in_the_place_of_the_tables_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "r-tables").write_text("")
+    assert refused(Output(tmp_path / "r.html")) == f"{tmp_path / 'r-tables'}: found a file, expected a directory for the tables"
+
+
+def test_two_outputs_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = "found the name of two outputs, expected a file for each"
+    assert refused(Output(tmp_path / "r.html", junit=Path("r.html"))) == f"r.html: {told}"
+    assert refused(Output(Path("r.html"), Path("x"), Path("x"))) == f"x: {told}"
+
+
+@pytest.mark.parametrize(("page", "folder"), [("r.html", "r-tables"), ("a/b.c.html", "a/b.c-tables"), ("r", "r-tables")])
+def test_the_tables_lie_beside_the_page(page: str, folder: str) -> None:
+    assert Output(Path(page)).tables == Path(folder)
+
+
+def test_each_file_is_written_in_its_place_and_an_older_one_replaced(tmp_path: Path) -> None:
+    output = Output(tmp_path / "a" / "r.html", tmp_path / "b" / "r.json", tmp_path / "b" / "r.xml")
+    assert output.page.parent != output.files()[1].parent
+    texts = {file: f"é {file.name}" for file in output.files()}
+    for _ in range(2):
+        output.write(TABLES, texts)
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == {
+        *("a/r.html", "a/r-tables/one.parquet", "b/r.json", "b/r.xml"),
+    }
+    assert [file.read_text(encoding="utf-8") for file in output.files()] == ["é r.html", "é r.json", "é r.xml"]
+    assert pq.read_table(output.tables / "one.parquet").to_pylist() == [{"n": 1}]
+
+
+def test_the_page_comes_last(tmp_path: Path) -> None:
+    """A text that cannot be encoded stands for whatever ends a report in the middle."""
+    output = Output(tmp_path / "r.html", tmp_path / "r.json")
+    with pytest.raises(UnicodeEncodeError):
+        output.write(TABLES, {output.page: "p", tmp_path / "r.json": "\ud800"})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r-tables"]
+
+
+def test_json_on_stdout_is_no_file(tmp_path: Path) -> None:
+    output = Output(tmp_path / "r.html", STDOUT)
+    output.write(TABLES, {output.page: "p", STDOUT: "j"})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r-tables", "r.html"]
