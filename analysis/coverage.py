@@ -1,21 +1,18 @@
-"""Coverage tables: the possible transitions and clauses that the runs took. Each table is one DataFrame -> DataFrame function.
+"""Coverage tables: the possible transitions that the runs took. Each table is one DataFrame -> DataFrame function.
 
 A transition is (profile, actor, from_state, event, to_state). The profile belongs to it, because the same step must be
-tested in each profile. All tables of transitions are made from `run_transitions`, which reads the events once and has
-one row for each transition of each run.
-
-`first_seen` is the `min` of a packed long, run_rank << 32 | step. What does not work: `min(struct)`. Spark then uses
-sort aggregation instead of hash aggregation, and takes four times as long.
+tested in each profile. `counts` has the rows of count_rows.py: a few thousand for each task of the pass over the log.
 """
 
 from typing import Final
 
 import pyarrow as pa
 import pyspark.sql.functions as sf
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 
+from rocketmq_ha.analysis.count_rows import TRANSITION as TRANSITION_ROW
 from rocketmq_ha.analysis.schema import Possible
-from rocketmq_ha.spec.event_log import PHASE_REPLAY
+from rocketmq_ha.spec.event_log import PHASE_GENERATE, PHASE_GUIDED
 
 TRANSITION: Final = ("profile", "actor", "from_state", "event", "to_state")
 STEP: Final = TRANSITION[1:]
@@ -26,9 +23,6 @@ IMPOSSIBLE: Final = "impossible"
 NEVER: Final = "never"
 PARTLY: Final = "partly"
 SEEN: Final = "seen"
-
-_STEP_BITS: Final = 32
-_STEP_MASK: Final = (1 << _STEP_BITS) - 1
 
 
 def possible_transitions(spark: SparkSession, possible: Possible) -> DataFrame:
@@ -43,12 +37,6 @@ def possible_transitions(spark: SparkSession, possible: Possible) -> DataFrame:
     return spark.createDataFrame(pa.table([list(column) for column in zip(*rows, strict=True)] or [[]] * len(schema), schema))
 
 
-def possible_clauses(spark: SparkSession, possible: Possible) -> DataFrame:
-    """The clauses that the model exercises. Columns: clause, sentence."""
-    schema = pa.schema([pa.field(name, pa.string(), nullable=False) for name in ("clause", "sentence")])
-    return spark.createDataFrame(pa.table([list(possible.clauses.keys()), list(possible.clauses.values())], schema))
-
-
 def in_profiles_run(possible: DataFrame, runs: DataFrame) -> DataFrame:
     """The possible transitions of the profiles that were run. Columns: TRANSITION.
 
@@ -57,47 +45,63 @@ def in_profiles_run(possible: DataFrame, runs: DataFrame) -> DataFrame:
     return possible.join(runs.select("profile").distinct(), on="profile", how="left_semi").select(*TRANSITION)
 
 
-def ranked_runs(runs: DataFrame) -> DataFrame:
-    """The runs with their rank within a profile, from 1. Columns: run_id, profile, phase, run_rank.
+def ranked_runs(counted: DataFrame) -> DataFrame:
+    """The runs with their ranks from 1. Columns: log, run_id, profile, world, phase, run_rank, world_rank.
 
-    Runs drawn by seed come before replays. Runs are ranked by seed and not by time, because executors take seeds in any
-    order and the report must not depend on that order.
+    run_rank is the rank within a profile, world_rank within a world and a profile. The runs of a campaign come before all
+    others. They are ranked by seed and not by time, because executors take seeds in any order and the report must not depend on
+    that order; a guided run has the negative of its seed, less one, as its number.
     """
-    order = Window.partitionBy("profile").orderBy(sf.col("phase") == PHASE_REPLAY, "log", "run_id")
-    return runs.select("run_id", "profile", "phase", sf.row_number().over(order).cast("long").alias("run_rank"))
-
-
-def run_transitions(events: DataFrame, ranked: DataFrame) -> DataFrame:
-    """The number of times that each run took each transition. Columns: run_id, phase, TRANSITION, n, first_seen.
-
-    first_seen: run_rank << 32 | step. Values of the same profile can be compared.
-    """
-    per_run = events.groupBy("run_id", *STEP).agg(sf.count("*").alias("n"), sf.min("step").alias("first_step"))
-    first_seen = sf.shiftleft("run_rank", _STEP_BITS).bitwiseOR(sf.col("first_step").cast("long"))
-    return per_run.join(ranked, on="run_id", how="inner").select(
-        "run_id", "phase", *TRANSITION, "n", first_seen.alias("first_seen")
+    order = (is_late(), "log", ordinal(sf.col("run_id")), "run_id")
+    by_profile = Window.partitionBy("profile").orderBy(*order)
+    by_world = Window.partitionBy("world", "profile").orderBy(*order)
+    return counted.select(
+        "log",
+        "run_id",
+        "profile",
+        "world",
+        "phase",
+        sf.row_number().over(by_profile).cast("long").alias("run_rank"),
+        sf.row_number().over(by_world).cast("long").alias("world_rank"),
     )
 
 
-def transitions_seen(per_run: DataFrame, ranked: DataFrame) -> DataFrame:
-    """The transitions that some run took. Columns: TRANSITION, n, n_runs, first_run, first_step.
+def is_late() -> Column:
+    """True for a run that is none of a campaign."""
+    return ~sf.col("phase").isin(PHASE_GENERATE, PHASE_GUIDED)
 
-    first_run: the run_id of the first run that took the transition.
+
+def ordinal(run_id: Column) -> Column:
+    return sf.when(run_id < 0, sf.bitwise_not(run_id)).otherwise(run_id)
+
+
+def transitions_seen(counts: DataFrame) -> DataFrame:
+    """The transitions that some run took. Columns: TRANSITION, n, n_runs, first_run, first_step, first_log.
+
+    first_log, first_run: the first run that took the transition, in the order of ranked_runs.
     """
-    seen = per_run.groupBy(*TRANSITION).agg(
-        sf.sum("n").alias("n"),
-        sf.count("*").alias("n_runs"),
-        sf.min("first_seen").alias("first_seen"),
+    return _seen(counts, TRANSITION)
+
+
+def world_transitions_seen(counts: DataFrame) -> DataFrame:
+    """The same for each world. Columns: world, and those of transitions_seen."""
+    return _seen(counts, ("world", *TRANSITION))
+
+
+def _seen(counts: DataFrame, keys: tuple[str, ...]) -> DataFrame:
+    first = sf.min(sf.struct(is_late(), "log", ordinal(sf.col("first_run")), "first_run", "first_step"))
+    seen = (
+        counts.where(sf.col("kind") == TRANSITION_ROW)
+        .groupBy(*keys)
+        .agg(sf.sum("n").alias("n"), sf.sum("n_runs").alias("n_runs"), first.alias("first"))
     )
-    unpacked = seen.withColumns(
-        {
-            "run_rank": sf.shiftright("first_seen", _STEP_BITS),
-            "first_step": sf.col("first_seen").bitwiseAND(_STEP_MASK),
-        }
-    )
-    first = ranked.select("profile", "run_rank", sf.col("run_id").alias("first_run"))
-    return unpacked.join(first, on=["profile", "run_rank"], how="inner").select(
-        *TRANSITION, "n", "n_runs", "first_run", sf.col("first_step").cast("int").alias("first_step")
+    return seen.select(
+        *keys,
+        "n",
+        "n_runs",
+        sf.col("first.first_run").alias("first_run"),
+        sf.col("first.first_step").alias("first_step"),
+        sf.col("first.log").alias("first_log"),
     )
 
 
@@ -112,7 +116,7 @@ def transitions_impossible(seen: DataFrame, possible: DataFrame) -> DataFrame:
     For each of them, either the table of possible transitions is stale or a machine is wrong.
     """
     return seen.join(possible, on=list(TRANSITION), how="left_anti").select(
-        *TRANSITION, "n", "n_runs", "first_run", "first_step"
+        *TRANSITION, "n", "n_runs", "first_run", "first_step", "first_log"
     )
 
 
@@ -139,20 +143,3 @@ def matrix(possible: DataFrame, seen: DataFrame) -> DataFrame:
         .otherwise(SEEN)
     )
     return cells.select("actor", "from_state", "event", "n", "n_seen", "n_possible", status.alias("status"))
-
-
-def clause_coverage(events: DataFrame, clauses: DataFrame) -> DataFrame:
-    """The clauses with the number of steps that exercised each. Columns: clause, sentence, n, n_runs.
-
-    n is 0 if no run exercised the clause. sentence is empty if the model does not list the clause.
-    """
-    per_run = (
-        events.select("run_id", sf.explode("clauses").alias("clause")).groupBy("run_id", "clause").agg(sf.count("*").alias("n"))
-    )
-    exercised = per_run.groupBy("clause").agg(sf.sum("n").alias("n"), sf.count("*").alias("n_runs"))
-    return clauses.join(exercised, on="clause", how="full_outer").select(
-        "clause",
-        sf.coalesce("sentence", sf.lit("")).alias("sentence"),
-        sf.coalesce("n", sf.lit(0)).alias("n"),
-        sf.coalesce("n_runs", sf.lit(0)).alias("n_runs"),
-    )

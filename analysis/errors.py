@@ -23,7 +23,7 @@ class AnalysisError(click.ClickException):
 class LogInvalid(AnalysisError):
     """A given path is no event log, or no table of possible transitions."""
 
-    def __init__(self, path: Path, found: object, expected: object) -> None:
+    def __init__(self, path: Path | str, found: object, expected: object) -> None:
         super().__init__(f"{path}: found {found}, expected {expected}")
         self.path, self.found, self.expected = path, found, expected
 

@@ -6,11 +6,16 @@ differ only in their number, so they are counted in buckets by powers of four.
 
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyspark.sql.functions as sf
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from rocketmq_ha.analysis.count_rows import SPLIT
 from rocketmq_ha.spec.constants import REPORT_SIZE, TRANSFER_HEADER_SIZE
+
+Ints = npt.NDArray[np.int64]
 
 FRAME: Final = "frame"
 REPORT: Final = "report"
@@ -41,35 +46,31 @@ def places(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame(pa.table([list(column) for column in zip(*PLACES, strict=True)], _PLACES))
 
 
-def unit() -> Column:
+def unit(event: str) -> str:
     """Return REPORT for events whose name contains it, and FRAME for all others: the wire carries nothing else."""
-    return sf.when(sf.col("event").contains(REPORT), REPORT).otherwise(FRAME)
+    return REPORT if REPORT in event else FRAME
 
 
-def place() -> Column:
-    """Return the place of split_at: the byte itself within a header or a report, and the bucket within a body."""
-    body = sf.col("split_at") - TRANSFER_HEADER_SIZE
-    bucket = sf.lit(TRANSFER_HEADER_SIZE)
+def places_of(split_at: Ints, is_report: npt.NDArray[np.bool_]) -> Ints:
+    """Return the place of each split: the byte itself within a header or a report, and the bucket within a body."""
+    body = split_at - TRANSFER_HEADER_SIZE
+    bucket = np.full(len(split_at), TRANSFER_HEADER_SIZE)
     for first, _ in BODY_BUCKETS:
-        bucket = bucket + (body >= first).cast("int")
-    is_body = (sf.col("unit") == FRAME) & (body > 0)
-    return sf.when(is_body, bucket).otherwise(sf.col("split_at"))
+        bucket += body >= first
+    return np.where(~is_report & (body > 0), bucket, split_at)
 
 
-def fragmentation(events: DataFrame, grid: DataFrame) -> DataFrame:
+def fragmentation(counts: DataFrame, grid: DataFrame) -> DataFrame:
     """The number of splits at each place. Columns: actor, event, unit, place, bucket, part, n, n_runs.
 
     Every kind of transfer that moved bytes has one row for each place; n is 0 if there was no split. Steps that moved no
     bytes are left out, because they do not move the split.
     """
-    moved = events.where(sf.col("fragment_len") > 0)
-    per_run = (
-        moved.withColumn("unit", unit())
-        .withColumn("place", place())
-        .groupBy("run_id", "actor", "event", "unit", "place")
-        .agg(sf.count("*").alias("n"))
+    found = (
+        counts.where(sf.col("kind") == SPLIT)
+        .groupBy("actor", "event", "unit", "place")
+        .agg(sf.sum("n").alias("n"), sf.sum("n_runs").alias("n_runs"))
     )
-    found = per_run.groupBy("actor", "event", "unit", "place").agg(sf.sum("n").alias("n"), sf.count("*").alias("n_runs"))
     kinds = found.select("actor", "event", "unit").distinct()
     return (
         kinds.join(grid, on="unit", how="inner")

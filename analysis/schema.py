@@ -1,8 +1,7 @@
 """The event log's schema for Spark, and the check that a directory is an event log.
 
-Both follow spec/event_log.py. The check reads only the Parquet footers, with pyarrow and before Spark starts, so that a
-wrong path costs milliseconds instead of a start of Java. It also makes it safe for Spark to read with an explicit schema,
-which fills missing columns with nulls.
+Both follow spec/event_log.py. The check reads only campaign.json and names of files, before Spark starts, so that a wrong path
+costs milliseconds instead of a start of Java. Damage inside of a log is no error: ingest.py puts it into quarantine.
 """
 
 import json
@@ -13,14 +12,16 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import types as T  # noqa: N812
 
 from rocketmq_ha.analysis.errors import LogInvalid
+from rocketmq_ha.analysis.log_files import LogFiles
 from rocketmq_ha.spec.event_log import (
+    ADDED,
     CAMPAIGN_FILE,
     EVENT_COLUMNS,
     EVENTS_DIR,
+    MANIFEST_DIR,
     RUN_COLUMNS,
     RUNS_DIR,
     SCHEMA_VERSION,
@@ -30,7 +31,9 @@ from rocketmq_ha.spec.event_log import (
 
 Columns = Sequence[tuple[str, str, str]]
 
-PARQUET_GLOB: Final = "*.parquet"
+PARQUET: Final = ".parquet"
+WITHOUT_MANIFESTS: Final = 1  # the version in which every file counts, and the columns of ADDED are missing
+VERSIONS: Final = (WITHOUT_MANIFESTS, SCHEMA_VERSION)
 _SPARK_TYPES: Final[Mapping[str, T.DataType]] = {
     "int32": T.IntegerType(),
     "int64": T.LongType(),
@@ -57,52 +60,38 @@ def arrow_type_name(kind: pa.DataType) -> str:
     return "string" if pa.types.is_large_string(kind) else str(kind)
 
 
-def check_log(path: Path) -> dict[str, Any]:
-    """Check that a directory is an event log of this version. Returns: its campaign.json.
+def columns_of(version: int, columns: Columns) -> dict[str, str]:
+    """The columns of a file in a log of some version: their Arrow types by name."""
+    return {name: kind for name, kind, _ in columns if version != WITHOUT_MANIFESTS or name not in ADDED}
 
-    Raises: LogInvalid, which names the first wrong path.
+
+def check_log(path: Path | str) -> dict[str, Any]:
+    """Check that a place is an event log of a version that is known. Returns: its campaign.json.
+
+    A campaign that has published nothing yet is a log. Raises: LogInvalid, which names the first wrong path.
     """
-    if not path.exists():
-        raise LogInvalid(path, "nothing", "the directory of an event log")
-    if not path.is_dir():
+    files = LogFiles.at(path)
+    kind = files.kind()
+    if kind == "file":
         raise LogInvalid(path, "a file", "the directory of an event log")
-    for name in (EVENTS_DIR, RUNS_DIR):
-        if not (path / name).is_dir():
-            raise LogInvalid(path, f"no {name}/ in it", f"an event log: {EVENTS_DIR}/, {RUNS_DIR}/ and {CAMPAIGN_FILE}")
-    campaign = _check_campaign(path / CAMPAIGN_FILE)
-    _check_parquet(path / EVENTS_DIR, EVENT_COLUMNS)
-    _check_parquet(path / RUNS_DIR, RUN_COLUMNS)
-    return campaign
-
-
-def _check_campaign(file: Path) -> dict[str, Any]:
-    campaign = _read_json(file, "the campaign's settings as a JSON object")
+    if not kind:
+        raise LogInvalid(path, "nothing", "the directory of an event log")
+    parts = {name for name in (EVENTS_DIR, RUNS_DIR, MANIFEST_DIR) if files.kind(name) == "directory"}
+    if not parts and not files.kind(CAMPAIGN_FILE):
+        expected = f"an event log: {CAMPAIGN_FILE}, {MANIFEST_DIR}/, {EVENTS_DIR}/ and {RUNS_DIR}/"
+        raise LogInvalid(path, f"no {CAMPAIGN_FILE} in it", expected)
+    campaign = _read_json(files, CAMPAIGN_FILE, "the campaign's settings as a JSON object")
     version = campaign.get("schema_version", "none")
-    if version != SCHEMA_VERSION:
-        raise LogInvalid(file, f"schema_version {version}", f"schema_version {SCHEMA_VERSION}")
+    if type(version) is not int or version not in VERSIONS:
+        expected = " or ".join(map(str, VERSIONS))
+        raise LogInvalid(files.shown(CAMPAIGN_FILE), f"schema_version {version}", f"schema_version {expected}")
+    if version == WITHOUT_MANIFESTS:
+        for name in (EVENTS_DIR, RUNS_DIR):
+            if name not in parts:
+                raise LogInvalid(path, f"no {name}/ in it", f"an event log: {EVENTS_DIR}/, {RUNS_DIR}/ and {CAMPAIGN_FILE}")
+            if not files.sizes(name, PARQUET):
+                raise LogInvalid(files.shown(name), f"no *{PARQUET} file", "at least one Parquet file")
     return campaign
-
-
-def _check_parquet(folder: Path, columns: Columns) -> None:
-    files = sorted(folder.glob(PARQUET_GLOB))
-    if not files:
-        raise LogInvalid(folder, f"no {PARQUET_GLOB} file", "at least one Parquet file")
-    expected = {name: kind for name, kind, _ in columns}
-    for file in files:
-        try:
-            schema = pq.read_schema(file)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise LogInvalid(file, "a file that is not Parquet", "a Parquet file") from error
-        found = {field.name: arrow_type_name(field.type) for field in schema}
-        missing = [name for name in expected if name not in found]
-        if missing:
-            raise LogInvalid(file, f"no column {', '.join(missing)}", f"the {len(expected)} columns of a {folder.name} file")
-        extra = [name for name in found if name not in expected]
-        if extra:
-            raise LogInvalid(file, f"column {', '.join(extra)}", f"the {len(expected)} columns of a {folder.name} file")
-        for name, kind in expected.items():
-            if found[name] != kind:
-                raise LogInvalid(file, f"column {name} of type {found[name]}", f"type {kind}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +122,11 @@ class Possible:
     worlds_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # clause id: the worlds that exercise it
     elsewhere: Mapping[str, Elsewhere] = field(default_factory=dict)  # every other clause
 
+    @property
+    def worlds(self) -> tuple[str, ...]:
+        """All worlds, in the order in which the machines name them."""
+        return tuple(dict.fromkeys(world for machine in self.machines.values() for world in machine.worlds))
+
 
 def load_possible(file: Path | None = None) -> Possible:
     """Read the table of possible transitions from a file, or from the installed specification.
@@ -141,7 +135,7 @@ def load_possible(file: Path | None = None) -> Possible:
     """
     path = file or Path(str(resources.files("rocketmq_ha.spec") / TRANSITIONS_FILE))
     expected = "the possible transitions, as spec/event_log.py describes them"
-    document = _read_json(path, expected)
+    document = _read_json(LogFiles.at(path.parent), path.name, expected)
     if document.get("version") != TRANSITIONS_VERSION:
         raise LogInvalid(path, f"version {document.get('version', 'none')}", f"version {TRANSITIONS_VERSION}")
     try:
@@ -165,13 +159,14 @@ def load_possible(file: Path | None = None) -> Possible:
     return Possible(machines, clauses, worlds_of, elsewhere)
 
 
-def _read_json(file: Path, expected: str) -> dict[str, Any]:
+def _read_json(files: LogFiles, name: str, expected: str) -> dict[str, Any]:
     try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise LogInvalid(file, "nothing", expected) from error
+        text = files.read(name)
+        document = None if text is None else json.loads(text)
     except (OSError, ValueError) as error:
-        raise LogInvalid(file, "no JSON", expected) from error
+        raise LogInvalid(files.shown(name), "no JSON", expected) from error
+    if text is None:
+        raise LogInvalid(files.shown(name), "nothing", expected)
     if not isinstance(document, dict):
-        raise LogInvalid(file, "JSON that is no object", expected)
+        raise LogInvalid(files.shown(name), "JSON that is no object", expected)
     return document

@@ -5,7 +5,7 @@ for each run that showed something new. So all tables are small enough to be col
 are sorted, because a shuffle gives rows no fixed order.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +13,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark.sql.functions as sf
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
-from rocketmq_ha.analysis import coverage, estimates, fragmentation, outcomes
+from rocketmq_ha.analysis import clauses, comparison, coverage, durations, estimates, fragmentation, outcomes, pairs, starved
+from rocketmq_ha.analysis.count_rows import TRANSITION
+from rocketmq_ha.analysis.errors import LogInvalid
 from rocketmq_ha.analysis.ingest import Log
 from rocketmq_ha.analysis.schema import Possible
 
@@ -37,29 +40,47 @@ CONCURRENT_JOBS: Final = 3
 # The name of each table, which is also its file name, and the progress message for it.
 TITLES: Final[Mapping[str, str]] = {
     "integrity": "consistency of the log",
+    "quarantine": "quarantine",
     "summary": "runs by verdict",
     "run_sizes": "sizes of the runs",
+    "run_durations": "time and steps of the runs",
+    "slowest_runs": "slowest runs",
     "divergences": "divergences by signature",
     "transitions_seen": "transitions seen",
     "transitions_never_seen": "transitions never seen",
     "transitions_impossible": "impossible transitions",
+    "starved": "transitions that few runs take",
     "matrix": "state-by-event matrix",
+    "pairs": "pairs of transitions",
+    "pairs_by_machine": "pairs by machine",
     "clauses": "clauses",
+    "clauses_by_world": "clauses by world",
+    "clauses_held": "what holds each clause",
     "fragmentation": "fragmentation",
     "never_split": "bytes never split at",
     "growth": "growth over runs",
+    "growth_by_world": "growth by world",
     "estimates": "estimates",
+    "estimates_by_world": "estimates by world",
     "faults": "faults",
+    "state_faults": "states under faults",
+}
+
+# The tables of a comparison of two reports.
+COMPARISON_TITLES: Final[Mapping[str, str]] = {
+    "lost_coverage": "lost coverage",
+    "failures_compared": "failures compared",
+    "new_coverage": "new coverage",
+    "rates": "rates",
 }
 
 
 def compute(
     spark: SparkSession, log: Log, possible: Possible, progress: Callable[[str], object] = lambda _: None
 ) -> dict[str, pa.Table]:
-    """Compute every table of TITLES. Returns: the sorted tables by name.
+    """Compute every table of TITLES, and close the log. Returns: the sorted tables by name.
 
-    One pass over most columns of the events makes run_transitions, which is cached. Clauses, fragmentation, faults and
-    integrity each scan two or three columns. To cache the events themselves would cost more than these scans of Parquet.
+    The events have been condensed when the log was read; the tables are made from these counts and from the rows of runs/.
     """
     kept: list[DataFrame] = []
 
@@ -67,45 +88,97 @@ def compute(
         kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
         return kept[-1]
 
-    def collect(name: str) -> pa.Table:
-        arrow = tables[name].frame.toArrow()
-        order = [(column, "ascending") for column in tables[name].order]
-        progress(TITLES[name])
-        return arrow.sort_by(order) if order else arrow
-
-    tables = _tables(spark, log, possible, keep)
     try:
-        with ThreadPoolExecutor(CONCURRENT_JOBS) as pool:
-            return dict(zip(tables, pool.map(collect, tables), strict=True))
+        return _collect(_tables(spark, log, possible, keep), TITLES, progress)
     finally:
         for frame in kept:
             frame.unpersist()
+        log.close()
+
+
+def compare(
+    spark: SparkSession,
+    older: Mapping[str, pa.Table],
+    newer: Mapping[str, pa.Table],
+    progress: Callable[[str], object] = lambda _: None,
+) -> dict[str, pa.Table]:
+    """Compute every table of COMPARISON_TITLES from the tables of two reports. Returns: the sorted tables by name.
+
+    What is worst comes first: of lost coverage that which chance explains least, of failures the new ones.
+    """
+    before, now = comparison.frames(spark, older), comparison.frames(spark, newer)
+    lost = comparison.lost_coverage(before, now)
+    failures = comparison.failures_compared(before, now)
+    tables = {
+        "lost_coverage": Table(lost, ("miss_probability", "kind", "profile", "world", "name")),
+        "failures_compared": Table(failures, ("change", "verdict", "signature")),
+        "new_coverage": Table(comparison.new_coverage(before, now), ("kind", "profile", "world", "name")),
+        "rates": Table(comparison.rates(before, now), ("measure",)),
+    }
+    collected = _collect(tables, COMPARISON_TITLES, progress)
+    by_change = {"new": 0, "still": 1, "gone": 2}
+    order = [by_change[change] for change in collected["failures_compared"]["change"].to_pylist()]
+    places = sorted(range(len(order)), key=lambda place: (order[place], place))
+    collected["failures_compared"] = collected["failures_compared"].take(pa.array(places, pa.int64()))
+    return collected
+
+
+def _collect(tables: Mapping[str, Table], titles: Mapping[str, str], progress: Callable[[str], object]) -> dict[str, pa.Table]:
+    def collect(name: str) -> pa.Table:
+        arrow = tables[name].frame.toArrow()
+        order = [(column, "ascending") for column in tables[name].order]
+        progress(titles[name])
+        return arrow.sort_by(order) if order else arrow
+
+    with ThreadPoolExecutor(CONCURRENT_JOBS) as pool:
+        return dict(zip(tables, pool.map(collect, tables), strict=True))
 
 
 def _tables(spark: SparkSession, log: Log, possible: Possible, keep: Callable[[DataFrame], DataFrame]) -> dict[str, Table]:
-    runs = keep(log.runs)
-    ranked = keep(coverage.ranked_runs(runs))
-    per_run = keep(coverage.run_transitions(log.events, ranked))
-    seen = keep(coverage.transitions_seen(per_run, ranked))
-    all_possible = coverage.possible_transitions(spark, possible)
-    expected = keep(coverage.in_profiles_run(all_possible, runs))
-    known = per_run.join(all_possible, on=list(coverage.TRANSITION), how="left_semi")
-    splits = keep(fragmentation.fragmentation(log.events, fragmentation.places(spark)))
+    counts, runs, counted = log.counts, log.runs, log.counted
+    replay = outcomes.replay_line(log.places)
+    ranked = keep(coverage.ranked_runs(counted))
+    seen = keep(coverage.transitions_seen(counts))
+    all_possible = keep(coverage.possible_transitions(spark, possible))
+    expected = keep(coverage.in_profiles_run(all_possible, counted))
+    is_transition = list(coverage.TRANSITION)
+    known = counts.where(sf.col("kind") == TRANSITION).join(all_possible, on=is_transition, how="left_semi")
+    known_seen = seen.join(all_possible, on=is_transition, how="left_semi")
+    known_in_worlds = coverage.world_transitions_seen(known)
+    splits = keep(fragmentation.fragmentation(counts, fragmentation.places(spark)))
+    exercised = keep(clauses.clause_coverage(counts, clauses.possible_clauses(spark, possible)))
+    by_world = clauses.clauses_by_world(counts, clauses.possible_clause_worlds(spark, possible), counted)
+    held = clauses.clauses_held(exercised, clauses.clauses_elsewhere(spark, possible))
+    pairs_seen = keep(pairs.pairs_seen(counts))
+    rare = starved.starved(counts, counted, all_possible, starved.machine_worlds(spark, possible))
     return {
-        "integrity": Table(outcomes.integrity(log.events, runs), ()),
+        "integrity": Table(outcomes.integrity(counts, log.all_runs), ()),
+        "quarantine": Table(log.quarantine, ("log", "source", "reason", "example")),
         "summary": Table(outcomes.summary(runs), ("profile", "phase", "verdict")),
         "run_sizes": Table(outcomes.run_sizes(runs), ()),
-        "divergences": Table(outcomes.divergences(runs), ("verdict", "signature")),
+        "run_durations": Table(durations.run_durations(runs), ("world", "measure")),
+        "slowest_runs": Table(durations.slowest_runs(runs, replay), ("world", "place")),
+        "divergences": Table(outcomes.divergences(runs, replay), ("verdict", "signature")),
         "transitions_seen": Table(seen, coverage.BY_NAME),
         "transitions_never_seen": Table(coverage.transitions_never_seen(expected, seen), coverage.BY_NAME),
         "transitions_impossible": Table(coverage.transitions_impossible(seen, all_possible), coverage.BY_NAME),
+        "starved": Table(rare, ("n_runs", *coverage.BY_NAME)),
         "matrix": Table(coverage.matrix(expected, seen), ("actor", "from_state", "event")),
-        "clauses": Table(coverage.clause_coverage(log.events, coverage.possible_clauses(spark, possible)), ("clause",)),
+        "pairs": Table(pairs_seen, (*pairs.PAIR[1:], "profile")),
+        "pairs_by_machine": Table(pairs.pairs_by_machine(pairs_seen, pairs.possible_pairs(expected)), ("actor", "profile")),
+        "clauses": Table(exercised, ("clause",)),
+        "clauses_by_world": Table(by_world, ("clause", "world")),
+        "clauses_held": Table(held, ("clause",)),
         "fragmentation": Table(splits, ("actor", "event", "unit", "place")),
         "never_split": Table(fragmentation.never_split(splits), ("actor", "event", "unit")),
-        "growth": Table(estimates.growth(known, ranked), ("profile", "runs")),
-        "estimates": Table(estimates.estimates(known, runs), ("profile",)),
-        "faults": Table(outcomes.faults(log.events), ("fault",)),
+        "growth": Table(estimates.growth(known_seen, ranked), ("profile", "runs")),
+        "growth_by_world": Table(estimates.growth_by_world(known_in_worlds, ranked), ("world", "profile", "runs")),
+        "estimates": Table(estimates.estimates(known, counted), ("profile",)),
+        "estimates_by_world": Table(estimates.estimates_by_world(known, counted), ("world", "profile")),
+        "faults": Table(outcomes.faults(counts), ("fault",)),
+        "state_faults": Table(
+            outcomes.state_faults(counts, outcomes.machine_states(spark, possible)), ("actor", "state", "fault")
+        ),
     }
 
 
@@ -113,3 +186,17 @@ def write(tables: Mapping[str, pa.Table], folder: Path) -> None:
     """Write each table to its own file, NAME.parquet."""
     for name, table in tables.items():
         pq.write_table(table, folder / f"{name}.parquet")
+
+
+def read(folder: Path, names: Sequence[str] = comparison.INPUT) -> dict[str, pa.Table]:
+    """Read tables that `write` has written, for a comparison with an older report. Raises: LogInvalid."""
+    found = {}
+    for name in names:
+        file = folder / f"{name}.parquet"
+        try:
+            found[name] = pq.read_table(file)
+        except FileNotFoundError as error:
+            raise LogInvalid(folder, f"no {file.name} in it", "the tables of a report, NAME-tables/") from error
+        except (pa.ArrowException, OSError) as error:
+            raise LogInvalid(file, "a file that is not Parquet", "a table of a report") from error
+    return found

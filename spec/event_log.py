@@ -61,7 +61,7 @@ RUN_COLUMNS: Final = (
     ("run_id", "int64", "the seed of a drawn run; a negative number for any other"),
     ("world", "string", "as in events"),
     ("phase", "string", "one of PHASES"),
-    ("profile", "string", "classic or hardened"),
+    ("profile", "string", "classic or hardened; empty for a test case of Hypothesis"),
     ("n_ops", "int32", "operations of the schedule that were applied"),
     ("n_steps", "int32", "rows of the run in events"),
     ("nbytes", "int64", "bytes carried between master and slaves"),
@@ -102,6 +102,8 @@ PHASE_REPLAY: Final = "replay"  # started by hand
 PHASE_RECORDED: Final = "recorded"  # a real link, from a transcript or a capture
 PHASE_HYPOTHESIS: Final = "hypothesis"  # a test case of Hypothesis, from its observability lines
 PHASES: Final = (PHASE_GENERATE, PHASE_GUIDED, PHASE_REPLAY, PHASE_RECORDED, PHASE_HYPOTHESIS)
+
+WORLD_HYPOTHESIS: Final = "hypothesis"  # of the runs of PHASE_HYPOTHESIS: their actor is a property, and they have no profile
 
 NO_FAULT: Final = "none"
 

@@ -10,8 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from kit import event_logs
-from rocketmq_ha.analysis import errors, schema
+from rocketmq_ha.analysis import errors, part_files, schema
 from rocketmq_ha.analysis.errors import AnalysisError, LogInvalid, OutputInvalid, SparkUnavailable
+from rocketmq_ha.analysis.log_files import LogFiles
+from rocketmq_ha.analysis.part_files import DamagedError
 from rocketmq_ha.spec.event_log import EVENT_COLUMNS, RUN_COLUMNS
 
 
@@ -46,8 +48,15 @@ def test_sparks_columns_are_those_of_the_specification() -> None:
 
 
 def document(**changes: Any) -> dict[str, Any]:
-    machine = {"states": ["a", "b"], "events": ["e"], "transitions": [["a", "e", "b", ["classic"]], ["b", "e", "a", []]]}
-    return {"version": 1, "machines": {"m": machine}, "clauses": {"HA-1": "One."}} | changes
+    machine = {
+        "worlds": ["w", "v"],
+        "states": ["a", "b"],
+        "events": ["e"],
+        "transitions": [["a", "e", "b", ["classic"]], ["b", "e", "a", []]],
+    }
+    held = {"HA-2": {"sentence": "Two.", "tests": ["tests/a.py"], "reason": ""}}
+    clauses = {"HA-1": {"sentence": "One.", "worlds": ["w"]}}
+    return {"version": 2, "machines": {"m": machine}, "clauses": clauses, "elsewhere": held} | changes
 
 
 def test_possible_transitions_keep_the_order_of_the_file(tmp_path: Path) -> None:
@@ -56,8 +65,11 @@ def test_possible_transitions_keep_the_order_of_the_file(tmp_path: Path) -> None
     found = schema.load_possible(file)
     assert found.clauses == {"HA-1": "One."}
     assert found.machines == {
-        "m": schema.Machine(("a", "b"), ("e",), (("a", "e", "b", ("classic",)), ("b", "e", "a", ()))),
+        "m": schema.Machine(("a", "b"), ("e",), (("a", "e", "b", ("classic",)), ("b", "e", "a", ())), ("w", "v")),
     }
+    assert found.worlds_of == {"HA-1": ("w",)}
+    assert found.elsewhere == {"HA-2": schema.Elsewhere("Two.", ("tests/a.py",), "")}
+    assert found.worlds == ("w", "v")
 
 
 def test_the_installed_specification_is_the_default() -> None:
@@ -75,8 +87,8 @@ EXPECTED = "expected the possible transitions, as spec/event_log.py describes th
         (None, f"found nothing, {EXPECTED}"),
         ("{", f"found no JSON, {EXPECTED}"),
         ("[1]", f"found JSON that is no object, {EXPECTED}"),
-        ("{}", "found version none, expected version 1"),
-        (json.dumps(document(version=2)), "found version 2, expected version 1"),
+        ("{}", "found version none, expected version 2"),
+        (json.dumps(document(version=1)), "found version 1, expected version 2"),
         (json.dumps(document(machines={"m": {"states": [], "events": []}})), f"found another shape, {EXPECTED}"),
         (json.dumps(document(machines=[1])), f"found another shape, {EXPECTED}"),
         (json.dumps(document(clauses=None)), f"found another shape, {EXPECTED}"),
@@ -85,7 +97,7 @@ EXPECTED = "expected the possible transitions, as spec/event_log.py describes th
             f"found another shape, {EXPECTED}",
         ),
     ],
-    ids=["missing", "no JSON", "a list", "empty", "version 2", "no transitions", "machines", "clauses", "a short transition"],
+    ids=["missing", "no JSON", "a list", "empty", "version 1", "no transitions", "machines", "clauses", "a short transition"],
 )
 def test_a_wrong_file_of_transitions_is_named(tmp_path: Path, text: str | None, told: str) -> None:
     file = tmp_path / "t.json"
@@ -102,39 +114,53 @@ def test_a_wrong_file_of_transitions_is_named(tmp_path: Path, text: str | None, 
         (
             "runs",
             lambda table: table.drop_columns(["phase", "n_ops"]),
-            "found no column phase, n_ops, expected the 11 columns of a runs file",
+            "no column phase, n_ops; expected the 15 columns of runs/",
         ),
         (
             "events",
             lambda table: table.append_column("x", table["step"]).append_column("y", table["step"]),
-            "found column x, y, expected the 16 columns of a events file",
+            "column x, y; expected the 17 columns of events/",
         ),
         (
             "runs",
             lambda table: table.drop_columns(["detail"]).append_column("detail", pa.array([7])),
-            "found column detail of type int64, expected type string",
+            "column detail of type int64; expected type string",
         ),
     ],
     ids=["missing", "too many", "another type"],
 )
-def test_a_file_with_other_columns_is_named(
+def test_a_file_with_other_columns_is_damaged(
     tmp_path: Path, part: str, change: Callable[[pa.Table], pa.Table], told: str
 ) -> None:
     log = event_logs.write_log(tmp_path / "log", [event_logs.event_row(1, 0)], [event_logs.run_row(1)])
-    assert schema.check_log(log)["schema_version"] == 1
-    file = log / part / "part-00000.parquet"
-    pq.write_table(change(pq.read_table(file)), file)
-    with pytest.raises(LogInvalid) as caught:
-        schema.check_log(log)
-    assert caught.value.message == f"{file}: {told}"
-    assert caught.value.path == file
+    form = EVENT_COLUMNS if part == "events" else RUN_COLUMNS
+    name = f"{part}/part-00000.parquet"
+    assert part_files.read_file(LogFiles.at(log), name, form, 2).column_names == [column for column, _, _ in form]
+    pq.write_table(change(pq.read_table(log / name)), log / name)
+    with pytest.raises(DamagedError, match=f"^{told}$"):
+        part_files.read_file(LogFiles.at(log), name, form, 2)
 
 
-def test_a_log_without_a_version_is_refused(tmp_path: Path) -> None:
+def test_a_file_of_version_1_must_not_have_the_columns_of_version_2(tmp_path: Path) -> None:
     log = event_logs.write_log(tmp_path / "log", [event_logs.event_row(1, 0)], [event_logs.run_row(1)])
-    (log / "campaign.json").write_text("{}")
-    with pytest.raises(LogInvalid, match="found schema_version none, expected schema_version 1"):
-        schema.check_log(log)
+    with pytest.raises(DamagedError, match=r"^column world; expected the 16 columns of events/$"):
+        part_files.read_file(LogFiles.at(log), "events/part-00000.parquet", EVENT_COLUMNS, 1)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_both_versions_are_logs(tmp_path: Path, version: int) -> None:
+    log = event_logs.write_log(tmp_path / "log", [event_logs.event_row(1, 0)], [event_logs.run_row(1)], version=version)
+    assert schema.check_log(log)["schema_version"] == version
+
+
+def test_a_campaign_that_has_published_nothing_is_a_log(tmp_path: Path) -> None:
+    (tmp_path / "campaign.json").write_text('{"schema_version": 2}')
+    assert schema.check_log(tmp_path) == {"schema_version": 2}
+
+
+def test_a_place_that_pyarrow_does_not_know_is_named() -> None:
+    with pytest.raises(LogInvalid, match=r"^moon://x: found .*, expected a directory, or a URI such as s3://bucket/prefix$"):
+        schema.check_log("moon://x")
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,22 @@
-"""Each table of the report, computed from a few hand-written rows."""
+"""Each table of coverage, growth and outcomes, computed from a few hand-written rows."""
 
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from kit import event_logs
+from kit import counted, event_logs
+from kit.counted import numbered, rows
 from rocketmq_ha.analysis import coverage, estimates, fragmentation, outcomes
+from rocketmq_ha.analysis.count_rows import COUNTS, RUN
+from rocketmq_ha.analysis.count_rows import rows as count_rows
 from rocketmq_ha.analysis.schema import Machine, Possible
-from rocketmq_ha.spec.event_log import EVENT_COLUMNS, RUN_COLUMNS
 
 pytestmark = pytest.mark.xdist_group("spark")  # one Spark session for all of these
 
+Row = dict[str, Any]
 Frame = Callable[..., DataFrame]
 
 POSSIBLE = Possible(
@@ -25,6 +29,7 @@ POSSIBLE = Possible(
                 ("holds_data", "put", "holds_data", ("classic",)),
                 ("holds_data", "recover", "empty", ("classic", "hardened")),
             ),
+            worlds=("link", "store"),
         )
     },
     clauses={"HA-1": "One.", "HA-2": "Two."},
@@ -32,126 +37,126 @@ POSSIBLE = Possible(
 
 
 @pytest.fixture
-def events(spark: SparkSession) -> Frame:
-    return lambda *rows: spark.createDataFrame(event_logs.arrow(rows, EVENT_COLUMNS))
-
-
-@pytest.fixture
 def runs(spark: SparkSession) -> Frame:
-    return lambda *rows: spark.createDataFrame(event_logs.arrow(rows, RUN_COLUMNS)).selectExpr("0 AS log", "*")
+    return lambda *given, log=0: counted.runs_frame(spark, *given, log=log)
+
+
+AGAIN = {"from_state": "holds_data"}
+FIVE_STEPS = numbered(
+    event_logs.event_row(5, 0),
+    event_logs.event_row(5, 1, **AGAIN),
+    event_logs.event_row(3, 0, event="recover", from_state="holds_data", to_state="empty"),
+    event_logs.event_row(3, 1),
+    event_logs.event_row(8, 0),
+    event_logs.event_row(8, 1, **AGAIN),
+)
+FIVE_RUNS = [event_logs.run_row(3), event_logs.run_row(5), event_logs.run_row(8, profile="hardened")]
 
 
 @pytest.fixture
-def five_steps(events: Frame, runs: Frame) -> tuple[DataFrame, DataFrame]:
+def five(spark: SparkSession) -> DataFrame:
     """Two classic runs, 3 and 5, and one hardened run, 8.
 
-    Each appends once. Run 5 appends a second time. Run 8 does so too, which hardened cannot do (POSSIBLE).
+    Each appends once. Run 3 has recovered before. Run 5 appends a second time. Run 8 does so too, which hardened cannot do
+    (POSSIBLE).
     """
-    again = {"from_state": "holds_data"}
-    steps = events(
-        event_logs.event_row(5, 0),
-        event_logs.event_row(5, 1, **again),
-        event_logs.event_row(3, 4),
-        event_logs.event_row(8, 2),
-        event_logs.event_row(8, 3, **again),
-    )
-    return steps, runs(event_logs.run_row(3), event_logs.run_row(5), event_logs.run_row(8, profile="hardened"))
+    return counted.counts(spark, FIVE_STEPS, FIVE_RUNS)
 
 
-def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
-    """Return the rows as sorted tuples, because a DataFrame has no order."""
-    return sorted((tuple(row) for row in frame.collect()), key=repr)
+def test_runs_rank_by_seed_and_those_of_no_campaign_come_last(runs: Frame) -> None:
+    """Run -5 is guided: it has the place of seed 4."""
+    given = runs(
+        event_logs.run_row(1, phase="recorded"),
+        event_logs.run_row(9),
+        event_logs.run_row(-5, phase="guided"),
+        event_logs.run_row(2, profile="hardened"),
+        event_logs.run_row(7, world="store"),
+        event_logs.run_row(0, phase="replay"),
+    ).unionByName(runs(event_logs.run_row(3), log=1))
+    ranked = coverage.ranked_runs(given)
+    assert ranked.columns == ["log", "run_id", "profile", "world", "phase", "run_rank", "world_rank"]
+    assert {row["run_id"]: (row["run_rank"], row["world_rank"]) for row in ranked.collect()} == {
+        -5: (1, 1),
+        7: (2, 1),  # the first of its world
+        9: (3, 2),
+        3: (4, 3),  # of the second log
+        0: (5, 4),
+        1: (6, 5),
+        2: (1, 1),
+    }
 
 
-def test_runs_rank_by_seed_within_a_profile_and_replays_come_last(runs: Frame) -> None:
-    ranked = coverage.ranked_runs(
-        runs(
-            event_logs.run_row(1, phase="replay"),
-            event_logs.run_row(9),
-            event_logs.run_row(-4),
-            event_logs.run_row(2, profile="hardened"),
-            event_logs.run_row(7),
-        )
-    )
-    assert ranked.columns == ["run_id", "profile", "phase", "run_rank"]
-    assert {row["run_id"]: row["run_rank"] for row in ranked.collect()} == {-4: 1, 7: 2, 9: 3, 1: 4, 2: 1}
-
-
-def test_transitions_seen_name_the_first_run_and_step(five_steps: tuple[DataFrame, DataFrame]) -> None:
-    steps, sample = five_steps
-    ranked = coverage.ranked_runs(sample)
-    seen = coverage.transitions_seen(coverage.run_transitions(steps, ranked), ranked)
-    assert seen.columns == [*coverage.TRANSITION, "n", "n_runs", "first_run", "first_step"]
+def test_transitions_seen_name_the_first_run_and_step(five: DataFrame) -> None:
+    seen = coverage.transitions_seen(five)
+    assert seen.columns == [*coverage.TRANSITION, "n", "n_runs", "first_run", "first_step", "first_log"]
     assert rows(seen) == [
-        ("classic", "store", "empty", "put", "holds_data", 2, 2, 3, 4),
-        ("classic", "store", "holds_data", "put", "holds_data", 1, 1, 5, 1),
-        ("hardened", "store", "empty", "put", "holds_data", 1, 1, 8, 2),
-        ("hardened", "store", "holds_data", "put", "holds_data", 1, 1, 8, 3),
+        ("classic", "store", "empty", "put", "holds_data", 2, 2, 3, 1, 0),
+        ("classic", "store", "holds_data", "put", "holds_data", 1, 1, 5, 1, 0),
+        ("classic", "store", "holds_data", "recover", "empty", 1, 1, 3, 0, 0),
+        ("hardened", "store", "empty", "put", "holds_data", 1, 1, 8, 0, 0),
+        ("hardened", "store", "holds_data", "put", "holds_data", 1, 1, 8, 1, 0),
     ]
 
 
-def test_first_seen_is_right_for_the_largest_seeds_and_steps(events: Frame, runs: Frame) -> None:
-    last_step, largest, smallest = 2**31 - 1, 2**63 - 1, -(2**63)
-    ranked = coverage.ranked_runs(runs(event_logs.run_row(largest), event_logs.run_row(smallest)))
-    steps = events(event_logs.event_row(largest, 0), event_logs.event_row(smallest, last_step))
-    seen = coverage.transitions_seen(coverage.run_transitions(steps, ranked), ranked).head()
-    assert seen is not None
-    assert (seen["first_run"], seen["first_step"]) == (smallest, last_step)
+def test_the_first_run_is_the_lowest_of_a_campaign_over_all_logs_and_tasks(spark: SparkSession) -> None:
+    """A replay has the lowest number, the second log the lowest seed, and each part was counted by another task."""
+    second = counted.counts(spark, numbered(event_logs.event_row(2, 0)), [event_logs.run_row(2)], log=1)
+    later = counted.counts(spark, numbered(event_logs.event_row(6, 0)), [event_logs.run_row(6)])
+    guided = counted.counts(spark, numbered(event_logs.event_row(-5, 0)), [event_logs.run_row(-5, phase="guided")])
+    replay = counted.counts(spark, numbered(event_logs.event_row(-9, 0)), [event_logs.run_row(-9, phase="replay")])
+    for order in ([second, later, guided, replay], [replay, guided, later, second]):
+        whole = order[0]
+        for part in order[1:]:
+            whole = whole.unionByName(part)
+        (seen,) = coverage.transitions_seen(whole).collect()
+        assert (seen["first_log"], seen["first_run"], seen["n"], seen["n_runs"]) == (0, -5, 4, 4)
 
 
-def test_never_seen_and_impossible_are_the_differences_of_possible_and_seen(
-    spark: SparkSession, five_steps: tuple[DataFrame, DataFrame]
-) -> None:
-    steps, sample = five_steps
-    ranked = coverage.ranked_runs(sample)
-    seen = coverage.transitions_seen(coverage.run_transitions(steps, ranked), ranked)
+def test_the_first_run_is_right_for_the_largest_seeds(spark: SparkSession) -> None:
+    largest, smallest = 2**63 - 1, -(2**63)
+    steps = [event_logs.event_row(largest, 0), event_logs.event_row(smallest, 0)]
+    (seen,) = coverage.transitions_seen(
+        counted.counts(spark, steps, [event_logs.run_row(largest), event_logs.run_row(smallest)])
+    ).collect()
+    assert (seen["first_run"], seen["first_step"]) == (smallest, 0)
+
+
+def test_transitions_of_each_world_have_their_own_numbers(spark: SparkSession) -> None:
+    steps = numbered(event_logs.event_row(1, 0, world="store"), event_logs.event_row(2, 0), event_logs.event_row(3, 0))
+    sample = [event_logs.run_row(1, world="store"), event_logs.run_row(2), event_logs.run_row(3)]
+    assert rows(coverage.world_transitions_seen(counted.counts(spark, steps, sample))) == [
+        ("link", "classic", "store", "empty", "put", "holds_data", 2, 2, 2, 0, 0),
+        ("store", "classic", "store", "empty", "put", "holds_data", 1, 1, 1, 0, 0),
+    ]
+
+
+def test_never_seen_and_impossible_are_the_differences_of_possible_and_seen(spark: SparkSession, five: DataFrame) -> None:
+    seen = coverage.transitions_seen(five)
     possible = coverage.possible_transitions(spark, POSSIBLE)
-    assert rows(coverage.transitions_never_seen(possible, seen)) == [
-        ("classic", "store", "holds_data", "recover", "empty"),
-        ("hardened", "store", "holds_data", "recover", "empty"),
-    ]
+    assert rows(coverage.transitions_never_seen(possible, seen)) == [("hardened", "store", "holds_data", "recover", "empty")]
     assert rows(coverage.transitions_impossible(seen, possible)) == [
-        ("hardened", "store", "holds_data", "put", "holds_data", 1, 1, 8, 3)
+        ("hardened", "store", "holds_data", "put", "holds_data", 1, 1, 8, 1, 0)
     ]
 
 
-def test_matrix_cells_are_seen_partly_seen_never_seen_or_impossible(
-    spark: SparkSession, five_steps: tuple[DataFrame, DataFrame], events: Frame
-) -> None:
-    steps, sample = five_steps
-    partly = events(event_logs.event_row(3, 5, from_state="holds_data", event="recover", to_state="empty"))
-    ranked = coverage.ranked_runs(sample)
+def test_matrix_cells_are_seen_partly_seen_never_seen_or_impossible(spark: SparkSession, five: DataFrame) -> None:
     possible = coverage.possible_transitions(spark, POSSIBLE)
 
-    def matrix(log: DataFrame) -> list[tuple[Any, ...]]:
-        seen = coverage.transitions_seen(coverage.run_transitions(log, ranked), ranked)
-        return rows(coverage.matrix(possible, seen))
+    def matrix(of: DataFrame) -> list[tuple[Any, ...]]:
+        return rows(coverage.matrix(possible, coverage.transitions_seen(of)))
 
-    assert matrix(steps) == [
+    without = counted.counts(spark, numbered(*(row for row in FIVE_STEPS if row["event"] != "recover")), FIVE_RUNS)
+    assert matrix(five) == [
         ("store", "empty", "put", 3, 2, 2, "seen"),
         ("store", "holds_data", "put", 2, 1, 1, "impossible"),
-        ("store", "holds_data", "recover", 0, 0, 2, "never"),
+        ("store", "holds_data", "recover", 1, 1, 2, "partly"),
     ]
-    assert matrix(steps.unionByName(partly))[2] == ("store", "holds_data", "recover", 1, 1, 2, "partly")
+    assert matrix(without)[2] == ("store", "holds_data", "recover", 0, 0, 2, "never")
 
 
 def test_possible_transitions_are_limited_to_the_profiles_that_were_run(spark: SparkSession, runs: Frame) -> None:
     possible = coverage.in_profiles_run(coverage.possible_transitions(spark, POSSIBLE), runs(event_logs.run_row(1)))
     assert {row["profile"] for row in possible.collect()} == {"classic"}
-
-
-def test_clauses_count_steps_and_runs_and_keep_unknown_clauses(spark: SparkSession, events: Frame) -> None:
-    steps = events(
-        event_logs.event_row(1, 0, clauses=["HA-1", "HA-9"]),
-        event_logs.event_row(1, 1, clauses=["HA-1"]),
-        event_logs.event_row(1, 2),
-        event_logs.event_row(2, 0, clauses=["HA-1"]),
-    )
-    assert rows(coverage.clause_coverage(steps, coverage.possible_clauses(spark, POSSIBLE))) == [
-        ("HA-1", "One.", 3, 2),
-        ("HA-2", "Two.", 0, 0),
-        ("HA-9", "", 1, 1),
-    ]
 
 
 def test_the_places_of_a_split_are_those_between_the_bytes_of_a_unit() -> None:
@@ -175,15 +180,16 @@ def test_the_places_of_a_split_are_those_between_the_bytes_of_a_unit() -> None:
 BODIES = (13, 15, 16, 27, 28, 75, 76, 267, 268, 9999)
 
 
-def test_splits_are_counted_by_header_byte_and_by_body_bucket(spark: SparkSession, events: Frame) -> None:
+def test_splits_are_counted_by_header_byte_and_by_body_bucket(spark: SparkSession) -> None:
     frame = {"actor": "slave_client", "event": "frames", "fragment_len": 9}
-    steps = events(
-        *(event_logs.event_row(1, at, split_at=at, **frame) for at in (0, 1, 11, 12, *BODIES)),
+    steps = numbered(
+        *(event_logs.event_row(1, 0, split_at=at, **frame) for at in (0, 1, 11, 12, *BODIES)),
         event_logs.event_row(2, 0, split_at=11, **frame),
-        event_logs.event_row(2, 1, split_at=5, **frame | {"fragment_len": 0}),  # no bytes moved, so this is no new split
-        event_logs.event_row(2, 2, split_at=7, actor="master_connection", event="reports", fragment_len=3),
+        event_logs.event_row(2, 0, split_at=5, **frame | {"fragment_len": 0}),  # no bytes moved, so this is no new split
+        event_logs.event_row(2, 0, split_at=7, actor="master_connection", event="reports", fragment_len=3),
     )
-    found = fragmentation.fragmentation(steps, fragmentation.places(spark))
+    of = counted.counts(spark, steps, [event_logs.run_row(1), event_logs.run_row(2)])
+    found = fragmentation.fragmentation(of, fragmentation.places(spark))
     n = {(row["actor"], row["bucket"]): (row["n"], row["n_runs"]) for row in found.collect()}
     assert {key: value for key, value in n.items() if value != (0, 0)} == {
         ("slave_client", "1"): (1, 1),
@@ -203,22 +209,27 @@ def test_splits_are_counted_by_header_byte_and_by_body_bucket(spark: SparkSessio
     ]
 
 
-def test_growth_has_a_point_for_each_run_with_a_new_transition(five_steps: tuple[DataFrame, DataFrame]) -> None:
-    steps, sample = five_steps
-    ranked = coverage.ranked_runs(sample)
-    assert rows(estimates.growth(coverage.run_transitions(steps, ranked), ranked)) == [
-        ("classic", 1, 1),
-        ("classic", 2, 2),
-        ("hardened", 1, 2),
-    ]
+def test_growth_has_a_point_for_each_run_with_a_new_transition(five: DataFrame, runs: Frame) -> None:
+    ranked = coverage.ranked_runs(runs(*FIVE_RUNS))
+    seen = coverage.transitions_seen(five)
+    assert rows(estimates.growth(seen, ranked)) == [("classic", 1, 2), ("classic", 2, 3), ("hardened", 1, 2)]
 
 
-def test_growth_ends_at_the_last_run_even_without_a_new_transition(events: Frame, runs: Frame) -> None:
-    steps = events(*(event_logs.event_row(run_id, 0) for run_id in range(4)))
-    ranked = coverage.ranked_runs(runs(*(event_logs.run_row(run_id) for run_id in range(4))))
-    assert rows(estimates.growth(coverage.run_transitions(steps, ranked), ranked)) == [
-        ("classic", 1, 1),
-        ("classic", 4, 1),
+def test_growth_ends_at_the_last_run_even_without_a_new_transition(spark: SparkSession, runs: Frame) -> None:
+    sample = [event_logs.run_row(run_id) for run_id in range(4)]
+    seen = coverage.transitions_seen(counted.counts(spark, [event_logs.event_row(n, 0) for n in range(4)], sample))
+    assert rows(estimates.growth(seen, coverage.ranked_runs(runs(*sample)))) == [("classic", 1, 1), ("classic", 4, 1)]
+
+
+def test_growth_by_world_counts_the_runs_of_the_world_alone(spark: SparkSession, runs: Frame) -> None:
+    sample = [event_logs.run_row(n, world=world) for n, world in enumerate(("link", "link", "store", "link", "store"))]
+    steps = [event_logs.event_row(row["run_id"], 0, world=row["world"]) for row in sample]
+    seen = coverage.world_transitions_seen(counted.counts(spark, steps, sample))
+    assert rows(estimates.growth_by_world(seen, coverage.ranked_runs(runs(*sample)))) == [
+        ("link", "classic", 1, 1),
+        ("link", "classic", 3, 1),
+        ("store", "classic", 1, 1),
+        ("store", "classic", 2, 1),
     ]
 
 
@@ -231,19 +242,32 @@ def test_growth_ends_at_the_last_run_even_without_a_new_transition(events: Frame
         ((3, 4), (4, 2, 0, 0, 0.0, 2.0)),
     ],
 )
-def test_estimates_count_runs_not_steps_and_no_replays(
-    events: Frame, runs: Frame, in_runs: tuple[int, ...], expected: tuple[float, ...]
+def test_estimates_count_runs_not_steps_and_only_those_drawn(
+    spark: SparkSession, runs: Frame, in_runs: tuple[int, ...], expected: tuple[float, ...]
 ) -> None:
     steps = [
-        event_logs.event_row(run_id, 10 * number + again, to_state=f"state_{number}")
+        event_logs.event_row(run_id, 0, to_state=f"state_{number}")
         for number, n_runs in enumerate(in_runs)
         for run_id in range(n_runs)
-        for again in range(3)
+        for _ in range(3)
     ]
-    replayed = event_logs.event_row(99, 0, to_state="only_in_a_replay")
-    sample = runs(*(event_logs.run_row(run_id) for run_id in range(4)), event_logs.run_row(99, phase="replay"))
-    per_run = coverage.run_transitions(events(*steps, replayed), coverage.ranked_runs(sample))
-    assert rows(estimates.estimates(per_run, sample)) == [("all", *expected), ("classic", *expected)]
+    phases = ("replay", "guided", "recorded", "hypothesis")
+    others = [event_logs.event_row(-9 - n, 0, to_state="only in another phase") for n in range(len(phases))]
+    sample = [event_logs.run_row(run_id) for run_id in range(4)]
+    sample += [event_logs.run_row(-9 - n, phase=phase) for n, phase in enumerate(phases)]
+    of = counted.counts(spark, numbered(*steps, *others), sample)
+    assert rows(estimates.estimates(of, runs(*sample))) == [("all", *expected), ("classic", *expected)]
+    assert rows(estimates.estimates_by_world(of, runs(*sample))) == [
+        ("link", "all", *expected),
+        ("link", "classic", *expected),
+    ]
+
+
+def test_estimates_of_a_world_have_its_own_runs(spark: SparkSession, runs: Frame) -> None:
+    sample = [event_logs.run_row(n, world="store" if n == 2 else "link") for n in range(3)]
+    steps = [event_logs.event_row(row["run_id"], 0, world=row["world"]) for row in sample]
+    found = estimates.estimates_by_world(counted.counts(spark, steps, sample), runs(*sample))
+    assert [row[:6] for row in rows(found) if row[1] == "all"] == [("link", "all", 2, 1, 0, 1), ("store", "all", 1, 1, 1, 0)]
 
 
 def test_divergences_are_grouped_and_show_the_smallest_run(runs: Frame) -> None:
@@ -252,47 +276,101 @@ def test_divergences_are_grouped_and_show_the_smallest_run(runs: Frame) -> None:
         event_logs.run_row(1),
         event_logs.run_row(5, n_ops=9, failing_op=8, detail="far", **same),
         event_logs.run_row(7, n_ops=4, failing_op=3, detail="near", **same),
-        event_logs.run_row(6, n_ops=4, failing_op=2, detail="near too", **same),
-        event_logs.run_row(2, n_ops=1, verdict="error", signature="store/put/ValueError", failing_op=0, detail="oops"),
+        event_logs.run_row(6, n_ops=4, failing_op=2, detail="near too", digest=66, **same),
+        event_logs.run_row(-2, n_ops=1, verdict="error", signature="a", failing_op=0, detail="o", phase="guided", digest=-2),
+        event_logs.run_row(-3, n_ops=1, verdict="error", signature="b", failing_op=0, detail="p", phase="recorded", digest=4),
     )
-    found = outcomes.divergences(failed)
+    found = outcomes.divergences(failed, outcomes.replay_line(("logs/a",)))
+    again = "rocketmq-ha fuzz replay"
     assert rows(found) == [
-        ("divergence", same["signature"], 3, 6, 4, 2, "classic", "near too", "rocketmq-ha fuzz replay 6"),
-        ("error", "store/put/ValueError", 1, 2, 1, 0, "classic", "oops", "rocketmq-ha fuzz replay 2"),
+        (
+            "divergence",
+            same["signature"],
+            3,
+            6,
+            4,
+            2,
+            "classic",
+            "near too",
+            f"{again} 6 --world link",
+            "link",
+            "generate",
+            0,
+            66,
+        ),
+        ("error", "a", 1, -2, 1, 0, "classic", "o", f"{again} logs/a/failures/fffffffffffffffe.json", "link", "guided", 0, -2),
+        ("error", "b", 1, -3, 1, 0, "classic", "p", "", "link", "recorded", 0, 4),
     ]
 
 
-def test_faults_count_an_operation_once_for_any_number_of_steps(events: Frame) -> None:
+def test_a_replay_names_the_log_of_its_run_and_all_digits_of_the_digest(runs: Frame) -> None:
+    failed = runs(event_logs.run_row(-2, verdict="error", signature="a", phase="guided", digest=255), log=1)
+    (row,) = outcomes.divergences(failed, outcomes.replay_line(("logs/a", "logs/b"))).collect()
+    assert row["replay"] == "rocketmq-ha fuzz replay logs/b/failures/00000000000000ff.json"
+
+
+def test_faults_count_an_operation_once_for_any_number_of_steps(spark: SparkSession) -> None:
     cut = {"fault": "cut", "op_index": 3}
-    found = outcomes.faults(
-        events(
-            event_logs.event_row(1, 0, **cut),
-            event_logs.event_row(1, 1, **cut),
-            event_logs.event_row(1, 2, **cut | {"op_index": 4}),
-            event_logs.event_row(2, 0, **cut),
-            event_logs.event_row(2, 1),
-        )
+    steps = numbered(
+        event_logs.event_row(1, 0, **cut),
+        event_logs.event_row(1, 1, **cut),
+        event_logs.event_row(1, 2, **cut | {"op_index": 4}),
+        event_logs.event_row(2, 0, **cut),
+        event_logs.event_row(2, 1),
     )
-    assert rows(found) == [("cut", 3, 2, 4)]
+    assert rows(outcomes.faults(counted.counts(spark, steps, [event_logs.run_row(1), event_logs.run_row(2)]))) == [
+        ("cut", 3, 2, 4)
+    ]
 
 
-def test_integrity_counts_missing_rows_in_events_and_in_runs(events: Frame, runs: Frame) -> None:
-    steps = events(*(event_logs.event_row(run_id, step) for run_id in (1, 2, 3) for step in range(2)))
-    sample = runs(*(event_logs.run_row(run_id, n_steps=n) for run_id, n in ((1, 2), (2, 3), (4, 1), (5, 0), (5, 0))))
-    assert rows(outcomes.integrity(steps, sample)) == [(6, 4, 1, 2, 1)]
+def test_a_fault_meets_the_state_in_which_a_machine_was(spark: SparkSession) -> None:
+    """The link has had a cut, the store a loss. A fault that never met a state has a row, if it was injected there at all."""
+    cut = {"fault": "cut", "op_index": 3}
+    steps = numbered(
+        event_logs.event_row(1, 0, **cut),
+        event_logs.event_row(1, 0, **cut | {"op_index": 4}),
+        event_logs.event_row(2, 0, **cut),
+        event_logs.event_row(3, 0, world="store", fault="loss", from_state="holds_data"),
+    )
+    sample = [event_logs.run_row(1), event_logs.run_row(2), event_logs.run_row(3, world="store")]
+    machines = dict(POSSIBLE.machines) | {"link": Machine(("up",), (), (), ("link",))}
+    states = outcomes.machine_states(spark, Possible(machines, {}))
+    assert rows(outcomes.state_faults(counted.counts(spark, steps, sample), states)) == [
+        ("link", "up", "cut", 0, 0),
+        ("store", "empty", "cut", 3, 2),
+        ("store", "empty", "loss", 0, 0),
+        ("store", "holds_data", "cut", 0, 0),
+        ("store", "holds_data", "loss", 1, 1),
+    ]
 
 
-def test_integrity_counts_what_is_there_too_often(events: Frame, runs: Frame) -> None:
-    """Runs of two steps: 1 is right, 2 has its events twice, 3 one too many, 4 two rows, 5 three; 6 has no step, and an event.
-    Run 7 has events twice and no row.
-    """
-    times = {1: 2, 2: 4, 3: 3, 4: 2, 5: 2, 6: 1, 7: 4}
-    steps = events(*(event_logs.event_row(run_id, step % 2) for run_id, count in times.items() for step in range(count)))
-    sample = runs(*(event_logs.run_row(run_id, n_steps=0 if run_id == 6 else 2) for run_id in (1, 2, 3, 4, 4, 5, 5, 5, 6)))
-    assert rows(outcomes.integrity(steps, sample)) == [(18, 6, 1, 3, 2)]
+def test_integrity_counts_missing_and_repeated_rows(spark: SparkSession) -> None:
+    """Run 1 is right, 2 has a row too few, 3 no row in runs/, 4 and 5 none in events/; 5 needs none, and stands there twice."""
+    seen = {"first_run": [1, 2, 3], "n": [2, 2, 2], "reason": ["", "x", "y"], "source": ["f"] * 3}
+    counts = spark.createDataFrame(count_rows(RUN, 0, 3, seen))
+    columns = "log int, run_id bigint, n_steps int, n bigint"
+    all_runs = spark.createDataFrame([(0, 1, 2, 1), (0, 2, 3, 1), (0, 4, 1, 1), (0, 5, 0, 2)], columns)
+    assert rows(outcomes.integrity(counts, all_runs)) == [(6, 4, 1, 2, 1)]
+    nothing = spark.createDataFrame(COUNTS.empty_table())
+    assert rows(outcomes.integrity(nothing, all_runs.limit(0))) == [(0, 0, 0, 0, 0)]
+
+
+def test_a_run_of_one_log_is_none_of_another(spark: SparkSession) -> None:
+    seen = {"first_run": [-1], "n": [2], "reason": [""], "source": ["f"]}
+    both = spark.createDataFrame(count_rows(RUN, 0, 1, seen)).unionByName(spark.createDataFrame(count_rows(RUN, 1, 1, seen)))
+    all_runs = spark.createDataFrame([(0, -1, 2, 1), (1, -1, 2, 1)], "log int, run_id bigint, n_steps int, n bigint")
+    assert rows(outcomes.integrity(both, all_runs)) == [(4, 2, 0, 0, 0)]
 
 
 def test_summary_adds_up_and_median_is_exact(runs: Frame) -> None:
     sample = runs(*(event_logs.run_row(run_id, n_steps=steps) for run_id, steps in enumerate((1, 2, 3, 100))))
     assert rows(outcomes.summary(sample)) == [("classic", "generate", "ok", 4, 106, 400, 8)]
     assert rows(outcomes.run_sizes(sample)) == [(4, 2.5, 5.0, 100)]
+
+
+def test_places_follow_the_unit() -> None:
+    """Behind byte 12 a frame has its body; a report has none."""
+    at = np.array([13, 13, 12, 0, 268])
+    is_report = np.array([False, True, False, False, False])
+    assert fragmentation.places_of(at, is_report).tolist() == [13, 13, 12, 0, 17]
+    assert [fragmentation.unit(event) for event in ("reports", "forge_report", "frames")] == ["report", "report", "frame"]

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rocketmq_ha.spec.event_log import EVENT_COLUMNS, RUN_COLUMNS, SCHEMA_VERSION, TRANSITIONS_VERSION
+from rocketmq_ha.spec.event_log import ADDED, EVENT_COLUMNS, RUN_COLUMNS, SCHEMA_VERSION, TRANSITIONS_VERSION
 
 Row = dict[str, Any]
 
@@ -49,12 +49,21 @@ MACHINES = {
     "group_transfer": """
         idle put waiting | waiting put waiting  | waiting ack idle | waiting tick idle n | waiting shutdown idle h""",
 }
-WEIGHTS = {"": 1.0, "r": 0.0002}
+WEIGHTS = {"": 1.0, "r": 0.0008}
 MOVES_BYTES = {"reports", "transfer", "frames"}
+PHASES = {49: "replay", 7: "guided", 27: "guided"}  # of a run, by its number modulo 50
 NEVER_SPLIT_AT = (4, 10)  # header positions at which no frame is split
 CLAUSES = {f"HA-{part}-{number}": f"Clause {number} of {part}." for part in "WMSG" for number in range(1, 8)}
 NEVER_EXERCISED = tuple(CLAUSES)[-3:]
-ELSEWHERE = {"HA-X-1": {"sentence": "Clause 1 of X.", "tests": ["tests/net/test_x.py"], "reason": ""}}
+ELSEWHERE = {
+    "HA-X-1": {"sentence": "Clause 1 of X.", "tests": ["tests/net/test_x.py"], "reason": ""},
+    "HA-X-2": {"sentence": "Clause 2 of X.", "tests": [], "reason": "it is a wish"},
+}
+# The world of the store has two of the machines, and exercises the clauses of two chapters.
+WORLDS = ("link", "store")
+IN_STORE = ("store", "group_transfer")
+STORE_CLAUSES = ("HA-S", "HA-G")
+WORLDS_OF = {clause: WORLDS if clause.startswith(STORE_CLAUSES) else WORLDS[:1] for clause in CLAUSES}
 
 
 def _parsed() -> list[tuple[str, str, str, str, tuple[str, ...], str]]:
@@ -71,14 +80,15 @@ def _parsed() -> list[tuple[str, str, str, str, tuple[str, ...], str]]:
 def transitions_document() -> Row:
     """MACHINES in the format of spec/transitions.json."""
     machines: dict[str, Row] = {
-        actor: {"worlds": ["link"], "states": [], "events": [], "transitions": []} for actor in MACHINES
+        actor: {"worlds": [*(WORLDS if actor in IN_STORE else WORLDS[:1])], "states": [], "events": [], "transitions": []}
+        for actor in MACHINES
     }
     for actor, from_state, event, to_state, profiles, _ in _parsed():
         machine = machines[actor]
         machine["states"] = list(dict.fromkeys([*machine["states"], from_state, to_state]))
         machine["events"] = list(dict.fromkeys([*machine["events"], event]))
         machine["transitions"].append([from_state, event, to_state, list(profiles)])
-    exercised = {clause: {"sentence": sentence, "worlds": ["link"]} for clause, sentence in CLAUSES.items()}
+    exercised = {clause: {"sentence": sentence, "worlds": [*WORLDS_OF[clause]]} for clause, sentence in CLAUSES.items()}
     return {"version": TRANSITIONS_VERSION, "machines": machines, "clauses": exercised, "elsewhere": ELSEWHERE}
 
 
@@ -105,15 +115,22 @@ def arrow(rows: Sequence[Row], columns: Sequence[tuple[str, str, str]]) -> pa.Ta
     return pa.table({name: [row[name] for row in rows] for name, _, _ in columns}, schema=schema)
 
 
-def write_log(path: Path, events: Sequence[Row], runs: Sequence[Row], files: int = 1) -> Path:
-    """Write a log directory of `files` files; each file holds whole runs."""
-    (path / "events").mkdir(parents=True)
-    (path / "runs").mkdir()
+def write_log(path: Path, events: Sequence[Row], runs: Sequence[Row], files: int = 1, version: int = SCHEMA_VERSION) -> Path:
+    """Write a log directory of `files` partitions, each with whole runs. In version 1 all runs are in one file."""
+    for folder in ("events", "runs", *(("manifest",) if version > 1 else ())):
+        (path / folder).mkdir(parents=True)
+    forms = [[column for column in form if version > 1 or column[0] not in ADDED] for form in (EVENT_COLUMNS, RUN_COLUMNS)]
     for number in range(files):
-        mine = [row for row in events if row["run_id"] % files == number]
-        pq.write_table(arrow(mine, EVENT_COLUMNS), path / "events" / f"part-{number:05}.parquet")
-    pq.write_table(arrow(runs, RUN_COLUMNS), path / "runs" / "part-00000.parquet")
-    campaign = dict(schema_version=SCHEMA_VERSION, seed=1, runs=len(runs), profiles=PROFILES, versions={"spark": "4.3.0"})
+        name = f"part-{number:05}.parquet"
+        mine, own = ([row for row in rows if row["run_id"] % files == number] for rows in (events, runs))
+        pq.write_table(arrow(mine, forms[0]), path / "events" / name)
+        if version > 1:
+            pq.write_table(arrow(own, forms[1]), path / "runs" / name)
+            manifest = dict(partition=number, events=name, runs=name, n_runs=len(own), n_steps=len(mine))
+            (path / "manifest" / f"part-{number:05}.json").write_text(json.dumps(manifest), encoding="utf-8")
+    if version == 1:
+        pq.write_table(arrow(runs, forms[1]), path / "runs" / "runs.parquet")
+    campaign = dict(schema_version=version, seed=1, runs=len(runs), profiles=PROFILES, versions={"spark": "4.3.0"})
     (path / "campaign.json").write_text(json.dumps(campaign), encoding="utf-8")
     return path
 
@@ -125,8 +142,13 @@ def _split(draw: random.Random, event: str) -> int:
     return draw.choice((0, header, 12 + int(draw.expovariate(1 / 60))))
 
 
-def random_rows(seed: int, n_runs: int, mean_steps: int, *, failing: bool) -> tuple[list[Row], list[Row]]:
-    """Random walks over MACHINES. `failing`: some runs diverge, and the last one takes one impossible step."""
+def random_rows(
+    seed: int, n_runs: int, mean_steps: int, *, failing: bool, worlds: Sequence[str] = WORLDS[:1]
+) -> tuple[list[Row], list[Row]]:
+    """Random walks over MACHINES. `failing`: some runs diverge, and the last one takes one impossible step.
+
+    Of fifty runs one is a replay, and some are guided; both have negative numbers.
+    """
     draw = random.Random(seed)
     walks: dict[tuple[str, str, str], list[tuple[str, str, float]]] = {}
     for actor, from_state, event, to_state, profiles, mark in _parsed():
@@ -137,25 +159,30 @@ def random_rows(seed: int, n_runs: int, mean_steps: int, *, failing: bool) -> tu
     events: list[Row] = []
     runs: list[Row] = []
     for index in range(n_runs):
-        run_id, profile, state = seed * 1_000_000 + index, PROFILES[index % 2], dict(start)
+        run_id, profile, state = seed * 1_000_000 + index, PROFILES[index % 2], dict[tuple[str, int], str]()
+        world, phase = worlds[index % 3 % len(worlds)], PHASES.get(index % 50, "generate")
+        run_id = run_id if phase == "generate" else -run_id - 1
+        actors = tuple(MACHINES) if world == "link" else IN_STORE
+        known = [clause for clause in clauses if world in WORLDS_OF[clause]]
         n_steps = max(1, round(draw.gauss(mean_steps, mean_steps / 4)))
         for step in range(n_steps):
-            actor = draw.choice(tuple(MACHINES))
-            if (profile, actor, state[actor]) not in walks:
-                state[actor] = start[actor]
-            possible = walks[profile, actor, state[actor]]
+            actor, instance = draw.choice(actors), draw.randrange(2)
+            now = state.get((actor, instance), start[actor])
+            now = now if (profile, actor, now) in walks else start[actor]
+            possible = walks[profile, actor, now]
             event, to_state, _ = draw.choices(possible, [weight for *_, weight in possible])[0]
-            row = event_row(run_id, step, op_index=step // 2, actor=actor, event=event, from_state=state[actor])
-            row |= dict(to_state=to_state, offset=draw.randrange(1 << 40), nbytes=draw.randrange(200))
+            row = event_row(run_id, step, world=world, op_index=step // 2, actor=actor, event=event, from_state=now)
+            row |= dict(instance=instance, to_state=to_state, offset=draw.randrange(1 << 40), nbytes=draw.randrange(200))
             if event in MOVES_BYTES:
                 row |= dict(fragment_len=draw.randrange(64), split_at=_split(draw, event))
             row["fault"] = draw.choices(("none", "cut", "short_write", "restart_slave"), (90, 5, 4, 1))[0]
-            row["clauses"] = draw.sample(clauses, draw.randrange(4))
+            row["clauses"] = draw.sample(known, draw.randrange(4))
             events.append(row)
-            state[actor] = to_state
+            state[actor, instance] = to_state
         run = run_row(run_id, profile=profile, n_ops=n_steps // 2 + 1, n_steps=n_steps, nbytes=draw.randrange(50_000))
-        run |= dict(n_messages=draw.randrange(30), phase="replay" if index % 50 == 49 else "generate")
-        if failing and index % 97 == 13:
+        run |= dict(n_messages=draw.randrange(30), phase=phase, world=world, digest=(-1) ** index * (run_id + 7))
+        run["elapsed_us"] = draw.choice((-1, draw.randrange(5000), draw.randrange(5000)))
+        if failing and (index % 97 == 13 or (len(worlds) > 1 and phase == "guided" and index % 3 == 0)):
             field = draw.choice(("slave_ack_offset", "dispatch_position"))
             run |= dict(verdict="divergence", signature=f"master_connection/reports/{field}", failing_op=n_steps // 3)
             run["detail"] = f"{field}: the reference says 4096, the implementation says 4088"

