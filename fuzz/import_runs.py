@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rocketmq_ha.fuzz import capture, observed, recorder, transcript
+from rocketmq_ha.fuzz.fingerprint import NOBODY_LOOKED
 from rocketmq_ha.fuzz.errors import FuzzError
 from rocketmq_ha.fuzz.link_rows import Chunk, LinkRows, Recording, rows_of
 from rocketmq_ha.fuzz.transcript import Piece, Restarted
@@ -165,6 +166,7 @@ class Imported:
             "detail": f"{recording.name}: {found.detail}" if found.signature else "",
             "digest": _digest(text),
             "recipe": "",
+            "observed": NOBODY_LOOKED,
             "elapsed_us": -1,  # nobody ran it
         }
 
@@ -193,6 +195,7 @@ class Imported:
                 "detail": "" if verdict == VERDICT_OK else case.detail.partition("\n")[0],
                 "digest": _digest(f"{case.property} {case.text}".encode()),
                 "recipe": "",
+                "observed": NOBODY_LOOKED,
                 "elapsed_us": case.elapsed_us,
             }
         )
@@ -281,8 +284,8 @@ def write(found: Imported, out: Path) -> None:
         "n_runs": len(found.runs),
         "n_steps": events.num_rows,
         "n_failed": n_failed,
-        "first_run": -len(found.runs),
-        "last_run": -1,
+        "seed": -len(found.runs),
         "seconds": 0.0,
+        "failures": [],
     }
     (out / MANIFEST_DIR / f"{NAME}.json").write_text(json.dumps(manifest) + "\n", encoding="utf-8")

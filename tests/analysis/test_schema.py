@@ -114,7 +114,7 @@ def test_a_wrong_file_of_transitions_is_named(tmp_path: Path, text: str | None, 
         (
             "runs",
             lambda table: table.drop_columns(["phase", "n_ops"]),
-            "no column phase, n_ops; expected the 15 columns of runs/",
+            "no column phase, n_ops; expected the 16 columns of runs/",
         ),
         (
             "events",
