@@ -28,6 +28,7 @@ class Fault:
     old: str
     new: str
     description: str
+    world: str = "link"  # whose schedules find it
 
 
 RUN_SECONDS: Final = 3600.0  # of a command on a faulty copy
@@ -159,6 +160,78 @@ FAULTS: Final = (
         "            self.service.has_notified = True\n",
         "            pass\n",
         "a report that comes while no put waits does not end the next wait (HA-G-14)",
+    ),
+    Fault(
+        "late-close-takes-the-new",
+        "namesrv/route_info_manager.py",
+        "        addrs.discard(addr)\n",
+        "        addrs.discard(addr if len(addrs) > 1 else None)\n",
+        "a broker that has come by a new connection is taken off when its old one closes (HA-R-41)",
+        "routes",
+    ),
+    Fault(
+        "taken-off-early",
+        "namesrv/route_info_manager.py",
+        "if now_ms - live.last_update_ms > live.timeout_ms]",
+        "if now_ms - live.last_update_ms >= live.timeout_ms]",
+        "a broker is off the routes when its time has been reached, not when it has passed (HA-R-17)",
+        "routes",
+    ),
+    Fault(
+        "version-of-another-id",
+        "namesrv/route_info_manager.py",
+        "            or (before.broker_name, before.broker_id, before.data_version) != (name, broker_id, version)\n",
+        "            or before.data_version != version\n",
+        "the topics of a broker that has another id by now do not count, as its version is known (HA-R-36)",
+        "routes",
+    ),
+    Fault(
+        "least-of-equals",
+        "namesrv/route_info_manager.py",
+        "min(others, default=broker_id) < broker_id",
+        "min(others, default=broker_id + 1) <= broker_id",
+        "a slave that takes the place of another with its id brings no topics (HA-R-35)",
+        "routes",
+    ),
+    Fault(
+        "old-master-stays-elsewhere",
+        "namesrv/route_info_manager.py",
+        "                if before is not None:\n                    self._remove_broker",
+        "                if before is not None and before.broker_name == name:\n                    self._remove_broker",
+        "a master of an older term stays listed in the group that it was in before (HA-R-39)",
+        "routes",
+    ),
+    Fault(
+        "writable-ones-count",
+        "namesrv/route_info_manager.py",
+        "                count += 1\n",
+        "                count += old.perm & kept | added != old.perm\n",
+        "a wipe counts the topics that it changes, and not those of the group (HA-R-51)",
+        "routes",
+    ),
+    Fault(
+        "texts-before-the-disk",
+        "namesrv/kv_config.py",
+        "        _replace(self._path, data)\n        self._table = table\n",
+        "        self._table = table\n        _replace(self._path, data)\n",
+        "a text that the disk has refused is answered all the same until the next start (HA-R-53)",
+        "routes",
+    ),
+    Fault(
+        "impatient-after-a-pause",
+        "namesrv/name_server.py",
+        "may_expire = self._pauses.may_expire(now_ms)",
+        "may_expire = True",
+        "a name server that was paused takes the brokers off whose signs of life it has not read yet (HA-T-21)",
+        "routes",
+    ),
+    Fault(
+        "change-forgotten-while-asked",
+        "broker/registration.py",
+        "        self._has_due |= server.is_due\n",
+        "        server.is_due &= isinstance(answer, RequestFailed)\n        self._has_due |= server.is_due\n",
+        "a topic that was made while a registration had no answer is on no route until the next period (HA-SE-41)",
+        "routes",
     ),
 )
 
