@@ -7,7 +7,7 @@ Source: 4.9.8 TopicConfigManager, SubscriptionGroupManager, TopicValidator.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from string import ascii_letters, digits
 from typing import Final
 
@@ -270,7 +270,13 @@ def groups_object(tables: Tables) -> dict[str, object]:
 
 
 def table_object(version: Version, table: str, name: str, entries: Mapping[str, Topic | Group]) -> dict[str, object]:
-    objects = {key: {**asdict(entry), **dict(entry.other), name: key} for key, entry in entries.items()}
-    for found in objects.values():
-        del found["other"]
-    return {"dataVersion": asdict(version), table: objects}
+    objects = {key: {**_known(entry), **dict(entry.other), name: key} for key, entry in entries.items()}
+    return {"dataVersion": {"counter": version.counter, "timestamp": version.timestamp}, table: objects}
+
+
+def _known(entry: Topic | Group) -> dict[str, object]:
+    """The fields of an entry but for `other`. They are flat; `asdict`, which copies them deeply, takes ten times as long."""
+    return {name: getattr(entry, name) for name in _FIELDS[type(entry)]}
+
+
+_FIELDS: Final = {kind: tuple(part.name for part in fields(kind) if part.name != "other") for kind in (Topic, Group)}

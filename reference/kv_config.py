@@ -52,3 +52,8 @@ def of_file(text: str) -> KVConfig:
 def to_file(config: KVConfig) -> str:
     """The text of the file."""
     return json.dumps({"configTable": config.table})
+
+
+def file_size(config: KVConfig) -> int:
+    """Bytes of the text without spaces, which HA-R-56 "or more texts than it was told to" bounds."""
+    return len(json.dumps({"configTable": config.table}, ensure_ascii=False, separators=(",", ":")).encode())

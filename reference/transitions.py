@@ -17,7 +17,17 @@ from enum import Enum
 from importlib import resources
 from typing import Final, TypeVar
 
-from rocketmq_ha.reference import five_waits, group_transfer, master, reads_machines, replicas_machines, slave, store, wire
+from rocketmq_ha.reference import (
+    explore_routes,
+    five_waits,
+    group_transfer,
+    master,
+    reads_machines,
+    replicas_machines,
+    slave,
+    store,
+    wire,
+)
 from rocketmq_ha.reference.cluster import LinkState
 from rocketmq_ha.reference.five_waits import FiveWaits, FiveWaitsState
 from rocketmq_ha.reference.group_transfer import GroupCommitRequest, GroupTransfer, GroupTransferState
@@ -26,6 +36,8 @@ from rocketmq_ha.reference.message import Record
 from rocketmq_ha.reference.reads_state import HoldState, PullState
 from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.replicas_state import GroupCommitState, PutState, ReplicaConnectionState, ReplicasState
+from rocketmq_ha.reference.route_entries import BrokerEntryState, NameServerState, TextEntryState, TopicEntryState
+from rocketmq_ha.reference.routes import RegisteringState
 from rocketmq_ha.reference.slave import Slave, SlaveState
 from rocketmq_ha.reference.step import Step
 from rocketmq_ha.reference.store import Log, StoreState
@@ -365,6 +377,21 @@ def explored_beside(table: Table, profile: Profile) -> int:  # noqa: ARG001
 LINK: Final = ("link",)
 REPLICAS: Final = ("replicas",)
 READS: Final = ("reads",)
+
+
+def _explore_routes(actor: str) -> Callable[[Table, Profile], int]:
+    """The rows of one machine of the world of routes, all of which are found together (explore_routes.py)."""
+
+    def explore(table: Table, profile: Profile) -> int:
+        rows = explore_routes.of_name_servers() | explore_routes.of_registrations(profile)
+        for row in (row for row in rows if row.actor == actor):
+            table.add(actor, row.from_state, row.event, row.to_state, profile, row.clauses)
+        return len(rows)
+
+    return explore
+
+
+ROUTES: Final = ("routes",)
 MACHINES: Final = {
     "store": Machine(explore_store, (StoreState,), LINK),
     "master_connection": Machine(explore_master, (MasterConnectionState,), LINK),
@@ -377,6 +404,11 @@ MACHINES: Final = {
     "replicas": Machine(replicas_machines.explore_replicas, (ReplicasState,), REPLICAS),
     "pull": Machine(reads_machines.explore_pulls, (PullState,), READS),
     "hold": Machine(reads_machines.explore_hold, (HoldState,), READS),
+    "broker_entry": Machine(_explore_routes("broker_entry"), (BrokerEntryState,), ROUTES),
+    "topic_entry": Machine(_explore_routes("topic_entry"), (TopicEntryState,), ROUTES),
+    "text_entry": Machine(_explore_routes("text_entry"), (TextEntryState,), ROUTES),
+    "name_server": Machine(_explore_routes("name_server"), (NameServerState,), ROUTES),
+    "registering": Machine(_explore_routes("registering"), (RegisteringState,), ROUTES),
 }
 
 

@@ -134,7 +134,7 @@ def read_body(
 
 
 def _check_count(count: int, max_topics: int) -> None:
-    """HA-R-56: a request of one peer must not hold up the others. Raises: RequestInvalid."""
+    """HA-R-56 "so MUST a registration that names more topics": it must not hold up the others. Raises: RequestInvalid."""
     if count > max_topics:
         raise RequestInvalid("topics", count, f"at most {max_topics} (--max-topics)")
 

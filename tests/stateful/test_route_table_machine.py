@@ -1,254 +1,209 @@
-"""The route table of the implementation is the model's after every registration, close, sign of life and tick, in any order.
+"""Name servers of both sides have the same tables and give the same answers, whatever is registered, asked and lost.
 
 Few names, ids, addresses, connections and versions, so that brokers change ids and groups, take each other's place, come by one
 connection or by two, and connections close that a newer registration has left behind. HA-R-35 to HA-R-46, HA-R-51, HA-R-56.
+Schedules draw the same events from a seed (fuzz/worlds/routes.py); here Hypothesis shrinks a failure to the few that matter.
 """
 
-import json
-from pathlib import Path
+from contextlib import ExitStack
 from typing import Any
 
-from hypothesis import event
+from hypothesis import event as note_event
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from kit.examples import machine_settings
-from rocketmq_ha.impl.errors import RequestInvalid
-from rocketmq_ha.impl.namesrv.kv_config import KVConfigManager
-from rocketmq_ha.impl.namesrv.processor import DefaultRequestProcessor
-from rocketmq_ha.impl.namesrv.registration import Registration
-from rocketmq_ha.impl.namesrv.route_data import DataVersion, QueueData
-from rocketmq_ha.impl.namesrv.route_info_manager import RouteInfoManager, RouteLimits
-from rocketmq_ha.impl.remoting.codes import ResponseCode
-from rocketmq_ha.impl.remoting.command import RemotingCommand
-from rocketmq_ha.reference import name_server_answers as answers
-from rocketmq_ha.reference import route_table as model
+from rocketmq_ha.fuzz import lockstep
+from rocketmq_ha.fuzz.worlds.routes import QUESTIONS, RoutesSchedule
+from rocketmq_ha.reference import name_server
+from rocketmq_ha.reference import route_events as events
+from rocketmq_ha.reference.kv_config import ORDER_TOPIC_CONFIG
+from rocketmq_ha.reference.replace import replace
+from rocketmq_ha.reference.route_table import Bounds, DataVersion, QueueData, Registration
+from rocketmq_ha.reference.routes import BrokerSettings, Routes, Settings
+from rocketmq_ha.spec.codes import RequestCode
+from rocketmq_ha.spec.event_log import VERDICT_OK
+from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile
 
-names = st.sampled_from(["a", "a", "b"])
-clusters = st.sampled_from(["c1", "c2"])
-addresses = st.sampled_from(["h:1", "h:2", "h:3"])
-ids = st.sampled_from([0, 0, 1, 2])
-channels = st.sampled_from([1, 1, 2])
-topics = st.sampled_from(["T", "U", "V", "a"])
-some_version = st.builds(model.DataVersion, st.integers(0, 1), st.integers(0, 1), st.sampled_from([0, 0, 1]))
-versions = st.none() | some_version | some_version
-queues = st.builds(
-    model.QueueData, st.integers(0, 2), st.just(4), st.sampled_from([2, 4, 6, 7]), st.sampled_from([0, 0, 1, 2, 3])
+names, clusters = st.sampled_from(["a", "a", "b"]), st.sampled_from(["c1", "c2"])
+addresses, ids = st.sampled_from(["h:1", "h:2", "h:3"]), st.sampled_from([0, 0, 1, 2])
+channels, topics = st.sampled_from([0, 0, 1]), st.sampled_from(["T", "U", "V", "a"])
+some_version = st.builds(DataVersion, st.integers(0, 1), st.integers(0, 1), st.sampled_from([0, 0, 1]))
+queues = st.builds(QueueData, st.integers(0, 2), st.just(4), st.sampled_from([2, 4, 6, 7]), st.sampled_from([0, 0, 1, 2, 3]))
+tables = st.lists(st.tuples(topics, queues), max_size=3, unique_by=lambda pair: pair[0]).map(tuple)
+registrations = st.builds(
+    lambda cluster, name, broker_id, addr, *rest: Registration(cluster, name, broker_id, addr, addr + "0", *rest),
+    clusters,
+    names,
+    ids,
+    addresses,
+    st.none() | some_version | some_version,
+    tables,
+    st.none() | st.sampled_from([0, 1_000, 500_000]),
+    st.booleans(),
 )
-timeouts = st.none() | st.sampled_from([0, 1_000, 500_000])
-brokers = st.fixed_dictionaries(
-    {
-        "name": names,
-        "cluster": clusters,
-        "broker_id": ids,
-        "addr": addresses,
-        "version": versions,
-        "table": st.dictionaries(topics, queues, max_size=3),
-        "timeout_ms": timeouts,
-        "acting": st.booleans(),
-        "channel": channels,
-    }
-)
+brokers, numbers = st.sampled_from([0, 1]), st.sampled_from([0, 0, 1])  # numbers: of name servers
 
 
-def of_impl(queue: model.QueueData, group: str) -> QueueData:
-    return QueueData(group, queue.read_queue_nums, queue.write_queue_nums, queue.perm, queue.topic_sys_flag)
+class NameServers(RuleBasedStateMachine):
+    """Two name servers and two brokers of each side. The rules are the events of reference/route_events.py."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._resources = ExitStack()
 
-def of_model(queue: QueueData) -> model.QueueData:
-    return model.QueueData(queue.read_queue_nums, queue.write_queue_nums, queue.perm, queue.topic_sys_flag)
+    def teardown(self) -> None:
+        self._resources.close()
 
-
-def version_of_impl(version: model.DataVersion | None) -> DataVersion | None:
-    return None if version is None else DataVersion(version.counter, version.timestamp, version.state_version)
-
-
-class RouteTables(RuleBasedStateMachine):
-    """One table of each, and one clock."""
-
-    @initialize(brokers=st.sampled_from([2, 3, 4]), queue_datas=st.sampled_from([3, 5, 100]))
-    def start(self, brokers: int, queue_datas: int) -> None:
-        self.bounds = model.Bounds(brokers, queue_datas)
-        self.model = model.RouteTable()
-        self.impl = RouteInfoManager(RouteLimits(brokers, queue_datas))
-        kv_config = KVConfigManager(Path("/nonexistent/kvConfig.json"))
-        self.handlers = DefaultRequestProcessor(self.impl, kv_config, {}).handlers()
-        self.now_ms = 0
-
-    @rule(ms=st.sampled_from([1, 999, 1_000, 60_000, 119_999, 120_000, 120_001]))
-    def time_passes(self, ms: int) -> None:
-        self.now_ms += ms
-
-    @rule(brokers=st.lists(brokers, min_size=1, max_size=3))
-    def register_some(self, brokers: list[dict[str, Any]]) -> None:
-        for broker in brokers:
-            self.register(**broker)
-
-    def register(
-        self,
-        name: str,
-        cluster: str,
-        broker_id: int,
-        addr: str,
-        version: model.DataVersion | None,
-        table: dict[str, model.QueueData],
-        timeout_ms: int | None,
-        acting: bool,
-        channel: int,
+    @initialize(
+        profile=st.sampled_from([HARDENED, CLASSIC]),
+        bounds=st.builds(Bounds, st.sampled_from([100, 4, 3, 2]), st.sampled_from([100, 11, 5, 3])),
+        text_size=st.sampled_from([1 << 20, 60]),
+        order=st.booleans(),
+        own=st.tuples(names, ids, names, ids),
+        permission=st.sampled_from([6, 4, 2]),
+    )
+    def start(
+        self, profile: Profile, bounds: Bounds, text_size: int, order: bool, own: tuple[str, int, str, int], permission: int
     ) -> None:
-        ha = f"{addr}/ha"
-        said = model.Registration(
-            cluster, name, broker_id, addr, ha, version, tuple(table.items()), timeout_ms, gives_acting_master=acting
+        settings = Settings(
+            name_server.Settings(bounds, text_size, order),
+            2,
+            (BrokerSettings("c1", *own[:2], "h:1", permission), BrokerSettings("c2", *own[2:], "h:2", 6, 10_000)),
         )
-        before = self.model
-        self.model, expected = model.register(self.model, said, channel, self.now_ms, self.bounds)
-        registration = Registration(
-            cluster,
-            name,
-            broker_id,
-            addr,
-            ha,
-            version_of_impl(version),
-            {topic: of_impl(queue, name) for topic, queue in table.items()},
-            timeout_ms,
-            gives_acting_master=acting,
-        )
-        try:
-            found = self.impl.register_broker(registration, channel, self.now_ms)
-        except RequestInvalid:
-            event("refused")
-            assert expected is None
-            assert self.model is before
-            return
-        assert expected is not None
-        assert (found.ha_server_addr, found.master_addr) == (expected.ha_server_addr, expected.master_addr)
-        event("a slave hears of its master" if expected.master_addr else "registered")
+        directory = self._resources.enter_context(lockstep.scratch_directory())
+        self.both = lockstep.of_schedule(RoutesSchedule(0, profile, settings, ()), directory)
+        self._resources.callback(self.both.close)
 
-    @rule(data=st.data(), table=st.dictionaries(topics, queues, max_size=3), channel=channels)
-    def register_again(self, data: st.DataObject, table: dict[str, model.QueueData], channel: int) -> None:
+    @property
+    def routes(self) -> Routes:
+        found: Routes = self.both.reference.routes  # type: ignore[attr-defined]
+        return found
+
+    def agree(self, event: events.Event) -> None:
+        outcome = self.both.apply(event)
+        for row in outcome.transitions:
+            note_event(f"{row.actor} {row.from_state} {row.event} {row.to_state}")
+        assert outcome.verdict == VERDICT_OK, f"{outcome.signature}: {outcome.detail}"
+
+    # --- Requests ----------------------------------------------------------------------------------------------------
+
+    @rule(
+        server=numbers,
+        said=st.lists(registrations, min_size=1, max_size=3),
+        channel=channels,
+        form=st.sampled_from(["json", "json", "compressed", "none"]),
+    )
+    def register_some(self, server: int, said: list[Registration], channel: int, form: events.Form) -> None:
+        for registration in said:
+            self.agree(events.Register(server, channel, registration, form))
+
+    @rule(
+        server=numbers,
+        said=registrations,
+        damage=st.sampled_from(["", "crc", "cut", "control", "long"]),
+        lacks=st.sampled_from(["", "brokerName", "clusterName", "brokerAddr", "haServerAddr", "brokerId"]),
+    )
+    def register_badly(self, server: int, said: Registration, damage: events.Damage, lacks: events.Lacks) -> None:
+        self.agree(events.Register(server, 0, said, damage=damage, lacks=lacks))
+
+    @precondition(lambda self: self.routes.servers[0].table.brokers)
+    @rule(data=st.data(), table=tables, channel=channels, acting=st.booleans())
+    def register_again(self, data: st.DataObject, table: tuple[tuple[str, QueueData], ...], channel: int, acting: bool) -> None:
         """A broker with the group, the id and the version that it has, as every 30 s."""
-        if not self.model.brokers:
-            return
-        addr = data.draw(st.sampled_from(sorted(self.model.brokers)))
-        broker = self.model.brokers[addr]
-        cluster = self.model.cluster_of[broker.broker_name]
-        acting = data.draw(st.booleans())
-        event("a broker registers again")
-        self.register(
-            broker.broker_name, cluster, broker.broker_id, addr, broker.version, table, broker.timeout_ms, acting, channel
+        known = self.routes.servers[0].table
+        addr = data.draw(st.sampled_from(sorted(known.brokers)))
+        broker = known.brokers[addr]
+        said = Registration(
+            known.cluster_of[broker.broker_name], broker.broker_name, broker.broker_id, addr, addr + "0", broker.version, table
         )
+        self.agree(events.Register(0, channel, replace(said, gives_acting_master=acting)))
 
-    @rule(channel=channels)
-    def close(self, channel: int) -> None:
-        event(f"a close of {sum(broker.channel == channel for broker in self.model.brokers.values())} brokers")
-        self.model = model.on_close(self.model, channel)
-        self.impl.on_channel_close(channel, self.now_ms)
+    @rule(server=numbers, name=names, addr=addresses)
+    def unregister(self, server: int, name: str, addr: str) -> None:
+        self.agree(events.Unregister(server, 0, name, addr))
 
-    @rule(name=names, addr=addresses)
-    def unregister(self, name: str, addr: str) -> None:
-        self.model = model.unregister(self.model, name, addr)
-        self.impl.unregister_broker(name, addr, self.now_ms)
+    @rule(server=numbers, addr=addresses, version=some_version)
+    def signs_of_life(self, server: int, addr: str, version: DataVersion) -> None:
+        self.agree(events.SignOfLife(server, 0, addr))
+        self.agree(events.QueryVersion(server, 0, addr, version))
 
-    @rule()
-    def scan(self) -> None:
-        self.model, closed = model.expire(self.model, self.now_ms)
-        assert set(self.impl.scan_not_active_broker(self.now_ms)) == closed
-        if closed:
-            event("connections are closed")
+    @rule(server=numbers, topic=topics, cluster=st.none() | clusters)
+    def delete_topic(self, server: int, topic: str, cluster: str | None) -> None:
+        self.agree(events.Change(server, RequestCode.DELETE_TOPIC_IN_NAMESRV, topic, cluster))
 
-    @rule(addr=addresses)
-    def heartbeat(self, addr: str) -> None:
-        self.model = model.heartbeat(self.model, addr, self.now_ms)
-        self.impl.update_broker_info_update_timestamp(addr, self.now_ms)
+    @rule(
+        server=numbers,
+        name=names,
+        code=st.sampled_from([RequestCode.WIPE_WRITE_PERM_OF_BROKER, RequestCode.ADD_WRITE_PERM_OF_BROKER]),
+    )
+    def change_permissions(self, server: int, name: str, code: int) -> None:
+        self.agree(events.Change(server, code, name))
 
-    @rule(addr=addresses, version=some_version)
-    def query(self, addr: str, version: model.DataVersion) -> None:
-        self.model, changed, known = model.query_data_version(self.model, addr, version, self.now_ms)
-        asked = version_of_impl(version)
-        assert asked is not None
-        assert self.impl.query_broker_topic_config(addr, asked, self.now_ms) == (changed, version_of_impl(known))
-        event(f"changed: {changed}")
+    @rule(server=numbers, topic=topics, table=st.lists(st.tuples(names, queues), max_size=3).map(tuple))
+    def register_topic(self, server: int, topic: str, table: tuple[tuple[str, QueueData], ...]) -> None:
+        self.agree(events.Change(server, RequestCode.REGISTER_TOPIC_IN_NAMESRV, topic, None, table))
 
-    @rule(topic=topics, cluster=st.none() | clusters)
-    def delete_topic(self, topic: str, cluster: str | None) -> None:
-        self.model = model.delete_topic(self.model, topic, cluster)
-        self.impl.delete_topic(topic, cluster)
+    @rule(server=numbers, key=topics, value=st.sampled_from(["v", "x" * 30]), space=st.sampled_from([ORDER_TOPIC_CONFIG, "n"]))
+    def put_text(self, server: int, key: str, value: str, space: str) -> None:
+        self.agree(events.PutText(server, space, key, value))
 
-    @rule(name=names)
-    def wipe_write_perm(self, name: str) -> None:
-        self.model, count = model.wipe_write_perm(self.model, name)
-        assert self.impl.wipe_write_perm_of_broker(name) == count
+    @rule(server=numbers, key=topics, space=st.sampled_from([ORDER_TOPIC_CONFIG, "n"]))
+    def delete_text(self, server: int, key: str, space: str) -> None:
+        self.agree(events.DeleteText(server, space, key))
 
-    @rule(name=names)
-    def add_write_perm(self, name: str) -> None:
-        self.model, count = model.add_write_perm(self.model, name)
-        assert self.impl.add_write_perm_of_broker(name) == count
+    @rule(server=numbers, argument=st.sampled_from(["T", "U", "V", "a", "b", "c1", "c2", ORDER_TOPIC_CONFIG, "nobody's"]))
+    def ask_all(self, server: int, argument: str) -> None:
+        """Every question, of one name. HA-R-49, HA-R-50 "as it says"."""
+        for code in dict.fromkeys(QUESTIONS):
+            self.agree(events.Ask(server, int(code), argument, "T"))
 
-    @rule(topic=topics, table=st.lists(st.tuples(names, queues), max_size=3))
-    def register_topic(self, topic: str, table: list[tuple[str, model.QueueData]]) -> None:
-        after = model.register_topic(self.model, topic, table, self.bounds)
-        try:
-            self.impl.register_topic(topic, [of_impl(queue, group) for group, queue in table])
-        except RequestInvalid:
-            event("refused: too many topics")
-            assert after is None
-            return
-        assert after is not None
-        self.model = after
+    # --- Brokers, connections, time ----------------------------------------------------------------------------------
 
-    @invariant()
-    def the_tables_are_equal(self) -> None:
-        if not hasattr(self, "impl"):
-            return
-        live = {
-            addr: (b.broker_name, b.broker_id, b.ha_server_addr, b.data_version, b.channel, b.last_update_ms, b.timeout_ms)
-            for addr, b in self.impl.broker_live_table.items()
-        }
-        assert live == {
-            addr: (
-                b.broker_name,
-                b.broker_id,
-                b.ha_server_addr,
-                version_of_impl(b.version),
-                b.channel,
-                b.last_update_ms,
-                b.timeout_ms,
-            )
-            for addr, b in self.model.brokers.items()
-        }
-        found = {
-            (topic, group): of_model(queue)
-            for topic, table in self.impl.topic_queue_table.items()
-            for group, queue in table.items()
-        }
-        assert found == self.model.queues
-        assert self.impl.queue_data_count == len(self.model.queues)
+    @rule(broker=brokers)
+    def start_broker(self, broker: int) -> None:
+        self.agree(events.StartBroker(broker))
 
-    @invariant()
-    def the_answers_are_equal(self) -> None:
-        """The JSON of each answer is what the model says that it stands for. HA-R-49, HA-R-50 "as it says"."""
-        if not hasattr(self, "impl"):
-            return
-        state = self.model
-        for topic in ("T", "U", "V", "a", "nobody's"):
-            route = model.route(state, topic)
-            self.is_answered(105, route and answers.topic_route(route), topic=topic)
-        self.is_answered(106, answers.cluster_info(state))
-        self.is_answered(206, answers.topic_list(model.all_topics(state)))
-        self.is_answered(304, answers.topic_list(model.system_topics(state), min(state.brokers, default=None)))
-        for cluster in ("c1", "c2", "c3"):
-            self.is_answered(224, answers.topic_list(model.topics_by_cluster(state, cluster)), cluster=cluster)
-        for code, wanted, unwanted in ((311, model.UNIT, 0), (312, model.UNIT_SUB, 0), (313, model.UNIT_SUB, model.UNIT)):
-            self.is_answered(code, answers.topic_list(model.unit_topics(state, wanted, unwanted)))
-        for name in ("a", "b", "c"):
-            self.is_answered(901, answers.member_group(state, "c1", name), brokerName=name, clusterName="c1")
+    @precondition(lambda self: any(broker.registering for broker in self.routes.brokers))
+    @rule(broker=brokers, how=st.sampled_from(["clean", "kill", "power"]))
+    def stop_broker(self, broker: int, how: Any) -> None:
+        self.agree(events.StopBroker(broker, how))
 
-    def is_answered(self, code: int, expected: answers.Json | None, **fields: str) -> None:
-        """expected: None for TOPIC_NOT_EXIST."""
-        found = self.handlers[code]("x", RemotingCommand(code, ext_fields=fields), self.now_ms)
-        assert found.code == (ResponseCode.TOPIC_NOT_EXIST if expected is None else ResponseCode.SUCCESS)
-        assert expected is None or json.loads(found.body) == expected
+    @precondition(lambda self: any(broker.registering for broker in self.routes.brokers))
+    @rule(broker=brokers, name=topics, perm=st.none() | st.sampled_from([2, 4, 6]))
+    def change_topic(self, broker: int, name: str, perm: int | None) -> None:
+        self.agree(events.DropTopic(broker, name) if perm is None else events.UpdateTopic(broker, name, 4, perm))
+
+    @precondition(lambda self: any(link.sent or link.answers for broker in self.routes.brokers for link in broker.links))
+    @rule(broker=brokers, server=numbers, is_answered=st.booleans())
+    def deliver(self, broker: int, server: int, is_answered: bool) -> None:
+        self.agree(events.Deliver(broker, server))
+        if is_answered:
+            self.agree(events.Answer(broker, server))
+
+    @precondition(lambda self: any(link.channel != -1 for broker in self.routes.brokers for link in broker.links))
+    @rule(broker=brokers, server=numbers, is_told=st.booleans())
+    def cut(self, broker: int, server: int, is_told: bool) -> None:
+        self.agree(events.Cut(broker, server, is_told))
+
+    @rule(server=numbers, channel=channels)
+    def close(self, server: int, channel: int) -> None:
+        self.agree(events.Close(server, channel))
+        self.agree(events.CloseStale(server))
+
+    @rule(server=numbers, is_full=st.booleans())
+    def fill_disk(self, server: int, is_full: bool) -> None:
+        self.agree(events.Disk(server, is_full))
+
+    @rule(server=numbers)
+    def restart(self, server: int) -> None:
+        self.agree(events.RestartServer(server))
+
+    @rule(ms=st.lists(st.sampled_from([1, 999, 1_000, 60_000, 119_999, 120_000, 120_001]), min_size=1, max_size=3))
+    def time_passes(self, ms: list[int]) -> None:
+        for one in ms:
+            self.agree(events.Tick(one))
 
 
-TestRouteTables: Any = RouteTables.TestCase
-TestRouteTables.settings = machine_settings(60, steps=30)
+TestNameServers: Any = NameServers.TestCase
+TestNameServers.settings = machine_settings(60, steps=30)

@@ -1,0 +1,149 @@
+"""The worlds of name servers and of brokers: what their schedules reach, and that a schedule is the same everywhere.
+
+The schedules of the first seeds run in lock-step. They make no transition that transitions.json does not have, and all that it
+has but for those named here with a reason.
+"""
+
+import hashlib
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from kit.census import census
+from rocketmq_ha.fuzz import faults, lockstep, schedule_file
+from rocketmq_ha.fuzz.faults import FAULTS, Fault
+from rocketmq_ha.fuzz.worlds import registry
+from rocketmq_ha.fuzz.worlds.world import World
+from rocketmq_ha.spec.event_log import VERDICT_OK
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """runs: of the census. digest: of the first 50 schedules. rare: what so few runs do not reach, with the reason."""
+
+    runs: int
+    digest: str
+    rare: Mapping[tuple[str, str, str, str], str] = field(default_factory=dict)
+
+
+# Replays name a schedule by its seed. A deliberate change of the drawing changes the digest; say so in CHANGELOG.md.
+WORLDS: Final = {
+    "routes": Expected(
+        300,
+        "acbe5258cafcff69",
+        {
+            ("broker_entry", "overdue", "register", "unlisted"): "overdue, and of an older term, at the same time",
+            ("registering", "asked_again", "power", "off"): "its power goes in the moment between two registrations",
+        },
+    ),
+}
+NAMES = tuple(WORLDS)
+
+
+@pytest.fixture(scope="module")
+def table() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((ROOT / "spec" / "transitions.json").read_text(encoding="utf-8"))
+    return found
+
+
+def possible(table: dict[str, Any], name: str) -> set[tuple[str, str, str, str, str]]:
+    return {
+        (actor, before, event, after, profile)
+        for actor, machine in table["machines"].items()
+        if name in machine["worlds"]
+        for before, event, after, profiles in machine["transitions"]
+        for profile in profiles
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_schedules_reach_every_transition_but_the_rare_ones(name: str, table: dict[str, Any]) -> None:
+    found, all_of_it = set(census(name, WORLDS[name].runs).rows), possible(table, name)
+    assert found <= all_of_it, sorted(found - all_of_it)
+    missing = {row[:4] for row in all_of_it - found}
+    assert missing <= WORLDS[name].rare.keys(), sorted(missing - WORLDS[name].rare.keys())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_schedules_exercise_every_clause_of_the_table(name: str, table: dict[str, Any]) -> None:
+    expected = {clause for clause, entry in table["clauses"].items() if name in entry["worlds"]}
+    assert set(census(name, WORLDS[name].runs).clauses) == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_kind_of_event_comes_and_does_something(name: str) -> None:
+    found = census(name, WORLDS[name].runs)
+    for kind in registry.WORLDS[name].event_types:
+        moves = found.events[kind.__name__] - found.quiet[kind.__name__]
+        assert moves > 20 or (kind.__name__ == "Disk" and found.events["Disk"] > 20), kind  # a disk moves no machine by itself
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_seed_draws_the_schedule_that_it_has_always_drawn(name: str) -> None:
+    world: World[Any] = registry.WORLDS[name]
+    digest = hashlib.blake2b(digest_size=8)
+    for seed in range(50):
+        digest.update(schedule_file.to_json(world.draw(seed)).encode())
+    assert digest.hexdigest() == WORLDS[name].digest
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_schedule_in_a_file_is_the_schedule(name: str) -> None:
+    world: World[Any] = registry.WORLDS[name]
+    for seed in range(30):
+        drawn = world.draw(seed)
+        assert schedule_file.from_json(schedule_file.to_json(drawn)) == drawn
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_event_of_a_mutation_can_stand_in_its_schedule(name: str) -> None:
+    """`draw_event` knows the sizes of the schedule: both sides take each event of a run made of nothing else."""
+    world: World[Any] = registry.WORLDS[name]
+    rng = random.Random(1)
+    kinds = set()
+    for seed in range(20):
+        drawn = world.draw(seed)
+        with lockstep.scratch_directory() as directory:
+            both = lockstep.of_schedule(drawn, directory)
+            try:
+                for _ in range(60):
+                    event = world.draw_event(rng, drawn)
+                    kinds.add(type(event))
+                    outcome = both.apply(event)
+                    assert outcome.verdict == VERDICT_OK, (seed, outcome.signature, outcome.detail)
+                    cells = world.cells(both.reference)
+                    assert len(cells) == len(world.columns(drawn))
+                    assert world.describe(event)
+            finally:
+                both.close()
+        assert world.headline(drawn)
+    assert kinds == set(world.event_types)
+
+
+HUNT: Final = """
+import logging, sys
+from rocketmq_ha.fuzz import lockstep
+from rocketmq_ha.fuzz.worlds import registry
+logging.disable(logging.CRITICAL)
+for seed in range(1500):
+    outcome = lockstep.run(registry.WORLDS[sys.argv[1]].draw(seed))
+    if outcome.verdict != "ok":
+        sys.exit(print(seed, outcome.verdict))
+"""
+
+
+@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.world in WORLDS], ids=lambda fault: fault.name)
+def test_random_schedules_find_the_planted_fault(fault: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(faults.plant(fault, tmp_path)))
+    done = subprocess.run([sys.executable, "-c", HUNT, fault.world], capture_output=True, text=True, timeout=600, check=True)
+    assert done.stdout, f"no schedule shows {fault.description}"
+    assert done.stdout.split()[1] in ("divergence", "error", "invariant")
