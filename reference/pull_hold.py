@@ -75,7 +75,7 @@ def on_park(hold: Hold, poll: Parked, settings: Settings) -> tuple[Hold, Refused
     """
     # GUARD
     of_connection = [each for each in hold.parked if each.channel == poll.channel]
-    tags = sum(len(each.subscription.codes) for each in (*hold.parked, poll))
+    tags = sum(tag_count(each.subscription) for each in (*hold.parked, poll))
     if (
         len(hold.parked) >= settings.max_parked
         or len(of_connection) >= settings.max_parked_of_connection
@@ -89,6 +89,12 @@ def on_park(hold: Hold, poll: Parked, settings: Settings) -> tuple[Hold, Refused
     if next_check_at is None:
         next_check_at = poll.suspend_timestamp + settings.interval_ms
     return Hold((*hold.parked, poll), next_check_at), None
+
+
+def tag_count(subscription: Subscription) -> int:
+    """How many tags are kept for a parked pull: none for one that takes all messages, whatever its subscription lists."""
+    takes_all = subscription.sub_string == "*" or subscription.class_filter_mode
+    return 0 if takes_all else len(subscription.codes)
 
 
 def on_dispatch(

@@ -130,7 +130,8 @@ def _hold(rows: set[Row]) -> int:
     """A hold of two pulls, with bounds of each kind; a round of messages may wake one of two, or both."""
     both = Dispatch((Message(0, 16, "a"), Message(0, 16, "b")))
     other = Pull(1, 0, "max", sys_flag=WAIT, subscription="b")
-    few: tuple[Event, ...] = (A, both, *AT_END, other, CloseChannel(0), CloseChannel(1), Tick(5000), Restart())
+    many = Pull(0, 0, "max", sys_flag=WAIT, subscription="a||b")
+    few: tuple[Event, ...] = (A, both, *AT_END, other, many, CloseChannel(0), CloseChannel(1), Tick(5000), Restart())
     states = 0
     for most, of_one, tags in ((2, 2, 9), (3, 1, 9), (3, 3, 1), (1, 1, 1)):
         setup = replace(SIZES, max_parked=most, max_parked_of_connection=of_one, max_parked_tags=tags)

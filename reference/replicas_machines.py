@@ -149,7 +149,7 @@ def explore_puts(table: "Table", profile: Profile) -> int:
 
 def explore_connections(table: "Table", profile: Profile) -> int:
     """One connection, and all reports."""
-    forged = [Report(0, message, more, honest=False) for message, more in ((0, -1 << 20), (0, 1), (1, 0))]
+    forged = [Report(0, message, more, honest=False) for message, more in ((0, -1 << 20), (0, 1), (1, 0), (9, -1))]
     events: tuple[Event, ...] = (
         PUT,
         Accept(0),

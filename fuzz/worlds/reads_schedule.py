@@ -50,7 +50,8 @@ def draw(seed: int) -> ReadsSchedule:
     draws = _draws(rng, setup)
     weights = [weight * rng.choice((0, 1, 1, 1, 3)) if optional else weight for weight, optional, _ in draws]
     chosen = rng.choices([make for _, _, make in draws], weights, k=rng.randint(MIN_OPS, MAX_OPS))
-    return ReadsSchedule(seed, profile, setup, tuple(make() for make in chosen))
+    begin = (SetConsumers(),) if rng.random() < 0.7 else ()
+    return ReadsSchedule(seed, profile, setup, (*begin, *(make() for make in chosen)))
 
 
 def draw_setup(rng: random.Random) -> ReadsSetup:
@@ -68,7 +69,7 @@ def draw_setup(rng: random.Random) -> ReadsSetup:
         bytes_in_memory=rng.choice((10, 60, 262_144)),
         messages_on_disk=rng.choice((1, 2, 8)),
         bytes_on_disk=rng.choice((10, 30, 65_536)),
-        max_parked=rng.choice((2, 6, 6)),
+        max_parked=rng.choice((1, 2, 6, 6)),
         max_parked_of_connection=rng.choice((1, 4, 4)),
         max_parked_tags=rng.choice((1, 5, 100)),
         long_polling_enable=rng.random() < 0.8,
@@ -151,9 +152,9 @@ def _draws(rng: random.Random, setup: ReadsSetup) -> list[tuple[int, bool, Calla
         (6, False, lambda: Tick(rng.choice((0, 1, 100, SHORT_MS - 1, SHORT_MS, CHECK_MS - 1, CHECK_MS, 15_000)))),
         (2, True, lambda: CloseChannel(rng.randrange(CHANNELS))),
         (2, True, lambda: Expire(rng.choice((1, 1, 2, 9)), rng.random() < 0.6)),
-        (2, False, heartbeat),
-        (1, True, set_topic),
-        (1, True, set_group),
+        (3, False, heartbeat),
+        (2, True, set_topic),
+        (2, True, set_group),
         (2 if setup.is_slave else 0, True, lambda: MasterLink(rng.random() < 0.5)),
         (1, True, Restart),
     ]

@@ -127,6 +127,11 @@ def _draws(rng: random.Random, hosts: int, settings: Settings) -> list[tuple[int
         """A flush looks for the end of the log, and another put comes before it ends."""
         return (put(), put(), Sync(), put(), Flush(rng.choice((0, 0, 1, 2))))
 
+    def staggered() -> Round:
+        """Two puts, of which the first is late when the second is not."""
+        half = timeout_ms // 2
+        return (put(), Tick(half), put(), Flush(rng.choice((0, 2))), Tick(half + 1 + timeout_ms % 2))
+
     def last() -> Event:
         return Restart(rng.random() < 0.7, rng.random() < 0.6)
 
@@ -160,6 +165,7 @@ def _draws(rng: random.Random, hosts: int, settings: Settings) -> list[tuple[int
         (10, False, lambda: (Flush(rng.choice((0, 0, 0, 0, 1, 2))),)),
         (3, True, lambda: (Flush(2),)),
         (3, True, covered),
+        (3, True, staggered),
         (1, True, lambda: (Sync(),)),
         (8, False, lambda: (Tick(rng.choice(ticks)),)),
         (1, True, lambda: (Tick(settings.ha_housekeeping_interval_ms + rng.choice((0, 1))),)),

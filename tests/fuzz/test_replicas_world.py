@@ -19,15 +19,34 @@ RUNS = 800
 TABLE = Path(__file__).parents[2] / "spec" / "transitions.json"
 Row = tuple[str, str, str, str, str]
 
-# Possible, and not seen in so few runs. A campaign sees each of them.
+# Possible, and not sure to be seen in so few runs. A campaign sees each of them.
 SELDOM = {
-    ("group_transfer", "wait_4", "tick", "wait_4", "classic"): "a producer gives up within the fourth second",
-    ("group_transfer", "wait_5", "tick", "wait_5", "classic"): "a producer gives up within the fifth second",
-    ("put", "slave_disk_late", "ack", "flush_slave_timeout", "classic"): "the disk was late, and five reports were too small",
-    ("put", "slave_disk_late", "kill", "forgotten", "classic"): "a kill within one put's second wait",
-    ("put", "slave_disk_late", "kill", "forgotten", "hardened"): "a kill within one put's second wait",
-    ("put", "slave_disk_late", "shutdown", "forgotten", "classic"): "a shutdown within one put's second wait",
-    ("replica_connection", "asked", "report", "await_report", "classic"): "a forged report of -1 replaces another forged one",
+    "a producer gives up within the fourth or the fifth second": {
+        ("group_transfer", "wait_4", "tick", "wait_4", "classic"),
+        ("group_transfer", "wait_5", "tick", "wait_5", "classic"),
+    },
+    "the master ends, or five reports are too small, between the two waits of a put whose disk was late": {
+        ("put", "slave_disk_late", "ack", "flush_slave_timeout", "classic"),
+        ("put", "slave_disk_late", "kill", "forgotten", "classic"),
+        ("put", "slave_disk_late", "kill", "forgotten", "hardened"),
+        ("put", "slave_disk_late", "shutdown", "forgotten", "classic"),
+    },
+    "a shutdown when a put waits for both": {
+        ("put", "both", "shutdown", "slave", "hardened"),
+        ("put", "both", "shutdown", "slave_disk_late", "hardened"),
+    },
+    "a forged report of -1, which is none, replaces another forged one": {
+        ("replica_connection", "asked", "report", "await_report", "classic"),
+        ("replica_connection", "await_report", "report", "await_report", "classic"),
+    },
+    "enough replicas count, are far behind, and one of them is lost": {
+        *(("replicas", "behind", "report", after, "hardened") for after in ("none", "uncounted", "too_few")),
+        *(("replicas", "behind", event, "none", "hardened") for event in ("kill", "tick", "shutdown")),
+        *(("replicas", "behind", "tick", after, "hardened") for after in ("uncounted", "too_few")),
+    },
+    "the replica that was ahead is lost, and the others are far behind": {
+        *(("replicas", "enough", event, "behind", "hardened") for event in ("report", "tick", "end_of_stream")),
+    },
 }
 
 
@@ -64,8 +83,9 @@ def test_schedules_make_every_possible_transition_but_those_that_are_seldom(seen
         for profile in profiles
     }
     assert set(seen) <= possible, sorted(set(seen) - possible)
-    assert SELDOM.keys() <= possible
-    assert sorted(possible - set(seen) - SELDOM.keys()) == []
+    seldom = set[Row]().union(*SELDOM.values())
+    assert seldom <= possible, sorted(seldom - possible)
+    assert sorted(possible - set(seen) - seldom) == []
 
 
 def test_schedules_are_short_and_of_every_kind(drawn: list[ReplicasSchedule]) -> None:

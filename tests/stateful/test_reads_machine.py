@@ -80,6 +80,10 @@ MORE = events.Dispatch((events.Message(0, 10, "b"),))
 
 @example(SLAVE, [TWO, events.Pull(0, 0, "min", -1, sys_flag=6)])  # was answered at once, as often as the consumer asked
 @example(SLAVE, [TWO, events.Pull(0, 0, "min", -1, sys_flag=6, subscription="a"), MORE, events.Tick(5_000)])
+@example(  # tags that a class filter does not look at are not kept, and count for no bound
+    ReadsSetup(max_parked_tags=1),
+    [events.SetConsumers(sub_string="a||b", class_filter_mode=True), events.Pull(0, 0, "max", sys_flag=2)],
+)
 @given(setup=SETUPS, drawn=st.lists(EVENTS, min_size=1, max_size=60))
 @machine_settings(250, steps=1)
 def test_model_and_implementation_agree_on_every_pull(setup: ReadsSetup, drawn: list[events.Event]) -> None:
