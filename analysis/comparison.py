@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from rocketmq_ha.analysis.coverage import TRANSITION
 from rocketmq_ha.analysis.pairs import PAIR
 from rocketmq_ha.analysis.starved import MISS
-from rocketmq_ha.spec.event_log import VERDICT_OK
+from rocketmq_ha.spec.event_log import VERDICT_OK, WORLD_HYPOTHESIS
 
 Frames = Mapping[str, DataFrame]
 
@@ -112,7 +112,8 @@ def _figures(tables: Frames) -> DataFrame:
         sf.coalesce(sf.sum(sf.when(sf.col("verdict") != VERDICT_OK, sf.col("runs"))), sf.lit(0)).alias("failed_runs"),
     )
     total = sf.sum(sf.when(sf.col("measure") == "elapsed_us", sf.col("total")))
-    measured = tables["run_durations"].agg(sf.sum("timed_steps").alias("timed_steps"), total.alias("elapsed_us"))
+    timed = tables["run_durations"].where(sf.col("world") != WORLD_HYPOTHESIS)
+    measured = timed.agg(sf.sum("timed_steps").alias("timed_steps"), total.alias("elapsed_us"))
     figures = sums.crossJoin(measured)
     values: dict[str, Column] = {name: sf.col(name) for name in ("runs", "steps", "failed_runs")}
     steps, elapsed = sf.col("steps"), sf.col("elapsed_us")

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 # Kinds of rows. The columns of each are those of COUNTS that say something for it; the others are null.
 TRANSITION: Final = "transition"  # actor, from_state, event, to_state: n, n_runs, first_run, first_step
+CASE: Final = "case"  # the same of a test case of Hypothesis: its property, kind and name
 PAIR: Final = "pair"  # actor, from_state, event, to_state, next_event, next_state: n, n_runs
 CLAUSE: Final = "clause"  # clause: n, n_runs
 SPLIT: Final = "split"  # actor, event, unit, place: n, n_runs

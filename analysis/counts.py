@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rocketmq_ha.analysis import fragmentation
-from rocketmq_ha.analysis.count_rows import CLAUSE, COUNTS, DAMAGE, FAULT, PAIR, RUN, SPLIT, STATE_FAULT, TRANSITION, rows
+from rocketmq_ha.analysis.count_rows import CASE, CLAUSE, COUNTS, DAMAGE, FAULT, PAIR, RUN, SPLIT, STATE_FAULT, TRANSITION, rows
 from rocketmq_ha.analysis.part_files import Ints, codes, numbers
 from rocketmq_ha.analysis.row_checks import NO_NUMBER, OTHER_WORLD, Flags, Found, judge_events, judge_steps
 from rocketmq_ha.spec.event_log import NO_FAULT, PHASE_GENERATE, PHASE_GUIDED, PHASE_HYPOTHESIS
@@ -258,7 +258,10 @@ class _Chunk:
             )
             for p in found.tolist()
         ]
-        yield self._transitions(step, names, own)
+        yield self._transitions(TRANSITION, step, names, own)
+        if len(own) < len(step):
+            others = np.setdiff1d(np.arange(len(step)), own)
+            yield self._transitions(CASE, step, names, others)
         yield self._pairs(step, names, actor, own)
         yield self._clauses()
         yield self._splits(actor, actors, event, events, own)
@@ -278,11 +281,11 @@ class _Chunk:
         fixed = {"world": world, "profile": profile, "phase": phase, "n": found.n, "n_runs": found.n_runs}
         return rows(kind, self.log, len(found.key), fixed | named)
 
-    def _transitions(self, step: Ints, names: Sequence[tuple[str, str, str, str]], own: Ints) -> pa.Table:
+    def _transitions(self, kind: str, step: Ints, names: Sequence[tuple[str, str, str, str]], own: Ints) -> pa.Table:
         run = self.run[own]
         found = _grouped(step[own], run, self.group, len(self.groups))
         actor, from_state, event, to_state = zip(*names, strict=True)
-        table = self._table(TRANSITION, found, actor=actor, from_state=from_state, event=event, to_state=to_state)
+        table = self._table(kind, found, actor=actor, from_state=from_state, event=event, to_state=to_state)
         first = {"first_run": self.ids[run[found.first]], "first_step": numbers(self.table["step"])[own[found.first]]}
         for name, values in first.items():
             at = COUNTS.get_field_index(name)

@@ -17,11 +17,23 @@ import pyspark.sql.functions as sf
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
-from rocketmq_ha.analysis import clauses, comparison, coverage, durations, estimates, fragmentation, outcomes, pairs, starved
+from rocketmq_ha.analysis import (
+    clauses,
+    comparison,
+    coverage,
+    durations,
+    estimates,
+    fragmentation,
+    hypothesis,
+    outcomes,
+    pairs,
+    starved,
+)
 from rocketmq_ha.analysis.count_rows import TRANSITION
 from rocketmq_ha.analysis.errors import LogInvalid
 from rocketmq_ha.analysis.ingest import Log
 from rocketmq_ha.analysis.schema import Possible
+from rocketmq_ha.spec.event_log import PHASE_HYPOTHESIS
 
 Rows = list[dict[str, Any]]
 
@@ -64,6 +76,7 @@ TITLES: Final[Mapping[str, str]] = {
     "estimates_by_world": "estimates by world",
     "faults": "faults",
     "state_faults": "states under faults",
+    "hypothesis_cases": "test cases of Hypothesis",
 }
 
 # The tables of a comparison of two reports.
@@ -135,7 +148,8 @@ def _collect(tables: Mapping[str, Table], titles: Mapping[str, str], progress: C
 
 
 def _tables(spark: SparkSession, log: Log, possible: Possible, keep: Callable[[DataFrame], DataFrame]) -> dict[str, Table]:
-    counts, runs, counted = log.counts, log.runs, log.counted
+    counts, runs = log.counts, log.runs
+    counted = log.counted.where(sf.col("phase") != PHASE_HYPOTHESIS)  # test cases are no sample of anything here
     replay = outcomes.replay_line(log.places)
     ranked = keep(coverage.ranked_runs(counted))
     seen = keep(coverage.transitions_seen(counts))
@@ -176,6 +190,7 @@ def _tables(spark: SparkSession, log: Log, possible: Possible, keep: Callable[[D
         "estimates": Table(estimates.estimates(known, counted), ("profile",)),
         "estimates_by_world": Table(estimates.estimates_by_world(known, counted), ("world", "profile")),
         "faults": Table(outcomes.faults(counts), ("fault",)),
+        "hypothesis_cases": Table(hypothesis.hypothesis_cases(counts), ("property", "kind", "name")),
         "state_faults": Table(
             outcomes.state_faults(counts, outcomes.machine_states(spark, possible)), ("actor", "state", "fault")
         ),

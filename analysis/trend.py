@@ -12,7 +12,7 @@ from rocketmq_ha.analysis.count_rows import CLAUSE, TRANSITION
 from rocketmq_ha.analysis.errors import LogInvalid
 from rocketmq_ha.analysis.ingest import read_logs
 from rocketmq_ha.analysis.schema import Possible
-from rocketmq_ha.spec.event_log import CAMPAIGN_FILE, VERDICT_OK
+from rocketmq_ha.spec.event_log import CAMPAIGN_FILE, PHASE_HYPOTHESIS, VERDICT_OK
 
 
 def campaigns_in(directory: Path) -> list[Path]:
@@ -33,7 +33,8 @@ def trend(counts: DataFrame, runs: DataFrame, quarantine: DataFrame, possible: D
     Args: logs: log, name. possible: columns of coverage.possible_transitions. The others: those of ingest.Log, read with
     each_alone.
     """
-    failed, timed = sf.col("verdict") != VERDICT_OK, sf.col("elapsed_us") >= 0
+    failed = sf.col("verdict") != VERDICT_OK
+    timed = (sf.col("elapsed_us") >= 0) & (sf.col("phase") != PHASE_HYPOTHESIS)
     of_runs = runs.groupBy("log").agg(
         sf.count("*").alias("runs"),
         sf.sum("n_steps").alias("steps"),

@@ -28,7 +28,7 @@ def is_capture(file: Path) -> bool:
 
 
 @dataclass(slots=True)
-class _Direction:
+class Direction:
     """What one end has sent."""
 
     next_seq: int = -1  # of the next byte in order; -1: nothing known yet
@@ -57,8 +57,8 @@ class _Connection:
     slave: Address
     master: Address
     has_begin: bool
-    of_master: _Direction = field(default_factory=_Direction)
-    of_slave: _Direction = field(default_factory=_Direction)
+    of_master: Direction = field(default_factory=Direction)
+    of_slave: Direction = field(default_factory=Direction)
     chunks: list[Chunk] = field(default_factory=list)
     ended: bool = False
     lost: bool = False  # the capture lacks bytes that the other end has acknowledged

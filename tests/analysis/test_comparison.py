@@ -242,7 +242,7 @@ def test_equal_campaigns_have_lost_and_gained_nothing(spark: SparkSession) -> No
 
 
 def test_a_trend_has_a_row_for_each_log_and_counts_each_alone(spark: SparkSession) -> None:
-    """Both logs have run 1. The third is empty."""
+    """Both logs have run 1. The third is empty. Two tasks have counted the first, and both saw the same."""
     first = counted.counts(spark, numbered(step(1, "a e b", clauses=["HA-1"]), step(1, "gone e b")), [event_logs.run_row(1)])
     steps = numbered(step(1, "a e b"), step(2, "b f a", clauses=["HA-1", "HA-2"]))
     second = counted.counts(spark, steps, [event_logs.run_row(1), event_logs.run_row(2, profile="hardened")], log=1)
@@ -257,7 +257,10 @@ def test_a_trend_has_a_row_for_each_log_and_counts_each_alone(spark: SparkSessio
     )
     logs = spark.createDataFrame([(0, "mon"), (1, "tue"), (2, "wed")], "log int, name string")
     damaged = spark.createDataFrame([(1, "f", "r", 1, 1, "")], QUARANTINE)
-    found = trend.trend(first.unionByName(second), runs, damaged, coverage.possible_transitions(spark, POSSIBLE), logs)
+    again = counted.counts(spark, numbered(step(3, "a e b", clauses=["HA-1"])), [event_logs.run_row(3)])
+    found = trend.trend(
+        first.unionByName(second).unionByName(again), runs, damaged, coverage.possible_transitions(spark, POSSIBLE), logs
+    )
     assert found.columns == [
         *(
             "log",

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kit import counted, event_logs
 from kit.counted import numbered, rows
-from rocketmq_ha.analysis import coverage, estimates, fragmentation, outcomes
+from rocketmq_ha.analysis import coverage, estimates, fragmentation, hypothesis, outcomes
 from rocketmq_ha.analysis.count_rows import COUNTS, RUN
 from rocketmq_ha.analysis.count_rows import rows as count_rows
 from rocketmq_ha.analysis.schema import Machine, Possible
@@ -128,6 +128,15 @@ def test_transitions_of_each_world_have_their_own_numbers(spark: SparkSession) -
         ("link", "classic", "store", "empty", "put", "holds_data", 2, 2, 2, 0, 0),
         ("store", "classic", "store", "empty", "put", "holds_data", 1, 1, 1, 0, 0),
     ]
+
+
+def test_test_cases_of_hypothesis_take_no_transition(spark: SparkSession) -> None:
+    rule = {"world": "hypothesis", "actor": "tests/a.py::test", "from_state": "rule", "to_state": "rule", "event": "put"}
+    sample = [event_logs.run_row(-1, phase="hypothesis", world="hypothesis", profile=""), event_logs.run_row(2)]
+    steps = numbered(event_logs.event_row(-1, 0, **rule), event_logs.event_row(-1, 0, **rule), event_logs.event_row(2, 0))
+    of = counted.counts(spark, steps, sample)
+    assert [row[1] for row in rows(coverage.transitions_seen(of))] == ["store"]
+    assert rows(hypothesis.hypothesis_cases(of)) == [("tests/a.py::test", "rule", "put", 2, 1)]
 
 
 def test_never_seen_and_impossible_are_the_differences_of_possible_and_seen(spark: SparkSession, five: DataFrame) -> None:

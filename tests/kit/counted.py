@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from kit import event_logs
 from rocketmq_ha.analysis.count_rows import RUN
 from rocketmq_ha.analysis.counts import Source, condense
-from rocketmq_ha.spec.event_log import EVENT_COLUMNS, RUN_COLUMNS
+from rocketmq_ha.spec.event_log import EVENT_COLUMNS, RUN_COLUMNS, WORLD_HYPOTHESIS
 
 Row = dict[str, Any]
 Frame = Callable[..., DataFrame]
@@ -39,7 +39,9 @@ def counts(spark: SparkSession, steps: Sequence[Row], runs: Sequence[Row], log: 
     own = [row | {"n_steps": n_steps[row["run_id"]]} for row in runs]
     source = Source("events/part.parquet", event_logs.arrow(steps, EVENT_COLUMNS))
     left_out = np.zeros(len(own), bool)
-    table = condense(log, [source], event_logs.arrow(own, RUN_COLUMNS), frozenset(event_logs.WORLDS), left_out)
+    table = condense(
+        log, [source], event_logs.arrow(own, RUN_COLUMNS), frozenset((*event_logs.WORLDS, WORLD_HYPOTHESIS)), left_out
+    )
     assert {
         reason for kind, reason in zip(*(table[n].to_pylist() for n in ("kind", "reason")), strict=True) if kind == RUN
     } == {""}
