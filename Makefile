@@ -68,8 +68,8 @@ cluster-demo: setup ## A campaign, its second verdict and its report on a Spark 
 	@$(ROCKETMQ_HA) cluster-demo --out build/cluster-demo
 
 report: LOGS ?= build/fuzz
-report: setup ## The coverage report of a campaign's logs: LOGS=build/fuzz (to build/report.html)
-	@$(ROCKETMQ_HA) report "$(LOGS)" --out build/report.html
+report: setup ## The report of a campaign's logs: LOGS=build/fuzz (to build/report.html); ARGS="--require 'transitions>=99%'"
+	@$(ROCKETMQ_HA) report "$(LOGS)" --out build/report.html $(ARGS)
 
 demo-bug: setup ## Plant FAULT=name in a copy of the implementation and find it; without FAULT, list the faults
 	@$(ROCKETMQ_HA) demo-bug $(FAULT)

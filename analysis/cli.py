@@ -38,7 +38,7 @@ ShowStage = Callable[[str], object]
 
 
 @click.command()
-@click.argument("logs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("logs", nargs=-1, required=True)
 @click.option(
     "--out",
     required=True,
@@ -50,6 +50,17 @@ ShowStage = Callable[[str], object]
     "--transitions",
     type=click.Path(path_type=Path),
     help="The possible transitions, as JSON.  [default: those of the specification]",
+)
+@click.option(
+    "--compare",
+    metavar="LOG",
+    help="The older campaign: its log, the page of its report, or the folder with that report's tables.",
+)
+@click.option(
+    "--trend",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="A directory of logs. The page gets a row for each, in the order of their names.",
 )
 @click.option(
     "--require",
@@ -65,10 +76,12 @@ ShowStage = Callable[[str], object]
     "--junit", "junit_file", metavar="FILE", type=click.Path(path_type=Path), help="Write the answer as JUnit XML too."
 )
 def report(
-    logs: tuple[Path, ...],
+    logs: tuple[str, ...],
     out: Path,
     master: str,
     transitions: Path | None,
+    compare: str | None,
+    trend: Path | None,
     required: tuple[str, ...],
     json_file: Path | None,
     junit_file: Path | None,
@@ -76,8 +89,10 @@ def report(
     """Write the coverage report of LOGS, the event logs that `fuzz run` and `demo` write.
 
     The report is one HTML file that needs no network. Each of its tables is also written as Parquet. A run that is in
-    several of the logs counts once. The last line on stdout is: report=FILE runs=N steps=N transitions=SEEN/POSSIBLE
-    divergences=N impossible=N; with `--json -` stdout holds the JSON object instead.
+    several of the logs counts once. A log is a directory, or the URI of one on an object store.
+
+    The last line on stdout is: report=FILE runs=N steps=N transitions=SEEN/POSSIBLE divergences=N impossible=N. With
+    `--json -` stdout holds the JSON object instead.
 
     Without --require, exit status 0 means that the report was made, not that every run passed. With it, the exit status is
     1 if the page says FAIL. It does if a given requirement is not met, or one of those that stand for every campaign:
@@ -87,7 +102,16 @@ def report(
     from rocketmq_ha.analysis.report import last_line
 
     asked = [requirements.parse(text) for text in required]
-    page = make_report(logs, Output(out, json_file, junit_file), master=master, transitions=transitions, required=asked)
+    requirements.check(asked, [name for name, value in (("--compare", compare), ("--trend", trend)) if value is not None])
+    page = make_report(
+        logs,
+        Output(out, json_file, junit_file),
+        master=master,
+        transitions=transitions,
+        required=asked,
+        compare=compare,
+        trend=trend,
+    )
     click.echo(to_json(page) if json_file == STDOUT else last_line(page.figures, out), nl=json_file != STDOUT)
     if asked and page.verdict == requirements.FAIL:
         for result in page.requirements:
@@ -97,12 +121,14 @@ def report(
 
 
 def make_report(
-    logs: Sequence[Path],
+    logs: Sequence[Path | str],
     output: Output,
     *,
     master: str = "local[*]",
     transitions: Path | None = None,
     required: Sequence[Requirement] = (),
+    compare: str | None = None,
+    trend: Path | None = None,
 ) -> "View":
     """Write the report, its tables, and the files for other programs. Returns: the content of the page.
 
@@ -111,19 +137,28 @@ def make_report(
 
     Raises: AnalysisError.
     """
-    from rocketmq_ha.analysis import exports, ingest, report, schema, steps, tables, view
+    from rocketmq_ha.analysis import exports, ingest, other_campaigns, report, schema, steps, tables, view
+    from rocketmq_ha.analysis import trend as trends
 
     if not master.startswith(MASTERS):
         raise SparkUnavailable(f"--master {master}: found no master of Spark, expected local[*] or spark://HOST:PORT")
     output.check()
     campaigns = [schema.check_log(path) for path in logs]
     possible = schema.load_possible(transitions)
-    with _progress(3 + len(tables.TITLES)) as show_stage, _spark(master, _size(logs), show_stage) as spark, _reading():
-        log = ingest.read_logs(spark, logs, campaigns)
+    older = other_campaigns.Older.at(compare) if compare is not None else None
+    of_trend = other_campaigns.logs_of_trend(trend) if trend is not None else None
+    stages = 3 + len(tables.TITLES) + (older.n_stages if older else 0) + (of_trend is not None)
+    with _progress(stages) as show_stage, _spark(master, _size(logs), show_stage) as spark, _reading():
+        log = ingest.read_logs(spark, logs, campaigns, worlds=possible.worlds)
         computed = tables.compute(spark, log, possible, show_stage)
         failing = steps.failing_runs(computed["divergences"].to_pylist())
-        computed["failing_steps"] = steps.failing_steps(log.events, failing)
+        computed["failing_steps"] = steps.failing_steps(log.parts, failing)
         show_stage("steps of the failures")
+        if older is not None:
+            computed |= older.compare(spark, computed, possible, show_stage)
+        if of_trend is not None:
+            computed["trend"] = trends.compute(spark, of_trend, possible)
+            show_stage("trend")
         page = view.build(computed, possible, campaigns, required)
         texts = {output.page: report.render(page)}
         if output.json is not None:
@@ -135,8 +170,10 @@ def make_report(
     return page
 
 
-def _size(logs: Sequence[Path]) -> int:
-    return sum(file.stat().st_size for log in logs for file in (log / EVENTS_DIR).iterdir())
+def _size(logs: Sequence[Path | str]) -> int:
+    from rocketmq_ha.analysis.log_files import LogFiles
+
+    return sum(sum(LogFiles.at(log).sizes(EVENTS_DIR, "").values()) for log in logs)
 
 
 @contextmanager

@@ -24,12 +24,26 @@ def to_json(page: View) -> str:
         "figures": {name: _without_none(found=measure.found, of=measure.whole) for name, measure in page.measures.items()},
         "failures": [{key: failure.row[key] for key in FAILURE_KEYS} for failure in page.failures],
         "impossible": [_transition(one) for one in page.impossible],
+        "comparison": _comparison(page),
         "never_seen": {
             "transitions": [_transition(one) for _, group in page.never_seen for one in group],
             "clauses": [{"clause": row["clause"], "sentence": row["sentence"]} for row in page.clauses_never],
         },
     }
     return printable(json.dumps(document, indent=2, ensure_ascii=False)) + "\n"
+
+
+def _comparison(page: View) -> Mapping[str, Any] | None:
+    new = page.comparison
+    if new is None:
+        return None
+    return {
+        "lost": new.lost.number,
+        "lost_or_too_few_runs": new.lost.number + new.too_few.number,
+        "new_failures": [{"verdict": row["verdict"], "signature": row["signature"]} for row in new.new_failures],
+        "new_coverage": dict(new.gained_by_kind),
+        "rates": [{key: row[key] for key in ("measure", "before", "now", "ratio")} for row in new.rates],
+    }
 
 
 def _requirement(result: Result) -> Mapping[str, Any]:

@@ -1,33 +1,97 @@
-"""The steps of failed runs: what the machines did before reference and implementation parted."""
+"""The steps of failed runs: what the machines did before reference and implementation parted.
 
-from collections.abc import Mapping, Sequence
+pyarrow reads them in this process. The footers of the files tell which parts of them hold a run, and few runs are asked for; so
+this costs a look at each footer, also for a log of many files.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
-import pyspark.sql.functions as sf
-from pyspark.sql import DataFrame
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from rocketmq_ha.analysis.log_files import LogFiles
+from rocketmq_ha.analysis.published import Part
 
 MAX_RUNS: Final = 50  # as many as the page has signatures
 MAX_STEPS: Final = 200  # of one run, the last ones
+READERS: Final = 8  # threads: on an object store the time goes into waiting
 
-COLUMNS: Final = (
-    *("run_id", "step", "op_index", "actor", "instance", "event", "from_state", "to_state", "offset", "nbytes"),
-    *("fragment_len", "split_at", "fault", "clauses", "verdict"),
+FORM: Final = pa.schema(
+    [
+        pa.field("log", pa.int32()),
+        pa.field("run_id", pa.int64()),
+        pa.field("step", pa.int32()),
+        pa.field("op_index", pa.int32()),
+        pa.field("actor", pa.string()),
+        pa.field("instance", pa.int32()),
+        *(pa.field(name, pa.string()) for name in ("event", "from_state", "to_state")),
+        *(pa.field(name, pa.int64()) for name in ("offset", "nbytes")),
+        *(pa.field(name, pa.int32()) for name in ("fragment_len", "split_at")),
+        pa.field("fault", pa.string()),
+        pa.field("clauses", pa.list_(pa.string())),
+        pa.field("verdict", pa.string()),
+    ]
 )
 
+Run = tuple[int, int]  # log, run_id
 
-def failing_runs(divergences: Sequence[Mapping[str, Any]]) -> list[int]:
+
+def failing_runs(divergences: Iterable[Mapping[str, Any]]) -> list[Run]:
     """Return the smallest run of each of the first MAX_RUNS signatures, those with the most failed runs first."""
     ordered = sorted(divergences, key=lambda row: (-row["n"], row["signature"]))
-    return list(dict.fromkeys(row["smallest_run"] for row in ordered[:MAX_RUNS]))
+    return list(dict.fromkeys((row["log"], row["smallest_run"]) for row in ordered[:MAX_RUNS]))
 
 
-def failing_steps(events: DataFrame, runs: Sequence[int]) -> pa.Table:
-    """The last MAX_STEPS steps of each of the runs, in order. Columns: COLUMNS.
+def failing_steps(parts: Sequence[Part], runs: Iterable[Run]) -> pa.Table:
+    """The last MAX_STEPS steps of each of the runs, in order. Columns: FORM.
 
-    The numbers of the runs are literals of the query, so that Spark skips the Parquet pages without any of them.
+    A file that cannot be read gives none; it stands in quarantine.
     """
-    of_runs = events.where(sf.col("run_id").isin([int(run) for run in runs]))
-    last = of_runs.groupBy("run_id").agg(sf.max("step").alias("last"))
-    kept = of_runs.join(sf.broadcast(last), on="run_id", how="inner").where(sf.col("step") > sf.col("last") - MAX_STEPS)
-    return kept.select(*COLUMNS).toArrow().sort_by([("run_id", "ascending"), ("step", "ascending")])
+    wanted: dict[int, set[int]] = {}
+    for log, run_id in runs:
+        wanted.setdefault(log, set()).add(run_id)
+    there = [part for part in parts if part.events and part.log in wanted]
+    with ThreadPoolExecutor(READERS) as pool:
+        found = pa.concat_tables([FORM.empty_table(), *pool.map(partial(_steps_in, wanted), there)])
+    order = [("log", "ascending"), ("run_id", "ascending"), ("step", "ascending")]
+    last = found.group_by(["log", "run_id"]).aggregate([("step", "max")])
+    kept = found.join(last, keys=["log", "run_id"], join_type="inner") if found.num_rows else found
+    if found.num_rows:
+        kept = kept.filter(pc.greater(kept["step"], pc.subtract(kept["step_max"], MAX_STEPS)))
+    return kept.select(FORM.names).sort_by(order)
+
+
+def _steps_in(wanted: Mapping[int, set[int]], part: Part) -> pa.Table:
+    ids = wanted[part.log]
+    files = LogFiles.at(part.place)
+    try:
+        with files.system.open_input_file(files.path(part.events)) as source:
+            file = pq.ParquetFile(source)
+            groups = [number for number in range(file.num_row_groups) if _may_hold(file.metadata.row_group(number), ids)]
+            table = file.read_row_groups(groups, columns=list(FORM.names[1:])) if groups else FORM.empty_table()
+    except (pa.ArrowException, OSError, KeyError):
+        return FORM.empty_table()
+    if not groups:
+        return table
+    table = table.filter(pc.is_in(table["run_id"], pa.array(sorted(ids), pa.int64())))
+    columns = [
+        pa.repeat(pa.scalar(part.log, pa.int32()), table.num_rows),
+        *(table[name].cast(FORM.field(name).type) for name in FORM.names[1:]),
+    ]
+    return pa.table(columns, schema=FORM)
+
+
+def _may_hold(group: Any, ids: set[int]) -> bool:
+    """Tell by the footer whether a row group may hold one of the runs. Without statistics it may."""
+    for number in range(group.num_columns):
+        column = group.column(number)
+        if column.path_in_schema == "run_id":
+            statistics = column.statistics
+            if statistics is None or not statistics.has_min_max:
+                return True
+            return any(statistics.min <= run_id <= statistics.max for run_id in ids)
+    return False

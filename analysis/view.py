@@ -323,10 +323,10 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _failures(rows: Sequence[Row], steps: Sequence[Row]) -> tuple[Failure, ...]:
-    of_run = {run: tuple(group) for run, group in groupby(steps, key=lambda row: row["run_id"])}
+    of_run = {run: tuple(group) for run, group in groupby(steps, key=lambda row: (row["log"], row["run_id"]))}
     failures = []
     for row in sorted(rows, key=lambda row: (-row["n"], row["signature"]))[:MAX_SIGNATURES]:
-        shown = of_run.get(row["smallest_run"], ())[-MAX_STEPS:]
+        shown = of_run.get((row["log"], row["smallest_run"]), ())[-MAX_STEPS:]
         failures.append(Failure(row, shown, shown[0]["step"] if shown else 0))
     return tuple(failures)
 

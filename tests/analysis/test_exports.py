@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from kit.report_tables import POSSIBLE, Rows, arrow, tables
+from kit.report_tables import POSSIBLE, Rows, arrow, more_tables, tables
 from rocketmq_ha.analysis import exports, requirements, view
 from rocketmq_ha.analysis.view import View
 
@@ -23,7 +23,7 @@ def test_the_json_object_has_the_verdict_and_all_behind_it() -> None:
     assert text.endswith("}\n")
     document = json.loads(text)
     assert list(document) == [
-        *("version", "verdict", "reasons", "requirements", "figures", "failures", "impossible", "never_seen"),
+        *("version", "verdict", "reasons", "requirements", "figures", "failures", "impossible", "comparison", "never_seen"),
     ]
     assert (document["version"], document["verdict"]) == (1, "FAIL")
     assert document["reasons"] == [
@@ -49,7 +49,8 @@ def test_the_json_object_has_the_verdict_and_all_behind_it() -> None:
         "messages": {"found": 108},
         "bytes": {"found": 114_097},
     }
-    assert document["failures"] == [tables()["divergences"][at] for at in (0, 1, 2)]
+    assert document["failures"] == [{key: row[key] for key in exports.FAILURE_KEYS} for row in tables()["divergences"]]
+    assert document["comparison"] is None
     step = {"machine": "store", "from_state": "open", "event": "put", "to_state": "open", "profiles": ["hardened", "third"]}
     assert document["never_seen"]["transitions"][1] == step
     assert len(document["never_seen"]["transitions"]) == 3
@@ -57,6 +58,19 @@ def test_the_json_object_has_the_verdict_and_all_behind_it() -> None:
     assert document["impossible"] == [
         {"machine": "store", "from_state": "empty", "event": "recover", "to_state": "gone", "profiles": ["hardened"]}
     ]
+
+
+def test_the_json_object_sums_up_a_comparison() -> None:
+    document = json.loads(exports.to_json(build(**more_tables())))
+    assert document["comparison"] == {
+        "lost": 2,
+        "lost_or_too_few_runs": 3,
+        "new_failures": [{"verdict": "error", "signature": "c/x/y"}, {"verdict": "divergence", "signature": "zz/x/y"}],
+        "new_coverage": {"transition": 1, "clause": 1, "pair": 1},
+        "rates": more_tables()["rates"],
+    }
+    assert document["figures"]["pairs"] == {"found": 15, "of": 30}
+    assert document["figures"]["lost"] == {"found": 2}
 
 
 # What the JUnit schema of Jenkins' xunit plugin (junit-10.xsd) allows, as far as a report uses it: element -> (the attributes

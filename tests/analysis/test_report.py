@@ -14,11 +14,13 @@ from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
 from kit import event_logs
-from kit.html_pages import Page
+from kit.html_pages import Page, plain
 from rocketmq_ha.analysis import steps, tables, view
 from rocketmq_ha.analysis.cli import report
 from rocketmq_ha.analysis.ingest import read_logs
+from rocketmq_ha.analysis.log_files import LogFiles
 from rocketmq_ha.analysis.output import Output
+from rocketmq_ha.analysis.published import published
 from rocketmq_ha.analysis.report import build
 from rocketmq_ha.analysis.schema import Machine, Possible
 
@@ -78,8 +80,9 @@ def test_page_is_sound_html_with_links_that_lead_somewhere_and_not_too_large(fai
 def test_failures_and_untested_transitions_come_first(failing: tuple[str, Path]) -> None:
     headings = re.findall(r'<h2 id="([a-z]+)"', failing[1].read_text(encoding="utf-8"))
     assert headings == [
-        *("divergences", "impossible", "never", "clauses", "rarest", "counts", "matrix", "fragmentation", "growth"),
-        *("estimates", "faults", "runs", "glossary", "texts", "provenance"),
+        *("divergences", "impossible", "never", "clauses", "starved", "rarest", "counts", "matrix", "statefaults", "pairs"),
+        *("fragmentation", "growth", "estimates", "worldestimates", "durations", "faults", "runs", "quarantine"),
+        *("glossary", "texts", "provenance"),
     ]
 
 
@@ -116,27 +119,38 @@ def test_a_report_has_the_last_steps_of_each_failure(failing_log: Path, failing:
     tables_ = Output(failing[1]).tables
     smallest = {row["smallest_run"] for row in pq.read_table(tables_ / "divergences.parquet").to_pylist()}
     rows = pq.read_table(failing_log / "events").to_pylist()
-    expected = sorted((row for row in rows if row["run_id"] in smallest), key=lambda row: (row["run_id"], row["step"]))
+    own = [row | {"log": 0} for row in rows if row["run_id"] in smallest]
+    expected = sorted(own, key=lambda row: (row["run_id"], row["step"]))
     found = pq.read_table(tables_ / "failing_steps.parquet").to_pylist()
     assert smallest
-    assert found == [{name: row[name] for name in steps.COLUMNS} for row in expected]
+    assert found == [{name: row[name] for name in steps.FORM.names} for row in expected]
 
 
-def test_of_a_long_run_the_last_steps_are_kept(spark: SparkSession, tmp_path: Path) -> None:
+def test_of_a_long_run_the_last_steps_are_kept(tmp_path: Path) -> None:
+    """A file that cannot be read is left out; quarantine tells of it."""
+    runs = [event_logs.run_row(run) for run in (1, 2, 3)]
     rows = [event_logs.event_row(run, step) for run, n_steps in ((1, 203), (2, 200), (3, 5)) for step in range(n_steps)]
-    log = read_logs(spark, [event_logs.write_log(tmp_path / "log", rows, [event_logs.run_row(1)])])
-    found = steps.failing_steps(log.events, [2, 1]).to_pylist()
-    assert [(row["run_id"], row["step"]) for row in found] == [
-        *((1, at) for at in range(3, 203)),
-        *((2, at) for at in range(200)),
+    first = event_logs.write_log(tmp_path / "a", rows, runs, files=2)
+    old = event_logs.write_log(tmp_path / "b", rows[-5:], runs[2:], version=1)
+    parts = [part for log, place in enumerate((first, old)) for part in published(LogFiles.at(place), log, 2 - log).parts]
+    assert len(parts) == 3
+    found = steps.failing_steps(parts, [(0, 2), (0, 1), (1, 3), (1, 1)])
+    assert found.schema.names == steps.FORM.names
+    assert [(row["log"], row["run_id"], row["step"]) for row in found.to_pylist()] == [
+        *((0, 1, at) for at in range(3, 203)),
+        *((0, 2, at) for at in range(200)),
+        *((1, 3, at) for at in range(5)),
     ]
-    assert steps.failing_steps(log.events, []).num_rows == 0
+    assert steps.failing_steps(parts, []).num_rows == 0
+    damaged = next(file for file in (first / "events").iterdir() if 2 in pq.read_table(file)["run_id"].to_pylist())
+    damaged.write_bytes(damaged.read_bytes()[:-30])
+    assert set(steps.failing_steps(parts, [(0, 2), (0, 1)])["run_id"].to_pylist()) == {1}
 
 
 def test_the_runs_of_failures_are_those_that_the_page_shows() -> None:
-    rows = [{"signature": f"s{at:03}", "n": at % 7, "smallest_run": at // 2} for at in range(120)]
+    rows = [{"signature": f"s{at:03}", "n": at % 7, "log": at % 2, "smallest_run": at // 4} for at in range(120)]
     shown = sorted(rows, key=lambda row: (-row["n"], row["signature"]))[: view.MAX_SIGNATURES]
-    assert steps.failing_runs(rows) == list(dict.fromkeys(row["smallest_run"] for row in shown))
+    assert steps.failing_runs(rows) == list(dict.fromkeys((row["log"], row["smallest_run"]) for row in shown))
 
 
 @pytest.mark.parametrize(
@@ -186,12 +200,57 @@ def test_json_and_junit_say_what_the_page_says(
         key: numbers[key] for key in ("runs", "steps", "divergences", "impossible")
     }
     assert document["verdict"] == "FAIL"
-    assert [row["replay"] for row in document["failures"]] == re.findall(
-        r">(rocketmq-ha fuzz replay \d+)<", out.read_text("utf-8")
-    )
+    assert [row["replay"] for row in document["failures"]] == re.findall(r"<pre>([^<]*)</pre>", out.read_text("utf-8"))
     cases = ET.parse(xml).getroot().findall(".//testcase")
     assert len(cases) == len(document["requirements"]) + len(document["failures"])
     assert out.read_bytes() == failing[1].read_bytes()
+
+
+@pytest.fixture(scope="module")
+def older_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An older campaign, three times as long and without failures."""
+    events, runs = event_logs.random_rows(4, 360, 40, failing=False)
+    return event_logs.write_log(tmp_path_factory.mktemp("nights") / "older", events, runs, files=2)
+
+
+def test_an_older_campaign_is_compared_by_its_log_its_page_or_its_tables(
+    make: Report, failing_log: Path, older_log: Path, transitions_file: Path, tmp_path: Path
+) -> None:
+    assert make
+    page, out = tmp_path / "older.html", tmp_path / "r.html"
+    make(older_log, out=page)
+    shutil.copytree(failing_log, older_log.parent / "newer", dirs_exist_ok=True)
+    common = ("--out", out, "--transitions", transitions_file)
+    names = ("lost_coverage", "failures_compared", "new_coverage", "rates")
+    found = []
+    for place, more in ((older_log, ("--trend", older_log.parent)), (page, ()), (Output(page).tables, ())):
+        result = invoke(failing_log, *common, "--compare", place, *more, "--require", "new_failures=0", "--json", "-")
+        assert result.exit_code == 1
+        stages = [line.split()[1].split("/") for line in result.stderr.splitlines() if re.match(r"report: \d", line)]
+        assert [int(number) for number, _ in stages] == list(range(1, int(stages[0][1]) + 1))
+        document = json.loads(result.stdout)
+        found.append((document["comparison"], [pq.read_table(Output(out).tables / f"{name}.parquet") for name in names]))
+        if more:
+            trend = pq.read_table(Output(out).tables / "trend.parquet").to_pylist()
+            assert [(row["name"], row["runs"]) for row in trend] == [("newer", 120), ("older", 360)]
+            text = plain(out.read_text(encoding="utf-8"))
+            assert "Trend Campaigns in the order of their names campaign runs" in text
+            assert "older 360" in text
+    assert found[0] == found[1] == found[2]
+    comparison = found[0][0]
+    failures = pq.read_table(Output(out).tables / "divergences.parquet").to_pylist()
+    signatures = {row["signature"] for row in failures}
+    assert {row["signature"] for row in comparison["new_failures"]} == signatures
+    runs = next(row for row in comparison["rates"] if row["measure"] == "runs")
+    assert (runs["before"], runs["now"]) == (360, 120)
+    headings = [one.attributes["id"] for one in Page(out.read_text(encoding="utf-8")).of("h2")]
+    assert headings.index("new") < headings.index("never")
+
+
+def test_a_page_without_an_older_campaign_has_nothing_to_compare(failing: tuple[str, Path]) -> None:
+    text = failing[1].read_text(encoding="utf-8")
+    assert 'id="new"' not in text
+    assert 'id="trend"' not in text
 
 
 @pytest.mark.parametrize(
@@ -199,6 +258,15 @@ def test_json_and_junit_say_what_the_page_says(
     [
         ("--require", "speed>=3", "--require 'speed>=3': found the name 'speed', expected one of transitions, "),
         ("--json", ".", ".: found a directory, expected the name of a file to write"),
+        (
+            "--require",
+            "lost=0",
+            "--require 'lost=0': found no --compare, expected --compare too, without which there is no lost",
+        ),
+        ("--compare", "gone", "gone: found nothing, expected the directory of an event log"),
+        ("--compare", "gone.html", "gone-tables: found no transitions_seen.parquet in it, expected the tables of a report, "),
+        ("--compare", ".", ".: found no campaign.json in it, expected an event log: "),
+        ("--trend", ".", ".: found no log in it, expected a directory of logs, NAME/campaign.json"),
         ("--junit", "r.html", "r.html: found the name of two outputs, expected a file for each"),
     ],
 )

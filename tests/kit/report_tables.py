@@ -252,7 +252,8 @@ def campaign(
 
 
 def step(run_id: int, number: int, **changes: Any) -> dict[str, Any]:
-    named = transition("", "store", "empty", "put", "open") | {"run_id": run_id, "step": number, "op_index": number // 2}
+    named = transition("", "store", "empty", "put", "open") | {"log": 0, "run_id": run_id}
+    named |= {"step": number, "op_index": number // 2}
     moved = {"instance": 0, "offset": -1, "nbytes": 0, "fragment_len": -1, "split_at": 0, "fault": "none", "clauses": []}
     del named["profile"]
     return named | moved | {"verdict": "ok"} | changes
@@ -267,7 +268,8 @@ def failure(
     verdict: str, signature: str, n: int, smallest: int, n_ops: int, failing: int, profile: str, detail: str, replay: str
 ) -> dict[str, Any]:
     figures = {"n": n, "smallest_run": smallest, "n_ops": n_ops, "failing_op": failing}
-    return {"verdict": verdict, "signature": signature} | figures | {"profile": profile, "detail": detail, "replay": replay}
+    told = {"profile": profile, "detail": detail, "replay": replay, "log": 0}
+    return {"verdict": verdict, "signature": signature} | figures | told
 
 
 def growth(profile: str, runs: int, transitions: int) -> dict[str, Any]:
