@@ -67,7 +67,7 @@ GRAPHS: Final = Check("Python's graph", (sys.executable, "-m", "formal.graph", "
 CLAUSES: Final = Check("citations", (sys.executable, "-m", "rocketmq_ha.spec.citations", "--check"), "spec/")
 LOCKSTEP: Final = Check(
     "lock-step hunt",
-    (sys.executable, "-m", "rocketmq_ha.fuzz", "hunt", "--seconds", "10"),
+    (sys.executable, "-m", "rocketmq_ha.fuzz", "hunt", "--world", "link", "--seconds", "10"),
     "divergence ",
     passes=1,
     fires=0,

@@ -137,6 +137,11 @@ def of_slave(profile: Profile) -> list[Happening]:
             yield "a frame, its first byte", whole[:1], whole[1:]
             yield "a frame, its header", whole[:12], whole[12:]
             yield "a frame, all but its last byte", whole[:-1], whole[-1:]
+            yield (
+                "a frame without its last byte, a size of -1 behind it",
+                whole[:-1],
+                whole[-1:] + wire.pack_header(maximum + room, -1),
+            )
             yield "a frame and a heartbeat", whole + frame(maximum + room, 0), b""
             yield "a frame and a part of the next", whole + behind[:5], behind[5:]
         yield f"a heartbeat at another offset{where}", frame(maximum + 1, 0), b""

@@ -9,8 +9,8 @@ from rocketmq_ha.spec import clauses
 
 
 def test_every_clause_of_the_specification_has_its_text_its_file_and_what_holds_it() -> None:
-    texts = clause_texts.build(load_possible(), ["HA-ZZ-1"])
-    assert [one.clause for one in texts] == [*clauses.load(), "HA-ZZ-1"]
+    texts = clause_texts.build(load_possible(), ["HA-X-1"])
+    assert [one.clause for one in texts] == [*clauses.load(), "HA-X-1"]
     for one in texts[:-1]:
         assert one.sentence == clauses.load()[one.clause]
         assert re.fullmatch(r"spec/\d+-[a-z-]+\.md", one.file), one

@@ -8,6 +8,7 @@ import pytest
 
 from rocketmq_ha.fuzz import schedule
 from rocketmq_ha.fuzz.world import ReferenceWorld
+from rocketmq_ha.fuzz.worlds.world import START_MS
 from rocketmq_ha.impl.ha.service import HAService
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.store.log.results import PutMessageStatus
@@ -148,7 +149,7 @@ def test_no_put_that_waits_is_forgotten_or_answered_twice() -> None:
         drawn = schedule.draw(seed)
         if drawn.profile is not HARDENED:
             continue
-        world = ReferenceWorld(drawn.slaves, drawn.settings, drawn.profile, schedule.START_MS)
+        world = ReferenceWorld(drawn.slaves, drawn.settings, drawn.profile, START_MS)
         waited: set[int] = set()
         ended_once: set[int] = set()
         for event in [*drawn.events, events.Tick(drawn.settings.sync_flush_timeout_ms + 1)]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from formal import tiny
 from rocketmq_ha.fuzz import schedule
+from rocketmq_ha.fuzz.worlds.world import START_MS
 from rocketmq_ha.reference import cluster, events, message, refinement, refinement_map, wire
 from rocketmq_ha.reference.cluster import Cluster
 from rocketmq_ha.reference.message import Record
@@ -45,7 +46,7 @@ class Walked:
 
 
 def walk(operations: Sequence[events.Event], settings: Settings, profile: Profile, slaves: int = 1) -> Iterator[Walked]:
-    before = cluster.new_cluster(slaves, settings, profile, schedule.START_MS)
+    before = cluster.new_cluster(slaves, settings, profile, START_MS)
     for event in operations:
         after, _ = cluster.step(before, event, settings, profile)
         yield Walked(before, event, after, settings, profile)

@@ -32,7 +32,8 @@ PATIENCE_S = 600  # for a busy machine
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_hunt_finds_the_fault(fault: Fault, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     seed = FIRST_SEEDS.get(fault.name, 0)
-    status = faults.run_with(fault, tmp_path, ["hunt", "--seed", str(seed), "--seconds", str(PATIENCE_S), "--more", str(MORE)])
+    limits = ["--seed", str(seed), "--seconds", str(PATIENCE_S), "--more", str(MORE)]
+    status = faults.run_with(fault, tmp_path, ["hunt", "--world", fault.world, *limits])
     printed = capfd.readouterr()
     assert status == 0, printed.err
     found = printed.out.splitlines()[-1]
@@ -69,11 +70,11 @@ def test_a_replay_of_the_found_seed_shows_the_fault_and_without_the_fault_agrees
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     fault = faults.find("heartbeat-on-time")
-    assert faults.run_with(fault, tmp_path, ["hunt"]) == 0
+    assert faults.run_with(fault, tmp_path, ["hunt", "--world", "link"]) == 0
     seed = capfd.readouterr().out.splitlines()[-1].split()[0].removeprefix("found=")
-    assert faults.run_with(fault, tmp_path, ["replay", seed]) == 1
+    assert faults.run_with(fault, tmp_path, ["replay", seed, "--world", "link"]) == 1
     assert "divergence at operation" in capfd.readouterr().out
-    assert CliRunner().invoke(fuzz, ["replay", seed]).exit_code == 0
+    assert CliRunner().invoke(fuzz, ["replay", seed, "--world", "link"]).exit_code == 0
 
 
 def test_there_are_at_least_five_and_their_names_differ() -> None:
