@@ -219,6 +219,7 @@ def test_a_run_keeps_what_the_implementation_showed(seed: int) -> None:
 
 
 def test_a_world_without_a_way_of_its_own_opens_its_model_all_the_same() -> None:
-    world, schedule = registry.WORLDS["link"], registry.draw(3)
+    world = registry.WORLDS["link"]
+    schedule = world.draw(3)
     by_default = super(type(world), world).open_reference(schedule)
     assert by_default.observe() == world.open_reference(schedule).observe()

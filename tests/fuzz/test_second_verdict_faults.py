@@ -485,7 +485,7 @@ IN_THE_MACHINERY = (
     InTheMachinery("both start one byte late", shared(start_one_late), "a_transfer_starts_where_the_report_says", "", True),
     InTheMachinery("both lose a byte of a header", shared(forget_headers), "frames_are_whole", "", True),
     InTheMachinery("both keep the acks of lost slaves", shared(keep_old_acks), "push2_is_acknowledged", "", True),
-    InTheMachinery("both end no put by its ack", shared(end_no_put), "a_put_ends_ok_when_acknowledged", "", True, last=150),
+    InTheMachinery("both end no put by its ack", shared(end_no_put), "a_put_ends_ok_when_acknowledged", "", True, last=400),
     InTheMachinery(
         "both keep connections over a restart",
         shared(restart_keeps_connections),
