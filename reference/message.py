@@ -11,6 +11,7 @@ The model writes V1 with IPv4 hosts, and reads V1 and V2 with either.
 
 import zlib
 from dataclasses import dataclass
+from functools import lru_cache
 
 from rocketmq_ha.spec import constants
 
@@ -85,38 +86,44 @@ def decode(data: bytes, position: int = 0) -> tuple[Record, int] | None:
     versions = {constants.MESSAGE_MAGIC_CODE: 1, constants.MESSAGE_MAGIC_CODE_V2: 2}
     if magic not in versions or size < constants.MESSAGE_FIXED_SIZE or position + size > len(data):
         return None
-    at, end = position + 8, position + size
+    return _decode(bytes(data[position : position + size]), versions[magic])
 
-    def take(width: int) -> bytes:
-        nonlocal at
-        at += width
-        return data[at - width : at]
 
-    def number(width: int) -> int:
-        return int.from_bytes(take(width), "big", signed=True)
+@lru_cache(maxsize=1024)
+def _decode(data: bytes, version: int) -> tuple[Record, int] | None:
+    """`decode` of the bytes of one record. A recovery reads a record several times."""
+    end = len(data)
 
-    crc, queue_id, flag = number(4), number(4), number(4)
-    queue_offset, physical_offset, sys_flag, born_timestamp = number(8), number(8), number(4), number(8)
+    def number(at: int, width: int) -> int:
+        return int.from_bytes(data[at : at + width], "big", signed=True)
+
+    crc, queue_id, flag = number(8, 4), number(12, 4), number(16, 4)
+    queue_offset, physical_offset, sys_flag, born_timestamp = number(20, 8), number(28, 8), number(36, 4), number(40, 8)
     # HA-ST-14 "MUST take 8 bytes, or 20 where its bit of sysFlag" says so.
-    born_host = take(20 if sys_flag & constants.SYS_FLAG_BORN_HOST_V6 else 8)
-    store_timestamp = number(8)
-    store_host = take(20 if sys_flag & constants.SYS_FLAG_STORE_HOST_V6 else 8)
-    reconsume_times, prepared_transaction_offset, body_length = number(4), number(8), number(4)
+    at = 48 + (20 if sys_flag & constants.SYS_FLAG_BORN_HOST_V6 else 8)
+    born_host, store_timestamp = data[48:at], number(at, 8)
+    after = at + 8 + (20 if sys_flag & constants.SYS_FLAG_STORE_HOST_V6 else 8)
+    store_host, at = data[at + 8 : after], after
+    reconsume_times, prepared_transaction_offset, body_length = number(at, 4), number(at + 4, 8), number(at + 12, 4)
+    at += 16
     if body_length < 0 or at + body_length > end:
         return None
-    body = take(body_length)
-    topic_length = number(versions[magic])  # HA-ST-72 "A topic MUST have 1 to 127 bytes in a V1 record": signed, so no more
+    body = data[at : at + body_length]
+    at += body_length
+    topic_length = number(at, version)  # HA-ST-72 "A topic MUST have 1 to 127 bytes in a V1 record": signed, so no more
     if topic_length <= 0:
         return None
-    topic = take(topic_length)
-    properties_length = number(2)
+    at += version
+    topic = data[at : at + topic_length]
+    at += topic_length
+    properties_length = number(at, 2)
+    at += 2
     if properties_length < 0 or at + properties_length != end or body_crc(body) != crc:
         return None
-    properties = take(properties_length)
     return Record(
         topic,
         body,
-        properties,
+        data[at:],
         queue_id,
         flag,
         queue_offset,
@@ -128,4 +135,4 @@ def decode(data: bytes, position: int = 0) -> tuple[Record, int] | None:
         store_host,
         reconsume_times,
         prepared_transaction_offset,
-    ), size
+    ), end

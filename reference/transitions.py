@@ -17,7 +17,7 @@ from enum import Enum
 from importlib import resources
 from typing import Final, TypeVar
 
-from rocketmq_ha.reference import five_waits, group_transfer, master, slave, store, wire
+from rocketmq_ha.reference import five_waits, group_transfer, master, slave, store, store_exploration, wire
 from rocketmq_ha.reference.cluster import LinkState
 from rocketmq_ha.reference.five_waits import FiveWaits, FiveWaitsState
 from rocketmq_ha.reference.group_transfer import GroupCommitRequest, GroupTransfer, GroupTransferState
@@ -27,6 +27,7 @@ from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.slave import Slave, SlaveState
 from rocketmq_ha.reference.step import Step
 from rocketmq_ha.reference.store import Log, StoreState
+from rocketmq_ha.reference.store_state import StoreLifeState
 from rocketmq_ha.spec import citations, clauses
 from rocketmq_ha.spec.constants import END_FILE_MIN_BLANK_SIZE, GROUP_TRANSFER_WAIT_MS, TRANSFER_HEADER_SIZE
 from rocketmq_ha.spec.event_log import TRANSITIONS_FILE, TRANSITIONS_VERSION
@@ -345,6 +346,15 @@ def explore_network(table: Table, profile: Profile) -> int:
     return len(LinkState)
 
 
+def explore_store_life(table: Table, profile: Profile) -> int:
+    """Explore a store through starts, stops and crashes (store_exploration.py)."""
+    rows = 0
+    for row in store_exploration.transitions(profile):
+        table.add(row.actor, row.from_state, row.event, row.to_state, profile, row.clauses)
+        rows += 1
+    return rows
+
+
 @dataclass(frozen=True, slots=True)
 class Machine:
     """How the transitions of one actor of the event log are found, and in the runs of which worlds it takes part."""
@@ -355,12 +365,14 @@ class Machine:
 
 
 LINK: Final = ("link",)
+STORE: Final = ("store",)
 MACHINES: Final = {
     "store": Machine(explore_store, (StoreState,), LINK),
     "master_connection": Machine(explore_master, (MasterConnectionState,), LINK),
     "slave_client": Machine(explore_slave, (SlaveState,), LINK),
     "group_transfer": Machine(explore_group_transfer, (GroupTransferState, FiveWaitsState), LINK),
     "network": Machine(explore_network, (LinkState,), LINK),
+    "store_life": Machine(explore_store_life, (StoreLifeState,), STORE),
 }
 
 
