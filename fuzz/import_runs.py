@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rocketmq_ha.fuzz import capture, observed, recorder, transcript
-from rocketmq_ha.fuzz.fingerprint import NOBODY_LOOKED
 from rocketmq_ha.fuzz.errors import FuzzError
+from rocketmq_ha.fuzz.fingerprint import NOBODY_LOOKED
 from rocketmq_ha.fuzz.link_rows import Chunk, LinkRows, Recording, rows_of
 from rocketmq_ha.fuzz.transcript import Piece, Restarted
 from rocketmq_ha.fuzz.worlds.link import LINK

@@ -17,7 +17,17 @@ from enum import Enum
 from importlib import resources
 from typing import Final, TypeVar
 
-from rocketmq_ha.reference import five_waits, group_transfer, master, reads_machines, replicas_machines, slave, store, wire
+from rocketmq_ha.reference import (
+    five_waits,
+    group_transfer,
+    master,
+    reads_machines,
+    replicas_machines,
+    slave,
+    store,
+    store_exploration,
+    wire,
+)
 from rocketmq_ha.reference.cluster import LinkState
 from rocketmq_ha.reference.five_waits import FiveWaits, FiveWaitsState
 from rocketmq_ha.reference.group_transfer import GroupCommitRequest, GroupTransfer, GroupTransferState
@@ -29,6 +39,7 @@ from rocketmq_ha.reference.replicas_state import GroupCommitState, PutState, Rep
 from rocketmq_ha.reference.slave import Slave, SlaveState
 from rocketmq_ha.reference.step import Step
 from rocketmq_ha.reference.store import Log, StoreState
+from rocketmq_ha.reference.store_state import StoreLifeState
 from rocketmq_ha.spec import citations, clauses
 from rocketmq_ha.spec.constants import END_FILE_MIN_BLANK_SIZE, GROUP_TRANSFER_WAIT_MS, TRANSFER_HEADER_SIZE
 from rocketmq_ha.spec.event_log import TRANSITIONS_FILE, TRANSITIONS_VERSION
@@ -348,6 +359,15 @@ def explore_network(table: Table, profile: Profile) -> int:
     return len(LinkState)
 
 
+def explore_store_life(table: Table, profile: Profile) -> int:
+    """Explore a store through starts, stops and crashes (store_exploration.py)."""
+    rows = 0
+    for row in store_exploration.transitions(profile):
+        table.add(row.actor, row.from_state, row.event, row.to_state, profile, row.clauses)
+        rows += 1
+    return rows
+
+
 @dataclass(frozen=True, slots=True)
 class Machine:
     """How the transitions of one actor of the event log are found, and in the runs of which worlds it takes part."""
@@ -365,6 +385,7 @@ def explored_beside(table: Table, profile: Profile) -> int:  # noqa: ARG001
 LINK: Final = ("link",)
 REPLICAS: Final = ("replicas",)
 READS: Final = ("reads",)
+STORE: Final = ("store",)
 MACHINES: Final = {
     "store": Machine(explore_store, (StoreState,), LINK),
     "master_connection": Machine(explore_master, (MasterConnectionState,), LINK),
@@ -377,6 +398,7 @@ MACHINES: Final = {
     "replicas": Machine(replicas_machines.explore_replicas, (ReplicasState,), REPLICAS),
     "pull": Machine(reads_machines.explore_pulls, (PullState,), READS),
     "hold": Machine(reads_machines.explore_hold, (HoldState,), READS),
+    "store_life": Machine(explore_store_life, (StoreLifeState,), STORE),
 }
 
 

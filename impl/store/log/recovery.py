@@ -70,6 +70,7 @@ def recover(files: Sequence[MappedFile], *, strict: bool, first: int = 0, flushe
     for index in range(first, len(files)):
         file, end, cut_size = files[index], 0, None
         last_position: int | None = None  # of the last message in this file
+        last_offset_before = last_offset
         while cut_size is None:
             found = scan(file.mapping, file.base, end, queue_offsets=queue_offsets, suspect_from_ms=suspect_from_ms)
             messages += found.messages
@@ -88,7 +89,9 @@ def recover(files: Sequence[MappedFile], *, strict: bool, first: int = 0, flushe
         if strict and cut_size == 0 and last_position is not None:
             part_size = _part_size(file, last_position, end)
             if part_size:
-                end, cut_size, messages, last_offset = last_position, part_size, messages - 1, None
+                before = scan(file.mapping, file.base, 0, last_position).last_position
+                last_offset = last_offset_before if before is None else file.base + before
+                end, cut_size, messages = last_position, part_size, messages - 1
                 _forget(queue_offsets, decode(file.mapping, end))
         if strict and cut_size and index == end == 0:
             _check_is_log(file)
