@@ -28,6 +28,7 @@ class Fault:
     old: str
     new: str
     description: str
+    world: str = "link"  # whose schedules find it
 
 
 RUN_SECONDS: Final = 3600.0  # of a command on a faulty copy
@@ -159,6 +160,118 @@ FAULTS: Final = (
         "            self.service.has_notified = True\n",
         "            pass\n",
         "a report that comes while no put waits does not end the next wait (HA-G-14)",
+    ),
+    Fault(
+        "flushed-without-a-sync",
+        "store/log/mapped_file.py",
+        "                _sync_data(fd)\n                self._check_found(os.fstat(fd))\n",
+        "                self._check_found(os.fstat(fd))\n",
+        "bytes of the log count as flushed though nothing has brought them to the disk (HA-ST-28)",
+        "store",
+    ),
+    Fault(
+        "name-of-a-new-file-is-not-synced",
+        "store/log/mapped_file_queue.py",
+        "        self._unsynced_levels = max(1, self._unsynced_levels)\n",
+        "",
+        "a power cut takes a file with all that was flushed into it (HA-ST-28)",
+        "store",
+    ),
+    Fault(
+        "checkpoint-of-a-part",
+        "store/housekeeping.py",
+        "        if flushed_offset >= end:\n",
+        "        if flushed_offset > 0:\n",
+        "the checkpoint's first time moves when a part of the log is on the disk (HA-ST-24)",
+        "store",
+    ),
+    Fault(
+        "queues-are-not-flushed",
+        "store/housekeeping.py",
+        "        self.queues.flush(least_pages)\n",
+        "",
+        "the checkpoint's second time moves though no queue is on the disk (HA-ST-24)",
+        "store",
+    ),
+    Fault(
+        "every-stop-is-clean",
+        "store/message_store.py",
+        "            if self.dispatcher.reput_from_offset >= self.log.max_offset:\n",
+        "            if True:\n",
+        "`abort` goes though the last messages are in no queue (HA-ST-23)",
+        "store",
+    ),
+    Fault(
+        "two-files-before-the-end",
+        "store/log/checkpoint_hint.py",
+        "CLEAN_STOP_FILES: Final = 3",
+        "CLEAN_STOP_FILES: Final = 2",
+        "recovery after a clean stop begins one file too late (HA-ST-18)",
+        "store",
+    ),
+    Fault(
+        "the-greater-time",
+        "store/log/checkpoint.py",
+        "max(0, min(self.physic_msg_timestamp, self.logics_msg_timestamp) - SAFETY_MS)",
+        "max(0, max(self.physic_msg_timestamp, self.logics_msg_timestamp) - SAFETY_MS)",
+        "recovery begins where the log was on the disk and its queues were not (HA-ST-19)",
+        "store",
+    ),
+    Fault(
+        "tail-stays",
+        "store/log/opening.py",
+        "clear=clear_tail and bool(found.cut_size)",
+        "clear=False",
+        "what recovery cuts off stays in the file (HA-ST-7)",
+        "store",
+    ),
+    Fault(
+        "zeros-are-not-synced",
+        "store/log/mapped_file_queue.py",
+        "                if clear and last.clear(last.wrote_position) and sync:\n                    last.sync()\n",
+        "                if clear:\n                    last.clear(last.wrote_position)\n",
+        "what recovery cut off comes back after the next power cut (HA-ST-7)",
+        "store",
+    ),
+    Fault(
+        "only-the-last-file-stays",
+        "store/log/commit_log.py",
+        "        return files[-2].base\n",
+        "        return last.base\n",
+        "the file with the last whole record is deleted, while the last file has none (HA-ST-62)",
+        "store",
+    ),
+    Fault(
+        "what-a-file-frees-is-not-counted",
+        "store/retention.py",
+        "        disk = Disk(max(0, disk.used_size - file_size), disk.available_size + file_size)\n",
+        "",
+        "a disk that is too full costs ten files, where one was enough (HA-ST-64)",
+        "store",
+    ),
+    Fault(
+        "time-steps-back",
+        "store/log/log_writer.py",
+        "                else:\n                    time_ms = self._last_stored_ms\n",
+        "",
+        "a put gets an earlier time than the put before it, and the checkpoint seems to vouch for it (HA-ST-24)",
+        "store",
+    ),
+    Fault(
+        "a-record-fills-the-file",
+        "store/log/log_writer.py",
+        "or size + END_FILE_MIN_BLANK_SIZE > file.size - file.wrote_position:",
+        "or size > file.size - file.wrote_position:",
+        "a record takes the room that a BLANK needs (HA-ST-3)",
+        "store",
+    ),
+    Fault(
+        "refused-for-ever",
+        "store/message_store.py",
+        "        self.log.refuse(None if full is None else lambda:",
+        "        full is None or self.log.refuse(lambda:",
+        "puts are refused after the disk has room again (HA-ST-67)",
+        "store",
     ),
 )
 

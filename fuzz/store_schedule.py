@@ -144,6 +144,8 @@ def event_draws(rng: random.Random, settings: StoreSettings) -> list[Draw]:
         return events.PowerCut(pages, rng.choice((0, 1, 2, 9)), rng.choice((0, 0, rng.randint(1, SECTOR_SIZE - 1))))
 
     def damage() -> events.Event:
+        if rng.random() < 0.15:
+            return events.Damage(0, 4, 4, 0xFF)  # the first magic of all (HA-ST-92)
         position = rng.choice((rng.randint(0, 120), rng.randrange(settings.mapped_file_size)))
         size = rng.choice((1, 1, 8, 60, SECTOR_SIZE, settings.mapped_file_size))
         return events.Damage(rng.choice((0, 1, 2, -1, -2)), position, size, rng.choice((0, 1, 0x80, 0xFF)))
@@ -158,7 +160,8 @@ def event_draws(rng: random.Random, settings: StoreSettings) -> list[Draw]:
     def damaged() -> list[events.Event]:
         harm = rng.choice((damage, damage, damage, lambda: events.Shorten(rng.choice((0, 1, -1)), rng.choice((0, 100, 599)))))
         end = rng.choice((events.Close(), events.Kill()))
-        return [*ended(end)[:-1], harm(), events.Open(), events.Heal(), events.Open()]
+        openings: list[events.Event] = [events.Open()] * rng.choice((0, 1, 1, 1, 1, 1, 2))
+        return [*ended(end)[:-1], harm(), *openings, events.Heal(), events.Open()]
 
     def clean() -> list[events.Event]:
         needed = rng.choice((-1, -1, 0, rng.randint(0, 3 * settings.mapped_file_size)))

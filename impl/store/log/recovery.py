@@ -7,7 +7,8 @@ is judged so:
 - zero bytes and nothing but zero bytes: the end, a clean stop.
 - something else, but no whole valid record of its own place anywhere behind it, in this file or a later one: a tear at
   the tail (a process died in a put, or a slave holds part of a record). The end is here.
-- a whole record whose physical offset is not its place: StoreCorrupt, for no tear makes such a record.
+- a record that is whole but for its physical offset: StoreCorrupt, for no tear makes such a record. HA-ST-95 "MUST be refused,
+  unchanged, with an error that names the file and the offset".
 - nothing whole at all, and no magic either at the begin of the first file: StoreCorrupt, for this may be no log (HA-ST-92).
 - HA-ST-20 "a whole record of its own place stands behind one that is not whole": StoreCorrupt at the stop. Cutting there
   would throw whole messages away; a flipped bit in the middle looks like this, and so do the stale bytes of an earlier
