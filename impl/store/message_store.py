@@ -402,14 +402,22 @@ class MessageStore:
             self.log.last_stored_ms = recovery.stored_ms(self.log.recovery.last_offset)
         return recovery.run(is_clean=is_clean)
 
-    def _start(self) -> None:
+    def mark_started(self) -> None:
+        """Say on the disk that a process has this store, before anything is dispatched."""
         mark_running(self.store_dir)
         self.checkpoint.flush()
-        self.dispatcher.dispatch_all()
+
+    def take_over(self) -> None:
+        """Go on behind what the queues have, once all has been dispatched that the log had at the start."""
         self.queues.drop_unused()
         self.log.raise_queue_offsets(self.queues.queue_offsets())
         self._topics.note()
         self.log.dispatch_to(self.dispatcher.offer, self.dispatcher.offer_all)
+
+    def _start(self) -> None:
+        self.mark_started()
+        self.dispatcher.dispatch_all()
+        self.take_over()
         if self.log.queue.files:
             self._allocator.watch(self.log.queue.files[-1])
         self.dispatcher.start()
@@ -439,7 +447,10 @@ class MessageStore:
     # --- Chores ------------------------------------------------------------------------------------------------------
 
     def _flush_derived(self) -> None:
-        is_thorough = self._is_thorough()
+        self.flush_derived(is_thorough=self._is_thorough())
+
+    def flush_derived(self, *, is_thorough: bool) -> None:
+        """Flush queues and index, and then the checkpoint; if not thorough, only what has a few new pages. Raises: OSError."""
         self._derived.flush(self.checkpoint, 0 if is_thorough else LEAST_PAGES)
         self.checkpoint.flush()
 

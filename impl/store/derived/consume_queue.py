@@ -201,6 +201,11 @@ class ConsumeQueue(QueueReader):
         """Whether a flush would find nothing to do."""
         return self._queue.is_flushed
 
+    @property
+    def files(self) -> tuple[MappedFile, ...]:
+        """The files that it has now, ascending."""
+        return self._queue.files
+
     def close(self) -> None:
         """Give back the descriptors; a second call does nothing."""
         self._queue.close()

@@ -117,6 +117,11 @@ class IndexFile:
         return self.header.index_count >= self.geometry.index_num
 
     @property
+    def is_dirty(self) -> bool:
+        """Whether a flush would find something to do."""
+        return self._is_dirty
+
+    @property
     def room(self) -> int:
         """How many keys more it takes."""
         return max(0, self.geometry.index_num - self.header.index_count)

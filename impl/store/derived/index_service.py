@@ -71,6 +71,7 @@ class IndexService:
             self.close()
             raise
         self._topic_hashes: dict[bytes, tuple[str, int]] = {}
+        self.clock_ms: Callable[[], int] = wall_clock_ms  # names new files
 
     @property
     def end_phy_offset(self) -> int:
@@ -156,7 +157,7 @@ class IndexService:
 
         Spec: HA-ST-88 "MUST be above that of the last one".
         """
-        now_ms = wall_clock_ms()
+        now_ms = self.clock_ms()
         name = time.strftime("%Y%m%d%H%M%S", time.localtime(now_ms // 1000)) + f"{now_ms % 1000:03d}"
         if self.files and name <= (last := self.files[-1].path.name):
             name = f"{int(last) + 1:017d}"
