@@ -9,6 +9,7 @@ Spec: HA-ST-29 "of 20-byte entries: the commit-log offset of a message as an i64
 i64".
 """
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -23,6 +24,7 @@ CQ_STORE_UNIT_SIZE = 20  # bytes of an entry
 MAPPED_FILE_SIZE_CONSUME_QUEUE = 300_000 * CQ_STORE_UNIT_SIZE
 RECOVERED_FILES = 3
 LARGEST_GAP = 10  # files that hardened fills with fillers
+ENTRY = struct.Struct(">qiq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,22 +78,17 @@ def encode(entry: Entry) -> bytes:
     >>> encode(FILLER).hex(" ", -8)
     '0000000000000000 7fffffff00000000 00000000'
     """
-    return (
-        entry.offset.to_bytes(8, "big", signed=True)
-        + entry.size.to_bytes(4, "big", signed=True)
-        + entry.tags_code.to_bytes(8, "big", signed=True)
-    )
+    return ENTRY.pack(entry.offset, entry.size, entry.tags_code)
 
 
 def decode(data: bytes) -> Entry:
     """Decode 20 bytes into an entry."""
-    assert len(data) == CQ_STORE_UNIT_SIZE
-    return Entry(*(int.from_bytes(data[at:end], "big", signed=True) for at, end in ((0, 8), (8, 12), (12, 20))))
+    return Entry(*ENTRY.unpack(data))
 
 
 def entries(data: bytes) -> list[Entry]:
     """Decode consecutive entries."""
-    return [decode(data[at : at + CQ_STORE_UNIT_SIZE]) for at in range(0, len(data), CQ_STORE_UNIT_SIZE)]
+    return [Entry(*fields) for fields in ENTRY.iter_unpack(data)]
 
 
 def is_entry(entry: Entry) -> bool:
@@ -389,6 +386,9 @@ def offset_in_queue_by_time(queue: ConsumeQueue, log: Log, timestamp: int, last_
             high, right_offset, right_index_value = mid_offset - CQ_STORE_UNIT_SIZE, mid_offset, store_time
         else:
             low, left_offset, left_index_value = mid_offset + CQ_STORE_UNIT_SIZE, mid_offset, store_time
+    if target_offset == right_offset == left_index_value == -1:
+        # No message of this file is in the log any more, or all are hidden. Here 4.9.8 gives the place before the file.
+        return min_offset_in_queue(queue)
     if target_offset != -1:
         offset = target_offset
     elif left_index_value == -1:

@@ -78,6 +78,7 @@ class Life:
     abort: bool = False
     flushed_where: int = 0  # the log before it is on the disk
     disk: Disk = field(default_factory=Disk)
+    derived_where: int = 0  # what was dispatched of the log before it is on the disk
     deleted: Mapping[str, int] = field(default_factory=dict)  # by topic: messages before this offset of the log are hidden
     refused: bool = False  # the store could not be opened, or its dispatch cannot go on
     answer: Answer = ()  # of the last event, if it was a question
@@ -247,12 +248,19 @@ def on_replicated(life: Life, event: derived_events.Put) -> Stepped:
     number = life.numbers.get(key, 0) + event.skips
     record = record_of(event, number, max_offset(log), stored_ms)
     data = message.encode(record)
-    arrived = len(data) - min(event.missing, len(data) - 1)
+    arrived = len(data) - missing_of(event)
     log = mapped_file_queue.append(log, data[:arrived])
     if arrived == size:
         known = (*known, known_of(record, size))
     numbers = {**life.numbers, key: number + 1} if queued else life.numbers
     return Step(replace(life, log=log, known=known, numbers=numbers, missing=data[arrived:]), clauses=("HA-ST-6",))
+
+
+def missing_of(event: derived_events.Put) -> int:
+    """How many bytes of the record are missing: never a part of the topic alone, which would be another topic."""
+    behind_topic = len(event.properties.encode()) + 2
+    inside = behind_topic < event.missing <= behind_topic + len(event.topic)
+    return behind_topic if inside else min(event.missing, behind_topic + len(event.topic) + event.size + 80)
 
 
 def begin_of_last(life: Life) -> int:
@@ -371,16 +379,22 @@ def on_flush(life: Life, event: derived_events.Flush) -> Stepped:
         logics_msg_timestamp=max(told.logics_msg_timestamp, life.dispatched_ms),
         index_msg_timestamp=max([told.index_msg_timestamp, *(index_file.header(file).end_timestamp for file in full)]),
     )
-    disk = derived_disk.flush(life.disk, life.dispatched)
-    return Step(replace(life, disk=disk, checkpoint=checkpoint, on_disk=checkpoint), clauses=("HA-ST-24",))
+    disk, reached = derived_disk.flush(life.disk, life.dispatched), life.dispatched.reput_from_offset
+    flushed = replace(life, disk=disk, derived_where=reached, checkpoint=checkpoint, on_disk=checkpoint)
+    return Step(flushed, clauses=("HA-ST-24",))
 
 
 def on_expire(life: Life, event: derived_events.Expire, profile: Profile) -> Stepped:
     """Files of the log are deleted, and then those of queues and index that only had their messages.
 
+    A file whose messages were dispatched since the last flush of queues and index stays: files are kept for hours, and flushes
+    come every 10 s.
+
     Spec: HA-ST-71 "MUST be deleted when all its messages have been deleted from the log", HA-ST-13 "the start of its first file".
     """
     count = min(event.files, mapped_file_queue.file_count(life.log) - 1)
+    if life.dispatched.reput_from_offset > life.derived_where:
+        count = min(count, (life.derived_where - min_offset(life.log)) // life.log.file_size)
     log = mapped_file_queue.delete_first_files(life.log, max(0, count))
     flushed_where = max(life.flushed_where, min_offset(log))
     known = tuple(known for known in life.known if known.offset >= min_offset(log))
@@ -420,6 +434,7 @@ def on_kill(life: Life) -> Stepped:
         abort=True,
         flushed_where=life.flushed_where,
         disk=life.disk,
+        derived_where=life.derived_where,
         deleted=life.deleted,
         injured=life.injured,
     )
@@ -504,6 +519,7 @@ def on_start(life: Life, event: derived_events.Start, sizes: Sizes, profile: Pro
         refused=False,
         flushed_where=min(life.flushed_where, max_offset(log)),
         disk=replace(life.disk, index=derived_disk.index_files(dispatched.index)),  # it was flushed as it was cut
+        derived_where=min(life.derived_where, dispatched.reput_from_offset),
         deleted=deleted_topics.open_log(life.deleted, max_offset(log)),
     )
     begun = on_dispatch(recovered, event.most, sizes, profile)

@@ -119,7 +119,7 @@ def query(state: Dispatched, known: Sequence[Known], now_ms: int, event: Query) 
     indexed = {
         entry.phy_offset
         for file in state.index
-        for entry in (index_file.entry(file, number) for number in range(1, index_file.header(file).index_count))
+        for entry in index_file.entries(file)
         if entry.key_hash == key_hash
     }
     stored = [

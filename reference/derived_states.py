@@ -9,6 +9,7 @@ not in the queue; *bare* where it has files and shows no message, since all have
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 from rocketmq_ha.reference import consume_queue, derived_disk, derived_events, derived_life, index_file, mapped_file_queue
@@ -17,6 +18,7 @@ from rocketmq_ha.reference.derived_life import Life, Phase, Sizes
 from rocketmq_ha.reference.derived_reads import Known, visible
 from rocketmq_ha.reference.dispatch import QueueKey
 from rocketmq_ha.reference.index_service import Index
+from rocketmq_ha.reference.mapped_file_queue import MappedFileQueue
 from rocketmq_ha.reference.step import Transition
 from rocketmq_ha.reference.store import max_offset
 from rocketmq_ha.spec.profile import Profile
@@ -93,35 +95,32 @@ def classify_dispatch(life: Life) -> DispatchState:
     return DispatchState.WAITING if life.missing else DispatchState.IN_STEP
 
 
-def classify_queue(life: Life, key: QueueKey) -> QueueState:
+def classify_queue(life: Life, key: QueueKey, mine: Sequence[Known]) -> QueueState:
+    """The state of a queue. mine: its messages in the log."""
     queue = life.dispatched.queues.get(key)
-    mine = [known for known in life.known if known.number is not None and (known.topic, known.queue_id) == key]
     if queue is None or queue.mapped_file_queue.base is None:
         if life.phase is Phase.DOWN or not mine:
             return QueueState.NONE
         return QueueState.BEHIND if mine[0].offset >= life.dispatched.reput_from_offset else QueueState.LACKING
     if life.phase is Phase.DOWN:
-        entries = [entry for entry in consume_queue.entries(queue.mapped_file_queue.data) if entry != FILLER]
         if derived_disk.is_broken(queue):
             return QueueState.TORN
-        end = max_offset(life.log)
-        return QueueState.AHEAD_OF_LOG if any(entry.offset + entry.size > end for entry in entries) else QueueState.KEPT
-    lacks = [known for known in mine if _is_lacking(life, known)]
-    if any(known.offset < life.dispatched.reput_from_offset for known in lacks):
-        return QueueState.LACKING
+        entries = consume_queue.entries(queue.mapped_file_queue.data)
+        last = max((entry.offset + entry.size for entry in entries if entry != FILLER), default=0)
+        return QueueState.AHEAD_OF_LOG if last > max_offset(life.log) else QueueState.KEPT
+    lacks = [known for known in mine if _is_lacking(queue.mapped_file_queue, known)]
     if lacks:
-        return QueueState.BEHIND
+        return QueueState.LACKING if lacks[0].offset < life.dispatched.reput_from_offset else QueueState.BEHIND
     shown = visible(queue, life.deleted.get(key[0], 0))
     is_bare = consume_queue.min_offset_in_queue(shown) == consume_queue.max_offset_in_queue(shown)
     return QueueState.BARE if is_bare else QueueState.IN_STEP
 
 
-def _is_lacking(life: Life, known: Known) -> bool:
+def _is_lacking(files: MappedFileQueue, known: Known) -> bool:
     """Whether a queue does not have the entry of a message in its place."""
-    queue, number = life.dispatched.queues[known.topic, known.queue_id].mapped_file_queue, known.number
-    assert number is not None
-    at = number * CQ_STORE_UNIT_SIZE - (queue.base or 0)
-    return not 0 <= at < len(queue.data) or int.from_bytes(queue.data[at : at + 8], "big") != known.offset
+    assert known.number is not None
+    at = known.number * CQ_STORE_UNIT_SIZE - (files.base or 0)
+    return not 0 <= at < len(files.data) or int.from_bytes(files.data[at : at + 8], "big") != known.offset
 
 
 def classify_index(life: Life) -> IndexState:
@@ -146,66 +145,79 @@ def _is_torn(index: Index) -> bool:
     for file in index:
         told = index_file.header(file)
         count = min(told.index_count, file.index_num)
-        offsets = [index_file.entry(file, number).phy_offset for number in range(1, count)]
+        offsets = [entry.phy_offset for entry in index_file.entries(file)]
         behind = file.data[index_file.entry_position(file, count) :]
         if any(behind) or offsets != sorted(offsets) or (offsets and offsets[-1] != told.end_phy_offset):
             return True
     return False
 
 
+@dataclass(frozen=True, slots=True)
+class States:
+    """The discrete states of a store: of its queues in the order of a schedule."""
+
+    dispatch: DispatchState
+    queues: tuple[QueueState, ...]
+    index: IndexState
+
+
+def classify(life: Life, keys: Sequence[QueueKey]) -> States:
+    mine: dict[QueueKey, list[Known]] = {key: [] for key in keys}
+    for known in life.known:
+        if known.number is not None and (known.topic, known.queue_id) in mine:
+            mine[known.topic, known.queue_id].append(known)
+    queues = tuple(classify_queue(life, key, mine[key]) for key in keys)
+    return States(classify_dispatch(life), queues, classify_index(life))
+
+
 # --- The transitions of a step ---------------------------------------------------------------------------------------
 
 
-def queue_keys(life: Life) -> set[QueueKey]:
-    """Every queue that there is, or that a message of the log is to be in."""
-    return {*life.dispatched.queues} | {(known.topic, known.queue_id) for known in life.known if known.number is not None}
+QUESTIONS = (derived_events.Get, derived_events.Seek, derived_events.Query)
 
 
 def step(
-    life: Life, event: derived_events.Event, sizes: Sizes, profile: Profile, keys: Sequence[QueueKey]
-) -> tuple[Life, tuple[Transition, ...]]:
-    """One event, and the transitions of all machines. keys: the queues of a schedule; a queue's instance is its place there."""
+    life: Life, states: States, event: derived_events.Event, sizes: Sizes, profile: Profile, keys: Sequence[QueueKey]
+) -> tuple[Life, States, tuple[Transition, ...]]:
+    """One event, and the transitions of all machines.
+
+    Args:  states: of `life`. keys: the queues of a schedule; a queue's instance is its place there.
+    """
     stepped = derived_life.step(life, event, sizes, profile)
     after = stepped.state
     if isinstance(event, derived_events.Tick) or (not stepped.clauses and after == life):
-        return after, ()
-    return after, tuple(_rows(life, after, event, stepped.clauses, keys))
+        return after, states, ()
+    same = isinstance(event, (*QUESTIONS, derived_events.Flush))
+    after_states = states if same else classify(after, keys)
+    return after, after_states, tuple(_rows((life, states), (after, after_states), event, stepped.clauses, keys))
 
 
 def _rows(
-    before: Life, after: Life, event: derived_events.Event, clauses: tuple[str, ...], keys: Sequence[QueueKey]
+    told: tuple[Life, States],
+    found: tuple[Life, States],
+    event: derived_events.Event,
+    clauses: tuple[str, ...],
+    keys: Sequence[QueueKey],
 ) -> Iterator[Transition]:
+    (before, old), (after, new) = told, found
     name = EVENT_NAMES[type(event)]
     of_queues = tuple(clause for clause in clauses if clause in OF_QUEUES)
     of_index = tuple(clause for clause in clauses if clause in OF_INDEX)
     others = tuple(clause for clause in clauses if clause not in OF_QUEUES and clause not in OF_INDEX)
     asked = (event.topic, event.queue_id) if isinstance(event, derived_events.Get | derived_events.Seek) else None
-    for instance, key in enumerate(keys):
-        states = classify_queue(before, key), classify_queue(after, key)
-        changed = before.dispatched.queues.get(key) is not after.dispatched.queues.get(key)
-        if states[0] is not states[1] or changed or key == asked:
-            queue = after.dispatched.queues.get(key)
+    for instance, (key, *states) in enumerate(zip(keys, old.queues, new.queues, strict=True)):
+        queue = after.dispatched.queues.get(key)
+        if states[0] is not states[1] or before.dispatched.queues.get(key) is not queue or key == asked:
             yield _row("consume_queue", instance, name, states, _end(queue), of_queues)
-    indices = classify_index(before), classify_index(after)
     changed = before.dispatched.index is not after.dispatched.index
-    if indices[0] is not indices[1] or changed or isinstance(event, derived_events.Query):
-        yield _row("index", 0, name, indices, len(after.dispatched.index), of_index)
-    if asked is None and not isinstance(event, derived_events.Query):
-        states_of_dispatch = classify_dispatch(before), classify_dispatch(after)
+    if old.index is not new.index or changed or isinstance(event, derived_events.Query):
+        yield _row("index", 0, name, (old.index, new.index), len(after.dispatched.index), of_index)
+    if not isinstance(event, QUESTIONS):
         grown = max(0, max_offset(after.log) - max_offset(before.log))
-        held = len(after.log.data) and after.missing and max_offset(after.log) - derived_life.begin_of_last(after)
-        yield Transition(
-            "dispatch",
-            0,
-            name,
-            states_of_dispatch[0].value,
-            states_of_dispatch[1].value,
-            after.dispatched.reput_from_offset,
-            grown,
-            -1,
-            held or 0,
-            others,
-        )
+        held = max_offset(after.log) - derived_life.begin_of_last(after) if after.missing else 0
+        states_of_dispatch = old.dispatch.value, new.dispatch.value
+        reached = after.dispatched.reput_from_offset
+        yield Transition("dispatch", 0, name, *states_of_dispatch, reached, grown, -1, held, others)
 
 
 def _end(queue: consume_queue.ConsumeQueue | None) -> int:
@@ -213,7 +225,7 @@ def _end(queue: consume_queue.ConsumeQueue | None) -> int:
 
 
 def _row(
-    actor: str, instance: int, event: str, states: tuple[Enum, Enum], offset: int, clauses: tuple[str, ...]
+    actor: str, instance: int, event: str, states: Sequence[Enum], offset: int, clauses: tuple[str, ...]
 ) -> Transition:
     return Transition(actor, instance, event, states[0].value, states[1].value, offset, 0, -1, 0, clauses)
 
@@ -233,14 +245,11 @@ def broken(life: Life) -> tuple[str, ...]:
     at = {known.offset: known for known in life.known}
     if any(_names_another(life, key, at) for key in life.dispatched.queues):
         found.append("each_entry_names_its_message")
-    end = life.dispatched.reput_from_offset
-    served = [known for known in life.known if known.offset < end]
+    served = [known for known in life.known if known.offset < life.dispatched.reput_from_offset]
     if life.phase is Phase.RUNNING:
-        queued = [known for known in served if known.number is not None]
-        whole = [known for known in queued if f"{known.topic}/{known.queue_id}" not in life.injured]
-        if any((one.topic, one.queue_id) not in life.dispatched.queues or _is_lacking(life, one) for one in whole):
+        if any(_is_out_of_its_queue(life, known) for known in served):
             found.append("each_message_is_in_its_queue")
-        if "index" not in life.injured and any(not _is_indexed(life, known) for known in served):
+        if "index" not in life.injured and _lacks_keys(life.dispatched.index, served):
             found.append("each_key_is_in_the_index")
     return tuple(found)
 
@@ -260,12 +269,22 @@ def _names_another(life: Life, key: QueueKey, at: dict[int, Known]) -> bool:
     return False
 
 
-def _is_indexed(life: Life, known: Known) -> bool:
-    hashes = [index_file.index_key_hash(index_file.build_key(known.topic, key)) for key in known.keys]
-    entries = (
-        index_file.entry(file, number)
-        for file in life.dispatched.index
-        for number in range(1, index_file.header(file).index_count)
+def _is_out_of_its_queue(life: Life, known: Known) -> bool:
+    if known.number is None or f"{known.topic}/{known.queue_id}" in life.injured:
+        return False
+    queue = life.dispatched.queues.get((known.topic, known.queue_id))
+    return queue is None or _is_lacking(queue.mapped_file_queue, known)
+
+
+def _lacks_keys(index: Index, served: Sequence[Known]) -> bool:
+    """Whether an index has not just the keys of each message."""
+    hashes: dict[int, list[int]] = {known.offset: [] for known in served}
+    for file in index:
+        for entry in index_file.entries(file):
+            if entry.phy_offset in hashes:
+                hashes[entry.phy_offset].append(entry.key_hash)
+    return any(
+        sorted(hashes[known.offset])
+        != sorted(index_file.index_key_hash(index_file.build_key(known.topic, key)) for key in known.keys)
+        for known in served
     )
-    found = [entry.key_hash for entry in entries if entry.phy_offset == known.offset] if hashes else []
-    return sorted(found) == sorted(hashes)

@@ -9,6 +9,7 @@ The delay levels, as `messageDelayLevel` has them, in ms by level:
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from rocketmq_ha.reference import java_string, message
 from rocketmq_ha.reference.message import Record
@@ -129,6 +130,12 @@ def record_at(log: Log, offset: int) -> tuple[Record, int] | None:
     position = offset - log.base
     end_of_file = position - position % log.file_size + log.file_size
     data = log.data[position : min(end_of_file, position + max(0, int.from_bytes(log.data[position : position + 4], "big")))]
+    return _without_crc(data)
+
+
+@lru_cache(maxsize=1024)
+def _without_crc(data: bytes) -> tuple[Record, int] | None:
+    """The record at the start of some bytes, whatever CRC it tells."""
     sys_flag = int.from_bytes(data[36:40], "big")
     hosts_v6 = bool(sys_flag & constants.SYS_FLAG_BORN_HOST_V6) + bool(sys_flag & constants.SYS_FLAG_STORE_HOST_V6)
     body_position = 88 + hosts_v6 * constants.IPV6_EXTRA_SIZE
@@ -150,7 +157,11 @@ def check_message_and_return_size(
     found = record_at(log, offset)
     if found is None:
         return None
-    record, size = found
+    return _request(*found, offset, message_delay_level, key_set)
+
+
+@lru_cache(maxsize=1024)
+def _request(record: Record, size: int, offset: int, message_delay_level: str, key_set: str) -> DispatchRequest:
     topic, properties = java_string.text(record.topic), parse_properties(record.properties)
     return DispatchRequest(
         topic,

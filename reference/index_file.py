@@ -10,7 +10,9 @@ Spec: HA-ST-40 "A slot MUST hold the number of the newest entry of its hash", HA
 420000040
 """
 
+import struct
 from dataclasses import dataclass
+from functools import lru_cache
 
 from rocketmq_ha.reference import java_string
 from rocketmq_ha.reference.replace import replace
@@ -22,6 +24,8 @@ MAX_HASH_SLOT_NUM = 5_000_000  # HA-ST-43 "MUST hold 5,000,000 slots and 20,000,
 MAX_INDEX_NUM = 20_000_000
 INVALID_INDEX = 0
 I32_MAX = (1 << 31) - 1
+HEADER = struct.Struct(">qqqqii")
+ENTRY = struct.Struct(">iqii")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +98,13 @@ def encode_header(header: IndexHeader) -> bytes:
 
 def header(index: IndexFile) -> IndexHeader:
     """The header of a file. A count of no entries is read as 1."""
-    begin_timestamp, end_timestamp, begin_phy_offset, end_phy_offset = (_number(index.data, at, 8) for at in (0, 8, 16, 24))
-    hash_slot_count, index_count = (_number(index.data, at, 4) for at in (32, 36))
-    return IndexHeader(begin_timestamp, end_timestamp, begin_phy_offset, end_phy_offset, hash_slot_count, max(1, index_count))
+    return _decode_header(index.data[:INDEX_HEADER_SIZE])
+
+
+@lru_cache(maxsize=1024)
+def _decode_header(data: bytes) -> IndexHeader:
+    *times_and_offsets, hash_slot_count, index_count = HEADER.unpack(data)
+    return IndexHeader(*times_and_offsets, hash_slot_count, max(1, index_count))
 
 
 def encode_entry(entry: IndexEntry) -> bytes:
@@ -110,8 +118,13 @@ def encode_entry(entry: IndexEntry) -> bytes:
 
 
 def entry(index: IndexFile, number: int) -> IndexEntry:
-    position = entry_position(index, number)
-    return IndexEntry(*(_number(index.data, position + at, width) for at, width in ((0, 4), (4, 8), (12, 4), (16, 4))))
+    return IndexEntry(*ENTRY.unpack_from(index.data, entry_position(index, number)))
+
+
+def entries(index: IndexFile) -> list[IndexEntry]:
+    """The entries that the header counts, from the first, as far as the file has room for them."""
+    start, count = entry_position(index, 1), min(header(index).index_count, index.index_num) - 1
+    return [IndexEntry(*fields) for fields in ENTRY.iter_unpack(index.data[start : start + count * INDEX_SIZE])]
 
 
 def slot_position(index: IndexFile, key_hash: int) -> int:

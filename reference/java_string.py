@@ -11,6 +11,7 @@ True
 """
 
 import re
+from functools import lru_cache
 
 ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 REPLACEMENT = "\ufffd".encode()
@@ -21,6 +22,7 @@ def text(data: bytes) -> str:
     return ENCODED_SURROGATE.sub(REPLACEMENT, data).decode("utf-8", "replace")
 
 
+@lru_cache(maxsize=1024)
 def hash_code(string: str) -> int:
     """`String.hashCode`, an i32: over UTF-16 units, so that a character beyond U+FFFF counts as two."""
     units = string.encode("utf-16-be", "surrogatepass")

@@ -398,6 +398,8 @@ def _kept(state: Store, log: Log, dispatched: Dispatched, start_offset: int) -> 
     messages are dispatched again MUST clear that i64 as well".
     """
     told, index = state.checkpoint, dispatched.index
+    if not state.abort and dispatched.reput_from_offset >= max_offset(log) and index == state.dispatched.index:
+        return told  # HA-ST-45 "Before anything is changed": nothing is
     logics, vouched_until = told.logics_msg_timestamp, max_offset(log)
     whole = index_service.count_vouched(state.dispatched.index, None, max_offset(log))
     if state.abort:

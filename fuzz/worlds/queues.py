@@ -12,7 +12,7 @@ from typing import Final, get_args
 
 from rocketmq_ha.fuzz.worlds.queues_sides import ImplementationQueues, ReferenceQueues, name_offset_ms
 from rocketmq_ha.fuzz.worlds.world import START_MS, World
-from rocketmq_ha.reference import consume_queue, derived_events, derived_states, dispatch_request, index_file
+from rocketmq_ha.reference import consume_queue, derived_events, dispatch_request, index_file
 from rocketmq_ha.reference.derived_events import Event
 from rocketmq_ha.reference.derived_life import Sizes
 from rocketmq_ha.reference.derived_reads import visible
@@ -269,14 +269,14 @@ def cells(reference: ReferenceQueues) -> list[str]:
     """The columns of a replay: the log, the process, each queue, the index."""
     life = reference.life
     lacks = f" +{len(life.missing)}" if life.missing else ""
-    process = f"{derived_states.classify_dispatch(life).value} {life.dispatched.reput_from_offset}"
+    process = f"{reference.states.dispatch.value} {life.dispatched.reput_from_offset}"
     row = [f"{min_offset(life.log)} to {max_offset(life.log)}{lacks}", process]
-    for key in QUEUES:
+    for key, state in zip(QUEUES, reference.states.queues, strict=True):
         queue = life.dispatched.queues.get(key)
         span = ""
         if queue is not None and queue.mapped_file_queue.base is not None:
             shown = visible(queue, life.deleted.get(key[0], 0))
             span = f" {consume_queue.min_offset_in_queue(shown)} to {consume_queue.max_offset_in_queue(shown)}"
-        row.append(derived_states.classify_queue(life, key).value + span)
+        row.append(state.value + span)
     keys = ",".join(str(index_file.header(file).index_count - 1) for file in life.dispatched.index)
-    return [*row, f"{derived_states.classify_index(life).value} {keys}"]
+    return [*row, f"{reference.states.index.value} {keys}"]

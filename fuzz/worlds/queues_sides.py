@@ -5,6 +5,7 @@ It believes a file to be on the disk when the store believes so after a flush. A
 """
 
 import json
+import operator
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import ClassVar, Final, assert_never
 from rocketmq_ha.impl.errors import StoreCorrupt
 from rocketmq_ha.impl.store.derived.consume_queue import ConsumeQueue
 from rocketmq_ha.impl.store.derived.index_file import Geometry
+from rocketmq_ha.impl.store.get_result import GetMessageStatus
 from rocketmq_ha.impl.store.log.allocate import AllocateService
 from rocketmq_ha.impl.store.log.checkpoint import was_aborted
 from rocketmq_ha.impl.store.log.checkpoint_hint import recovery_hint
@@ -25,7 +27,7 @@ from rocketmq_ha.impl.wire.batch import COMMIT_LOG_OFFSET, SIZE, AllHanded, Hand
 from rocketmq_ha.impl.wire.message import Host, Message, encode
 from rocketmq_ha.reference import consume_queue, derived_disk, derived_events, derived_reads, derived_states
 from rocketmq_ha.reference import index_file as model_index
-from rocketmq_ha.reference.derived_life import Life, Phase, Sizes
+from rocketmq_ha.reference.derived_life import Life, Phase, Sizes, missing_of
 from rocketmq_ha.reference.step import Transition
 from rocketmq_ha.reference.store import Log, max_offset, min_offset
 from rocketmq_ha.spec.constants import (
@@ -85,20 +87,31 @@ class ReferenceQueues:
     def __init__(self, sizes: Sizes, profile: Profile, keys: Sequence[QueueKey], now_ms: int, *, is_master: bool) -> None:
         self._sizes, self._profile, self._keys = sizes, profile, tuple(keys)
         self.life = Life(now_ms, Log(sizes.log_file_size))
+        self.states = derived_states.classify(self.life, self._keys)
+        self._asked: tuple[Life, tuple[str, ...]] = self.life, ()
         self.apply(derived_events.Start(is_master, 0))
 
     def apply(self, event: derived_events.Event) -> tuple[Transition, ...]:
-        self.life, transitions = derived_states.step(self.life, event, self._sizes, self._profile, self._keys)
+        stepped = derived_states.step(self.life, self.states, event, self._sizes, self._profile, self._keys)
+        self.life, self.states, transitions = stepped
         return transitions
 
     def broken(self) -> tuple[str, ...]:
-        return derived_states.broken(self.life)
+        """What does not hold: as before, where nothing has changed that it depends on."""
+        life, (before, told) = self.life, self._asked
+        parts = ((one.dispatched, one.known, one.injured) for one in (life, before))
+        if life.phase is not before.phase or not all(map(operator.is_, *parts)):
+            told = derived_states.broken(life)
+        self._asked = life, told
+        return told
 
     def observe(self) -> ObservedStore:
         life = self.life
         if life.phase is Phase.DOWN:
             return ObservedStore(life.phase.value, life.refused, life.abort)
-        told, log = life.checkpoint, life.log
+        told, log, reached = life.checkpoint, life.log, life.dispatched.reput_from_offset
+        if life.refused:  # before the message that it cannot take
+            reached = next((known.offset for known in life.known if known.offset >= reached), reached)
         queues = [
             ObservedQueue(
                 *key,
@@ -118,7 +131,7 @@ class ReferenceQueues:
             min_offset(log),
             max_offset(log),
             log.data,
-            life.dispatched.reput_from_offset,
+            reached,
             (told.physic_msg_timestamp, told.logics_msg_timestamp, told.index_msg_timestamp),
             tuple(file.name for file in life.dispatched.index),
             tuple(file.data for file in life.dispatched.index),
@@ -157,7 +170,7 @@ class ImplementationQueues:
         self._store: MessageStore | None = None
         self._is_serving = self._is_refused = False
         self._deleted: dict[str, int] = {}
-        self._flushed_where = 0
+        self._flushed_where = self._derived_where = 0
         self._disk: dict[Path, bytes] = {}  # the files of queues and index as the last flush has left them
         self._answer: tuple[object, ...] = ()
         self._start(derived_events.Start(is_master, 0))
@@ -259,7 +272,9 @@ class ImplementationQueues:
         store.index.clock_ms = lambda: self._now_ms
         store.mark_started()
         self._flushed_where = min(self._flushed_where, log.max_offset)
-        self._disk |= {file.path: file.path.read_bytes() for file in store.index.files if not file.is_dirty}
+        self._derived_where = min(self._derived_where, store.dispatcher.reput_from_offset)
+        self._disk = {path: data for path, data in self._disk.items() if path.parent.name != INDEX_DIR}
+        self._disk |= {file.path: file.image for file in store.index.files if not file.is_dirty}
         self._handed: list[HandedFields | HandedBatch] = []
         self._hands_over = True
         self._rest = b""  # of a slave's last record
@@ -287,9 +302,9 @@ class ImplementationQueues:
         try:
             store.dispatcher.dispatch_all()
         except StoreCorrupt:
-            self._is_refused = True
             if not self._is_serving:
                 self._release(store)
+            self._is_refused = True
             return
         finally:
             log.window = None
@@ -316,7 +331,7 @@ class ImplementationQueues:
         self._gone()
 
     def _gone(self) -> None:
-        self._store, self._is_serving = None, False
+        self._store, self._is_serving, self._is_refused = None, False, False
 
     # --- The log -----------------------------------------------------------------------------------------------------
 
@@ -370,7 +385,7 @@ class ImplementationQueues:
         data = encode(self._message_at(message, self._last_ms), number if message.is_queued else 0, log.max_offset)
         if message.is_queued:
             self._numbers[key] = number + 1
-        arrived = len(data) - min(event.missing, len(data) - 1)
+        arrived = len(data) - missing_of(event)
         log.append_data(log.max_offset, [data[:arrived]])
         self._rest = data[arrived:]
 
@@ -401,11 +416,14 @@ class ImplementationQueues:
                 if file.is_flushed and (is_thorough or file.is_full):
                     self._disk[file.path] = bytes(file.view(0, file.size))
         if is_thorough:
-            self._disk |= {file.path: file.path.read_bytes() for file in store.index.files if not file.is_dirty}
+            self._derived_where = store.dispatcher.reput_from_offset
+            self._disk |= {file.path: file.image for file in store.index.files if not file.is_dirty}
 
     def _expire(self, store: MessageStore, event: derived_events.Expire) -> None:
         files = store.log.queue.files
         count = min(event.files, len(files) - 1)
+        if store.dispatcher.reput_from_offset > self._derived_where:
+            count = min(count, (self._derived_where - store.log.min_offset) // store.log.file_size)
         if count > 0:
             store.log.delete_before(files[count].base)
             self._flushed_where = max(self._flushed_where, store.log.min_offset)
@@ -431,10 +449,11 @@ class ImplementationQueues:
 
     def _get(self, store: MessageStore, event: derived_events.Get) -> None:
         queue = store.queues.get(event.topic.encode(), event.queue_id)
-        at = (queue.max_offset if queue is not None and queue.files else 0) - event.back
-        found = store.get(event.topic, event.queue_id, at, event.count)
+        found = store.get(event.topic, event.queue_id, (queue.max_offset if queue is not None else 0) - event.back, event.count)
         offsets = (message.physical_offset for message in found.messages())
-        self._answer = (found.status.value, found.next_begin_offset, *offsets)
+        # A queue that a recovery has emptied is in the table until the next start.
+        status = found.status if queue is not None and queue.files else GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
+        self._answer = (status.value, found.next_begin_offset, *offsets)
 
     # --- The machine -------------------------------------------------------------------------------------------------
 
@@ -494,7 +513,9 @@ class ImplementationQueues:
         if store is None:
             return ObservedStore(Phase.DOWN.value, self._is_refused, was_aborted(self._directory))
         phase = Phase.RUNNING if self._is_serving else Phase.STARTING
-        log, told = store.log, store.checkpoint
+        log, told, reached = store.log, store.checkpoint, store.dispatcher.reput_from_offset
+        if self._is_refused:  # before the message that it cannot take, or before a BLANK in front of it
+            reached = next((offset for offset, _, _ in log.records(max(reached, log.min_offset))), reached)
         return ObservedStore(
             phase.value,
             self._is_refused,
@@ -502,16 +523,18 @@ class ImplementationQueues:
             log.min_offset,
             log.max_offset,
             b"".join([bytes(file.view(0, file.wrote_position)) for file in log.queue.files]),
-            store.dispatcher.reput_from_offset,
+            reached,
             (told.physic_msg_timestamp, told.logics_msg_timestamp, told.index_msg_timestamp),
             tuple(file.path.name for file in store.index.files),
-            tuple(file.path.read_bytes() for file in store.index.files),
+            tuple(file.image for file in store.index.files),
             self._answer,
             tuple(_observed(key, queue) for key, queue in store.queues if queue.files),
         )
 
 
 def _observed(key: tuple[bytes, int], queue: ConsumeQueue) -> ObservedQueue:
-    files = queue.files
-    data = b"".join([file.view(0, file.size) for file in files])
-    return ObservedQueue(key[0].decode(), key[1], queue.min_offset, queue.max_offset, files[0].base, data)
+    """A queue. An empty file behind its last entry does not count."""
+    images = [bytes(file.view(0, file.size)) for file in queue.files]
+    while len(images) > 1 and not any(images[-1]):
+        images.pop()
+    return ObservedQueue(key[0].decode(), key[1], queue.min_offset, queue.max_offset, queue.files[0].base, b"".join(images))

@@ -296,7 +296,7 @@ class MessageStore:
         Records that are not dispatched yet are searched, too, so a message can be found as soon as it is put.
         """
         with self._gate:
-            behind = self.log.records(self.dispatcher.reput_from_offset)
+            behind = self.log.records(max(self.dispatcher.reput_from_offset, self.log.min_offset))
             return query(self.index, self.message_at, topic, key, max_num=max_num, begin=begin, end=end, unindexed=behind)
 
     def query_index(self, topic: str, key: str, max_num: int, begin: int, end: int, most_read: int) -> list[Found]:

@@ -39,6 +39,10 @@ _CLEARED_SIZE: Final = 1 << 16  # bytes; a file with more of them is removed and
 _RECOVERED_FILES: Final = 3  # last files that `recover` reads after a clean stop
 
 
+class QueueOffsetImpossible(StoreCorrupt):
+    """No queue can take the message at `offset` of the log, by its queue offset."""
+
+
 class ConsumeQueue(QueueReader):
     """The entries of one queue. Positions are indices of entries, that is queue offsets, never bytes.
 
@@ -88,20 +92,23 @@ class ConsumeQueue(QueueReader):
         their places: HA-ST-75 "MUST fill the places between".
 
         Args:  fields: queue offset, commit-log offset, size and tags code of each message in turn. The list may be changed.
-        Raises: OSError, if a file cannot be created; StoreCorrupt for an impossible queue offset. Then the messages before the
+        Raises: OSError, if a file cannot be created; QueueOffsetImpossible. Then the messages before the
         failed one are in the queue, and the caller may put all of them again.
         """
         first, count, offset = fields[0], len(fields) // 4, fields[1]
         with self._guard:
+            was_hidden = self.is_hidden  # fillers behind hidden messages are hidden, too
             is_next = first * ENTRY_SIZE == self._end and offset + fields[2] > self.max_physic_offset
-            if is_next and self._queue.files and fields[::4] == list(range(first, first + count)):
-                del fields[::4]
-                self._append(fields)
-            else:
-                for index in range(0, len(fields), 4):
-                    self._put(*fields[index : index + 4])
-            if offset < self._hidden_to:
-                self.first_visible = self._first_at_or_behind(self._hidden_to)
+            try:
+                if is_next and self._queue.files and fields[::4] == list(range(first, first + count)):
+                    del fields[::4]
+                    self._append(fields)
+                else:
+                    for index in range(0, len(fields), 4):
+                        self._put(*fields[index : index + 4])
+            finally:
+                if was_hidden or offset < self._hidden_to:
+                    self.first_visible = self._first_at_or_behind(self._hidden_to)
 
     def _put(self, queue_offset: int, offset: int, size: int, tags_code: int) -> None:
         if self._first() <= queue_offset < self.max_offset:
@@ -110,13 +117,13 @@ class ConsumeQueue(QueueReader):
         if offset + size <= self.max_physic_offset:
             return
         if not 0 <= queue_offset < 1 << 58:
-            raise StoreCorrupt(self.directory, offset, f"queue offset {queue_offset}", f"{self.max_offset}, the next one")
+            raise QueueOffsetImpossible(self.directory, offset, f"queue offset {queue_offset}", f"{self.max_offset}, the next one")
         is_new = not self._queue.files
         begin = queue_offset // self.file_entries * self.file_entries if is_new else self.max_offset
         if queue_offset < begin:
             return  # its file was deleted
         if queue_offset - begin > _LARGEST_GAP * self.file_entries:
-            raise StoreCorrupt(self.directory, offset, f"queue offset {queue_offset}", f"{begin}, the next one")
+            raise QueueOffsetImpossible(self.directory, offset, f"queue offset {queue_offset}", f"{begin}, the next one")
         if is_new:
             self._queue.last(create_at=queue_offset * ENTRY_SIZE)
             self._end = begin * ENTRY_SIZE
@@ -229,19 +236,29 @@ class ConsumeQueue(QueueReader):
             count = bisect_left(range(first, last), True, key=lambda index: not self._entry(index).ends_by(offset)) + first
             while count > first:
                 found = self._entry(count - 1)
-                if not found.is_filler and found.ends_by(offset) and is_true(count - 1, found):
+                if not found.is_filler and found.ends_by(offset) and self._follows(count - 1) and is_true(count - 1, found):
                     break
                 count -= 1
             self._end = count * ENTRY_SIZE
             if self._writable:
                 self._queue.sweep()
                 if count > first:
-                    self._queue.truncate(self._end, sync=False)
+                    self._queue.truncate(self._end, keep_empty=False, sync=False)  # see truncate_dirty
                 else:
                     self._empty()
                 self._end = self._queue.max_offset
                 self._queue.count_as_flushed()  # the checkpoint says so
             self._after_cut()
+
+    def _follows(self, index: int) -> bool:
+        """Whether the message of an entry lies behind that of the entry before, as in every queue.
+
+        A torn entry can name a place in what has expired, where its message cannot be looked up any more.
+        """
+        offset, first = self._entry(index).offset, self._first()
+        while index > first and self._entry(index - 1).is_filler:
+            index -= 1
+        return index == first or self._entry(index - 1).ends_by(offset)
 
     def _empty(self) -> None:
         """Give up all entries, most likely for the same ones again: the dispatch puts them into the same file.
@@ -294,7 +311,7 @@ class ConsumeQueue(QueueReader):
         if self._writable:
             self._queue.sweep()
             if files:
-                self._queue.truncate(self._end if self._end > files[0].base else -1, sync=False)
+                self._queue.truncate(self._end if self._end > files[0].base else -1, keep_empty=False, sync=False)
                 self._end = self._queue.max_offset
                 self._queue.count_as_flushed()  # by the clean stop
         self._after_cut()

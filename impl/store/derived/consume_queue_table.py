@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
-from rocketmq_ha.impl.store.derived.consume_queue import FILE_SIZE, ConsumeQueue
+from rocketmq_ha.impl.store.derived.consume_queue import FILE_SIZE, ConsumeQueue, QueueOffsetImpossible
 from rocketmq_ha.impl.store.derived.dispatch_request import DispatchRequest
 from rocketmq_ha.impl.store.derived.dispatch_round import DispatchRound, add_entries
 from rocketmq_ha.impl.store.derived.queue_entry import Entry
@@ -93,6 +93,10 @@ class ConsumeQueueTable:
             if queue is not None:
                 try:
                     queue.put_all(fields)
+                except QueueOffsetImpossible as error:
+                    for other in entries.keys() & self._queues.keys():  # HA-ST-35: nothing of what is behind that message
+                        self._queues[other].truncate_dirty(error.offset)
+                    raise
                 finally:  # not before: a flush in between would find nothing, and forget the queue
                     self._unflushed[key] = queue
 

@@ -72,6 +72,7 @@ class ReputMessageService:
         self._make = RequestMaker(delay_levels or DelayLevels.parse())
         self._handed: deque[HandedFields | HandedBatch] = deque(maxlen=_HANDED_LIMIT)
         self._held: HandedFields | HandedBatch | None = None  # taken from the deque, but begins behind a gap
+        self._most = _BATCH  # messages in a round
         self._seen_end = -1  # the log's end when the last round found nothing to do
         self._thread: threading.Thread | None = None
         self._said: float | None = None  # when the last line about a failure was logged; None: the last try was none
@@ -205,14 +206,21 @@ class ReputMessageService:
     def _round(self) -> bool:
         """Dispatch up to a batch of records. Returns: whether there may be more.
 
-        On an error all is as before: what had been handed over is read from the log then.
+        On an error all is as before: what had been handed over is read from the log then. A message that no queue can take ends
+        the dispatch, but those before it are dispatched first: HA-ST-35 "in the order of the log".
         """
         end = self._log.max_offset
         found = DispatchRound(self._make)
         offset, count = self._gather(self._first_offset(), found)
         if count:
-            for dispatch in self._dispatchers:
-                dispatch(found)
+            try:
+                for dispatch in self._dispatchers:
+                    dispatch(found)
+            except StoreCorrupt:
+                if count == 1:
+                    raise
+                self._most = 1  # one by one from now on
+                return True
         if offset == self.reput_from_offset:
             self._seen_end = end
             return False
@@ -234,7 +242,7 @@ class ReputMessageService:
         in_row: list[HandedFields | HandedBatch] = []  # what was handed over, without a gap
         count = 0
         handed, self._held = self._held, None
-        while count < _BATCH:
+        while count < self._most:
             if handed is None and waiting:  # puts only add to it, or replace the oldest
                 handed = waiting.popleft()
             if handed is not None:
@@ -271,7 +279,7 @@ class ReputMessageService:
         if view is None:
             return offset
         try:
-            reached, why = read_handed(view, offset, room, bound, _BATCH, handed)
+            reached, why = read_handed(view, offset, room, bound, self._most, handed)
             if why is Read.BAD and reached == offset and is_first:
                 found = view[reached - offset : reached - offset + 8].hex()
                 file = f"commitlog/{file_name(reached - reached % file_size)}"

@@ -122,6 +122,12 @@ class IndexFile:
         return self._is_dirty
 
     @property
+    def image(self) -> bytes:
+        """All bytes of the file. Raises: StoreCorrupt where it was cut."""
+        self._check_length(self._map.size())
+        return self._map[:]
+
+    @property
     def room(self) -> int:
         """How many keys more it takes."""
         return max(0, self.geometry.index_num - self.header.index_count)
