@@ -281,8 +281,8 @@ def cut(queue: ConsumeQueue, log: Log, phy_offset: int, profile: Profile) -> Con
     """Hardened: keep the entries of messages that end by `phy_offset`, and check the last of them against the log.
 
     These entries were dispatched and flushed. Each message begins behind the one before, so the search goes forward until an
-    entry breaks this order; it starts at the last file whose first entry is of a kept message, so its cost does not grow with
-    the queue. A torn entry seldom fits this order. If it does it is the last one, and the log has no message of this queue and
+    entry breaks this order; it starts at the last file whose first entry is of a kept message, behind the message before it, so
+    its cost does not grow with the queue. A torn entry seldom fits this order. If it does it is the last one, and the log has no message of this queue and
     queue offset at its position. Entries of expired messages cannot be checked any more.
 
     Spec: HA-ST-82 "MUST keep the entries that the checkpoint vouches for, and no other"; HA-ST-38 "a consume queue MUST NOT
@@ -294,8 +294,9 @@ def cut(queue: ConsumeQueue, log: Log, phy_offset: int, profile: Profile) -> Con
     found = entries(files.data)
     of_a_file = files.file_size // CQ_STORE_UNIT_SIZE
     begins = (first for first in range(0, len(found), of_a_file) if found[first] != FILLER)
-    count = max((first for first in begins if _ends_by(found[first], phy_offset)), default=0)
-    last = None  # message
+    kept = (first for first in begins if _ends_by(found[first], phy_offset))
+    count = max((first for first in kept if _follows(found[first], _message_before(found, first))), default=0)
+    last = _message_before(found, count)
     while count < len(found) and _ends_by(found[count], phy_offset) and _follows(found[count], last):
         last = found[count] if found[count] != FILLER else last
         count += 1
@@ -331,7 +332,12 @@ def _ends_by(entry: Entry, phy_offset: int) -> bool:
 
 
 def _follows(entry: Entry, last: Entry | None) -> bool:
-    return entry == FILLER or last is None or last.offset + last.size <= entry.offset
+    return entry == FILLER or last is None or (is_entry(last) and last.offset + last.size <= entry.offset)
+
+
+def _message_before(found: Sequence[Entry], index: int) -> Entry | None:
+    """The last entry of a message before an index, whole or not; None if there is none."""
+    return next((entry for entry in reversed(found[:index]) if entry != FILLER), None)
 
 
 def _is_last(queue: ConsumeQueue, entry: Entry, cq_offset: int, log: Log, phy_offset: int) -> bool:

@@ -387,12 +387,15 @@ def on_flush(life: Life, event: derived_events.Flush) -> Stepped:
 def on_expire(life: Life, event: derived_events.Expire, profile: Profile) -> Stepped:
     """Files of the log are deleted, and then those of queues and index that only had their messages.
 
-    A file whose messages were dispatched since the last flush of queues and index stays: files are kept for hours, and flushes
+    HA-ST-62 "hardened also keeps the file before the last one, while the last one may hold no whole record": this project does so
+    in both profiles. A file whose messages were dispatched since the last flush of queues and index stays: files are kept for hours, and flushes
     come every 10 s.
 
     Spec: HA-ST-71 "MUST be deleted when all its messages have been deleted from the log", HA-ST-13 "the start of its first file".
     """
-    count = min(event.files, mapped_file_queue.file_count(life.log) - 1)
+    last = mapped_file_queue.file_count(life.log) - 1
+    begins_whole = any(known.offset == min_offset(life.log) + last * life.log.file_size for known in life.known)
+    count = min(event.files, last if begins_whole else last - 1)
     if life.dispatched.reput_from_offset > life.derived_where:
         count = min(count, (life.derived_where - min_offset(life.log)) // life.log.file_size)
     log = mapped_file_queue.delete_first_files(life.log, max(0, count))
@@ -502,8 +505,9 @@ def on_start(life: Life, event: derived_events.Start, sizes: Sizes, profile: Pro
     known = tuple(walk(log))
     start = store_recovery.start_of_recovery(life.log, not life.abort, life.on_disk, served(profile)) if life.known else 0
     walked = [one for one in known if one.offset >= start]
-    last_stored_ms = walked[-1].store_timestamp if walked and not ends_in_a_part(life.log, max_offset(log)) else 0
     numbers = {(one.topic, one.queue_id): one.number + 1 for one in walked if one.number is not None}
+    if (part := part_behind(life.log, max_offset(log))) is not None and dispatch_request.is_queued(part.sys_flag):
+        numbers[part.topic.decode(), part.queue_id] = part.queue_offset  # so that it is given to the next message
     recovered = replace(
         life,
         log=log,
@@ -512,7 +516,7 @@ def on_start(life: Life, event: derived_events.Start, sizes: Sizes, profile: Pro
         known=known,
         numbers=numbers,
         dispatched=dispatched,
-        last_stored_ms=last_stored_ms,
+        last_stored_ms=walked[-1].store_timestamp if walked else 0,
         checkpoint=found.checkpoint,
         on_disk=found.checkpoint,
         abort=True,
@@ -564,12 +568,13 @@ def walk(log: Log) -> list[Known]:
     return found
 
 
-def ends_in_a_part(log: Log, end: int) -> bool:
-    """Whether a record was cut at the end that seems whole: HA-ST-10 "whose topic, or whose properties if it has any, end in a
-    zero byte is not whole".
+def part_behind(log: Log, end: int) -> Record | None:
+    """The record that was cut at the end although it seems whole: HA-ST-10 "whose topic, or whose properties if it has any, end in
+    a zero byte is not whole".
     """
     if log.base is None or end >= max_offset(log):
-        return False
+        return None
     position = end - log.base
     image = log.data + log.stale + bytes(log.file_size)
-    return message.decode(image[position : position + log.file_size - position % log.file_size]) is not None
+    found = message.decode(image[position : position + log.file_size - position % log.file_size])
+    return found[0] if found else None

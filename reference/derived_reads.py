@@ -11,6 +11,8 @@ from rocketmq_ha.reference import query as queries
 from rocketmq_ha.reference.consume_queue import CQ_STORE_UNIT_SIZE, FILLER, ConsumeQueue
 from rocketmq_ha.reference.derived_events import Get, Query, Seek
 from rocketmq_ha.reference.dispatch import Dispatched
+from rocketmq_ha.reference.index_file import IndexFile
+from rocketmq_ha.reference.index_service import NOTHING
 from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.store import Log, max_offset, min_offset
 from rocketmq_ha.spec.profile import Profile
@@ -108,6 +110,18 @@ def last_stored(queue: ConsumeQueue, known: Sequence[Known]) -> list[int]:
     return found
 
 
+def chain(file: IndexFile, key_hash: int) -> list[int]:
+    """The log offsets of the entries with a hash, from the slot on: HA-ST-40 "the one before it in its slot, 0 ending the chain"."""
+    found, entries = [], [NOTHING, *index_file.entries(file)]
+    number = index_file.slot_value(file, key_hash)
+    while 0 < number < len(entries):
+        entry = entries[number]
+        if entry.key_hash == key_hash:
+            found.append(entry.phy_offset)
+        number = entry.prev_index if entry.prev_index < number else 0
+    return found
+
+
 def query(state: Dispatched, known: Sequence[Known], now_ms: int, event: Query) -> Answered:
     """Two answers about a key: the messages of a store, which reads its candidates, and the offsets that the index gives.
 
@@ -116,12 +130,7 @@ def query(state: Dispatched, known: Sequence[Known], now_ms: int, event: Query) 
     """
     begin, end = now_ms - event.from_ms, now_ms - event.to_ms
     key_hash = index_file.index_key_hash(index_file.build_key(event.topic, event.key))
-    indexed = {
-        entry.phy_offset
-        for file in state.index
-        for entry in index_file.entries(file)
-        if entry.key_hash == key_hash
-    }
+    indexed = {offset for file in state.index for offset in chain(file, key_hash)}
     stored = [
         queries.Stored(one.offset, one.size, one.topic, frozenset(one.keys), one.store_timestamp)
         for one in known

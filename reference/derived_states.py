@@ -19,6 +19,7 @@ from rocketmq_ha.reference.derived_reads import Known, visible
 from rocketmq_ha.reference.dispatch import QueueKey
 from rocketmq_ha.reference.index_service import Index
 from rocketmq_ha.reference.mapped_file_queue import MappedFileQueue
+from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.step import Transition
 from rocketmq_ha.reference.store import max_offset
 from rocketmq_ha.spec.profile import Profile
@@ -185,7 +186,7 @@ def step(
     """
     stepped = derived_life.step(life, event, sizes, profile)
     after = stepped.state
-    if isinstance(event, derived_events.Tick) or (not stepped.clauses and after == life):
+    if isinstance(event, derived_events.Tick) or (not stepped.clauses and after == replace(life, answer=())):
         return after, states, ()
     same = isinstance(event, (*QUESTIONS, derived_events.Flush))
     after_states = states if same else classify(after, keys)
@@ -243,7 +244,7 @@ def broken(life: Life) -> tuple[str, ...]:
         return ()
     found = []
     at = {known.offset: known for known in life.known}
-    if any(_names_another(life, key, at) for key in life.dispatched.queues):
+    if any(_names_another(life, key, at) for key in life.dispatched.queues if f"{key[0]}/{key[1]}" not in life.injured):
         found.append("each_entry_names_its_message")
     served = [known for known in life.known if known.offset < life.dispatched.reput_from_offset]
     if life.phase is Phase.RUNNING:

@@ -416,20 +416,28 @@ class ImplementationQueues:
                 if file.is_flushed and (is_thorough or file.is_full):
                     self._disk[file.path] = bytes(file.view(0, file.size))
         if is_thorough:
-            self._derived_where = store.dispatcher.reput_from_offset
+            self._derived_where = self._reached(store)
             self._disk |= {file.path: file.image for file in store.index.files if not file.is_dirty}
 
     def _expire(self, store: MessageStore, event: derived_events.Expire) -> None:
-        files = store.log.queue.files
-        count = min(event.files, len(files) - 1)
-        if store.dispatcher.reput_from_offset > self._derived_where:
+        log = store.log
+        needed = log.first_needed_offset()  # of the log itself, as in CleanCommitLogService
+        count = 0 if needed is None else min(event.files, (needed - log.min_offset) // log.file_size)
+        if self._reached(store) > self._derived_where:
             count = min(count, (self._derived_where - store.log.min_offset) // store.log.file_size)
         if count > 0:
-            store.log.delete_before(files[count].base)
+            log.delete_before(log.min_offset + count * log.file_size)
             self._flushed_where = max(self._flushed_where, store.log.min_offset)
         if event.cleans:
             store.queues.delete_expired(store.log.min_offset)
             store.index.delete_expired(store.log.min_offset)
+
+    def _reached(self, store: MessageStore) -> int:
+        """Where the dispatch is; one that cannot go on may be before a BLANK in front of the message that it cannot take."""
+        reached = store.dispatcher.reput_from_offset
+        if not self._is_refused:
+            return reached
+        return next((offset for offset, _, _ in store.log.records(max(reached, store.log.min_offset))), reached)
 
     def _write_deleted(self) -> None:
         table = {topic: {"logOffset": offset} for topic, offset in self._deleted.items()}
@@ -513,9 +521,7 @@ class ImplementationQueues:
         if store is None:
             return ObservedStore(Phase.DOWN.value, self._is_refused, was_aborted(self._directory))
         phase = Phase.RUNNING if self._is_serving else Phase.STARTING
-        log, told, reached = store.log, store.checkpoint, store.dispatcher.reput_from_offset
-        if self._is_refused:  # before the message that it cannot take, or before a BLANK in front of it
-            reached = next((offset for offset, _, _ in log.records(max(reached, log.min_offset))), reached)
+        log, told, reached = store.log, store.checkpoint, self._reached(store)
         return ObservedStore(
             phase.value,
             self._is_refused,

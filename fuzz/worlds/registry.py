@@ -6,11 +6,12 @@ from typing import Any, Final
 
 from rocketmq_ha.fuzz.errors import FuzzError
 from rocketmq_ha.fuzz.worlds.link import LINK
+from rocketmq_ha.fuzz.worlds.queues import QUEUES_WORLD
 from rocketmq_ha.fuzz.worlds.world import Schedule, World
 from rocketmq_ha.impl.cli.commands import did_you_mean
 
 # A world, and its share of the runs of a campaign.
-_SHARES: Final[tuple[tuple[World[Any], int], ...]] = ((LINK, 4),)
+_SHARES: Final[tuple[tuple[World[Any], int], ...]] = ((LINK, 4), (QUEUES_WORLD, 2))
 WORLDS: Final = {world.name: world for world, _ in _SHARES}
 
 

@@ -68,7 +68,7 @@ def recover(files: Sequence[MappedFile], *, strict: bool, first: int = 0, flushe
     start = files[first].base if files else 0
     suspect_from_ms = flushed_before_ms if strict else None
     for index in range(first, len(files)):
-        file, end, cut_size = files[index], 0, None
+        file, end, cut_size, offset_before = files[index], 0, None, last_offset
         last_position: int | None = None  # of the last message in this file
         while cut_size is None:
             found = scan(file.mapping, file.base, end, queue_offsets=queue_offsets, suspect_from_ms=suspect_from_ms)
@@ -88,7 +88,9 @@ def recover(files: Sequence[MappedFile], *, strict: bool, first: int = 0, flushe
         if strict and cut_size == 0 and last_position is not None:
             part_size = _part_size(file, last_position, end)
             if part_size:
-                end, cut_size, messages, last_offset = last_position, part_size, messages - 1, None
+                end, cut_size, messages = last_position, part_size, messages - 1
+                before = scan(file.mapping, file.base, 0, end).last_position
+                last_offset = offset_before if before is None else file.base + before
                 _forget(queue_offsets, decode(file.mapping, end))
         if strict and cut_size and index == end == 0:
             _check_is_log(file)
