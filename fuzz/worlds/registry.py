@@ -6,12 +6,13 @@ from typing import Any, Final
 
 from rocketmq_ha.fuzz.errors import FuzzError
 from rocketmq_ha.fuzz.worlds.link import LINK
+from rocketmq_ha.fuzz.worlds.metadata import METADATA
 from rocketmq_ha.fuzz.worlds.routes import ROUTES
 from rocketmq_ha.fuzz.worlds.world import Schedule, World
 from rocketmq_ha.impl.cli.commands import did_you_mean
 
 # A world, and its share of the runs of a campaign.
-_SHARES: Final[tuple[tuple[World[Any], int], ...]] = ((LINK, 4), (ROUTES, 1))
+_SHARES: Final[tuple[tuple[World[Any], int], ...]] = ((LINK, 4), (ROUTES, 1), (METADATA, 1))
 WORLDS: Final = {world.name: world for world, _ in _SHARES}
 
 
