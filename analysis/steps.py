@@ -4,6 +4,7 @@ pyarrow reads them in this process. The footers of the files tell which parts of
 this costs a look at each footer, also for a log of many files.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -57,12 +58,13 @@ def failing_steps(parts: Sequence[Part], runs: Iterable[Run]) -> pa.Table:
     there = [part for part in parts if part.events and part.log in wanted]
     with ThreadPoolExecutor(READERS) as pool:
         found = pa.concat_tables([FORM.empty_table(), *pool.map(partial(_steps_in, wanted), there)])
-    order = [("log", "ascending"), ("run_id", "ascending"), ("step", "ascending")]
-    last = found.group_by(["log", "run_id"]).aggregate([("step", "max")])
-    kept = found.join(last, keys=["log", "run_id"], join_type="inner") if found.num_rows else found
-    if found.num_rows:
-        kept = kept.filter(pc.greater(kept["step"], pc.subtract(kept["step_max"], MAX_STEPS)))
-    return kept.select(FORM.names).sort_by(order)
+    found = found.sort_by([("log", "ascending"), ("run_id", "ascending"), ("step", "descending")])
+    n_rows = Counter[Run]()
+    kept = []
+    for run in zip(found["log"].to_pylist(), found["run_id"].to_pylist(), strict=True):
+        n_rows[run] += 1
+        kept.append(n_rows[run] <= MAX_STEPS)
+    return found.filter(pa.array(kept, pa.bool_())).sort_by([(name, "ascending") for name in ("log", "run_id", "step")])
 
 
 def _steps_in(wanted: Mapping[int, set[int]], part: Part) -> pa.Table:

@@ -47,6 +47,11 @@ class Direction:
                 self.next_seq = (self.next_seq + len(ordered)) % WRAP
                 yield ordered
 
+    @property
+    def end_seq(self) -> int:
+        """The next sequence number that the other end can acknowledge: a FIN counts as a byte."""
+        return (self.next_seq + self.ended) % WRAP
+
     def _not_behind_a_gap(self) -> int | None:
         """A segment that begins at the next byte or before it."""
         return next((seq for seq in self.waiting if (self.next_seq - seq) % WRAP < WRAP // 2), None)
@@ -120,7 +125,7 @@ def _take(connection: _Connection, source: Address, tcp: Any, ts_ns: int) -> Non
         return
     if connection.ended or connection.lost:
         return
-    if tcp.flags & dpkt.tcp.TH_ACK and other.waiting and 0 < (tcp.ack - other.next_seq) % WRAP < WRAP // 2:
+    if tcp.flags & dpkt.tcp.TH_ACK and other.next_seq >= 0 and 0 < (tcp.ack - other.end_seq) % WRAP < WRAP // 2:
         connection.lost = True
         return
     if tcp.data:

@@ -68,16 +68,21 @@ BOUNDS: Final = {
     "--messages": Bounds(999, 1000),
     "--min-free-space": FROM_0,
     "--patience": TENTH,
+    "--partition-runs": FROM_1,
+    "--port": Bounds(0, 1, 65_535, 65_536),
     "--put": FROM_0,
     "--queue-file-size": Bounds(19, 20),
     "--queue-id": Bounds(-1, 0, I32, I32 + 1),
     "--register-name-server-period": FROM_1,
     "--replicas": FROM_1,
     "--report-deadline": NOT_0,
+    "--run-memory": Bounds((1 << 20) - 1, 1 << 20),
+    "--run-seconds": TENTH,
     "--runs": FROM_1,
+    "cluster-demo --runs": Bounds(39, 40),
     "--seed": FROM_0,
-    "seed": FROM_0,
     "--settle": FROM_0_0,
+    "--share": Bounds(-5e-324, 0, 1, 1.0000000000000002),
     "--size": FROM_1,
     "--sync": Bounds(-5e-324, 0, 1, 1.0000000000000002),
     "--sync-flush-timeout": FROM_1,
@@ -140,8 +145,8 @@ def test_an_option_takes_its_bounds_and_nothing_beyond(option: click.Parameter, 
 @each_option
 def test_a_number_has_a_fraction_only_where_its_unit_has_one(option: click.Parameter, bounds: Bounds) -> None:
     """Seconds and shares have one; bytes, counts and milliseconds have none."""
-    text = "0.9" if option.opts[0] == "--sync" else "1.5"
-    if {option.opts[0]} & {"--sync", "--settle", "--patience", "--every", "--frame-deadline"} or bounds is NOT_0:
+    text = "0.9" if bounds.highest == 1 else "1.5"
+    if {option.opts[0]} & {"--sync", "--share", "--settle", "--frame-deadline"} or bounds in (NOT_0, TENTH):
         assert cast(option, text) == float(text)
     else:
         with pytest.raises(click.BadParameter, match="is not a valid integer"):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib import resources
-from itertools import permutations
+from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any
 
@@ -240,17 +240,27 @@ def test_other_kinds_of_links_are_read(recorded: Transcript, tmp_path: Path, ipv
     assert data_of(other) == data_of(ethernet)
 
 
-@pytest.mark.parametrize("without", [4, 9, 30, 41])
-def test_a_capture_may_begin_in_the_middle_of_a_connection(recorded: Transcript, tmp_path: Path, without: int) -> None:
+def longest_link(packets: list[Packet]) -> list[Packet]:
+    """The packets of the connection that carried most. How much each one carried depends on when the slave was killed."""
+    carried = Counter[int]()
+    for packet in packets:
+        carried[packet.link] += len(packet.data)
+    ((link, _),) = carried.most_common(1)
+    return [packet for packet in packets if packet.link == link]
+
+
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.3, 0.45])
+def test_a_capture_may_begin_in_the_middle_of_a_connection(recorded: Transcript, tmp_path: Path, share: float) -> None:
     """From some frame's middle on: what stands before the first whole frame is left out and told."""
-    first = [packet for packet in captures.packets(recorded) if packet.link == max(p.link for p in captures.packets(recorded))]
-    file = captures.write(tmp_path / "a.pcap", first[without:])
+    packets = longest_link(captures.packets(recorded))
+    without = round(share * len(packets))
+    file = captures.write(tmp_path / "a.pcap", packets[without:])
     result = run(file, "--out", tmp_path / "log", "--port", HA_PORT, "--profile", "hardened", "--file-size", FILE_SIZE)
     assert result.exit_code == 0, result.output
     events, (row,) = rows(tmp_path / "log", "events"), rows(tmp_path / "log", "runs")
     assert_possible(events, "hardened")
     assert "accept" not in {event["event"] for event in events}
-    sent = sum(len(packet.data) for packet in first[without:])
+    sent = sum(len(packet.data) for packet in packets[without:])
     skipped = [int(line.split()[-5]) for line in result.stderr.splitlines() if "begins in the middle" in line]
     assert row["nbytes"] + sum(skipped) == sent
     assert row["nbytes"] > sent / 2
@@ -264,17 +274,20 @@ def test_without_its_begin_and_without_a_port_nobody_knows_the_master(recorded: 
     assert not (tmp_path / "log").exists()
 
 
-def test_a_connection_ends_where_the_capture_lacks_bytes(recorded: Transcript, tmp_path: Path) -> None:
-    """The other end has acknowledged them, so they will not come again."""
-    pieces = [entry for entry in recorded if isinstance(entry, Piece)]
-    longest = max({piece.link for piece in pieces}, key=lambda link: sum(p.passed for p in pieces if p.link == link))
-    packets = [packet for packet in captures.packets(recorded, segment=500) if packet.link == longest]
-    lost = [at for at, packet in enumerate(packets) if packet.data and packet.source == "master"][9]
+@pytest.mark.parametrize("is_reported_first", [False, True])
+def test_a_connection_ends_where_the_capture_lacks_bytes(recorded: Transcript, tmp_path: Path, is_reported_first: bool) -> None:
+    """The other end has acknowledged them, so they will not come again: in an ACK alone, or in a report."""
+    packets = longest_link(captures.packets(recorded, segment=500))
+    data = [(at, packet.source) for at, packet in enumerate(packets) if packet.data]
+    follower = "slave" if is_reported_first else "master"
+    lost = [at for (at, source), (_, after) in pairwise(data) if (source, after) == ("master", follower)][4]
+    without = [*packets[:lost], *packets[lost + 1 :]]
     whole = captures.write(tmp_path / "a.pcap", packets)
-    file = captures.write(tmp_path / "b.pcap", [*packets[:lost], *packets[lost + 1 :]])
+    file = captures.write(tmp_path / "b.pcap", without)
     (before,), (after,) = data_of(whole), data_of(file)
-    assert before["master"].startswith(after["master"])
-    assert len(after["master"]) == sum(len(p.data) for p in packets[:lost] if p.source == "master")
+    for source in ("master", "slave"):
+        assert before[source].startswith(after[source])
+        assert len(after[source]) == sum(len(p.data) for p in packets[:lost] if p.source == source)
     _, (row,) = imported(tmp_path, file, **OURS)
     assert row["verdict"] == "ok"
 
