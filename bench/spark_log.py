@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rocketmq_ha.spec.event_log import CAMPAIGN_FILE, EVENTS_DIR, RUNS_DIR, SCHEMA_VERSION
+from rocketmq_ha.spec.event_log import CAMPAIGN_FILE, EVENTS_DIR, MANIFEST_DIR, RUNS_DIR, SCHEMA_VERSION
 
 SEED_RUNS: Final = 800
 APART: Final = 1_000_000  # run_ids from one copy of a run to the next
@@ -32,15 +32,19 @@ def make(out: Path, rows: int) -> Path:
         command = [str(Path(sys.executable).with_name("rocketmq-ha")), "fuzz", "run"]
         subprocess.run([*command, "--runs", str(SEED_RUNS), "--out", str(seed)], check=True, timeout=SECONDS)
     events, runs = (pq.read_table(seed / part).sort_by("run_id") for part in (EVENTS_DIR, RUNS_DIR))
-    for part in (EVENTS_DIR, RUNS_DIR):
+    for part in (EVENTS_DIR, RUNS_DIR, MANIFEST_DIR):
         (log / part).mkdir(parents=True, exist_ok=True)
     copies = -(-rows // len(events))
     per_file = max(1, ROWS_PER_FILE // len(events))
     for first in range(0, copies, per_file):
         numbers = range(first, min(copies, first + per_file))
+        name = f"part-{first:06}"
         for part, table in ((EVENTS_DIR, events), (RUNS_DIR, runs)):
             repeated = pa.concat_tables([_renumbered(table, number * APART) for number in numbers])
-            pq.write_table(repeated, log / part / f"part-{first:06}.parquet", compression="zstd")
+            pq.write_table(repeated, log / part / f"{name}.parquet", compression="zstd")
+        manifest = {"partition": first, "events": f"{name}.parquet", "runs": f"{name}.parquet"}
+        manifest |= {"n_runs": len(runs) * len(numbers), "n_steps": len(events) * len(numbers)}
+        (log / MANIFEST_DIR / f"{name}.json").write_text(json.dumps(manifest), encoding="utf-8")
     (log / CAMPAIGN_FILE).write_text(json.dumps({"schema_version": SCHEMA_VERSION, "versions": {}}), encoding="utf-8")
     return log
 
@@ -58,9 +62,9 @@ def part_of(log: Path, rows: int, out: Path) -> Path:
         if found >= rows:
             break
         found += pq.read_metadata(file).num_rows
-        for folder in (EVENTS_DIR, RUNS_DIR):
-            link = part / folder / file.name
+        for name in (f"{EVENTS_DIR}/{file.name}", f"{RUNS_DIR}/{file.name}", f"{MANIFEST_DIR}/{file.stem}.json", CAMPAIGN_FILE):
+            link = part / name
             link.parent.mkdir(parents=True, exist_ok=True)
             if not link.exists():
-                link.hardlink_to(log / folder / file.name)
+                link.hardlink_to(log / name)
     return part

@@ -1,4 +1,7 @@
-"""The tables of the report as one query each: the DataFrame of Spark, and the same in SQL for DuckDB over the same files."""
+"""Tables of the report as one query each: the DataFrame of Spark over a log that was read, and the same in SQL for DuckDB.
+
+DuckDB answers each query from the files. The report reads the files once, and makes every table from what it counted.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +10,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from rocketmq_ha.analysis import coverage, estimates, fragmentation, outcomes
+from rocketmq_ha.analysis import clauses, coverage, estimates, fragmentation, outcomes, pairs
 from rocketmq_ha.analysis.ingest import Log
 from rocketmq_ha.analysis.schema import Possible
 
@@ -29,7 +32,7 @@ Frame = Callable[[SparkSession, Log, Possible], DataFrame]
 
 @dataclass(frozen=True)
 class Query:
-    """target_s: the most seconds for 20 million rows on two processors, if there is such a target."""
+    """target_s: the most seconds from the files to the table, for 20 million rows on two processors, if there is a target."""
 
     name: str
     frame: Frame
@@ -37,31 +40,22 @@ class Query:
     target_s: float | None = None
 
 
-def _per_run(log: Log) -> tuple[DataFrame, DataFrame]:
-    ranked = coverage.ranked_runs(log.runs)
-    return coverage.run_transitions(log.events, ranked), ranked
-
-
-def _transitions(_spark: SparkSession, log: Log, _possible: Possible) -> DataFrame:
-    return coverage.transitions_seen(*_per_run(log))
-
-
 def _growth(spark: SparkSession, log: Log, possible: Possible) -> DataFrame:
-    per_run, ranked = _per_run(log)
-    known = per_run.join(coverage.possible_transitions(spark, possible), on=list(coverage.TRANSITION), how="left_semi")
-    return estimates.growth(known, ranked)
+    known = coverage.transitions_seen(log.counts).join(
+        coverage.possible_transitions(spark, possible), on=list(coverage.TRANSITION), how="left_semi"
+    )
+    return estimates.growth(known, coverage.ranked_runs(log.counted))
 
 
 def _estimates(spark: SparkSession, log: Log, possible: Possible) -> DataFrame:
-    per_run, _ = _per_run(log)
-    known = per_run.join(coverage.possible_transitions(spark, possible), on=list(coverage.TRANSITION), how="left_semi")
-    return estimates.estimates(known, log.runs)
+    known = log.counts.join(coverage.possible_transitions(spark, possible), on=list(coverage.TRANSITION), how="left_semi")
+    return estimates.estimates(known, log.counted)
 
 
 QUERIES: Final = (
     Query(
         "transitions",
-        _transitions,
+        lambda _spark, log, _possible: coverage.transitions_seen(log.counts),
         """
         SELECT profile, actor, from_state, event, to_state, count(*), count(DISTINCT run_id),
             arg_min(run_id, (run_rank, step)), min((run_rank, step))[2]
@@ -97,7 +91,7 @@ QUERIES: Final = (
     ),
     Query(
         "clauses",
-        lambda spark, log, possible: coverage.clause_coverage(log.events, coverage.possible_clauses(spark, possible)),
+        lambda spark, log, possible: clauses.clause_coverage(log.counts, clauses.possible_clauses(spark, possible)),
         """
         SELECT clause, count(*), count(DISTINCT run_id)
         FROM (SELECT run_id, unnest(clauses) AS clause FROM events) GROUP BY ALL
@@ -105,7 +99,7 @@ QUERIES: Final = (
     ),
     Query(
         "fragmentation",
-        lambda spark, log, _: fragmentation.fragmentation(log.events, fragmentation.places(spark)),
+        lambda spark, log, _: fragmentation.fragmentation(log.counts, fragmentation.places(spark)),
         """
         SELECT actor, event, CASE WHEN event = 'reports' OR split_at <= 12 THEN split_at::VARCHAR
                 WHEN split_at < 16 THEN 'body 1-3' WHEN split_at < 28 THEN 'body 4-15'
@@ -115,8 +109,19 @@ QUERIES: Final = (
         """,
     ),
     Query(
+        "pairs",
+        lambda _spark, log, _possible: pairs.pairs_seen(log.counts),
+        """
+        SELECT profile, actor, from_state, event, to_state, next_event, next_state, count(*), count(DISTINCT run_id)
+        FROM (SELECT *, lead(event) OVER w AS next_event, lead(to_state) OVER w AS next_state,
+                  lead(from_state) OVER w AS next_from
+              FROM steps WINDOW w AS (PARTITION BY run_id, actor, instance ORDER BY step))
+        WHERE next_from = to_state GROUP BY ALL
+        """,
+    ),
+    Query(
         "faults",
-        lambda _spark, log, _possible: outcomes.faults(log.events),
+        lambda _spark, log, _possible: outcomes.faults(log.counts),
         """
         WITH op AS (SELECT fault, run_id, op_index, count(*) AS n FROM events WHERE fault <> 'none' GROUP BY ALL)
         SELECT fault, count(*), count(DISTINCT run_id), sum(n) FROM op GROUP BY ALL
@@ -124,7 +129,7 @@ QUERIES: Final = (
     ),
     Query(
         "integrity",
-        lambda _spark, log, _possible: outcomes.integrity(log.events, log.runs),
+        lambda _spark, log, _possible: outcomes.integrity(log.counts, log.all_runs),
         """
         WITH found AS (SELECT run_id, count(*) AS n FROM events GROUP BY ALL)
         SELECT sum(coalesce(n, 0)), count(runs.run_id), count(*) FILTER (runs.run_id IS NULL),

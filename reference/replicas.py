@@ -179,6 +179,9 @@ class _Work:
         self.replicas_row(event, before, ())
         if not clean:
             self.commit_row(event, before.puts, ())
+        old, new = group_transfer_service.classify(before.puts.group), group_transfer_service.classify(fresh.group)
+        if old is not new:
+            self.row("group_transfer", 0, "restart" if clean else "kill", old.value, new.value, 0, ())
 
     # --- What the events share -------------------------------------------------------------------------------------------
 

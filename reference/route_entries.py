@@ -2,10 +2,11 @@
 
 broker_entry   an address     unlisted ---> master, slave, masterless ---> overdue ---> unlisted
 topic_entry    a topic of a group       absent <--> writable <--> unwritable
-text_entry     a text                   never --> held <--> gone
+text_entry     a text                   absent <--> held
 name_server    the whole table          empty <--> listing, and grace: nothing expires yet after a pause
 """
 
+import zlib
 from collections.abc import Iterable, Mapping
 from enum import Enum
 
@@ -31,10 +32,7 @@ class TopicEntryState(Enum):
 
 
 class TextEntryState(Enum):
-    """NEVER: nothing was ever kept in its namespace."""
-
-    NEVER = "never"
-    GONE = "gone"
+    ABSENT = "absent"
     HELD = "held"
 
 
@@ -65,10 +63,7 @@ def of_topic(queue: QueueData | None) -> TopicEntryState:
 
 
 def of_text(server: NameServer, namespace: str, key: str) -> TextEntryState:
-    texts = server.texts.table.get(namespace)
-    if texts is None:
-        return TextEntryState.NEVER
-    return TextEntryState.HELD if key in texts else TextEntryState.GONE
+    return TextEntryState.HELD if key in server.texts.table.get(namespace, {}) else TextEntryState.ABSENT
 
 
 def of_server(server: NameServer) -> NameServerState:
@@ -82,8 +77,13 @@ def row(actor: str, instance: int, event: str, before: Enum, after: Enum, clause
     return Transition(actor, instance, event, before.value, after.value, -1, nbytes, -1, 0, tuple(dict.fromkeys(clauses)))
 
 
+def entry(server: int, *key: str) -> int:
+    """The number of an entry of a name server. The rows about the entry have it, and those of no other entry."""
+    return zlib.crc32("\0".join((str(server), *key)).encode()) >> 1  # 31 bits: the column is an int32
+
+
 def brokers(
-    instance: int,
+    server: int,
     event: str,
     before: RouteTable,
     after: RouteTable,
@@ -98,13 +98,13 @@ def brokers(
     for addr in sorted({*before.brokers, *after.brokers, *([subject] if subject else [])}):
         old, new = of_broker(before, addr, times[0]), of_broker(after, addr, times[1])
         if addr == subject:
-            yield row("broker_entry", instance, event, old, new, clauses, 0)
+            yield row("broker_entry", entry(server, addr), event, old, new, clauses, 0)
         elif old is not new:
-            yield row("broker_entry", instance, event if not subject else f"other_{event}", old, new, clauses, 0)
+            yield row("broker_entry", entry(server, addr), event if not subject else f"other_{event}", old, new, clauses, 0)
 
 
 def topics(
-    instance: int,
+    server: int,
     event: str,
     before: RouteTable,
     after: RouteTable,
@@ -117,13 +117,13 @@ def topics(
     changed = {key for key in {*before.queues, *after.queues} if before.queues.get(key) != after.queues.get(key)}
     for key in sorted({*changed, *subjects}):
         old, new = of_topic(before.queues.get(key)), of_topic(after.queues.get(key))
-        yield row("topic_entry", instance, event, old, new, clauses, 0)
+        yield row("topic_entry", entry(server, *key), event, old, new, clauses, 0)
 
 
-def texts(instance: int, event: str, before: NameServer, after: NameServer, key: tuple[str, str], clauses: tuple[str, ...]) -> (
+def texts(server: int, event: str, before: NameServer, after: NameServer, key: tuple[str, str], clauses: tuple[str, ...]) -> (
     Transition
 ):  # fmt: skip
-    return row("text_entry", instance, event, of_text(before, *key), of_text(after, *key), clauses, 0)
+    return row("text_entry", entry(server, *key), event, of_text(before, *key), of_text(after, *key), clauses, 0)
 
 
 def all_texts(server: NameServer) -> list[tuple[str, str]]:

@@ -323,7 +323,7 @@ class _Work:
             broker, registering=None, is_leaving=False, links=(Link(),) * self.settings.servers, tables=None, master=("", "")
         )
         for server, state in enumerate(states):
-            self.transitions.append(route_entries.row("registering", server, how, state, RegisteringState.OFF, (), 0))
+            self.row(number, server, how, state, RegisteringState.OFF, ())
         if how == "kill":
             for server, link in enumerate(broker.links):
                 self.close(server, link.channel)
@@ -338,9 +338,7 @@ class _Work:
         self.brokers[number] = replace(broker, registering=registering, is_leaving=True)
         for server, state in enumerate(states):
             self.ask(number, server, RequestCode.UNREGISTER_BROKER, _names(own), b"", self.now_ms + UNREGISTER_TIMEOUT_MS)
-            self.transitions.append(
-                route_entries.row("registering", server, "leave", state, RegisteringState.LEAVING, ("HA-R-18",), 0)
-            )
+            self.row(number, server, "leave", state, RegisteringState.LEAVING, ("HA-R-18",))
 
     def change_topics(self, number: int, name: str, topic: Topic | None) -> None:
         broker = self.brokers[number]
@@ -355,7 +353,7 @@ class _Work:
             if topic is None:  # HA-BT-15 "The name servers are not told"
                 for server in range(self.settings.servers):
                     state = classify(broker, server)
-                    self.transitions.append(route_entries.row("registering", server, "drop", state, state, ("HA-BT-15",), 0))
+                    self.row(number, server, "drop", state, state, ("HA-BT-15",))
         if tables.registered:
             self.take(number, "change", broker_registration.on_change(broker.registering), ("HA-BT-13",))
 
@@ -379,7 +377,20 @@ class _Work:
             after = classify(self.brokers[number], at)
             if at == server or at in asked or before is not after:
                 said = (*clauses, *(("HA-R-15", "HA-R-13", "HA-SE-40") if at in asked else ()))
-                self.transitions.append(route_entries.row("registering", at, event, before, after, said, 0))
+                self.row(number, at, event, before, after, said)
+
+    def row(
+        self,
+        number: int,
+        server: int,
+        event: str,
+        before: RegisteringState,
+        after: RegisteringState,
+        clauses: tuple[str, ...],
+    ) -> None:
+        """Add a row of a broker's registering with one name server."""
+        instance = number * self.settings.servers + server
+        self.transitions.append(route_entries.row("registering", instance, event, before, after, clauses, 0))
 
     def ask(
         self, number: int, server: int, code: int, fields: tuple[tuple[str, str], ...], body: bytes, deadline_ms: int

@@ -46,7 +46,7 @@ EVENT_COLUMNS: Final = (
     ("step", "int32", "number of the row within its run, from 0"),
     ("op_index", "int32", "index of the schedule's operation that caused the step, from 0"),
     ("actor", "string", "machine, as in transitions.json: store, master_connection, slave_client, ..."),
-    ("instance", "int32", "number of the connection or of the slave; 0 if there is only one"),
+    ("instance", "int32", "number of the connection, of the slave or of the entry; 0 if there is only one"),
     ("event", "string", "event of that machine, as in transitions.json"),
     ("from_state", "string", "discrete state before, as in transitions.json"),
     ("to_state", "string", "discrete state after"),

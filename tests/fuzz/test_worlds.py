@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kit import second_verdicts
 from rocketmq_ha.fuzz import lockstep, mutate, recorder
 from rocketmq_ha.fuzz.lockstep import RunOutcome
 from rocketmq_ha.fuzz.worlds import registry
@@ -44,6 +45,15 @@ def test_each_row_is_one_that_the_table_of_transitions_has(world: World[Any]) ->
             assert profiles and outcome.schedule.profile.name in profiles[0], row
             assert all(world.name in table["clauses"][clause]["worlds"] for clause in row.clauses), row
     assert seen > 10 * SEEDS
+
+
+@WORLDS
+def test_the_second_verdict_finds_nothing_in_them(world: World[Any]) -> None:
+    log = second_verdicts.log_of(outcomes(world.name))
+    judged = second_verdicts.judged(log)
+    assert not judged.broken, [run.first for run in judged.runs if run.first]
+    assert judged.premises["state_continues"] == len(log.events)
+    assert not second_verdicts.rerun_rules(log, range(5))
 
 
 @WORLDS

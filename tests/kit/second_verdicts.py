@@ -1,6 +1,6 @@
 """Logs in memory for the tests of the second verdict, and what its two checks say of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from rocketmq_ha.fuzz import lockstep, recorder
+from rocketmq_ha.fuzz.lockstep import RunOutcome
 from rocketmq_ha.fuzz.recorder import EVENT_SCHEMA, RUN_SCHEMA, EventRecorder
 from rocketmq_ha.fuzz.second_verdict import chunk, monitor, rerun
 from rocketmq_ha.fuzz.worlds import registry
@@ -42,9 +43,13 @@ class MemoryLog:
 
 def campaign(seeds: Sequence[int], recorder_of: Callable[[], EventRecorder] = EventRecorder) -> MemoryLog:
     """What a campaign over these seeds writes, made in this process with whatever is planted in it."""
+    return log_of((lockstep.run(registry.draw(seed, registry.find(["link"]))) for seed in seeds), recorder_of)
+
+
+def log_of(outcomes: Iterable[RunOutcome], recorder_of: Callable[[], EventRecorder] = EventRecorder) -> MemoryLog:
+    """What a campaign writes about runs."""
     events, rows = recorder_of(), []
-    for seed in seeds:
-        outcome = lockstep.run(registry.draw(seed, registry.find(["link"])))
+    for outcome in outcomes:
         rows.append(recorder.run_row(outcome, PHASE_GENERATE, events.add(outcome)))
     return MemoryLog(events.table().to_pylist(), rows)
 
