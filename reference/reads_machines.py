@@ -102,7 +102,9 @@ def _pulls(rows: set[Row]) -> int:
         links = (MasterLink(True), MasterLink(False)) if is_slave and not corrects else ()
         states += explore_scope(rows, setup, (*events, *ends, *links), 3)
     short = replace(SIZES, long_polling_enable=False, max_parked=2)
-    return states + explore_scope(rows, short, (A, *AT_END, Tick(1000), *ends), 1)
+    # With short polling no message wakes a pull, so its message may be gone when its time is over.
+    removals = (Expire(1), Expire(1, queues=False))
+    return states + explore_scope(rows, short, (A, B, *AT_END, *removals, Tick(1000), *ends), 2)
 
 
 def _tables(rows: set[Row]) -> int:
