@@ -7,7 +7,8 @@ corpus/WORLD/DIGEST.json, so that all executors learn of it at the begin of thei
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from rocketmq_ha.fuzz import mutate, schedule_file
@@ -21,8 +22,11 @@ from rocketmq_ha.spec.constants import TRANSFER_HEADER_SIZE
 from rocketmq_ha.spec.event_log import CORPUS_DIR, FEATURES_DIR, VERDICT_OK
 
 Feature = tuple[str, ...]
-RECIPE: Final = "mutate"
-LONGEST_NEWEST: Final = 50  # entries that count as new, and are chosen half of the time
+DRAW, MUTATE, WEAVE = "draw", "mutate", "weave"  # the makers of a guided campaign; the latter two begin a recipe
+PARENTS: Final = {MUTATE: 2, WEAVE: 4}
+NEWEST: Final = 50  # entries that count as new, and are chosen half of the time
+LEAST_SHARE: Final = 0.1  # of the runs, that each maker gets
+MEMORY: Final = 0.995  # of an older run's result, against that of the next run of its maker
 
 
 def features(outcome: RunOutcome) -> Iterator[Feature]:
@@ -46,6 +50,18 @@ def features(outcome: RunOutcome) -> Iterator[Feature]:
                 yield ("split", profile, row.actor, row.from_state, place)
 
 
+@dataclass(slots=True)
+class Yield:
+    """What the last runs of a maker have reached. It begins with a guess, so that no maker is given up for its first runs."""
+
+    runs: float = 20.0
+    features: float = 20.0
+
+    def add(self, features: int) -> None:
+        self.runs = self.runs * MEMORY + 1
+        self.features = self.features * MEMORY + features
+
+
 class Corpus:
     """What one process knows of the corpus of a campaign."""
 
@@ -54,6 +70,7 @@ class Corpus:
         self._known: set[Feature] = set()
         self._read: set[str] = set()  # names of files
         self._entries: dict[str, list[tuple[str, Schedule]]] = {}  # by world: (digest, schedule)
+        self._yields: dict[tuple[str, str], Yield] = {}  # by world and maker
 
     def read(self) -> None:
         """Read what other processes have added since the last call."""
@@ -68,13 +85,14 @@ class Corpus:
                 self._read.add(name)
                 self._known.update(tuple(line.split("|")) for line in data.decode().splitlines())
 
-    def learn(self, outcome: RunOutcome, digest: int) -> bool:
+    def learn(self, outcome: RunOutcome, digest: int, recipe: str = "") -> bool:
         """Add the schedule of a run that reached something new. Returns: True if it did."""
         new = {feature for feature in features(outcome) if feature not in self._known}
+        world, name = registry.world_of(outcome.schedule).name, digest_name(digest)
+        self._yields.setdefault((world, recipe.partition(" ")[0] or DRAW), Yield()).add(len(new))
         if not new or outcome.verdict != VERDICT_OK:  # a failed run stands in failures/ already; its children would fail alike
             return False
         self._known |= new
-        world, name = registry.world_of(outcome.schedule).name, digest_name(digest)
         # The features come first: a schedule without them would be found anew by everyone.
         self._write(f"{FEATURES_DIR}/{name}.txt", "".join(f"{'|'.join(feature)}\n" for feature in sorted(new)))
         self._write(f"{CORPUS_DIR}/{world}/{name}.json", schedule_file.to_json(outcome.schedule))
@@ -85,22 +103,39 @@ class Corpus:
         self._store.write(name, text.encode())
         self._read.add(name)
 
-    def make(self, seed: int, drawn: Schedule) -> tuple[str, Schedule] | None:
-        """A new schedule of the drawn one's world: (its recipe, the schedule); None while the corpus has none of that world.
+    def make(self, drawn: Schedule) -> tuple[str, Schedule] | None:
+        """A new schedule in place of a drawn one, of its world: (its recipe, the schedule). None: the drawn one shall run.
 
-        Which parents are chosen depends on what the corpus holds at this moment; the recipe names them.
+        The maker that reached more in its last runs is chosen more often. Which one, and which parents, depends on what the
+        corpus holds at this moment; the recipe names them.
         """
-        entries = self._entries.get(registry.world_of(drawn).name)
-        if not entries:
-            return None
+        world, seed = registry.world_of(drawn).name, drawn.seed
+        entries = self._entries.get(world)
         rng = random.Random(f"guided {seed}")
-        (first, parent), (second, other) = _choose(rng, entries), _choose(rng, entries)
-        return f"{RECIPE} {seed} {first} {second}", mutate.mutate(seed, parent, other, -seed - 1)
+        maker = self._maker(rng, world)
+        if not entries or maker == DRAW:
+            return None
+        parents = [_choose(rng, entries) for _ in range(PARENTS[maker])]
+        recipe = " ".join((maker, str(seed), *(digest for digest, _ in parents)))
+        return recipe, _made(maker, seed, [schedule for _, schedule in parents])
+
+    def _maker(self, rng: random.Random, world: str) -> str:
+        makers = (DRAW, *PARENTS)
+        found = [self._yields.get((world, maker), Yield()) for maker in makers]
+        rates = [one.features / one.runs for one in found]
+        least = LEAST_SHARE * sum(rates)
+        return rng.choices(makers, [max(rate, least) for rate in rates])[0]
 
 
 def _choose(rng: random.Random, entries: list[tuple[str, Schedule]]) -> tuple[str, Schedule]:
-    newest = entries[-LONGEST_NEWEST:]
-    return rng.choice(newest if rng.random() < 0.5 else entries)
+    return rng.choice(entries[-NEWEST:] if rng.random() < 0.5 else entries)
+
+
+def _made(maker: str, seed: int, parents: Sequence[Schedule]) -> Schedule:
+    """A guided run has the negative of its seed, less one, as its number."""
+    if maker == MUTATE:
+        return mutate.mutate(seed, parents[0], parents[1], -seed - 1)
+    return mutate.weave(registry.world_of(parents[0]).draw(seed), parents, -seed - 1)
 
 
 def files_of(store: LogStore) -> dict[str, bytes]:
@@ -120,14 +155,14 @@ def files_of(store: LogStore) -> dict[str, bytes]:
 
 def from_recipe(recipe: str, find: Callable[[str], Schedule | None]) -> Schedule:
     """The schedule of a guided run. Args: find: gives a parent by its digest's name. Raises: FuzzError, for a wrong recipe."""
-    words = recipe.split()
-    if len(words) != 4 or words[0] != RECIPE or not words[1].isdigit():
-        raise FuzzError(f"recipe {recipe!r}: expected {RECIPE} SEED DIGEST DIGEST")
-    parents = [find(digest) for digest in words[2:]]
-    if parents[0] is None or parents[1] is None:
+    maker, *words = recipe.split() or [""]
+    if maker not in PARENTS or len(words) != 1 + PARENTS[maker] or not words[0].isdigit():
+        forms = " or ".join(f"{maker} SEED{' DIGEST' * n}" for maker, n in PARENTS.items())
+        raise FuzzError(f"recipe {recipe!r}: expected {forms}")
+    parents = [found for digest in words[1:] if (found := find(digest)) is not None]
+    if len(parents) < PARENTS[maker]:
         raise FuzzError(f"recipe {recipe!r}: found no schedule of such a digest in the corpus")
-    seed = int(words[1])
-    return mutate.mutate(seed, parents[0], parents[1], -seed - 1)
+    return _made(maker, int(words[0]), parents)
 
 
 def parent_of(store: LogStore, world: str, digest: str) -> Schedule | None:

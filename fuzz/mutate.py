@@ -1,4 +1,7 @@
-"""Make a new schedule from one or two that reached something: delete, repeat, insert, move, change a number, splice.
+"""Make a new schedule from some that reached something.
+
+`mutate` keeps the sizes of one schedule and changes its events: delete, repeat, insert, move, change a number, splice with
+another. `weave` puts slices of several schedules, one behind the other, under the sizes of one that is drawn.
 
 All choices come from one seed, so that a recipe (the seed, and the digests of its parents) makes the same schedule everywhere.
 What an event may be is asked of its world: `draw_event` makes events, `fits` says whether one of another schedule may stand
@@ -14,8 +17,9 @@ from rocketmq_ha.fuzz.worlds import registry
 from rocketmq_ha.fuzz.worlds.world import Schedule, World
 
 MOST_EVENTS: Final = 400  # of a mutated schedule; a drawn one has 100 to 220
-MOST_MUTATIONS: Final = 4
+MOST_MUTATIONS: Final = 8
 LONGEST_SLICE: Final = 24  # events
+WOVEN_EVENTS: Final = 150  # of a woven schedule, at least
 
 Events = list[Any]
 
@@ -28,6 +32,20 @@ def mutate(seed: int, parent: Schedule, other: Schedule, number: int) -> Schedul
     for _ in range(rng.randint(1, MOST_MUTATIONS)):
         events = rng.choice(_MUTATIONS)(rng, world, parent, other, events)[:MOST_EVENTS]
     made: Schedule = replace(parent, seed=number, events=tuple(events or parent.events))  # type: ignore[type-var]
+    return made
+
+
+def weave(drawn: Schedule, others: Sequence[Schedule], number: int) -> Schedule:
+    """Slices of `others`, as far as they fit, with the sizes of `drawn`, whose seed decides. `number`: the new one's seed."""
+    rng = random.Random(f"weave {drawn.seed}")
+    world = registry.world_of(drawn)
+    fitting = [[event for event in other.events if world.fits(drawn, event)] for other in (*others, drawn)]
+    events: Events = []
+    while len(events) < WOVEN_EVENTS:
+        source = rng.choice(fitting)
+        start, stop = _slice(rng, source)
+        events += source[start:stop]
+    made: Schedule = replace(drawn, seed=number, events=tuple(events))  # type: ignore[type-var]
     return made
 
 

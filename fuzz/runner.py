@@ -39,7 +39,6 @@ from rocketmq_ha.spec.event_log import (
 )
 
 MOST_FAILURES: Final = 20  # that a manifest lists; the rest are in runs/ and failures/
-GUIDED_SHARE: Final = 4  # of five runs of a guided campaign this many are made from the corpus
 
 Manifest = dict[str, Any]
 
@@ -78,7 +77,7 @@ def run_partition(task: Task, number: int) -> Manifest | None:
     first = number * task.runs_per_partition
     last = first + task.runs_per_partition if task.runs is None else min(first + task.runs_per_partition, task.runs)
     events, rows = EventRecorder(), []
-    for phase, recipe, schedule in _schedules(task, range(task.seed + first, task.seed + last)):
+    for phase, recipe, schedule in schedules(task, range(task.seed + first, task.seed + last)):
         before = time.perf_counter()
         outcome = _child_outcome(schedule, task.limits) if is_careful else limited_outcome(schedule, task.limits)
         elapsed_us = round(1e6 * (time.perf_counter() - before))
@@ -87,7 +86,7 @@ def run_partition(task: Task, number: int) -> Manifest | None:
         if outcome.verdict != VERDICT_OK:
             store.write(f"{FAILURES_DIR}/{recorder.digest_name(row['digest'])}.json", schedule_file.to_json(schedule).encode())
         if task.is_guided:
-            _corpus(task).learn(outcome, row["digest"])
+            corpus_of(task).learn(outcome, row["digest"], recipe)
     # The name is that of this attempt alone: another one may be writing at this moment.
     name = f"part-{number:08d}-{os.getpid()}-{time.time_ns():x}.parquet"
     store.write_table(f"{EVENTS_DIR}/{name}", events.table())
@@ -111,15 +110,15 @@ def run_partition(task: Task, number: int) -> Manifest | None:
     return manifest
 
 
-def _schedules(task: Task, seeds: range) -> Iterator[tuple[str, str, Schedule]]:
+def schedules(task: Task, seeds: range) -> Iterator[tuple[str, str, Schedule]]:
     """(phase, recipe, schedule) of each run. A guided run has the negative of its seed, and one less, as its number."""
     among = registry.find(task.worlds)
-    corpus = _corpus(task) if task.is_guided else None
+    corpus = corpus_of(task) if task.is_guided else None
     if corpus is not None:
         corpus.read()
     for seed in seeds:
         drawn = registry.draw(seed, among)
-        if corpus is not None and seed % (GUIDED_SHARE + 1) and (made := corpus.make(seed, drawn)):
+        if corpus is not None and (made := corpus.make(drawn)):
             recipe, schedule = made
             yield PHASE_GUIDED, recipe, schedule
         else:
@@ -129,7 +128,7 @@ def _schedules(task: Task, seeds: range) -> Iterator[tuple[str, str, Schedule]]:
 _corpora: dict[str, Corpus] = {}  # by campaign: what this process has read of the corpus of a campaign stays read
 
 
-def _corpus(task: Task) -> Corpus:
+def corpus_of(task: Task) -> Corpus:
     return _corpora.setdefault(task.campaign, Corpus(task.place))
 
 

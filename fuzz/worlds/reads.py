@@ -1,5 +1,6 @@
 """The world of reads: a broker's queues, the consumers that pull from them, and the pulls that it holds."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 from typing import Final, get_args
@@ -32,6 +33,12 @@ class ReadsWorld(World[ReadsSchedule]):
 
     def draw_event(self, rng: Random, schedule: ReadsSchedule) -> events.Event:
         return reads_schedule.draw_event(rng, schedule)
+
+    def fits(self, schedule: ReadsSchedule, event: events.Event) -> bool:
+        return reads_schedule.fits(schedule.setup, event)
+
+    def bounds(self, schedule: ReadsSchedule) -> Mapping[tuple[type, str], tuple[int, int]]:
+        return {**reads_schedule.BOUNDS, (events.SetTopic, "read_queue_nums"): (0, schedule.setup.queues)}
 
     def open(self, schedule: ReadsSchedule, directory: Path) -> tuple[ReferenceReads, ImplementationReads]:
         return ReferenceReads(schedule.setup, START_MS), ImplementationReads(schedule.setup, START_MS, directory)

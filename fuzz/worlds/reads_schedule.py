@@ -1,7 +1,7 @@
 """Schedules of the world of reads, drawn from a seed: first the broker, its bounds and weights, and then events by those."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -30,6 +30,26 @@ TAGS: Final = ("a", "b", "c", "")
 SUBSCRIPTIONS: Final = ("*", "*", "a", "b", "a||b", " b || c ", "a||", "x", "", None)
 UNREAD: Final = ("||", "||||")  # cannot be built
 SHORT_MS, CHECK_MS = 1_000, 5_000
+LARGEST: Final = 30  # bytes of a record
+
+# The numbers that a mutation may change.
+BOUNDS: Final[Mapping[tuple[type, str], tuple[int, int]]] = {
+    (Pull, "channel"): (0, CHANNELS - 1),
+    (Pull, "queue_id"): (-1, 3),
+    (Pull, "more"): (-6, 7),
+    (Pull, "max_msg_nums"): (-1, 900),
+    (Pull, "sys_flag"): (0, 31),
+    (Pull, "suspend_timeout_millis"): (0, 15_000),
+    (Pull, "sub_version"): (0, 3),
+    (Pull, "commit_offset"): (0, 8),
+    (Tick, "ms"): (0, 15_000),
+    (CloseChannel, "channel"): (0, CHANNELS - 1),
+    (Expire, "files"): (1, 9),
+    (SetConsumers, "sub_version"): (0, 3),
+    (SetGroup, "broker_id"): (0, 2),
+    (SetGroup, "which_broker_when_consume_slowly"): (1, 3),
+    (SetTopic, "perm"): (0, 7),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +103,27 @@ def draw_event(rng: random.Random, drawn: ReadsSchedule) -> Event:
     return rng.choices([make for _, _, make in draws], [weight for weight, _, _ in draws])[0]()
 
 
+def largest(setup: ReadsSetup) -> int:
+    """The most bytes of a record."""
+    return min(LARGEST, setup.log_file_size)
+
+
+def fits(setup: ReadsSetup, event: Event) -> bool:
+    """Return True if an event may stand in a schedule: the queues of its messages are there, and a slave has a master."""
+    match event:
+        case Dispatch(messages=messages):
+            return all(one.queue_id < setup.queues and one.size <= largest(setup) for one in messages)
+        case MasterLink():
+            return setup.is_slave
+        case SetTopic(read_queue_nums=read_queue_nums):
+            return read_queue_nums <= setup.queues
+        case _:
+            return True
+
+
 def _draws(rng: random.Random, setup: ReadsSetup) -> list[tuple[int, bool, Callable[[], Event]]]:
     """All events as (weight, a schedule may omit it, function that draws one)."""
-    most = min(30, setup.log_file_size)
+    most = largest(setup)
     # A schedule asks mostly by requests, mostly by heartbeats, or both; and waits often or seldom.
     by_request, suspending = rng.choice((0.2, 0.7, 0.95)), rng.choice((0.2, 0.7, 0.9))
     harsh = rng.choice((0.02, 0.02, 0.2))  # share of pulls that cannot be answered

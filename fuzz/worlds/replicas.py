@@ -1,6 +1,7 @@
 """The world of replicas: one master, the puts that wait for its disk and its slaves, and whose acknowledgements count."""
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 from typing import Final, get_args
@@ -35,6 +36,14 @@ class ReplicasWorld(World[ReplicasSchedule]):
 
     def draw_event(self, rng: Random, schedule: ReplicasSchedule) -> events.Event:
         return replicas_schedule.draw_event(rng, schedule)
+
+    def fits(self, schedule: ReplicasSchedule, event: events.Event) -> bool:  # noqa: ARG002
+        """Connections and messages are counted in a circle, so every event may stand everywhere."""
+        return True
+
+    def bounds(self, schedule: ReplicasSchedule) -> Mapping[tuple[type, str], tuple[int, int]]:
+        longest = max(schedule.settings.sync_flush_timeout_ms, schedule.settings.ha_housekeeping_interval_ms)
+        return {**replicas_schedule.BOUNDS, (events.Tick, "ms"): (0, longest + 1)}
 
     def open(self, schedule: ReplicasSchedule, directory: Path) -> tuple[ReferenceReplicas, ImplementationReplicas]:
         setup = Master(schedule.role, schedule.sync_flush, schedule.settings, schedule.profile)

@@ -5,7 +5,7 @@ short rounds, such as a slave that receives and reports: otherwise puts hardly e
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +20,17 @@ NEWEST: Final = -1  # of the open connections
 NOTHING: Final = 1 << 10  # no schedule has so many messages, so this is offset 0
 WAITS: Final = ("", "", "", "K\x01v", "WAIT\x01true", "WAIT\x01TRUE\x02K\x01v", "WAIT\x01", "XWAIT\x01false")
 NO_WAITS: Final = ("WAIT\x01false", "WAIT\x01FALSE", "WAIT\x01true\x02WAIT\x01no", "K\x01v\x02WAIT\x01false")
+
+# The numbers that a mutation may change. A file has room for the largest body.
+BOUNDS: Final[Mapping[tuple[type, str], tuple[int, int]]] = {
+    (Put, "size"): (0, 100),
+    (Accept, "address"): (0, 4),
+    (Accept, "subject"): (-1, 4),
+    **{(kind, "connection"): (-2, 9) for kind in (Transfer, Report, Close)},
+    (Report, "message"): (0, 8),
+    (Report, "more"): (-(1 << 41), 1 << 41),
+    (Flush, "failures"): (0, 2),
+}
 
 Round = tuple[Event, ...]
 

@@ -1,8 +1,8 @@
 """The world of routes: name servers, brokers that register with them, and anybody who asks (reference/routes.py)."""
 
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final, get_args
 
@@ -74,6 +74,21 @@ class RoutesWorld(World[RoutesSchedule]):
         said = [event.registration for event in schedule.events if isinstance(event, events.Register)]
         draws = event_draws(rng, schedule.settings, said)
         return rng.choices([make for _, _, make in draws], [weight for weight, _, _ in draws])[0]()[0]
+
+    def fits(self, schedule: RoutesSchedule, event: events.Event) -> bool:
+        """Its name server and its broker are there."""
+        settings = schedule.settings
+        return getattr(event, "server", 0) < settings.servers and getattr(event, "broker", -1) < len(settings.brokers)
+
+    def bounds(self, schedule: RoutesSchedule) -> Mapping[tuple[type, str], tuple[int, int]]:
+        most = {"server": schedule.settings.servers - 1, "broker": len(schedule.settings.brokers) - 1, "channel": 2}
+        places = {
+            (kind, field.name): (0, most[field.name])
+            for kind in self.event_types
+            for field in fields(kind)
+            if most.get(field.name, -1) > 0
+        }
+        return places | {(events.Tick, "ms"): (0, max(TICKS)), (events.UpdateTopic, "queue_nums"): (1, 8)}
 
     def open(self, schedule: RoutesSchedule, directory: Path) -> tuple[ReferenceRoutes, ImplementationRoutes]:
         given = schedule.settings, schedule.profile, START_MS

@@ -1,8 +1,11 @@
 """A corpus keeps what reached something new, in files for other processes; what is made of it comes from its recipe alone."""
 
 import random
+from collections import Counter
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +17,7 @@ from rocketmq_ha.fuzz.errors import FuzzError
 from rocketmq_ha.fuzz.lockstep import RunOutcome
 from rocketmq_ha.fuzz.log_store import LogStore
 from rocketmq_ha.fuzz.worlds import registry
+from rocketmq_ha.fuzz.worlds.world import World
 from rocketmq_ha.reference.events import Connect, DeliverFrames, DeliverReports, ForgeHeader, ForgeReport, Put, Tick
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED
 
@@ -26,6 +30,17 @@ SPLIT = schedule_of(
     DeliverFrames(0, 20),
     profile=HARDENED,
 )
+
+
+# One transition, which no later run of it can show anew.
+NOTHING_NEW = lockstep.run(schedule_of(put(10), profile=CLASSIC))
+
+
+def outcome_with(number: int) -> RunOutcome:
+    """An outcome with a transition that no other number has."""
+    step = NOTHING_NEW.last
+    new = replace(step, transitions=(replace(step.transitions[0], event=f"e{number}"),))
+    return replace(NOTHING_NEW, steps=(new,))
 
 
 def learn(into: Corpus, outcome: RunOutcome) -> bool:
@@ -71,19 +86,40 @@ def test_a_failed_run_has_no_children(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_an_empty_corpus_makes_nothing_and_a_full_one_what_its_recipe_says(tmp_path: Path) -> None:
-    kept, drawn = Corpus(str(tmp_path)), LINK.draw(3)
-    assert kept.make(5, drawn) is None
+    kept = Corpus(str(tmp_path))
+    assert all(kept.make(LINK.draw(seed)) is None for seed in range(20))
     for seed in range(6):
         learn(kept, lockstep.run(LINK.draw(seed)))
-    made = [kept.make(seed, drawn) for seed in range(5, 45)]
-    texts = set()
-    for seed, one in zip(range(5, 45), made, strict=True):
-        assert one is not None
+    made = {seed: kept.make(LINK.draw(seed)) for seed in range(5, 65)}
+    texts, makers = set(), Counter[str]()
+    for seed, one in made.items():
+        if one is None:
+            makers["draw"] += 1
+            continue
         recipe, schedule = one
-        assert (recipe.split()[:2], schedule.seed) == (["mutate", str(seed)], -seed - 1)
+        maker, number, *digests = recipe.split()
+        makers[maker] += 1
+        assert (number, len(digests), schedule.seed) == (str(seed), corpus.PARENTS[maker], -seed - 1)
         assert corpus.from_recipe(recipe, partial(corpus.parent_of, LogStore(str(tmp_path)), "link")) == schedule
         texts.add(schedule_file.to_json(schedule))
-    assert len(texts) == 40
+    assert len(texts) == 60 - makers["draw"]
+    assert set(makers) == {"draw", "mutate", "weave"}
+
+
+def test_the_maker_that_reaches_more_makes_more(tmp_path: Path) -> None:
+    """And each of the others makes some, because it may come to reach more."""
+    shares = {}
+    for best in ("", "mutate 1 a b", "weave 1 a b c d"):
+        kept = Corpus(str(tmp_path / (best[:5] or "draw")))
+        for seed in range(3000):
+            for recipe in ("", "mutate 1 a b", "weave 1 a b c d"):
+                kept.learn(outcome_with(seed) if recipe == best and seed % 3 == 0 else NOTHING_NEW, 1, recipe)
+        made = [kept.make(LINK.draw(seed)) for seed in range(300)]
+        shares[best] = Counter((one[0] if one else "draw").partition(" ")[0] for one in made)
+    for best, found in shares.items():
+        name = best.partition(" ")[0] or "draw"
+        assert found[name] > 180, (best, found)
+        assert min(found.values()) > 10 and len(found) == 3, found
 
 
 def test_the_corpus_of_another_log_can_be_taken_over(tmp_path: Path) -> None:
@@ -98,9 +134,9 @@ def test_the_corpus_of_another_log_can_be_taken_over(tmp_path: Path) -> None:
         corpus.files_of(LogStore(str(tmp_path / "new")))
 
 
-@pytest.mark.parametrize("recipe", ["", "mutate", "mutate x a b", "splice 1 a b", "mutate 1 a b c"])
+@pytest.mark.parametrize("recipe", ["", "mutate", "mutate x a b", "splice 1 a b", "mutate 1 a b c", "weave 1 a b"])
 def test_a_recipe_of_another_form_is_refused(recipe: str) -> None:
-    with pytest.raises(FuzzError, match="expected mutate SEED DIGEST DIGEST"):
+    with pytest.raises(FuzzError, match="expected mutate SEED DIGEST DIGEST or weave SEED DIGEST DIGEST DIGEST DIGEST"):
         corpus.from_recipe(recipe, lambda _: SPLIT)
 
 
@@ -120,6 +156,22 @@ def test_each_mutation_changes_a_schedule_and_none_makes_it_longer_than_it_may_b
         assert sum(tuple(events) != parent.events for events in made) >= 15, mutation.__name__
     for seed in range(300):
         assert 0 < len(mutate.mutate(seed, parent, other, 1).events) <= mutate.MOST_EVENTS
+
+
+@pytest.mark.parametrize("world", registry.WORLDS.values(), ids=list(registry.WORLDS))
+def test_a_woven_schedule_has_the_sizes_of_the_drawn_one_and_events_of_the_others(world: World[Any]) -> None:
+    ours = 0
+    for seed in range(20):
+        drawn, others = world.draw(seed), [world.draw(seed + 100 * n) for n in range(1, 5)]
+        made = mutate.weave(drawn, others, -seed - 1)
+        assert replace(made, seed=seed, events=()) == replace(drawn, events=())
+        assert mutate.WOVEN_EVENTS <= len(made.events) < mutate.WOVEN_EVENTS + mutate.LONGEST_SLICE
+        theirs = {event for other in others for event in other.events}
+        assert all(event in theirs and world.fits(drawn, event) for event in made.events if event not in drawn.events)
+        ours += sum(event in theirs for event in made.events)
+        outcome = lockstep.run(made)
+        assert outcome.verdict == "ok", (seed, outcome.last)
+    assert ours > 20 * mutate.WOVEN_EVENTS / 2
 
 
 def test_mutated_schedules_of_hardened_break_no_invariant() -> None:

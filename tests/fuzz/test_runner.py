@@ -188,14 +188,14 @@ runner.run_partition(runner.Task({str(tmp_path)!r}, {str(tmp_path)!r}, 7, 8, 3, 
     assert made["failures"] == [{key: found[8][key] for key in ("run_id", "world", "verdict", "signature", "digest")}]
 
 
-def test_a_guided_partition_makes_most_runs_from_its_corpus(tmp_path: Path) -> None:
+def test_a_guided_partition_draws_some_runs_and_makes_others_from_its_corpus(tmp_path: Path) -> None:
     guided = task(tmp_path, runs=60, runs_per_partition=30, is_guided=True)
     run_partition(guided, 0)
     run_partition(guided, 1)
     found = rows(tmp_path, "runs")
     phases = [row["phase"] for row in found]
     assert phases[0] == "generate"
-    assert 0.6 * len(found) < phases.count("guided") < 0.85 * len(found)
+    assert 0.1 * len(found) < phases.count("guided") < 0.9 * len(found)
     for row in found:
         assert (row["phase"] == "guided") == (row["run_id"] < 0) == bool(row["recipe"])
         seed = row["run_id"] if row["run_id"] >= 0 else -row["run_id"] - 1
