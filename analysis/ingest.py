@@ -8,7 +8,6 @@ than once. The second condenses events/ (counts.py). What a pass cannot read or 
 rest counts. So damage never ends a report; only a log of which nothing is left is an error.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -27,10 +26,10 @@ from rocketmq_ha.analysis.counts import Source, condense
 from rocketmq_ha.analysis.errors import LogInvalid
 from rocketmq_ha.analysis.log_files import LogFiles
 from rocketmq_ha.analysis.part_files import DamagedError, empty, numbers, read_file
-from rocketmq_ha.analysis.published import Damage, Part, published
+from rocketmq_ha.analysis.published import Damage, Part, published, shared
 from rocketmq_ha.analysis.quarantine import QUARANTINE, quarantine
-from rocketmq_ha.analysis.schema import EVENTS, RUNS, WITHOUT_MANIFESTS, check_log, load_possible
-from rocketmq_ha.spec.event_log import ADDED, EVENT_COLUMNS, PHASE_GENERATE, RUN_COLUMNS, WORLD_HYPOTHESIS
+from rocketmq_ha.analysis.schema import RUNS, WITHOUT_MANIFESTS, check_log, load_possible
+from rocketmq_ha.spec.event_log import EVENT_COLUMNS, PHASE_GENERATE, RUN_COLUMNS, WORLD_HYPOTHESIS
 
 CHUNK_ROWS: Final = 500_000  # of events that are condensed at once: some 200 MB at work
 ROWS_PER_TASK: Final = 2_000_000
@@ -52,43 +51,8 @@ class Log:
     quarantine: DataFrame  # columns of quarantine.quarantine
     campaigns: tuple[dict[str, Any], ...]  # the campaign.json of each log, in the given order
     places: tuple[str, ...]  # of the logs
-    spark: SparkSession
     parts: tuple[Part, ...]
-    first_source: dict[tuple[int, int], str]  # of a run that is in a log twice: the file of runs/ that counts
     kept: tuple[DataFrame, ...]  # persisted
-
-    @property
-    def events(self) -> DataFrame:
-        """The rows of events/ of the runs that count, by Spark's own reader. Columns: log, EVENT_COLUMNS."""
-        frames = [self._events_of(part) for part in _by_log(self.parts)]
-        frame = (
-            frames[0] if frames else self.spark.createDataFrame([], EVENTS).withColumns({"file": sf.lit(""), "log": sf.lit(0)})
-        )
-        for more in frames[1:]:
-            frame = frame.unionByName(more)
-        if self.first_source:
-            frame = self._once(frame)
-        counted = self.counted.select("log", "run_id")
-        return frame.join(counted, on=["log", "run_id"], how="left_semi").select("log", *EVENTS.fieldNames())
-
-    def _once(self, frame: DataFrame) -> DataFrame:
-        """Of a run that is in a log twice, the rows that stand beside its first row in runs/."""
-        events_of = {f"{self.places[part.log]}/{file}": part.events for part in self.parts for file in part.runs}
-        files = {run: events_of[source].rpartition("/")[2] for run, source in self.first_source.items()}
-        first = _pairs(self.spark, files)
-        is_first = sf.col("text").isNull() | (sf.col("text") == sf.col("file"))
-        return frame.join(first, on=["log", "run_id"], how="left").where(is_first)
-
-    def _events_of(self, parts: Sequence[Part]) -> DataFrame:
-        files, shown = LogFiles.at(parts[0].place), self.places[parts[0].log]
-        unreadable = {row["source"] for row in self.quarantine.where(sf.col("n_runs").isNull()).collect()}
-        names = [_literal(files.path(part.events)) for part in parts if f"{shown}/{part.events}" not in unreadable]
-        is_old = parts[0].version == WITHOUT_MANIFESTS
-        if not names:
-            return self.spark.createDataFrame([], EVENTS).withColumns({"file": sf.lit(""), "log": sf.lit(parts[0].log)})
-        frame = self.spark.read.schema(EVENTS).parquet(*names).withColumn("file", sf.col("_metadata.file_name"))
-        known = {name: sf.lit(value).cast(EVENTS[name].dataType) for name, value in ADDED.items() if name in EVENTS.names}
-        return (frame.withColumns(known) if is_old else frame).withColumn("log", sf.lit(parts[0].log))
 
     def close(self) -> None:
         """Give back what is cached."""
@@ -143,9 +107,7 @@ def read_logs(
         quarantine=quarantine(run_rows, left_out.twice(sound), counts, _without_events(runs, counts, left_out), listed),
         campaigns=checked,
         places=shown,
-        spark=spark,
         parts=parts,
-        first_source=left_out.first_source,
         kept=(run_rows, counts, counted),
     )
     _check_that_something_is_left(log, paths)
@@ -170,7 +132,7 @@ def _check_that_something_is_left(log: Log, paths: Sequence[Path | str]) -> None
 def _run_rows(spark: SparkSession, parts: Sequence[Part], shown: tuple[str, ...], worlds: frozenset[str]) -> DataFrame:
     """Every row of runs/, with the reason why it is bad. A file that cannot be read has one row, with is_row false."""
     files = sorted({(part.log, part.place, part.version, name) for part in parts for name in part.runs})
-    groups = _shared(files, [1] * len(files), spark.sparkContext.defaultParallelism)
+    groups = shared(files, [1] * len(files), spark.sparkContext.defaultParallelism)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -278,7 +240,7 @@ def _counts(
     with_events = [part for part in parts if part.events]
     weights = [part.weight for part in with_events]
     tasks = max(TASKS_PER_CORE * spark.sparkContext.defaultParallelism, sum(weights) // ROWS_PER_TASK)
-    groups = _shared(with_events, weights, tasks)
+    groups = shared(with_events, weights, tasks)
 
     def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -369,24 +331,3 @@ def _all_runs(sound: DataFrame) -> DataFrame:
 def _over(spark: SparkSession, tasks: int) -> DataFrame:
     """A frame of `tasks` partitions, each with its number."""
     return spark.range(0, tasks, 1, max(1, tasks))
-
-
-def _shared(items: Sequence[Any], weights: Sequence[int], tasks: int) -> list[list[Any]]:
-    """Share out items so that the tasks have about the same weight: the heaviest first, each to the lightest task."""
-    groups: list[list[Any]] = [[] for _ in range(max(1, min(tasks, len(items))))]
-    loads = [0] * len(groups)
-    for number in sorted(range(len(items)), key=lambda n: -weights[n]):
-        lightest = loads.index(min(loads))
-        groups[lightest].append(items[number])
-        loads[lightest] += weights[number] + 1
-    return groups
-
-
-def _literal(path: str) -> str:
-    """Escape brackets, stars and the like in a path, because Spark reads paths as patterns."""
-    return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)
-
-
-def _by_log(parts: Sequence[Part]) -> list[list[Part]]:
-    with_events = sorted((part for part in parts if part.events), key=lambda part: (part.log, part.events))
-    return [list(group) for _, group in groupby(with_events, key=lambda part: part.log)]

@@ -6,14 +6,16 @@ whole runs, and a partition is published whole.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
 from rocketmq_ha.analysis.log_files import LogFiles
 from rocketmq_ha.analysis.schema import PARQUET, WITHOUT_MANIFESTS
 from rocketmq_ha.spec.event_log import EVENTS_DIR, MANIFEST_DIR, RUNS_DIR
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +95,14 @@ def _manifest(files: LogFiles, name: str) -> dict[str, Any] | str:
         if not isinstance(value, str) or PurePosixPath(value).name != value:
             return f"a manifest without the name of its file of {key}"
     return row
+
+
+def shared(items: Sequence[T], weights: Sequence[int], tasks: int) -> list[list[T]]:
+    """Share out items so that the tasks have about the same weight: the heaviest first, each to the lightest task."""
+    groups: list[list[T]] = [[] for _ in range(max(1, min(tasks, len(items))))]
+    loads = [0] * len(groups)
+    for number in sorted(range(len(items)), key=lambda n: -weights[n]):
+        lightest = loads.index(min(loads))
+        groups[lightest].append(items[number])
+        loads[lightest] += weights[number] + 1
+    return groups

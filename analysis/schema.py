@@ -19,7 +19,6 @@ from rocketmq_ha.analysis.log_files import LogFiles
 from rocketmq_ha.spec.event_log import (
     ADDED,
     CAMPAIGN_FILE,
-    EVENT_COLUMNS,
     EVENTS_DIR,
     MANIFEST_DIR,
     RUN_COLUMNS,
@@ -47,7 +46,6 @@ def spark_schema(columns: Columns) -> T.StructType:
     return T.StructType([T.StructField(name, _SPARK_TYPES[kind]) for name, kind, _ in columns])
 
 
-EVENTS: Final = spark_schema(EVENT_COLUMNS)
 RUNS: Final = spark_schema(RUN_COLUMNS)
 
 

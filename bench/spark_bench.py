@@ -51,8 +51,7 @@ def measure(cores: int, log: Path, part: Path, rounds: int) -> dict[str, Any]:
     from rocketmq_ha.fuzz.second_verdict import log_files
     from rocketmq_ha.fuzz.second_verdict import spark as second_verdict
 
-    settings = second_verdict.SESSION_SETTINGS
-    spark = spark_session("bench", master=f"local[{cores}]", shuffle_partitions=8, driver_memory="4g", config=settings)
+    spark = spark_session("bench", master=f"local[{cores}]", shuffle_partitions=8, driver_memory="4g")
     possible = load_possible()
     transitions = Path(str(resources.files("rocketmq_ha.spec") / "transitions.json"))
     duckdb = spark_queries.duckdb_of(log, transitions, cores)
@@ -84,7 +83,7 @@ def measure(cores: int, log: Path, part: Path, rounds: int) -> dict[str, Any]:
             [timed(lambda: tables.compute(spark, read_logs(spark, [log]), possible)) for _ in range(rounds)]
         )
         say(f"local[{cores}] all tables: {found['all_tables']}")
-    files = log_files.find(part)
+    files = log_files.find(str(part))
     results: list[Any] = []
     once = timed(lambda: results.append(second_verdict.judge(spark, [files])))
     (verdict,) = results
@@ -93,7 +92,7 @@ def measure(cores: int, log: Path, part: Path, rounds: int) -> dict[str, Any]:
     found["second_verdict"] = {"rows": verdict.rows} | {name: round(value, 1) for name, value in (once | rates).items()}
     say(f"local[{cores}] second verdict: {found['second_verdict']}")
     if cores == AT:
-        seed = log_files.find(log.parent / "seed")
+        seed = log_files.find(str(log.parent / "seed"))
         once = timed(lambda: results.append(second_verdict.judge(spark, [seed], share=0.25)))
         alone = timed(lambda: second_verdict.judge(spark, [seed]))
         processor_s = max(0.001, once["processor_s"] - alone["processor_s"])

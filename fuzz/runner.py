@@ -8,10 +8,12 @@ killed its process. It then makes each run in a child process, so that such a ru
 """
 
 import json
+import logging
 import os
 import time
 import traceback
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -39,6 +41,8 @@ from rocketmq_ha.spec.event_log import (
 )
 
 MOST_FAILURES: Final = 20  # that a manifest lists; the rest are in runs/ and failures/
+
+IMPLEMENTATION: Final = logging.getLogger("rocketmq_ha.impl")
 
 Manifest = dict[str, Any]
 
@@ -136,7 +140,7 @@ def limited_outcome(schedule: Schedule, most: Limits) -> RunOutcome:
     """The outcome of a run within its limits; a broken one ends with a step that says so."""
     steps: list[StepOutcome] = []
     try:
-        with limits.limited(most):
+        with limits.limited(most), _without_log_lines():
             return lockstep.run(schedule, steps)
     except RunTimeout:
         verdict, told = VERDICT_TIMEOUT, f"no end after {most.seconds:g} s"
@@ -152,6 +156,17 @@ def limited_outcome(schedule: Schedule, most: Limits) -> RunOutcome:
     now_ms = steps[-1].now_ms if steps else START_MS
     signature = f"{registry.world_of(schedule).whole}/{type(event).__name__}/{verdict}"
     return RunOutcome(schedule, (*steps, StepOutcome(index, event, now_ms, (), verdict, signature, told)))
+
+
+@contextmanager
+def _without_log_lines() -> Iterator[None]:
+    """Drop what the implementation logs: a campaign injects faults into every run, and would print each of them."""
+    level = IMPLEMENTATION.level
+    IMPLEMENTATION.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        IMPLEMENTATION.setLevel(level)
 
 
 def _child_outcome(schedule: Schedule, most: Limits) -> RunOutcome:

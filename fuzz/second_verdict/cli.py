@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command(name="second-verdict")
-@click.argument("logs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("logs", nargs=-1, required=True)
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), help="Directory for the tables runs/ and rules/ as Parquet."
 )
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 @click.option("--unreached-ok", is_flag=True, help="Do not count a rule whose premise no row reached, as in a small log.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def second_verdict(
-    logs: tuple[Path, ...], out: Path | None, share: float, master: str, unreached_ok: bool, as_json: bool
+    logs: tuple[str, ...], out: Path | None, share: float, master: str, unreached_ok: bool, as_json: bool
 ) -> None:
-    """Judge the runs of LOGS again, from the logs alone.
+    """Judge the runs of LOGS again, from the logs alone. A log is a directory, or the URI of one on an object store.
 
     Every run is checked row by row against the clauses; with --share, the model goes through some runs again. Exit status 1 if
     a run breaks a rule, or if a rule was never reached and so has shown nothing.
@@ -41,11 +41,13 @@ def second_verdict(
     from rocketmq_ha.analysis.session import spark_session
     from rocketmq_ha.fuzz.second_verdict import log_files, spark
 
-    files = [log_files.find(path) for path in logs]
+    found_logs = [log_files.find(path, number) for number, path in enumerate(logs)]
     click.echo(STARTING_SPARK, err=True)
-    session = spark_session("rocketmq-ha second-verdict", master=master, config=spark.SESSION_SETTINGS)
-    with run_progress("rows", sum(log.n_events + log.n_runs for log in files)) as progress:
-        found = spark.judge(session, files, share=share, out=out, progress=progress)
+    session = spark_session("rocketmq-ha second-verdict", master=master)
+    # The manifests of version 2 tell the rows; of version 1 only the sizes of files are known.
+    total = sum(log_files.weight_of(log.parts) for log in found_logs)
+    with run_progress("bytes" if any(log.is_old for log in found_logs) else "rows", total) as progress:
+        found = spark.judge(session, found_logs, share=share, out=out, progress=lambda done: progress(int(total * done)))
     unreached = list(unreached_rules(found, with_rerun=share > 0))
     if as_json:
         click.echo(json.dumps(_as_json(found, unreached), indent=1))
@@ -99,7 +101,7 @@ def _as_json(found: "SecondVerdict", unreached: list[str]) -> dict[str, Any]:
     return {name: getattr(found, name) for name in names} | {"seconds": seconds, "unreached": unreached, "rules": rules}
 
 
-def _print(found: "SecondVerdict", logs: tuple[Path, ...]) -> None:
+def _print(found: "SecondVerdict", logs: tuple[str, ...]) -> None:
     console = console_for()
     columns = [Column("rule"), Column("source"), Column("premises", is_number=True), Column("violations", is_number=True)]
     rows = [

@@ -47,7 +47,7 @@ CHUNK_SCHEMA: Final = pa.schema(
         ("verdict", pa.string()),
     ]
 )
-# One frame of rows is sorted in one shuffle; a join would carry each run's columns on every row of it.
+# In one table the rows of a run stand together; a join would carry each run's columns on every row of it.
 HEADER_STEP: Final = -(1 << 31)
 RUN_AS_EVENT: Final = {
     "world": "world",
@@ -313,7 +313,7 @@ class Rows:
     @cached_property
     def by_machine(self) -> Groups:
         """By run, actor and instance."""
-        return Groups(((self.run << 8) + self.actor.clip(0, 255) << 24) + (self.instance & 0xFFFFFF))
+        return Groups(((self.run << 8) + self.actor.clip(0, 255) << 32) + (self.instance & 0xFFFFFFFF))
 
     def value(self, column: Numbers, places: Numbers, default: int) -> Numbers:
         """The column at these places, or the default where there is none."""

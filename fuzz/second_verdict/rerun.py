@@ -7,7 +7,6 @@ run from the model's transitions by itself.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ import pyarrow as pa
 from rocketmq_ha.fuzz import corpus, recorder, schedule_file
 from rocketmq_ha.fuzz.errors import FuzzError
 from rocketmq_ha.fuzz.fingerprint import NOBODY_LOOKED, fingerprint
+from rocketmq_ha.fuzz.log_store import LogStore
 from rocketmq_ha.fuzz.second_verdict.columns import HEADER
 from rocketmq_ha.fuzz.worlds import registry
 from rocketmq_ha.fuzz.worlds.world import START_MS, Schedule
@@ -59,41 +59,51 @@ class Result:
     detail: str = ""
 
 
+Kept = Mapping[int, tuple[str, str]]  # digest: the place of the log that holds such a schedule, and the name of its file
+
+
 @lru_cache(maxsize=4)
-def kept_schedules(folders: tuple[str, ...]) -> dict[int, str]:
-    """Digest: the file of each schedule that the logs hold. A file that is no schedule is left out: it replays nowhere."""
-    found: dict[int, str] = {}
-    for folder in folders:
-        for part in (CORPUS_DIR, FAILURES_DIR):
-            for file in sorted(Path(folder, part).rglob("*.json")):
-                try:
-                    found[recorder.digest(schedule_file.read(file))] = str(file)
-                except FuzzError:
-                    continue
+def kept_schedules(places: tuple[str, ...]) -> Kept:
+    """The schedules that the logs hold. A file that is no schedule is left out: it replays nowhere."""
+    found: dict[int, tuple[str, str]] = {}
+    for place in places:
+        store = LogStore(place)
+        for name in (name for part in (CORPUS_DIR, FAILURES_DIR) for name in store.names(part)):
+            try:
+                found[recorder.digest(_read(place, name))] = (place, name)
+            except FuzzError:
+                continue
     return found
 
 
-def schedule_of(run: Mapping[str, Any], kept: Mapping[int, str]) -> Schedule | None:
+def _read(place: str, name: str) -> Schedule:
+    """Raises: FuzzError, for a file that is not there or is no schedule."""
+    data = LogStore(place).read(name)
+    if data is None:
+        raise FuzzError(f"{place}/{name}: found nothing, expected a schedule")
+    return schedule_file.from_json(data.decode(errors="replace"), f"{place}/{name}")
+
+
+def schedule_of(run: Mapping[str, Any], kept: Kept) -> Schedule | None:
     """The schedule of a run: drawn from its seed in its world, or one that the log holds. None where there is none."""
     if run["phase"] == PHASE_GENERATE and run["world"] in registry.WORLDS:
         return registry.draw(run["run_id"], (registry.WORLDS[run["world"]],))
     return _kept(kept, run["digest"]) or _of_recipe(run["recipe"], kept)
 
 
-def _kept(kept: Mapping[int, str], digest: int) -> Schedule | None:
-    file = kept.get(digest)
-    return schedule_file.read(Path(file)) if file else None
+def _kept(kept: Kept, digest: int) -> Schedule | None:
+    return _read(*kept[digest]) if digest in kept else None
 
 
-def _of_recipe(recipe: str, kept: Mapping[int, str]) -> Schedule | None:
-    """The schedule that a recipe makes of two of the corpus. None where the log does not hold them."""
+def _of_recipe(recipe: str, kept: Kept) -> Schedule | None:
+    """The schedule that a recipe makes of some of the corpus. None where the log does not hold them."""
     try:
         return corpus.from_recipe(recipe, lambda name: _kept(kept, recorder.digest_of(name)))
     except FuzzError:
         return None
 
 
-def rerun(run: Mapping[str, Any], logged: list[dict[str, Any]], kept: Mapping[int, str]) -> Result | None:
+def rerun(run: Mapping[str, Any], logged: list[dict[str, Any]], kept: Kept) -> Result | None:
     """Run a run again and compare. None: its schedule is not in the log, or its verdict is about the machine that it ran on.
 
     Args: run: its row in runs; observed is None where the log has no such column. logged: its rows, in order.

@@ -1,40 +1,42 @@
-"""The second verdict on Spark: each run's rows come together in one shuffle, and Python judges chunks of whole runs.
+"""The second verdict on Spark: each task reads the files of some units, whose runs are whole, and judges them chunk by chunk.
 
-The rows of events and those of runs are one frame (columns.RUN_AS_EVENT), so that a run needs no join: repartition by run,
-sort within the partition, and mapInArrow over what comes.
+No row leaves its task, since all rows of a run are in the files of one unit; what comes back is a row for each run. What does
+not work as well: to let Spark read the files and bring the rows of a run together in a shuffle. It took as much time as the
+rules, and no object store without Hadoop's libraries.
 """
 
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyspark.sql.functions as sf
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql import Column, DataFrame, SparkSession
 
+from rocketmq_ha.analysis.log_files import LogFiles
+from rocketmq_ha.analysis.part_files import DamagedError, empty, read_file
+from rocketmq_ha.analysis.published import shared
+from rocketmq_ha.analysis.schema import WITHOUT_MANIFESTS
 from rocketmq_ha.fuzz.errors import FuzzError
-from rocketmq_ha.fuzz.second_verdict import monitor, rerun
-from rocketmq_ha.fuzz.second_verdict.columns import CHUNK_SCHEMA, HEADER, HEADER_STEP, RUN_AS_EVENT
-from rocketmq_ha.fuzz.second_verdict.log_files import LogFiles
-from rocketmq_ha.spec.event_log import ADDED, EVENT_COLUMNS, RUN_COLUMNS, VERDICT_OK
+from rocketmq_ha.fuzz.second_verdict import chunk, monitor, rerun
+from rocketmq_ha.fuzz.second_verdict.log_files import Log, Unit, weight_of
+from rocketmq_ha.spec.event_log import EVENT_COLUMNS, RUN_COLUMNS, VERDICT_OK
 
-# 10,000 rows a batch, Spark's default, cost a fifth more.
-SESSION_SETTINGS: Final = {"spark.sql.execution.arrow.maxRecordsPerBatch": "50000"}
 CHUNK_ROWS: Final = 60_000  # that are judged at once: more fit no cache, fewer pay for the calls
-ROWS_PER_PARTITION: Final = 400_000
+TASKS_PER_CORE: Final = 4
 SHARES: Final = 1_000_000  # of which `share` takes some
+MIXER: Final = 0x9E3779B97F4A7C15  # odd, 2^64 divided by the golden ratio: neighbours get unlike products
 POLL_S: Final = 0.2
 
 VIOLATION: Final = "violation"
-_RUN, _RULE = "run", "rule"
-# A row for each run, and for each task one for each rule: n_rows is how often its premise was reached.
+# A row for each run and check; for each chunk one for each rule, where n_rows is how often its premise was reached, and one for
+# each world (in rule) and profile (in verdict); and one for each unit that cannot be read.
+_RUN, _RERUN, _RULE, _ABOUT, _DAMAGE = "run", "rerun", "rule", "about", "damage"
 RESULT_DDL: Final = (
     "kind string, log int, run_id bigint, verdict string, rule string, step int, detail string, "
     "n_rows bigint, n_violations bigint"
@@ -52,12 +54,6 @@ _RESULT: Final = pa.schema(
         ("n_violations", pa.int64()),
     ]
 )
-_SPARK_TYPES: Final[dict[str, T.DataType]] = {
-    "int32": T.IntegerType(),
-    "int64": T.LongType(),
-    "string": T.StringType(),
-    "list<string>": T.ArrayType(T.StringType()),
-}
 
 
 @dataclass(slots=True)
@@ -82,105 +78,97 @@ EXAMPLES: Final = 20
 
 def judge(
     spark: SparkSession,
-    logs: Sequence[LogFiles],
+    logs: Sequence[Log],
     *,
     share: float = 0.0,
     out: Path | None = None,
-    progress: Callable[[int], None] = lambda _: None,
+    progress: Callable[[float], None] = lambda _: None,
 ) -> SecondVerdict:
     """Judge all runs of the logs by their rows, and a share of them by the model too. Each log is judged by itself.
 
-    Args: out: gets runs/ and rules/, two tables as Parquet. progress: called with the number of rows done.
-    Raises: FuzzError where a file's pages cannot be read.
+    Args: out: gets runs/ and rules/, two tables as Parquet. progress: called with the part of the tasks that is done, 0 to 1.
+    Raises: FuzzError for a file that cannot be read.
     """
     started = time.monotonic()
-    n_rows = sum(log.n_events + log.n_runs for log in logs)
-    rows = reduce(DataFrame.unionByName, (of_log(spark, log, number) for number, log in enumerate(logs)))
-    checked = _by_run(spark, rows, n_rows).mapInArrow(check_rows, RESULT_DDL)
-    if share:
-        folders = tuple(str(log.path.resolve()) for log in logs)
-        chosen = rows.where(sf.pmod(sf.xxhash64("run_id"), sf.lit(SHARES)) < int(share * SHARES))
-        again = _by_run(spark, chosen, int(share * n_rows), RERUN_ROWS_PER_PARTITION)
-        checked = checked.unionByName(again.mapInArrow(_rerunner(folders), RESULT_DDL))
-    results = checked.persist(StorageLevel.DISK_ONLY)
+    units = [unit for log in logs for unit in log.units]
+    tasks = shared(units, [*map(weight_of, units)], TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
+    places, shown = tuple(log.place for log in logs), tuple(log.shown for log in logs)
+
+    def judge_tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for unit in sorted(tasks[number], key=weight_of):
+                    yield from judge_unit(unit, places, shown, share)
+
+    results = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(judge_tasks, RESULT_DDL).persist(StorageLevel.DISK_ONLY)
     try:
-        found = _collect(spark, results, n_rows, progress)
+        found = _collect(spark, results, progress)
         if out is not None:
             _write(results, out)
     finally:
         results.unpersist()
-    known = [log for log in logs if log.n_runs]
-    found.profiles, found.worlds = _profiles_and_worlds(spark, known)
     found.seconds = time.monotonic() - started
     return found
 
 
-def of_log(spark: SparkSession, log: LogFiles, number: int) -> DataFrame:
-    """CHUNK_SCHEMA of a log, in no order."""
-    events = _read(spark, log.events, EVENT_COLUMNS, log.lacking)
-    runs = _read(spark, log.runs, RUN_COLUMNS, log.lacking - {"observed"})
-    as_event = {name: sf.col(column) for name, column in RUN_AS_EVENT.items()} | {
-        "run_id": sf.col("run_id"),
-        "step": sf.lit(HEADER_STEP),
-        "actor": sf.lit(HEADER),
-        "split_at": sf.lit(0),
-        # Where the log has no column `observed`, an empty text.
-        "clauses": sf.array(sf.coalesce("recipe", sf.lit("")), sf.coalesce(sf.col("observed").cast("string"), sf.lit(""))),
-    }
-    names = [name for name in CHUNK_SCHEMA.names if name != "log"]
-    headers = runs.select(*(as_event[name].alias(name) for name in names))
-    return events.select(*names).unionByName(headers).select(sf.lit(number).alias("log"), "*")
+def judge_unit(unit: Unit, places: tuple[str, ...], shown: tuple[str, ...], share: float) -> Iterator[pa.RecordBatch]:
+    """The results of both checks of a unit's runs, as _RESULT."""
+    try:
+        table = table_of(unit, shown)
+    except FuzzError as error:
+        yield pa.RecordBatch.from_pylist([{"kind": _DAMAGE, "verdict": "", "rule": "", "detail": error.message}], _RESULT)
+        return
+    for part in whole_runs(iter(table.to_batches(max_chunksize=CHUNK_ROWS)), CHUNK_ROWS):
+        yield from check_rows(part)
+        if share:
+            chosen = part.filter(pa.array(is_chosen(part.column("run_id").to_numpy(), share)))
+            yield from rerun_rows(chosen, places)
 
 
-def _read(
-    spark: SparkSession, files: Sequence[Path], columns: Sequence[tuple[str, str, str]], lacking: frozenset[str]
-) -> DataFrame:
-    schema = T.StructType([T.StructField(name, _SPARK_TYPES[kind]) for name, kind, _ in columns])
-    frame = spark.read.schema(schema).parquet(*map(_literal, files))
-    defaults: dict[str, Any] = {name: value for name, value in ADDED.items() if name in lacking and name in frame.columns}
-    return frame.fillna(defaults) if defaults else frame
+def table_of(unit: Unit, shown: Sequence[str]) -> pa.Table:
+    """The rows of a unit as CHUNK_SCHEMA. Raises: FuzzError, for a file that cannot be read."""
+    first = unit[0]
+    files = LogFiles.at(first.place)
+
+    def read(name: str, columns: Sequence[tuple[str, str, str]]) -> pa.Table:
+        try:
+            return read_file(files, name, columns, first.version)
+        except DamagedError as error:
+            raise FuzzError(f"{shown[first.log]}/{name}: found {error}, expected a sound Parquet file") from error
+
+    events = pa.concat_tables([read(part.events, EVENT_COLUMNS) for part in unit] or [empty(EVENT_COLUMNS)])
+    runs = pa.concat_tables([read(name, RUN_COLUMNS) for name in dict.fromkeys(name for part in unit for name in part.runs)])
+    return chunk.of_tables(events, runs, first.log, has_observed=first.version != WITHOUT_MANIFESTS)
 
 
-def _literal(file: Path) -> str:
-    """Escape brackets, stars and the like, because Spark reads paths as patterns."""
-    return re.sub(r"([\\{}\[\]*?])", r"\\\1", str(file.absolute()))
+def is_chosen(run_id: Any, share: float) -> Any:
+    """For each run_id whether it is in the share: by a hash, so that it is the same runs in every log."""
+    return (run_id.astype(np.uint64) * np.uint64(MIXER) >> np.uint64(32)) % SHARES < int(share * SHARES)
 
 
-RERUN_ROWS_PER_PARTITION: Final = 5_000  # some seconds of the model
-
-
-def _by_run(spark: SparkSession, rows: DataFrame, n_rows: int, a_partition: int = ROWS_PER_PARTITION) -> DataFrame:
-    """All rows of a run in one partition, in order."""
-    cores = spark.sparkContext.defaultParallelism
-    partitions = max(cores, -(-n_rows // a_partition))
-    return rows.repartition(partitions, "log", "run_id").sortWithinPartitions("log", "run_id", "step")
-
-
-def check_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Judge a partition: the rows of a run come together, but not in one batch."""
-    premises: dict[str, int] = {}
-    broken: dict[str, int] = {}
-    for chunk in whole_runs(batches, CHUNK_ROWS):
-        judgement = monitor.judge(chunk)
-        for counts, more in ((premises, judgement.premises), (broken, judgement.broken)):
-            for rule, n in more.items():
-                counts[rule] = counts.get(rule, 0) + n
-        firsts = [run.first for run in judgement.runs]
-        yield pa.RecordBatch.from_arrays(
-            [
-                pa.array([_RUN] * len(firsts)),
-                pa.array([run.log for run in judgement.runs], pa.int32()),
-                pa.array([run.run_id for run in judgement.runs], pa.int64()),
-                pa.array([VIOLATION if first else VERDICT_OK for first in firsts]),
-                pa.array([first.rule if first else "" for first in firsts]),
-                pa.array([first.step if first else -1 for first in firsts], pa.int32()),
-                pa.array([first.detail if first else "" for first in firsts]),
-                pa.array([run.rows for run in judgement.runs], pa.int64()),
-                pa.array([run.violations for run in judgement.runs], pa.int64()),
-            ],
-            schema=_RESULT,
-        )
-    yield from _counts(premises, broken)
+def check_rows(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Judge whole runs by their rows."""
+    judgement = monitor.judge(table)
+    firsts = [run.first for run in judgement.runs]
+    yield pa.RecordBatch.from_arrays(
+        [
+            pa.array([_RUN] * len(firsts)),
+            pa.array([run.log for run in judgement.runs], pa.int32()),
+            pa.array([run.run_id for run in judgement.runs], pa.int64()),
+            pa.array([VIOLATION if first else VERDICT_OK for first in firsts]),
+            pa.array([first.rule if first else "" for first in firsts]),
+            pa.array([first.step if first else -1 for first in firsts], pa.int32()),
+            pa.array([first.detail if first else "" for first in firsts]),
+            pa.array([run.rows for run in judgement.runs], pa.int64()),
+            pa.array([run.violations for run in judgement.runs], pa.int64()),
+        ],
+        schema=_RESULT,
+    )
+    yield from _counts(judgement.premises, judgement.broken)
+    abouts = chunk.worlds_and_profiles(table)
+    yield pa.RecordBatch.from_pylist(
+        [{"kind": _ABOUT, "rule": world, "verdict": profile, "detail": ""} for world, profile in abouts], _RESULT
+    )
 
 
 def whole_runs(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
@@ -205,60 +193,57 @@ def whole_runs(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.Tabl
 
 
 def _counts(premises: dict[str, int], broken: dict[str, int]) -> Iterator[pa.RecordBatch]:
-    none = {"kind": _RULE, "log": None, "run_id": None, "verdict": "", "step": None, "detail": ""}
+    none = {"kind": _RULE, "verdict": "", "detail": ""}
     rows = [none | {"rule": rule, "n_rows": n, "n_violations": broken.get(rule, 0)} for rule, n in premises.items()]
     if rows:
         yield pa.RecordBatch.from_pylist(rows, _RESULT)
 
 
-def _rerunner(folders: tuple[str, ...]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function with which an executor re-runs its runs. folders: of the logs, which all machines share."""
-
-    def rerun_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        premises: dict[str, int] = {}
-        broken: dict[str, int] = {}
-        for chunk in whole_runs(batches, RERUN_ROWS_PER_PARTITION):
-            found = []
-            for log, run, logged in rerun.runs_of(chunk):
-                result = rerun.rerun(run, logged, rerun.kept_schedules(folders))
-                if result is None:
-                    premises[rerun.NO_SCHEDULE] = premises.get(rerun.NO_SCHEDULE, 0) + 1
-                    continue
-                for rule in result.reached:
-                    premises[rule] = premises.get(rule, 0) + 1
-                row = {"kind": _RERUN, "log": log, "run_id": run["run_id"], "verdict": VIOLATION if result.rule else VERDICT_OK}
-                row |= {"rule": result.rule, "step": result.step, "detail": result.detail, "n_rows": len(logged)}
-                found.append(row | {"n_violations": int(bool(result.rule))})
-                if result.rule:
-                    broken[result.rule] = broken.get(result.rule, 0) + 1
-            if found:
-                yield pa.RecordBatch.from_pylist(found, _RESULT)
-        yield from _counts(premises, broken)
-
-    return rerun_rows
+def rerun_rows(table: pa.Table, places: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    """Let the model go through whole runs again. places: of the logs, which hold schedules."""
+    premises: dict[str, int] = {}
+    broken: dict[str, int] = {}
+    found = []
+    for log, run, logged in rerun.runs_of(table):
+        result = rerun.rerun(run, logged, rerun.kept_schedules(places))
+        if result is None:
+            premises[rerun.NO_SCHEDULE] = premises.get(rerun.NO_SCHEDULE, 0) + 1
+            continue
+        for rule in result.reached:
+            premises[rule] = premises.get(rule, 0) + 1
+        row = {"kind": _RERUN, "log": log, "run_id": run["run_id"], "verdict": VIOLATION if result.rule else VERDICT_OK}
+        row |= {"rule": result.rule, "step": result.step, "detail": result.detail, "n_rows": len(logged)}
+        found.append(row | {"n_violations": int(bool(result.rule))})
+        if result.rule:
+            broken[result.rule] = broken.get(result.rule, 0) + 1
+    if found:
+        yield pa.RecordBatch.from_pylist(found, _RESULT)
+    yield from _counts(premises, broken)
 
 
-_RERUN: Final = "rerun"
-
-
-def _collect(spark: SparkSession, results: DataFrame, n_rows: int, progress: Callable[[int], None]) -> SecondVerdict:
-    grouped = results.groupBy("kind", "rule").agg(
+def _collect(spark: SparkSession, results: DataFrame, progress: Callable[[float], None]) -> SecondVerdict:
+    of_rules = sf.col("kind").isin(_RULE, _ABOUT)
+    grouped = results.groupBy("kind", sf.when(of_rules, sf.col("rule")).alias("rule"), _if_about("verdict")).agg(
         sf.count("*").alias("n"),
         sf.sum("n_rows").alias("n_rows"),
         sf.sum("n_violations").alias("n_violations"),
-        sf.count_if(sf.col("verdict") == VIOLATION).alias("wrong"),
+        sf.min("detail").alias("detail"),
     )
     found = SecondVerdict()
-    for row in _while_showing(spark, grouped.collect, n_rows, progress):
-        if row.kind == _RULE:
-            if row.rule == rerun.NO_SCHEDULE:
-                found.not_rerun = row.n_rows
-            else:
-                found.premises[row.rule], found.broken[row.rule] = row.n_rows, row.n_violations
+    for row in _while_showing(spark, grouped.collect, progress):
+        if row.kind == _DAMAGE:
+            raise FuzzError(row.detail)
+        if row.kind == _ABOUT:
+            found.worlds |= {row.rule}
+            found.profiles |= {row.about}
         elif row.kind == _RUN:
             found.runs, found.rows = found.runs + row.n, found.rows + row.n_rows
-        else:
+        elif row.kind == _RERUN:
             found.rerun += row.n
+        elif row.rule == rerun.NO_SCHEDULE:
+            found.not_rerun = row.n_rows
+        else:
+            found.premises[row.rule], found.broken[row.rule] = row.n_rows, row.n_violations
     wrong = results.where(sf.col("verdict") == VIOLATION)
     found.wrong = wrong.select("log", "run_id").distinct().count()
     if found.wrong:
@@ -267,15 +252,13 @@ def _collect(spark: SparkSession, results: DataFrame, n_rows: int, progress: Cal
     return found
 
 
-def _profiles_and_worlds(spark: SparkSession, logs: Sequence[LogFiles]) -> tuple[frozenset[str], frozenset[str]]:
-    frames = (_read(spark, log.runs, RUN_COLUMNS, log.lacking).select("profile", "world") for log in logs)
-    rows = reduce(DataFrame.unionByName, frames).distinct().collect()
-    return frozenset(row.profile for row in rows), frozenset(row.world for row in rows)
+def _if_about(name: str) -> Column:
+    return sf.when(sf.col("kind") == _ABOUT, sf.col(name)).alias("about")
 
 
 def _write(results: DataFrame, out: Path) -> None:
     """Write runs/ and rules/: a row a run and check, and a row a rule."""
-    runs = results.where(sf.col("kind") != _RULE).withColumnRenamed("kind", "check")
+    runs = results.where(sf.col("kind").isin(_RUN, _RERUN)).withColumnRenamed("kind", "check")
     runs.write.mode("overwrite").parquet(str((out / "runs").absolute()))
     rules = results.where(sf.col("kind") == _RULE).groupBy("rule")
     rules.agg(sf.sum("n_rows").alias("premises"), sf.sum("n_violations").alias("violations")).orderBy("rule").coalesce(
@@ -283,9 +266,7 @@ def _write(results: DataFrame, out: Path) -> None:
     ).write.mode("overwrite").parquet(str((out / "rules").absolute()))
 
 
-def _while_showing(
-    spark: SparkSession, work: Callable[[], list[Any]], n_rows: int, progress: Callable[[int], None]
-) -> list[Any]:
+def _while_showing(spark: SparkSession, work: Callable[[], list[Any]], progress: Callable[[float], None]) -> list[Any]:
     """Call `work` in a thread, and show how far its tasks are."""
     done: list[list[Any]] = []
     failure: list[BaseException] = []
@@ -300,10 +281,10 @@ def _while_showing(
     thread.start()
     while thread.is_alive():
         thread.join(POLL_S)
-        progress(int(n_rows * _share_of_tasks(spark)))
+        progress(_share_of_tasks(spark))
     if failure:
-        raise _readable(failure[0])
-    progress(n_rows)
+        raise failure[0]
+    progress(1.0)
     return done[0]
 
 
@@ -318,10 +299,3 @@ def _share_of_tasks(spark: SparkSession) -> float:
     ]
     tasks = sum(stage.numTasks for stage in stages if stage)
     return sum(stage.numCompletedTasks for stage in stages if stage) / tasks if tasks else 0.0
-
-
-def _readable(error: BaseException) -> BaseException:
-    """FuzzError for Spark's error about pages that it cannot read, whose class says nothing; the others as they are."""
-    text = str(error)
-    found = re.search(r"FAILED_READ_FILE.*? reading file (?:file:/*)?(/.*?)\.\s+SQLSTATE", text)
-    return FuzzError(f"{found[1]}: found pages that cannot be read, expected a sound Parquet file") if found else error

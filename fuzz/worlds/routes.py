@@ -237,13 +237,13 @@ def event_draws(rng: random.Random, settings: Settings, said: list[Registration]
     def change() -> tuple[events.Event, ...]:
         name = rng.choice(TOPICS[:4])
         cases: tuple[Callable[[], events.Event], ...] = (
-            lambda: events.Change(server(), RequestCode.WIPE_WRITE_PERM_OF_BROKER, rng.choice(GROUPS)),
-            lambda: events.Change(server(), RequestCode.ADD_WRITE_PERM_OF_BROKER, rng.choice(GROUPS)),
-            lambda: events.Change(server(), RequestCode.DELETE_TOPIC_IN_NAMESRV, name, rng.choice((None, "", "c1", "c2"))),
-            lambda: events.Change(server(), RequestCode.UPDATE_NAMESRV_CONFIG, name),
+            lambda: events.Change(server(), int(RequestCode.WIPE_WRITE_PERM_OF_BROKER), rng.choice(GROUPS)),
+            lambda: events.Change(server(), int(RequestCode.ADD_WRITE_PERM_OF_BROKER), rng.choice(GROUPS)),
+            lambda: events.Change(server(), int(RequestCode.DELETE_TOPIC_IN_NAMESRV), name, rng.choice((None, "", "c1", "c2"))),
+            lambda: events.Change(server(), int(RequestCode.UPDATE_NAMESRV_CONFIG), name),
             lambda: events.Change(
                 server(),
-                RequestCode.REGISTER_TOPIC_IN_NAMESRV,
+                int(RequestCode.REGISTER_TOPIC_IN_NAMESRV),
                 name if rng.random() < 0.9 else "n" * 513,
                 None,
                 tuple((rng.choice(GROUPS), queue()) for _ in range(rng.randrange(4))),

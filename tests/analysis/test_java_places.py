@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_ha.analysis import ingest, java
+from rocketmq_ha.analysis import java
 from rocketmq_ha.analysis.java import Java, cache_dir, candidates, probe, unwanted_arguments
 
 INCUBATOR = "--add-modules=jdk.incubator.vector"
@@ -85,10 +85,3 @@ def test_the_wrapper_is_kept_in_the_venv_or_in_the_users_cache(
     monkeypatch.setenv("XDG_CACHE_HOME", xdg)
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
     assert cache_dir() == Path(expected.format(prefix=tmp_path, home=tmp_path / "user"))
-
-
-@pytest.mark.parametrize("mark", list(r"\{}[]*?"))
-def test_each_mark_of_a_pattern_is_escaped_in_a_path(mark: str) -> None:
-    """Spark reads a path as a pattern."""
-    assert ingest._literal(f"/a/b{mark}c") == f"/a/b\\{mark}c"
-    assert ingest._literal("/a/b-c d,e") == "/a/b-c d,e"

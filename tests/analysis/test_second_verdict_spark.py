@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
@@ -29,10 +30,14 @@ def write(log: Path, rows: MemoryLog, version: int = 2) -> Path:
             events.drop_columns(["world"]),
             runs.drop_columns(["world", "digest", "recipe", "observed", "elapsed_us"]),
         )
-    half = len(events) // 2  # within a run
-    LogStore(str(log)).write_table("events/a.parquet", events.slice(0, half))
-    LogStore(str(log)).write_table("events/b [1].parquet", events.slice(half))
-    LogStore(str(log)).write_table("runs/a.parquet", runs)
+    store = LogStore(str(log))
+    middle = runs.column("run_id")[len(runs) // 2]
+    for name, keeps in (("a", pc.less), ("b [1]", pc.greater_equal)):
+        for part, table in (("events", events), ("runs", runs)):
+            store.write_table(f"{part}/{name}.parquet", table.filter(keeps(table.column("run_id"), middle)))
+        if version > 1:
+            manifest = {"events": f"{name}.parquet", "runs": f"{name}.parquet", "n_steps": 1000}
+            store.write(f"manifest/{name}.json", json.dumps(manifest).encode())
     (log / "campaign.json").write_text(json.dumps({"schema_version": version}), encoding="utf-8")
     return log
 

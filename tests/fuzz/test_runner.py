@@ -205,3 +205,14 @@ def test_a_guided_partition_draws_some_runs_and_makes_others_from_its_corpus(tmp
     for row in [row for row in found if row["recipe"]][::7]:
         again = corpus.from_recipe(row["recipe"], partial(corpus.parent_of, store, row["world"]))
         assert (again.seed, recorder.digest(again)) == (row["run_id"], row["digest"])
+
+
+def test_the_implementation_logs_nothing_in_a_campaign_and_goes_on_afterwards(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The same runs log some lines outside of a campaign."""
+    run_partition(task(tmp_path, runs=30, runs_per_partition=30, worlds=("routes",)), 0)
+    assert not [record for record in caplog.records if record.name.startswith("rocketmq_ha.impl")]
+    for seed in range(7, 37):
+        lockstep.run(registry.WORLDS["routes"].draw(seed))
+    assert [record for record in caplog.records if record.name.startswith("rocketmq_ha.impl")]

@@ -1,22 +1,27 @@
 """The second verdict without Spark: which files it reads, how it cuts a partition into runs, and what its rules reach."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from click import ClickException
 
 from kit import second_verdicts
+from rocketmq_ha.analysis.errors import LogInvalid
+from rocketmq_ha.analysis.published import shared
 from rocketmq_ha.fuzz import lockstep, recorder, schedule_file
 from rocketmq_ha.fuzz.errors import FuzzError
 from rocketmq_ha.fuzz.fingerprint import fingerprint
 from rocketmq_ha.fuzz.log_store import LogStore
 from rocketmq_ha.fuzz.second_verdict import chunk, log_files, monitor, rerun
-from rocketmq_ha.fuzz.second_verdict.spark import check_rows, whole_runs
+from rocketmq_ha.fuzz.second_verdict.spark import check_rows, is_chosen, table_of, whole_runs
 from rocketmq_ha.fuzz.worlds import registry
 from rocketmq_ha.spec.event_log import PHASE_GUIDED, VERDICT_OK
 
@@ -24,37 +29,61 @@ SEEDS = (1, 30)
 
 
 def write(log: Path, name: str = "part-0") -> Path:
-    """Write the sound log of SEEDS as files of one name."""
+    """Write the sound log of SEEDS as a partition of this name."""
     events, runs = second_verdicts.sound(*SEEDS).tables()
-    LogStore(str(log)).write_table(f"events/{name}.parquet", events)
-    LogStore(str(log)).write_table(f"runs/{name}.parquet", runs)
+    store = LogStore(str(log))
+    store.write_table(f"events/{name}.parquet", events)
+    store.write_table(f"runs/{name}.parquet", runs)
+    manifest = {"events": f"{name}.parquet", "runs": f"{name}.parquet", "n_steps": len(events)}
+    store.write(f"manifest/{name}.json", json.dumps(manifest).encode())
     (log / "campaign.json").write_text(json.dumps({"schema_version": 2}), encoding="utf-8")
     return log
 
 
-def test_without_manifests_every_file_counts(tmp_path: Path) -> None:
+def test_each_partition_is_a_unit_and_a_file_that_no_manifest_names_is_no_part_of_the_log(tmp_path: Path) -> None:
+    write(write(write(tmp_path), "part-1"), "lost-attempt")
+    (tmp_path / "manifest" / "lost-attempt.json").unlink()
+    log = log_files.find(str(tmp_path), 3)
+    units = [[(part.events, *part.runs) for part in unit] for unit in log.units]
+    assert units == [[(f"events/part-{n}.parquet", f"runs/part-{n}.parquet")] for n in (0, 1)]
+    table = table_of(log.units[1], ["a", "b", "c", str(tmp_path)])
+    assert set(table.column("log").to_pylist()) == {3}
+    assert table.drop_columns("log").equals(chunk.of_tables(*second_verdicts.sound(*SEEDS).tables()).drop_columns("log"))
+
+
+def test_a_log_of_version_1_is_one_unit_of_all_files_and_lacks_the_added_columns(tmp_path: Path) -> None:
     write(write(tmp_path), "part-1")
-    files = log_files.find(tmp_path)
-    assert [file.name for file in files.events] == [file.name for file in files.runs] == ["part-0.parquet", "part-1.parquet"]
-    assert (files.n_runs, files.lacking) == (60, frozenset())
+    shutil.rmtree(tmp_path / "manifest")
+    for name in ("part-0", "part-1"):
+        for folder, dropped in (("events", ["world"]), ("runs", ["world", "digest", "recipe", "observed", "elapsed_us"])):
+            file = tmp_path / folder / f"{name}.parquet"
+            pq.write_table(pq.read_table(file).drop_columns(dropped), file)
+    (tmp_path / "campaign.json").write_text('{"schema_version": 1}')
+    (unit,) = log_files.find(str(tmp_path)).units
+    assert [part.events for part in unit] == ["events/part-0.parquet", "events/part-1.parquet"]
+    table = table_of(unit, [str(tmp_path)])
+    headers = table.filter(pc.equal(table.column("actor"), "")).to_pylist()
+    assert len(headers) == 60
+    assert {(row["world"], row["ts_ns"], *row["clauses"]) for row in headers} == {("link", 0, "", "")}
 
 
-def test_with_manifests_a_file_that_none_names_is_no_part_of_the_log(tmp_path: Path) -> None:
-    write(write(tmp_path), "lost-attempt")
-    (tmp_path / "manifest").mkdir()
-    manifest = {"events": "part-0.parquet", "runs": "part-0.parquet"}
-    (tmp_path / "manifest" / "0.json").write_text(json.dumps(manifest), encoding="utf-8")
-    files = log_files.find(tmp_path)
-    assert [file.name for file in (*files.events, *files.runs)] == ["part-0.parquet"] * 2
-    assert files.n_runs == 30
+@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
+def test_a_share_is_some_of_the_runs_wherever_they_are(share: float) -> None:
+    run_ids = np.arange(-4000, 4000)
+    chosen = is_chosen(run_ids, share)
+    assert abs(int(chosen.sum()) - share * 8000) <= 8000 * 0.02
+    assert (is_chosen(run_ids[5:50], share) == chosen[5:50]).all()
 
 
-def test_version_1_lacks_the_added_columns(tmp_path: Path) -> None:
-    write(tmp_path)
-    for folder, dropped in (("events", ["world"]), ("runs", ["world", "digest", "recipe", "observed", "elapsed_us"])):
-        file = tmp_path / folder / "part-0.parquet"
-        pq.write_table(pq.read_table(file).drop_columns(dropped), file)
-    assert log_files.find(tmp_path).lacking == {"world", "digest", "recipe", "observed", "elapsed_us"}
+@pytest.mark.parametrize("tasks", [1, 3, 20])
+def test_units_are_shared_out_whole_and_evenly(tmp_path: Path, tasks: int) -> None:
+    for number in range(7):
+        write(tmp_path, f"part-{number}")
+    log = log_files.find(str(tmp_path))
+    groups = shared(log.units, [log_files.weight_of(unit) for unit in log.units], tasks)
+    assert sorted(unit[0].events for group in groups for unit in group) == [part.events for part in log.parts]
+    assert len(groups) == min(tasks, 7)
+    assert max(map(len, groups)) - min(map(len, groups)) <= 1
 
 
 def no_events(log: Path) -> None:
@@ -80,32 +109,43 @@ def later_version(log: Path) -> None:
     (log / "campaign.json").write_text('{"schema_version": 9}', encoding="utf-8")
 
 
-def manifest_without_file(log: Path) -> None:
-    (log / "manifest").mkdir()
-    (log / "manifest" / "0.json").write_text('{"events": "gone.parquet", "runs": "part-0.parquet"}', encoding="utf-8")
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (
+            no_events,
+            "manifest/part-0.json: found names a file that is not there (events/part-0.parquet), expected a manifest of files "
+            "that are there",
+        ),
+        (later_version, "campaign.json: found schema_version 9, expected schema_version 1 or 2"),
+    ],
+)
+def test_what_is_no_log_is_one_line_before_spark_starts(tmp_path: Path, spoil: Callable[[Path], None], told: str) -> None:
+    spoil(write(tmp_path))
+    with pytest.raises(ClickException) as raised:
+        log_files.find(str(tmp_path))
+    assert raised.value.format_message() == f"{tmp_path}/{told}"
 
 
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (no_events, "events: found no Parquet file, expected at least one"),
-        (not_parquet, "part-0.parquet: found a file that is not Parquet, expected a Parquet file"),
-        (no_column, "part-0.parquet: found no column offset, expected the 17 columns of a file of events or runs"),
-        (other_type, "part-0.parquet: found column op_index of type string, expected int32"),
-        (later_version, "campaign.json: found schema_version 9, expected 1 or 2"),
-        (manifest_without_file, "gone.parquet: found nothing, expected the file that a manifest names"),
+        (not_parquet, "runs/part-0.parquet: found a file that is not Parquet"),
+        (no_column, "events/part-0.parquet: found no column offset; expected the 17 columns of events/"),
+        (other_type, "events/part-0.parquet: found column op_index of type string; expected type int32"),
     ],
 )
-def test_what_is_no_log_is_one_line(tmp_path: Path, spoil: Callable[[Path], None], told: str) -> None:
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, spoil: Callable[[Path], None], told: str) -> None:
     spoil(write(tmp_path))
+    (unit,) = log_files.find(str(tmp_path)).units
     with pytest.raises(FuzzError) as raised:
-        log_files.find(tmp_path)
-    assert raised.value.message.endswith(told)
+        table_of(unit, [str(tmp_path)])
+    assert raised.value.message == f"{tmp_path}/{told}, expected a sound Parquet file"
 
 
 def test_a_path_without_a_log_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(FuzzError, match=r"nowhere: found nothing, expected the directory of an event log"):
-        log_files.find(tmp_path / "nowhere")
+    with pytest.raises(LogInvalid, match=r"nowhere: found nothing, expected the directory of an event log"):
+        log_files.find(str(tmp_path / "nowhere"))
 
 
 @pytest.mark.parametrize("size", [1, 7, 100, 1_000_000])
@@ -127,8 +167,12 @@ def test_judged_in_parts_or_at_once_the_result_is_the_same() -> None:
     log.find(lambda row: row["actor"] == "store" and row["event"] == "put" and row["step"] > 9)["nbytes"] += 1
     table = chunk.of_tables(*log.tables())
     whole = monitor.judge(table)
-    found = pa.Table.from_batches(check_rows(iter(table.to_batches(max_chunksize=100)))).to_pylist()
-    rules = {row["rule"]: (row["n_rows"], row["n_violations"]) for row in found if row["kind"] == "rule"}
+    parts = whole_runs(iter(table.to_batches(max_chunksize=100)), 100)
+    found = [row for part in parts for batch in check_rows(part) for row in batch.to_pylist()]
+    rules = dict[str, tuple[int, int]]()
+    for row in (row for row in found if row["kind"] == "rule"):
+        before = rules.get(row["rule"], (0, 0))
+        rules[row["rule"]] = before[0] + row["n_rows"], before[1] + row["n_violations"]
     assert rules == {rule: (n, whole.broken.get(rule, 0)) for rule, n in whole.premises.items()}
     wrong = [(row["run_id"], row["rule"], row["step"]) for row in found if row["verdict"] == "violation"]
     assert wrong == [(run.run_id, run.first.rule, run.first.step) for run in whole.runs if run.first] != []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kit import second_verdicts
-from rocketmq_ha.fuzz import lockstep, mutate, recorder
+from rocketmq_ha.fuzz import lockstep, mutate, recorder, schedule_file
 from rocketmq_ha.fuzz.lockstep import RunOutcome
 from rocketmq_ha.fuzz.worlds import registry
 from rocketmq_ha.fuzz.worlds.world import World
@@ -62,6 +62,16 @@ def test_mutated_schedules_agree_too(world: World[Any]) -> None:
         made = mutate.mutate(seed, world.draw(seed), world.draw(seed + 1), -seed - 1)
         outcome = lockstep.run(made)
         assert outcome.verdict == "ok", (seed, outcome.last)
+
+
+@WORLDS
+def test_a_schedule_that_comes_from_its_file_has_the_same_digest(world: World[Any]) -> None:
+    """So a run finds its schedule in corpus/ and failures/."""
+    for seed in range(100):
+        drawn = world.draw(seed)
+        again = schedule_file.from_json(schedule_file.to_json(drawn), "")
+        assert again == drawn
+        assert recorder.digest(again) == recorder.digest(drawn), seed
 
 
 @WORLDS
