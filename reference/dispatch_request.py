@@ -151,16 +151,22 @@ def _record(data: bytes) -> tuple[Record, int] | None:
 
 
 def check_message_and_return_size(
-    log: Log, offset: int, message_delay_level: str = MESSAGE_DELAY_LEVEL, key_set: str = PLAIN_KEYS
+    log: Log,
+    offset: int,
+    message_delay_level: str = MESSAGE_DELAY_LEVEL,
+    key_set: str = PLAIN_KEYS,
+    *,
+    is_own: bool = False,
 ) -> DispatchRequest | Blank | None:
     """Read at `offset`. Returns: the request of a message, a Blank, or None if there is nothing complete yet.
 
     The keys are those of one of the sets of HA-ST-47. The first 8 bytes of a BLANK identify it; its padding may be missing.
+    is_own: a record of another place, whose physical offset is not `offset`, is none.
     """
     position = offset - min_offset(log)
     if int.from_bytes(log.data[position + 4 : position + 8], "big") == constants.BLANK_MAGIC_CODE:
         return Blank(offset - offset % log.file_size + log.file_size)
-    found = record_at(log, offset)
+    found = own_record_at(log, offset) if is_own else record_at(log, offset)
     if found is None:
         return None
     record, size = found

@@ -181,7 +181,7 @@ def _numbers(log: Log, start: int) -> dict[tuple[str, int], int]:
     """The numbers of the next messages of the queues, as the records from an offset on say."""
     found, offset = {}, start
     while offset < max_offset(log):
-        match dispatch_request.check_message_and_return_size(log, offset):
+        match dispatch_request.check_message_and_return_size(log, offset, is_own=True):
             case DispatchRequest() as request:
                 if dispatch_request.is_queued(request.sys_flag):
                     found[request.topic, request.queue_id] = request.consume_queue_offset + 1

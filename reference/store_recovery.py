@@ -403,7 +403,7 @@ def _queue_offsets(log: Log, offset: int) -> dict[tuple[str, int], list[int]]:
     """The queue offsets of each queue's messages in the log, from an offset on."""
     found: dict[tuple[str, int], list[int]] = {}
     while offset < max_offset(log):
-        match dispatch_request.check_message_and_return_size(log, offset):
+        match dispatch_request.check_message_and_return_size(log, offset, is_own=True):
             case DispatchRequest() as request:
                 if dispatch_request.is_queued(request.sys_flag):
                     found.setdefault((request.topic, request.queue_id), []).append(request.consume_queue_offset)
@@ -449,7 +449,7 @@ def _record_at_or_before(log: Log, offset: int) -> int:
     """The start of the message at or before an offset, or the log's end. Queues may end before a BLANK, an index anywhere."""
     found = at = max(min_offset(log), offset - offset % log.file_size)
     while at <= offset < max_offset(log):
-        request = dispatch_request.check_message_and_return_size(log, at)
+        request = dispatch_request.check_message_and_return_size(log, at, is_own=True)
         if not isinstance(request, DispatchRequest):
             break
         found = at

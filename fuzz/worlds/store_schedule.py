@@ -181,7 +181,7 @@ def event_draws(rng: random.Random, settings: StoreSettings) -> list[Draw]:
         (3, False, lambda: [events.FlushDerived()]),
         (2, True, settle),
         (3, True, lambda: [events.Prepare()]),
-        (1, True, lambda: [events.DiskFull(rng.random() < 0.6)]),
+        (2, True, lambda: [events.DiskFull(rng.random() < 0.6), *([events.WatchSpace()] if rng.random() < 0.5 else [])]),
         (1, True, lambda: [events.WatchSpace()]),
         (1, True, lambda: [events.DiskFails(rng.choice((0, 0, 1, 2, -1)))]),
         (4, True, clean),

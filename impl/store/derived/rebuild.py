@@ -98,7 +98,7 @@ class DerivedRecovery:
         if lacking is not None:
             start = min(start, self._first_record(lacking))
         if start < (log.max_offset if is_clean else known):
-            self._vouch_for(self.stored_ms(start), whole)  # HA-ST-45 "the end of the last file that stays as it is"
+            self._vouch_for(self.stored_ms(start), whole)
         return start
 
     def _vouch_for(self, logics_msg_timestamp: int, whole: int) -> None:

@@ -2,36 +2,35 @@
 that are named as seldom.
 """
 
+import hashlib
 import json
+import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rocketmq_ha.fuzz import schedule_file
+from rocketmq_ha.fuzz import lockstep, schedule_file
 from rocketmq_ha.fuzz.worlds.store import STORE
 from rocketmq_ha.fuzz.worlds.store_schedule import draw, draw_event, fault_of
 from rocketmq_ha.fuzz.worlds.store_sides import ReferenceStore
 from rocketmq_ha.fuzz.worlds.world import START_MS
-from rocketmq_ha.reference.store_events import Event
-from rocketmq_ha.spec.event_log import NO_FAULT
+from rocketmq_ha.reference import store_events as events
+from rocketmq_ha.spec.event_log import NO_FAULT, VERDICT_OK
 
 TABLE = Path(__file__).parents[2] / "spec" / "transitions.json"
-RUNS = 250
+RUNS = 400
+DIGEST = "0b93b7d572c8c83d"
 FAULTS = {"kill", "power_cut", "fail_flush", "fill_disk", "damage", "shorten", "clock_back"}
-# Transitions that so few schedules cannot be sure to meet; campaigns do.
+# Possible, and not certain to be seen in so few runs. A campaign sees each of them.
 SELDOM = {
-    ("refused", "refuse"),
-    ("empty", "watch_space"),
-    ("settled", "prepare_failed"),
-    ("settled", "put_batch_roll"),
-    ("empty", "put_batch"),
-    ("empty", "put_batch_refused"),
-    ("settled", "put_batch"),
-    ("flushed", "close"),
-    ("settled", "watch_space"),
+    ("settled", "put_batch"): "classic with a flush for each put, and all was on the disk before the batch",
+    ("settled", "put_batch_roll"): "the same, and the batch does not fit the file",
+    ("empty", "put_batch_refused"): "the disk is full before the first message",
+    ("flushed", "close"): "all is dispatched and on the disk, and the checkpoint does not say so",
+    ("stopped", "heal"): "damage after a clean stop that no opening has met",
 }
 
 
@@ -79,7 +78,7 @@ def test_schedules_make_every_possible_transition_but_seldom_ones(reached: Reach
 
 
 def test_what_is_named_as_seldom_is_possible(table: dict[str, Any]) -> None:
-    assert {row[1:3] for row in possible(table)} >= SELDOM
+    assert {row[1:3] for row in possible(table)} >= SELDOM.keys()
 
 
 def test_schedules_exercise_every_clause_of_the_world(reached: Reached, table: dict[str, Any]) -> None:
@@ -98,15 +97,25 @@ def test_a_drawn_schedule_is_the_same_after_a_round_trip_through_a_file(seed: in
 
 
 def test_an_event_is_drawn_for_a_schedule_that_exists() -> None:
-    import random
-
     drawn, rng = draw(1), random.Random(1)
-    kinds = {type(draw_event(rng, drawn)) for _ in range(400)}
+    kinds = {type(draw_event(rng, drawn)) for _ in range(1000)}
     assert kinds == set(STORE.event_types)
     assert all(STORE.describe(event) for event in drawn.events)
 
 
-def test_the_same_seed_gives_the_same_schedule() -> None:
-    events: tuple[Event, ...] = draw(7).events
-    assert draw(7).events == events
-    assert draw(8).events != events
+def test_a_seed_draws_the_schedule_that_it_has_always_drawn() -> None:
+    """Replays name a schedule by its seed. A deliberate change of the drawing changes the digest; say so in CHANGELOG.md."""
+    digest = hashlib.blake2b(digest_size=8)
+    for seed in range(50):
+        digest.update(schedule_file.to_json(draw(seed)).encode())
+    assert digest.hexdigest() == DIGEST
+
+
+def test_events_of_mutations_can_stand_in_their_schedule() -> None:
+    """Both sides take each event of a run that is made of nothing else."""
+    rng = random.Random(1)
+    for seed in range(20):
+        drawn = draw(seed)
+        made = tuple(STORE.draw_event(rng, drawn) for _ in range(60))
+        outcome = lockstep.run(replace(drawn, events=(events.Open(), *made)))
+        assert outcome.verdict == VERDICT_OK, (seed, outcome.last.signature, outcome.last.detail)
