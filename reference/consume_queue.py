@@ -23,6 +23,7 @@ CQ_STORE_UNIT_SIZE = 20  # bytes of an entry
 MAPPED_FILE_SIZE_CONSUME_QUEUE = 300_000 * CQ_STORE_UNIT_SIZE
 RECOVERED_FILES = 3
 LARGEST_GAP = 10  # files that hardened fills with fillers
+LARGEST_OFFSET = 1 << 58  # beyond it the place of an entry in its queue is no i64
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,8 @@ def put_message_position_info(
     # GUARD
     if entry.offset + entry.size <= queue.max_physic_offset:
         return queue, Placed.REPEATED
+    if profile.keeps_queues_right and not 0 <= cq_offset < LARGEST_OFFSET:
+        return queue, Placed.REFUSED
     placed = Placed.APPENDED
     if files.base is None:
         files = replace(files, base=expect_logic_offset - expect_logic_offset % files.file_size)
@@ -280,8 +283,10 @@ def truncate_dirty_logic_files(queue: ConsumeQueue, phy_offset: int) -> ConsumeQ
     return replace(queue, mapped_file_queue=Log(files.file_size), max_physic_offset=phy_offset)
 
 
-def cut(queue: ConsumeQueue, log: Log, phy_offset: int, profile: Profile) -> ConsumeQueue:
+def cut(queue: ConsumeQueue, log: Log, phy_offset: int, profile: Profile, *, is_clean: bool = False) -> ConsumeQueue:
     """Hardened: keep the entries of messages that end by `phy_offset`, and check the last of them against the log.
+
+    After a clean stop all entries are on the disk, and none is checked.
 
     These entries were dispatched and flushed. Each message begins behind the one before, so the search goes forward until an
     entry breaks this order; it starts at the last file whose first entry is of a kept message, so its cost does not grow with
@@ -303,7 +308,7 @@ def cut(queue: ConsumeQueue, log: Log, phy_offset: int, profile: Profile) -> Con
         last = found[count] if found[count] != FILLER else last
         count += 1
     first_index = files.base // CQ_STORE_UNIT_SIZE
-    while count > 0 and not _is_last(queue, found[count - 1], first_index + count - 1, log, phy_offset):
+    while count > 0 and not _is_last(queue, found[count - 1], first_index + count - 1, log, phy_offset, is_clean=is_clean):
         count -= 1
     if count == 0:
         return empty(queue.topic, queue.queue_id, files.file_size)
@@ -337,13 +342,13 @@ def _follows(entry: Entry, last: Entry | None) -> bool:
     return entry == FILLER or last is None or last.offset + last.size <= entry.offset
 
 
-def _is_last(queue: ConsumeQueue, entry: Entry, cq_offset: int, log: Log, phy_offset: int) -> bool:
+def _is_last(queue: ConsumeQueue, entry: Entry, cq_offset: int, log: Log, phy_offset: int, *, is_clean: bool) -> bool:
     """Return True if the entry may be the queue's last: the log has its message there, or the message has expired."""
     if entry == FILLER or not _ends_by(entry, phy_offset):
         return False
-    if entry.offset < store.min_offset(log):
+    if is_clean or entry.offset < store.min_offset(log):
         return True
-    found = dispatch_request.record_at(log, entry.offset)
+    found = dispatch_request.own_record_at(log, entry.offset)
     if found is None:
         return False
     record, size = found

@@ -91,7 +91,8 @@ def do_reput(
     state = replace(state, reput_from_offset=max(state.reput_from_offset, min_offset(log)))
     while state.reput_from_offset < max_offset(log) and (most is None or count < most):
         offset = state.reput_from_offset
-        match dispatch_request.check_message_and_return_size(log, offset, settings.message_delay_level):
+        is_own = profile.stops_at_damage
+        match dispatch_request.check_message_and_return_size(log, offset, settings.message_delay_level, is_own=is_own):
             case DispatchRequest() as request:
                 state, placed = do_dispatch(state, request, made_at, settings, profile)
                 if placed is Placed.REFUSED:

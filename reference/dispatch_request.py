@@ -9,6 +9,7 @@ The delay levels, as `messageDelayLevel` has them, in ms by level:
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from rocketmq_ha.reference import java_string, message
 from rocketmq_ha.reference.message import Record
@@ -129,6 +130,18 @@ def record_at(log: Log, offset: int) -> tuple[Record, int] | None:
     position = offset - log.base
     end_of_file = position - position % log.file_size + log.file_size
     data = log.data[position : min(end_of_file, position + max(0, int.from_bytes(log.data[position : position + 4], "big")))]
+    return _record(bytes(data))
+
+
+def own_record_at(log: Log, offset: int) -> tuple[Record, int] | None:
+    """Hardened: `record_at`, and None for a record of another place: its physical offset is not `offset`."""
+    found = record_at(log, offset)
+    return found if found is not None and found[0].physical_offset == offset else None
+
+
+@lru_cache(maxsize=1024)
+def _record(data: bytes) -> tuple[Record, int] | None:
+    """`record_at` for the bytes of one record. A recovery reads it several times."""
     sys_flag = int.from_bytes(data[36:40], "big")
     hosts_v6 = bool(sys_flag & constants.SYS_FLAG_BORN_HOST_V6) + bool(sys_flag & constants.SYS_FLAG_STORE_HOST_V6)
     body_position = 88 + hosts_v6 * constants.IPV6_EXTRA_SIZE
@@ -138,34 +151,47 @@ def record_at(log: Log, offset: int) -> tuple[Record, int] | None:
 
 
 def check_message_and_return_size(
-    log: Log, offset: int, message_delay_level: str = MESSAGE_DELAY_LEVEL, key_set: str = PLAIN_KEYS
+    log: Log,
+    offset: int,
+    message_delay_level: str = MESSAGE_DELAY_LEVEL,
+    key_set: str = PLAIN_KEYS,
+    *,
+    is_own: bool = False,
 ) -> DispatchRequest | Blank | None:
     """Read at `offset`. Returns: the request of a message, a Blank, or None if there is nothing complete yet.
 
     The keys are those of one of the sets of HA-ST-47. The first 8 bytes of a BLANK identify it; its padding may be missing.
+    is_own: a record of another place, whose physical offset is not `offset`, is none.
     """
     position = offset - min_offset(log)
     if int.from_bytes(log.data[position + 4 : position + 8], "big") == constants.BLANK_MAGIC_CODE:
         return Blank(offset - offset % log.file_size + log.file_size)
-    found = record_at(log, offset)
+    found = own_record_at(log, offset) if is_own else record_at(log, offset)
     if found is None:
         return None
     record, size = found
-    topic, properties = java_string.text(record.topic), parse_properties(record.properties)
+    topic, keys, code = _derived(record.topic, record.properties, record.store_timestamp, message_delay_level, key_set)
     return DispatchRequest(
-        topic,
-        record.queue_id,
-        offset,
-        size,
-        tags_code(topic, properties, record.store_timestamp, message_delay_level),
-        record.store_timestamp,
-        record.queue_offset,
-        index_keys(properties, key_set),
-        record.sys_flag,
+        topic, record.queue_id, offset, size, code, record.store_timestamp, record.queue_offset, keys, record.sys_flag
     )
+
+
+@lru_cache(maxsize=1024)
+def _derived(
+    topic: bytes, properties: bytes, store_timestamp: int, message_delay_level: str, key_set: str
+) -> tuple[str, tuple[str, ...], int]:
+    """The topic, the keys and the tags code of a message."""
+    text, pairs = java_string.text(topic), parse_properties(properties)
+    return text, index_keys(pairs, key_set), tags_code(text, pairs, store_timestamp, message_delay_level)
 
 
 def pickup_store_timestamp(log: Log, offset: int) -> int:
     """The store timestamp of the message at `offset`; -1 if there is none."""
     found = record_at(log, offset)
     return found[0].store_timestamp if found else -1
+
+
+def stored_ms(log: Log, offset: int) -> int:
+    """Hardened: the store timestamp of the record of its own place at `offset`; 0 if there is none."""
+    found = own_record_at(log, offset)
+    return found[0].store_timestamp if found else 0

@@ -193,7 +193,7 @@ def _without(file: IndexFile, count: int, log: Log) -> IndexFile:
     last = index_file.entry(file, count - 1)
     told = replace(
         told,
-        end_timestamp=max(0, dispatch_request.pickup_store_timestamp(log, last.phy_offset)),
+        end_timestamp=dispatch_request.stored_ms(log, last.phy_offset),
         end_phy_offset=last.phy_offset,
         hash_slot_count=len(newest),
         index_count=count,

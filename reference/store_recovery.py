@@ -26,6 +26,8 @@ RECOVERED_FILES = 3
 MAGICS = tuple(code.to_bytes(4, "big") for code in (constants.MESSAGE_MAGIC_CODE, constants.MESSAGE_MAGIC_CODE_V2))
 END_OF_MAGIC = 8
 STORE_TIMESTAMP_POSITION = 56  # behind an IPv4 born host
+NO_LOG = "no record, and no magic of one"
+MISPLACED = "a record of another place"
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,13 +204,20 @@ def whole_records_behind(log: Log, end: int) -> Iterator[tuple[int, int]]:
     """(offset, store timestamp) of each whole record behind `end` that holds its own offset; without the one at `end`."""
     assert log.base is not None
     image = b"".join(mapped_file_queue.files(log).values())
-    for position in range(end - log.base + 1, len(image) - END_OF_MAGIC):
-        if image[position + 4 : position + END_OF_MAGIC] not in MAGICS:
-            continue
+    begin, stop = end - log.base + 1, len(image) - END_OF_MAGIC
+    for place in sorted(place for magic in MAGICS for place in _places(image, magic, begin + 4, stop + 4)):
+        position = place - 4
         found = message.decode(image, position)
         rest_of_file = log.file_size - position % log.file_size
         if found and found[0].physical_offset == log.base + position and found[1] <= rest_of_file:
             yield log.base + position, found[0].store_timestamp
+
+
+def _places(image: bytes, magic: bytes, begin: int, stop: int) -> Iterator[int]:
+    """The positions of a magic that begin before `stop`."""
+    while (begin := image.find(magic, begin, stop + len(magic) - 1)) >= 0:
+        yield begin
+        begin += 1
 
 
 def damage(log: Log, end: int, last_exit_ok: bool, checkpoint: StoreCheckpoint) -> Refused | None:
@@ -225,6 +234,19 @@ def damage(log: Log, end: int, last_exit_ok: bool, checkpoint: StoreCheckpoint) 
     return None
 
 
+def misplaced(log: Log, end: int) -> Refused | None:
+    """Hardened: the reason why the log must not be cut at a record that tells another place than its own, or None.
+
+    Spec: HA-ST-95 "MUST be refused, unchanged, with an error that names the file and the offset".
+    """
+    assert log.base is not None
+    found = message.decode(log.data[end - log.base :][: log.file_size - end % log.file_size])
+    if found is None or found[0].physical_offset == end:
+        return None
+    name = f"{end - end % log.file_size:0{constants.FILE_NAME_DIGITS}d}"
+    return Refused(MISPLACED, name, end, found[0].physical_offset)
+
+
 def no_log(log: Log) -> Refused | None:
     """Hardened: the reason why a log without a whole record must not be removed, or None.
 
@@ -235,7 +257,7 @@ def no_log(log: Log) -> Refused | None:
     if any(known.startswith(magic) for known in (*MAGICS, constants.BLANK_MAGIC_CODE.to_bytes(4, "big"))):
         return None
     name = f"{log.base:0{constants.FILE_NAME_DIGITS}d}"
-    return Refused("no record, and no magic of one", name, int.from_bytes(magic, "big"), constants.MESSAGE_MAGIC_CODE)
+    return Refused(NO_LOG, name, int.from_bytes(magic, "big"), constants.MESSAGE_MAGIC_CODE)
 
 
 # --- The store -------------------------------------------------------------------------------------------------------
@@ -263,14 +285,17 @@ def recover(
         index = index_service.load(index, last_exit_ok, state.checkpoint.index_msg_timestamp)
     if state.log.base is None:
         # HA-ST-38 "without commit-log files there are no consume queues"; classic leaves the index alone.
-        return replace(state, dispatched=Dispatched(index=() if profile.keeps_index_right else index), flushed_where=0)
+        dispatched = Dispatched(index=() if profile.keeps_index_right else index)
+        checkpoint = _of_nothing(state.checkpoint) if profile.keeps_queues_right else state.checkpoint
+        return replace(state, dispatched=dispatched, checkpoint=checkpoint, flushed_where=0)
     start_offset = start_of_recovery(state.log, last_exit_ok, state.checkpoint, profile)
     log = recover_log(state.log, start_offset, profile)
     if profile.checks_recovery:
         if not last_exit_ok:
             log = before_a_hole(log, start_offset, state.checkpoint, sector_size, profile)
         end = state.log.base if log.base is None else max_offset(log)
-        if refused := damage(state.log, end, last_exit_ok, state.checkpoint):
+        refused = misplaced(state.log, end) or damage(state.log, end, last_exit_ok, state.checkpoint)
+        if refused:
             return refused
         if end == state.log.base and (refused := no_log(state.log)):
             return refused
@@ -279,7 +304,8 @@ def recover(
     if profile.keeps_queues_right:
         index_msg_timestamp = state.checkpoint.index_msg_timestamp
         dispatched = _agree(state.dispatched, log, start_offset, last_exit_ok, index_msg_timestamp, profile)
-        state = replace(state, checkpoint=_kept(state, log, dispatched, start_offset))
+        kept = _kept(state, log, dispatched, start_offset)
+        state = replace(state, checkpoint=_of_nothing(kept) if log.base is None else kept)
     else:
         dispatched = _dispatch_again(
             replace(state.dispatched, index=index), log, start_offset, last_exit_ok, made_at, settings, profile
@@ -334,9 +360,10 @@ def _agree(
 
     Spec: HA-ST-38 "After a recovery a consume queue MUST NOT name a message beyond the end of the commit log".
     """
+    profile = replace(profile, clears_tail=True)  # of the queues, whatever becomes of the log
     known = max_offset(log) if last_exit_ok else min(start_offset, max_offset(log))
     queues = {key: consume_queue.recover(queue, profile) if last_exit_ok else queue for key, queue in dispatched.queues.items()}
-    queues = {key: consume_queue.cut(queue, log, known, profile) for key, queue in queues.items()}
+    queues = {key: consume_queue.cut(queue, log, known, profile, is_clean=last_exit_ok) for key, queue in queues.items()}
     if not last_exit_ok and known <= min_offset(log):
         queues = {key: consume_queue.fill_holes(queue) for key, queue in queues.items()}
     queues = {key: consume_queue.correct_min_offset(queue, min_offset(log), profile) for key, queue in queues.items()}
@@ -376,7 +403,7 @@ def _queue_offsets(log: Log, offset: int) -> dict[tuple[str, int], list[int]]:
     """The queue offsets of each queue's messages in the log, from an offset on."""
     found: dict[tuple[str, int], list[int]] = {}
     while offset < max_offset(log):
-        match dispatch_request.check_message_and_return_size(log, offset):
+        match dispatch_request.check_message_and_return_size(log, offset, is_own=True):
             case DispatchRequest() as request:
                 if dispatch_request.is_queued(request.sys_flag):
                     found.setdefault((request.topic, request.queue_id), []).append(request.consume_queue_offset)
@@ -405,17 +432,24 @@ def _kept(state: Store, log: Log, dispatched: Dispatched, start_offset: int) -> 
         logics, vouched_until = min(told.physic_msg_timestamp, logics), min(start_offset, max_offset(log))
     offset = 0 if dispatched.reput_from_offset < max_offset(log) else told.logics_physical_offset
     if dispatched.reput_from_offset < vouched_until:
-        logics = min(logics, max(0, dispatch_request.pickup_store_timestamp(log, dispatched.reput_from_offset)))
+        logics = min(logics, dispatch_request.stored_ms(log, dispatched.reput_from_offset))
     end_timestamp = index_file.header(index[whole - 1]).end_timestamp if whole else 0
     times = {"logics_msg_timestamp": logics, "index_msg_timestamp": min(told.index_msg_timestamp, end_timestamp)}
     return replace(told, **times, logics_physical_offset=offset)
+
+
+def _of_nothing(checkpoint: StoreCheckpoint) -> StoreCheckpoint:
+    """Hardened: the checkpoint of a log without files. Nothing of it is in a queue or in the index; the next messages may have
+    earlier store times than the last ones had.
+    """
+    return StoreCheckpoint(physic_msg_timestamp=checkpoint.physic_msg_timestamp)
 
 
 def _record_at_or_before(log: Log, offset: int) -> int:
     """The start of the message at or before an offset, or the log's end. Queues may end before a BLANK, an index anywhere."""
     found = at = max(min_offset(log), offset - offset % log.file_size)
     while at <= offset < max_offset(log):
-        request = dispatch_request.check_message_and_return_size(log, at)
+        request = dispatch_request.check_message_and_return_size(log, at, is_own=True)
         if not isinstance(request, DispatchRequest):
             break
         found = at

@@ -26,6 +26,7 @@ from rocketmq_ha.reference import (
     replicas_machines,
     slave,
     store,
+    store_exploration,
     wire,
 )
 from rocketmq_ha.reference.cluster import LinkState
@@ -41,6 +42,7 @@ from rocketmq_ha.reference.routes import RegisteringState
 from rocketmq_ha.reference.slave import Slave, SlaveState
 from rocketmq_ha.reference.step import Step
 from rocketmq_ha.reference.store import Log, StoreState
+from rocketmq_ha.reference.store_state import StoreLifeState
 from rocketmq_ha.spec import citations, clauses
 from rocketmq_ha.spec.constants import END_FILE_MIN_BLANK_SIZE, GROUP_TRANSFER_WAIT_MS, TRANSFER_HEADER_SIZE
 from rocketmq_ha.spec.event_log import TRANSITIONS_FILE, TRANSITIONS_VERSION
@@ -360,6 +362,15 @@ def explore_network(table: Table, profile: Profile) -> int:
     return len(LinkState)
 
 
+def explore_store_life(table: Table, profile: Profile) -> int:
+    """Explore a store through starts, stops and crashes (store_exploration.py)."""
+    rows = 0
+    for row in store_exploration.transitions(profile):
+        table.add(row.actor, row.from_state, row.event, row.to_state, profile, row.clauses)
+        rows += 1
+    return rows
+
+
 @dataclass(frozen=True, slots=True)
 class Machine:
     """How the transitions of one actor of the event log are found, and in the runs of which worlds it takes part."""
@@ -392,6 +403,7 @@ def _explore_routes(actor: str) -> Callable[[Table, Profile], int]:
 
 
 ROUTES: Final = ("routes",)
+STORE: Final = ("store",)
 MACHINES: Final = {
     "store": Machine(explore_store, (StoreState,), LINK),
     "master_connection": Machine(explore_master, (MasterConnectionState,), LINK),
@@ -409,6 +421,7 @@ MACHINES: Final = {
     "text_entry": Machine(_explore_routes("text_entry"), (TextEntryState,), ROUTES),
     "name_server": Machine(_explore_routes("name_server"), (NameServerState,), ROUTES),
     "registering": Machine(_explore_routes("registering"), (RegisteringState,), ROUTES),
+    "store_life": Machine(explore_store_life, (StoreLifeState,), STORE),
 }
 
 

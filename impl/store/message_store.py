@@ -398,8 +398,11 @@ class MessageStore:
         """Recover consume queues and index. Returns: the offset at which dispatch must begin."""
         log = RecoveredLog(self.log.queue.files, self.log.recovery, self.log.max_offset)
         recovery = DerivedRecovery(log, self.queues, self.index, self.checkpoint)
-        if self.log.recovery.last_offset is not None:
-            self.log.last_stored_ms = recovery.stored_ms(self.log.recovery.last_offset)
+        last_offset = self.log.recovery.last_offset
+        stored_ms = 0 if last_offset is None else recovery.stored_ms(last_offset)
+        # The checkpoint knows of messages that have expired, and of those before the start of recovery. A message that is
+        # stored now must not seem to be one of them, whatever the clock says.
+        self.log.last_stored_ms = max(stored_ms, self.checkpoint.physic_msg_timestamp)
         return recovery.run(is_clean=is_clean)
 
     def _start(self) -> None:

@@ -485,7 +485,10 @@ def test_a_lost_page_before_a_whole_record_is_damage_too(full_store: Path) -> No
 
 
 def test_a_log_of_records_of_another_place_is_refused_unless_the_tail_is_left_alone(store: Path) -> None:
-    """Quirks 17 and 18. RocketMQ takes this log for empty; to wipe it would be worse."""
+    """HA-ST-95 "MUST be refused, unchanged, with an error that names the file and the offset" (quirks 17 and 18).
+
+    RocketMQ takes this log for empty; to wipe it would be worse.
+    """
     with CommitLog.open(store, file_size=FILE_SIZE) as log:
         log.append_data(0, [encode(message_of(200), physical_offset=4096)])
     before = log_file(store, 0).read_bytes()

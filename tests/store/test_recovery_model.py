@@ -263,7 +263,7 @@ def test_the_campaign_notices_a_margin_that_is_missing(monkeypatch: pytest.Monke
 
 def test_the_campaign_notices_queues_that_are_not_cut_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """HA-ST-38 "MUST NOT name a message beyond the end of the commit log": torn entries would be taken for good ones."""
-    monkeypatch.setattr(consume_queue, "cut", lambda queue, *_: consume_queue.recover(queue, HARDENED))
+    monkeypatch.setattr(consume_queue, "cut", lambda queue, *_, **__: consume_queue.recover(queue, HARDENED))
     assert _fails(range(100))
 
 

@@ -207,7 +207,7 @@ class ConsumeQueue(QueueReader):
 
     # --- Recovery ----------------------------------------------------------------------------------------------------
 
-    def keep_before(self, offset: int, is_true: Callable[[int, Entry], bool]) -> None:
+    def keep_before(self, offset: int, is_true: Callable[[int, Entry], bool], *, is_vouched: bool = True) -> None:
         """Recover after an unclean stop: keep only the entries of messages that end by a commit-log offset.
 
         Spec: HA-ST-82 "MUST keep the entries that the checkpoint vouches for, and no other".
@@ -216,7 +216,9 @@ class ConsumeQueue(QueueReader):
         in any order, and some garbage may look like an entry. So the binary search ends at or behind the last entry of these
         messages, and the search goes back from there to an entry whose message the log really has.
 
-        Args:  is_true: returns True if the log has the entry's message, with this queue and queue offset.
+        Args:  is_true: returns True if the log has the entry's message, with this queue and queue offset. is_vouched: the
+               checkpoint vouches for the kept entries. Without it they are those of expired messages, which any flush of
+               before may have missed: the next one syncs them.
         """
         with self._guard:
             first, last = self._first(), -(-self._queue.data_limit() // ENTRY_SIZE)
@@ -231,11 +233,12 @@ class ConsumeQueue(QueueReader):
             if self._writable:
                 self._queue.sweep()
                 if count > first:
-                    self._queue.truncate(self._end, sync=False)
+                    self._queue.truncate(self._end, keep_empty=False, sync=False)  # as in truncate_dirty
                 else:
                     self._empty()
                 self._end = self._queue.max_offset
-                self._queue.count_as_flushed()  # the checkpoint says so
+                if is_vouched:
+                    self._queue.count_as_flushed()
             self._after_cut()
 
     def _empty(self) -> None:
@@ -289,7 +292,7 @@ class ConsumeQueue(QueueReader):
         if self._writable:
             self._queue.sweep()
             if files:
-                self._queue.truncate(self._end if self._end > files[0].base else -1, sync=False)
+                self._queue.truncate(self._end if self._end > files[0].base else -1, keep_empty=False, sync=False)
                 self._end = self._queue.max_offset
                 self._queue.count_as_flushed()  # by the clean stop
         self._after_cut()

@@ -117,7 +117,7 @@ class ConsumeQueueTable:
         Args:  min_offset: of the log. is_true: see ConsumeQueue.keep_before.
         """
         for key, queue in self._queues.items():
-            queue.keep_before(offset, partial(is_true, key))
+            queue.keep_before(offset, partial(is_true, key), is_vouched=offset > min_offset)
             if offset <= min_offset and self._writable:
                 queue.fill_holes()
             queue.correct_min_offset(min_offset)

@@ -244,12 +244,24 @@ class IndexService:
         return offset
 
     def delete_expired(self, min_offset: int) -> int:
-        """Remove files whose messages all lie before the log's first offset; never the last. Returns: how many."""
+        """Remove files whose messages all lie before the log's first offset; never the last. Returns: how many.
+
+        Where the first of the others ends in the same ms as the last of these, it takes its place as the one file of that time
+        that the checkpoint vouches for (`count_vouched`). So it must be on the disk before.
+
+        Raises: OSError.
+        """
+        files = self.files
         expired = []
-        for file in self.files[:-1]:
+        for file in files[:-1]:
             if file.header.end_phy_offset >= min_offset:
                 break
             expired.append(file)
+        if expired:
+            heir = files[len(expired)]
+            if heir.is_full and heir.header.end_timestamp == expired[-1].header.end_timestamp:
+                self._sync_names()
+                heir.flush()
         return self._remove(expired)
 
     def destroy(self) -> None:

@@ -78,6 +78,7 @@ class DerivedRecovery:
                 index.destroy()
             return 0
         known = min(log.found.start, log.max_offset)
+        whole = len(index.files)
         if is_clean:
             queues.recover(log.min_offset, log.max_offset)
             queues.truncate_dirty(log.max_offset)
@@ -97,7 +98,7 @@ class DerivedRecovery:
         if lacking is not None:
             start = min(start, self._first_record(lacking))
         if start < (log.max_offset if is_clean else known):
-            self._vouch_for(self.stored_ms(start), len(index.files))
+            self._vouch_for(self.stored_ms(start), whole)
         return start
 
     def _vouch_for(self, logics_msg_timestamp: int, whole: int) -> None:

@@ -7,7 +7,8 @@ is judged so:
 - zero bytes and nothing but zero bytes: the end, a clean stop.
 - something else, but no whole valid record of its own place anywhere behind it, in this file or a later one: a tear at
   the tail (a process died in a put, or a slave holds part of a record). The end is here.
-- a whole record whose physical offset is not its place: StoreCorrupt, for no tear makes such a record.
+- a record that is whole but for its physical offset: StoreCorrupt, for no tear makes such a record. HA-ST-95 "MUST be refused,
+  unchanged, with an error that names the file and the offset".
 - nothing whole at all, and no magic either at the begin of the first file: StoreCorrupt, for this may be no log (HA-ST-92).
 - HA-ST-20 "a whole record of its own place stands behind one that is not whole": StoreCorrupt at the stop. Cutting there
   would throw whole messages away; a flipped bit in the middle looks like this, and so do the stale bytes of an earlier
@@ -70,6 +71,7 @@ def recover(files: Sequence[MappedFile], *, strict: bool, first: int = 0, flushe
     for index in range(first, len(files)):
         file, end, cut_size = files[index], 0, None
         last_position: int | None = None  # of the last message in this file
+        last_offset_before = last_offset
         while cut_size is None:
             found = scan(file.mapping, file.base, end, queue_offsets=queue_offsets, suspect_from_ms=suspect_from_ms)
             messages += found.messages
@@ -88,7 +90,9 @@ def recover(files: Sequence[MappedFile], *, strict: bool, first: int = 0, flushe
         if strict and cut_size == 0 and last_position is not None:
             part_size = _part_size(file, last_position, end)
             if part_size:
-                end, cut_size, messages, last_offset = last_position, part_size, messages - 1, None
+                before = scan(file.mapping, file.base, 0, last_position).last_position
+                last_offset = last_offset_before if before is None else file.base + before
+                end, cut_size, messages = last_position, part_size, messages - 1
                 _forget(queue_offsets, decode(file.mapping, end))
         if strict and cut_size and index == end == 0:
             _check_is_log(file)
