@@ -450,7 +450,7 @@ FAULTS: Final = (
         "store",
     ),
     Fault(
-        "the-greater-time",
+        "later-of-both-times",
         "store/log/checkpoint.py",
         "max(0, min(self.physic_msg_timestamp, self.logics_msg_timestamp) - SAFETY_MS)",
         "max(0, max(self.physic_msg_timestamp, self.logics_msg_timestamp) - SAFETY_MS)",
