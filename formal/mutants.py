@@ -269,7 +269,9 @@ def graph_checks(file: str) -> Iterator[tuple[str, Callable[[], str]]]:
 
 
 def lockstep_differs(seed: int, table: set[tuple[str, str, str, str, str]]) -> str:
-    from rocketmq_ha.fuzz import lockstep, schedule
+    from rocketmq_ha.fuzz import lockstep, recorder, schedule
+    from rocketmq_ha.fuzz.second_verdict import chunk, monitor
+    from rocketmq_ha.spec.event_log import PHASE_GENERATE
 
     drawn = schedule.draw(seed)
     outcome = lockstep.run(drawn)
@@ -281,7 +283,11 @@ def lockstep_differs(seed: int, table: set[tuple[str, str, str, str, str]]) -> s
                 return f"seed {seed}: a row of the log: {row.event} of {row.nbytes} bytes in a fragment of {row.fragment_len}"
             if (row.actor, row.from_state, row.event, row.to_state, drawn.profile.name) not in table:
                 return f"seed {seed}: no such transition: {row.actor} {row.from_state} -{row.event}-> {row.to_state}"
-    return ""
+    # What the rows say of the run, which both worlds may agree about: the offsets in them, and rows that are missing.
+    events = recorder.EventRecorder()
+    run = recorder.run_row(outcome, PHASE_GENERATE, events.add(outcome))
+    broken = monitor.judge(chunk.of_tables(events.table(), recorder.run_table([run]))).broken
+    return f"seed {seed}: the second verdict: {', '.join(broken)}" if broken else ""
 
 
 def hostile_differs(seed: int) -> str:

@@ -52,13 +52,16 @@ def features(outcome: RunOutcome) -> Iterator[Feature]:
 
 @dataclass(slots=True)
 class Yield:
-    """What the last runs of a maker have reached. It begins with a guess, so that no maker is given up for its first runs."""
+    """What the last runs of a maker have reached. It begins with a guess, so that no maker is given up for its first runs.
 
-    runs: float = 20.0
+    The work of a run is the number of its events: its time would say something else on every machine.
+    """
+
+    events: float = 2_000.0
     features: float = 20.0
 
-    def add(self, features: int) -> None:
-        self.runs = self.runs * MEMORY + 1
+    def add(self, features: int, events: int) -> None:
+        self.events = self.events * MEMORY + events
         self.features = self.features * MEMORY + features
 
 
@@ -89,7 +92,7 @@ class Corpus:
         """Add the schedule of a run that reached something new. Returns: True if it did."""
         new = {feature for feature in features(outcome) if feature not in self._known}
         world, name = registry.world_of(outcome.schedule).name, digest_name(digest)
-        self._yields.setdefault((world, recipe.partition(" ")[0] or DRAW), Yield()).add(len(new))
+        self._yields.setdefault((world, recipe.partition(" ")[0] or DRAW), Yield()).add(len(new), len(outcome.steps))
         if not new or outcome.verdict != VERDICT_OK:  # a failed run stands in failures/ already; its children would fail alike
             return False
         self._known |= new
@@ -122,7 +125,7 @@ class Corpus:
     def _maker(self, rng: random.Random, world: str) -> str:
         makers = (DRAW, *PARENTS)
         found = [self._yields.get((world, maker), Yield()) for maker in makers]
-        rates = [one.features / one.runs for one in found]
+        rates = [one.features / one.events for one in found]
         least = LEAST_SHARE * sum(rates)
         return rng.choices(makers, [max(rate, least) for rate in rates])[0]
 
