@@ -137,6 +137,9 @@ class Imported:
     def add_recording(self, recording: Recording) -> None:
         """Add a connection as a run of the model's two ends."""
         found = rows_of(recording, self.settings, PROFILES[self.profile])
+        if not found.has_place:
+            self.notes.append(f"{recording.name}: begins in the middle; left out, as no frame or no report is found in it")
+            return
         if found.skipped:
             self.notes.append(f"{recording.name}: begins in the middle; the first {found.skipped} bytes are left out")
         verdict = VERDICT_DIVERGENCE if found.signature else VERDICT_OK

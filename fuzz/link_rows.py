@@ -67,6 +67,7 @@ class LinkRows:
     n_ops: int = 0
     nbytes: int = 0
     skipped: int = 0  # bytes before the first frame and report, in a recording that begins in the middle
+    has_place: bool = True  # False: no frame or no report was found in it, so nothing can be said of it
     signature: str = ""
     detail: str = ""
 
@@ -80,6 +81,8 @@ def rows_of(recording: Recording, settings: Settings, profile: Profile) -> LinkR
     run = _Run(recording, settings, profile)
     try:
         run.begin()
+        if not run.found.has_place:
+            return run.found
         for number, chunk in enumerate(recording.chunks):
             run.op_index, run.ts_ns = number, chunk.ts_ns
             if chunk.source == "master":
@@ -162,7 +165,8 @@ class _Run:
             self._master_row("accept", self.conn, step, 0)
             return
         if self.begins["master"] < 0 or self.begins["slave"] < 0:
-            raise _Refused("recording/begin/place", "no frames or no reports are found in a recording without its begin")
+            self.found.has_place = False
+            return
         self.found.skipped = self.begins["master"] + self.begins["slave"]
         first_report = wire.unpack_report(self.reports[:REPORT_SIZE])
         at = min(first_report, self.first_offset)

@@ -40,11 +40,15 @@ Rows = list[dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Transcript:
-    """Record about 100 kB in two files between our own master and slave, with a cut in a header and a kill -9 of the slave."""
+    """Record about 100 kB in two files between our own master and slave, with a cut in a header and a kill -9 of the slave.
+
+    Frames are small and slow, so that a busy machine does not make a link of two frames and one report.
+    """
     work, transcript = tmp_path_factory.mktemp("recorded"), Transcript()
     size = ("--file-size", str(FILE_SIZE))
+    pace = ("--ha-transfer-batch-size", "1600", "--max-transfer-rate", "100000")
     with ExitStack() as nodes:
-        serve = ("master", "--store", str(work / "master"), "--listen", "127.0.0.1:0", *size, "--size", "1500")
+        serve = ("master", "--store", str(work / "master"), "--listen", "127.0.0.1:0", *size, *pace, "--size", "1500")
         master = Node(work / "master.log", *serve, "--put", str(MESSAGES), "--await-slaves", "1", "--in-flight", "2")
         nodes.callback(master.stop)
         proxy = CuttingProxy(parse_address(master.line("listening")), [PlannedCut(20_000, 5)], transcript)
@@ -264,6 +268,20 @@ def test_a_capture_may_begin_in_the_middle_of_a_connection(recorded: Transcript,
     skipped = [int(line.split()[-5]) for line in result.stderr.splitlines() if "begins in the middle" in line]
     assert row["nbytes"] + sum(skipped) == sent
     assert row["nbytes"] > sent / 2
+
+
+def test_a_connection_without_a_report_after_its_lost_begin_is_left_out_and_told(recorded: Transcript, tmp_path: Path) -> None:
+    """Nothing can be said of it, so it is no divergence."""
+    whole = captures.packets(recorded)
+    longest = longest_link(whole)
+    mute = [packet for packet in longest if packet.source == "master"][5:]
+    other = next(packet.link for packet in reversed(whole) if packet.link != longest[0].link)
+    file = captures.write(tmp_path / "a.pcap", [*mute, *(packet for packet in whole if packet.link == other)])
+    result = run(file, "--out", tmp_path / "log", "--port", HA_PORT, "--profile", "hardened", "--file-size", FILE_SIZE)
+    assert result.exit_code == 0, result.output
+    assert len(rows(tmp_path / "log", "runs")) == 1
+    told = "begins in the middle; left out, as no frame or no report is found in it"
+    assert [line for line in result.stderr.splitlines() if line.endswith(told)] == [f"a.pcap#0: {told}"]
 
 
 def test_without_its_begin_and_without_a_port_nobody_knows_the_master(recorded: Transcript, tmp_path: Path) -> None:
