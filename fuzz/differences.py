@@ -10,6 +10,8 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final
 
 MASTER: Final = "master"
+MOST_CHARACTERS: Final = 160  # of a value in a difference; a queue's entries have thousands
+BEFORE: Final = 40  # of them stand before the first difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +75,20 @@ def _of(actor: str, reference: Any, implementation: Any, skip: Sequence[str] = (
 
 
 def _show(ours: object, theirs: object) -> tuple[str, str]:
-    """Format both values; of long bytes only the length and the first difference."""
+    """Format both values; of long ones only what is about their first difference."""
     if isinstance(ours, bytes) and isinstance(theirs, bytes) and max(len(ours), len(theirs)) > 16:
-        pairs = enumerate(zip(ours, theirs, strict=False))
-        at = next((i for i, (a, b) in pairs if a != b), min(len(ours), len(theirs)))
+        at = _first_difference(ours, theirs)
         return tuple(f"{len(side)} bytes, from {at}: {side[at : at + 8].hex(' ') or 'end'}" for side in (ours, theirs))  # type: ignore[return-value]
-    return tuple(side.hex(" ") if isinstance(side, bytes) else repr(side) for side in (ours, theirs))  # type: ignore[return-value]
+    both = [side.hex(" ") if isinstance(side, bytes) else repr(side) for side in (ours, theirs)]
+    begin = max(0, _first_difference(*both) - BEFORE) if max(map(len, both)) > MOST_CHARACTERS else 0
+    return tuple(_part(text, begin) for text in both)  # type: ignore[return-value]
+
+
+def _first_difference(ours: Sequence[object], theirs: Sequence[object]) -> int:
+    pairs = enumerate(zip(ours, theirs, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(ours), len(theirs)))
+
+
+def _part(text: str, begin: int) -> str:
+    end = begin + MOST_CHARACTERS
+    return ("… " if begin else "") + text[begin:end] + (" …" if end < len(text) else "")

@@ -163,3 +163,18 @@ def test_of_more_than_sixteen_bytes_only_the_length_and_the_place_are_shown(
 def test_a_difference_is_told_with_the_reference_first() -> None:
     told = str(Difference("slave 1", "log", "01", "02"))
     assert told == "slave 1.log: reference 01, implementation 02"
+
+
+def test_of_a_long_value_only_what_is_about_the_first_difference_is_shown() -> None:
+    """A queue of a store has thousands of entries: a line of kilobytes says nothing to a reader of runs/."""
+    field = next(name for name in names(Observation) if get_type_hints(Observation)[name] == tuple[int, ...])
+    many = tuple(range(1000, 4000))
+    other = (*many[:2000], 7, *many[2001:])
+    (found,) = differences(BASE._replace(**{field: many}), BASE._replace(**{field: other}))
+    assert ", 2999, 3000, 3001, " in found.reference
+    assert ", 2999, 7, 3001, " in found.implementation
+    assert max(len(found.reference), len(found.implementation)) < 200
+    assert (found.reference[:2], found.reference[-2:]) == ("… ", " …")
+    (short,) = differences(BASE._replace(**{field: (1, 2)}), BASE._replace(**{field: many}))
+    assert short.reference == "(1, 2)"
+    assert short.implementation.startswith("(1000, 1001, ")
