@@ -329,7 +329,8 @@ def hostile_differs(seed: int) -> str:
         at = store.max_offset(worlds.reference.cluster.slaves[link.slave].log)
         limits = (0, file_size - at % file_size, drawn.settings.slave_read_buffer_size - TRANSFER_HEADER_SIZE)
         size = rng.choice(limits) + rng.choice((-1, 0, 0, 1))
-        offset = rng.choice((at, at, at + rng.randint(-2, 2), file_size, -1, -5, -file_size))
+        last_file = (1 << 63) // file_size * file_size - file_size
+        offset = rng.choice((at, at, at + rng.randint(-2, 2), file_size, -1, -5, -file_size, last_file, last_file + 3))
         log = worlds.reference.cluster.log
         body = rng.choice((b"", log.data[rng.choice((0, -size)) :])).ljust(
             size, b"\1"

@@ -40,7 +40,7 @@ def differences(reference: Any, implementation: Any) -> list[Difference]:
         if numbers[0] != numbers[1]:
             return [*found, Difference(actor, name, *map(str, numbers))]
         for number, our_part, their_part in zip(numbers[0], ours, theirs, strict=True):
-            found += _of(f"{name.removesuffix('s')} {number}", our_part, their_part)
+            found += _of(f"{_singular(name)} {number}", our_part, their_part)
     return found
 
 
@@ -57,6 +57,14 @@ def _names(observation: Any) -> Sequence[str]:
 
 def _tuple(value: object) -> tuple[object, ...]:
     return value if isinstance(value, tuple) else ()
+
+
+def _singular(name: str) -> str:
+    """
+    >>> _singular("links"), _singular("process")
+    ('link', 'process')
+    """
+    return name if name.endswith("ss") else name.removesuffix("s")
 
 
 def _number(index: int, part: object) -> object:

@@ -71,25 +71,22 @@ class Lockstep(Generic[R, I]):
     def apply(self, event: Any) -> StepOutcome:
         """Apply one event. After a verdict other than ok the sides differ, so the run must end."""
         self._now_ms += self._world.milliseconds(event)
-        transitions = self.reference.apply(event)
-        verdict, signature, detail = self._judge(event)
+        transitions: tuple[Transition, ...] = ()
+        try:
+            transitions = self.reference.apply(event)
+            verdict, signature, detail = self._judge(event)
+        except MemoryError:
+            raise  # of a limit: fuzz/runner.py
+        except Exception as error:  # an exception of a side is a finding: a verdict, not the end of the campaign
+            verdict, signature, detail = _of_error(error, event)
         outcome = StepOutcome(self._op_index, event, self._now_ms, transitions, verdict, signature, detail)
         self._op_index += 1
         return outcome
 
     def _judge(self, event: Any) -> tuple[str, str, str]:
         name = type(event).__name__
-        try:
-            self.implementation.apply(event)
-            found = differences(self.reference.observe(), self.implementation.observe())
-        except MemoryError:
-            raise  # of a limit: fuzz/runner.py
-        except Exception as error:  # an exception of the implementation is a finding: a verdict, not the end of the campaign
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            place = f"{Path(where.filename).parent.name}/{Path(where.filename).name}:{where.lineno}"
-            kind = type(error).__name__
-            told = str(error).partition("\n")[0] or kind  # a bare assert has no text
-            return VERDICT_ERROR, f"{kind}/{name}/{place}", f"{place}: {told}"
+        self.implementation.apply(event)
+        found = differences(self.reference.observe(), self.implementation.observe())
         if found:
             actor = found[0].actor.split()[0]
             return VERDICT_DIVERGENCE, f"{actor}/{name}/{found[0].field}", "; ".join(map(str, found[:3]))
@@ -99,6 +96,15 @@ class Lockstep(Generic[R, I]):
 
     def close(self) -> None:
         self.implementation.close()
+
+
+def _of_error(error: Exception, event: Any) -> tuple[str, str, str]:
+    """The verdict, signature and detail of an exception that a side has raised."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{Path(where.filename).parent.name}/{Path(where.filename).name}:{where.lineno}"
+    kind = type(error).__name__
+    told = str(error).partition("\n")[0] or kind  # a bare assert has no text
+    return VERDICT_ERROR, f"{kind}/{type(event).__name__}/{place}", f"{place}: {told}"
 
 
 LinkLockstep = Lockstep[ReferenceWorld, ImplementationWorld]

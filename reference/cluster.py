@@ -328,7 +328,7 @@ class _Work:
 
     def _close_at_master(self, link_id: int) -> None:
         link = self.links[link_id]
-        if not link.conn.close_reason and not link.severed:
+        if not link.conn.close_reason:
             self._master_step(link, "end_of_stream", master.on_end_of_stream(link.conn))
 
     def _close_at_slave(self, link_id: int) -> None:
@@ -390,7 +390,7 @@ class _Work:
         self.slaves[index] = node
         link = self.link_of(index)
         reports = sent(step)
-        if node != before or reports or nbytes:
+        if node != before or nbytes:
             self.transitions.append(
                 Transition(
                     "slave_client",

@@ -321,17 +321,34 @@ def cut(queue: ConsumeQueue, log: Log, phy_offset: int, profile: Profile, *, is_
     )
 
 
-def fill_holes(queue: ConsumeQueue) -> ConsumeQueue:
-    """Hardened, if all messages of a queue have expired: replace invalid entries by fillers.
+def keep_expired(queue: ConsumeQueue, log: Log, before: int | None, profile: Profile) -> ConsumeQueue:
+    """Hardened, if recovery begins where the log does: keep the entries of expired messages, and replace invalid ones by
+    fillers.
 
-    The entries are kept so that the next message gets the next queue offset; none of them is known to be right. An invalid
-    entry would end the queue at the recovery after the next clean stop.
+    The checkpoint vouches for none of them. They are kept so that the next message gets the next queue offset.
 
-    Spec: HA-ST-33 "an entry that names no message".
+    Args:  before: the queue offset of the first message of this queue in the log; None if it has none.
+    Spec: HA-ST-97 "MUST keep its entries up to the last one of a message that has expired"; HA-ST-33 "an entry that names no
+    message".
     """
     files = queue.mapped_file_queue
-    data = b"".join(encode(entry if is_entry(entry) else FILLER) for entry in entries(files.data))
-    return replace(queue, mapped_file_queue=replace(files, data=data))
+    if files.base is None:
+        return queue
+    found = entries(files.data)
+    first_index = files.base // CQ_STORE_UNIT_SIZE
+    count = len(found) if before is None else max(0, min(len(found), before - first_index))
+    while count > 0 and (found[count - 1] == FILLER or not _ends_by(found[count - 1], store.min_offset(log))):
+        count -= 1
+    if count == 0:
+        return empty(queue.topic, queue.queue_id, files.file_size)
+    files = mapped_file_queue.truncate_dirty_files(files, files.base + count * CQ_STORE_UNIT_SIZE, profile)
+    data = b"".join(encode(entry if is_entry(entry) else FILLER) for entry in found[:count])
+    return replace(
+        queue,
+        mapped_file_queue=replace(files, data=data),
+        max_physic_offset=found[count - 1].offset + found[count - 1].size,
+        min_logic_offset=min(queue.min_logic_offset, mapped_file_queue.end(files)),
+    )
 
 
 def _ends_by(entry: Entry, phy_offset: int) -> bool:

@@ -51,7 +51,7 @@ def do_dispatch(
     one is needed.
     """
     queues, placed, store_timestamp = state.queues, None, state.store_timestamp
-    if dispatch_request.is_queued(request.sys_flag):
+    if dispatch_request.has_queue(request):
         key = (request.topic, request.queue_id)
         queue = queues.get(key) or consume_queue.empty(*key, settings.mapped_file_size_consume_queue)
         entry = Entry(request.commit_log_offset, request.msg_size, request.tags_code)

@@ -30,6 +30,7 @@ MESSAGE_DELAY_LEVEL = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2
 TRANSACTION_MASK = 0x3 << 2
 TRANSACTION_PREPARED = 0x1 << 2
 TRANSACTION_ROLLBACK = 0x3 << 2
+NAME_LIMIT = 255  # bytes of a name, in the file systems that a store is kept on
 UNIT_MS = {"s": 1000, "m": 60 * 1000, "h": 60 * 60 * 1000, "d": 24 * 60 * 60 * 1000}
 
 
@@ -113,6 +114,18 @@ def index_keys(properties: Mapping[str, str], key_set: str = PLAIN_KEYS) -> tupl
 def is_queued(sys_flag: int) -> bool:
     """HA-ST-34 "Prepared and rolled-back messages of a transaction MUST NOT be in any consume queue"."""
     return sys_flag & TRANSACTION_MASK not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
+
+
+def has_queue(request: DispatchRequest) -> bool:
+    """Return True if a message has an entry in a consume queue.
+
+    HA-ST-96 "A message whose topic cannot be the name of a directory MUST NOT be in any consume queue".
+    """
+    topic = request.topic
+    is_name = (
+        topic not in ("", ".", "..") and not {"/", "\0"} & {*topic} and len(topic.encode("utf-8", "replace")) <= NAME_LIMIT
+    )
+    return is_name and is_queued(request.sys_flag)
 
 
 def is_indexed(sys_flag: int) -> bool:

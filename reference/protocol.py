@@ -426,7 +426,7 @@ def slave_crash(state: State, scope: Scope, s: int, kept: int) -> State | None:
     """A slave restarts with `kept` of its units, at least the flushed ones. HA-ST-5, HA-ST-7, HA-S-60."""
     # GUARD
     node = state.slave[s - 1]
-    if state.used.scrashes >= scope.max_slave_crashes or not 0 <= kept <= len(node.units):
+    if state.used.scrashes >= scope.max_slave_crashes:
         return None
     if kept < len(node.units) and node.base + kept < node.flushed:
         return None

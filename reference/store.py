@@ -153,6 +153,16 @@ def without_last_record(log: Log) -> Log:
     return replace(log, data=log.data[:found], stale=b"")
 
 
+def _is_blank(data: bytes, position: int, rest_of_file: int) -> bool:
+    """Return True if a BLANK begins at `position`. A file whose rest is too short for one has none: HA-ST-3.
+
+    So few bytes can be left in the files of a slave of classic whose size is not its master's.
+    """
+    if rest_of_file < END_FILE_MIN_BLANK_SIZE:
+        return False
+    return data[position : position + END_FILE_MIN_BLANK_SIZE] == blank(rest_of_file)[:END_FILE_MIN_BLANK_SIZE]
+
+
 def _extend(log: Log, body: bytes, base: int) -> Log:
     """Write at the max offset, over stale bytes. `base`: of the log, or of the first file of a log without files."""
     return replace(log, base=base, data=log.data + body, stale=log.stale[len(body) :])
@@ -174,7 +184,7 @@ def recover(log: Log, profile: Profile) -> Step[Log]:
     position, last_position, ends_in_zero = 0, 0, False
     while True:
         rest_of_file = log.file_size - position % log.file_size
-        if data[position : position + END_FILE_MIN_BLANK_SIZE] == blank(rest_of_file)[:END_FILE_MIN_BLANK_SIZE]:
+        if _is_blank(data, position, rest_of_file):
             position += rest_of_file
             ends_in_zero = False
             continue

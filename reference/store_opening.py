@@ -4,7 +4,7 @@ the disk by that.
 
 from typing import Final
 
-from rocketmq_ha.reference import consume_queue, dispatch_request, message, store_recovery
+from rocketmq_ha.reference import consume_queue, dispatch_request, index_service, message, store_recovery
 from rocketmq_ha.reference.checkpoint import StoreCheckpoint
 from rocketmq_ha.reference.dispatch import Dispatched, do_reput
 from rocketmq_ha.reference.dispatch_request import Blank, DispatchRequest
@@ -31,7 +31,6 @@ from rocketmq_ha.spec import constants
 from rocketmq_ha.spec.profile import Profile
 
 CLAUSES: Final = {store_recovery.NO_LOG: "HA-ST-92", store_recovery.MISPLACED: "HA-ST-95"}  # by the reason of a refusal
-TIMESTAMP_AT = 56  # of a record whose born host is IPv4, as all are that this machine puts
 
 
 def on_open(life: StoreLife, settings: StoreSettings, profile: Profile) -> Step[StoreLife]:
@@ -87,20 +86,21 @@ def on_open(life: StoreLife, settings: StoreSettings, profile: Profile) -> Step[
         recovery_start=start,
         healthy=None,
         is_tainted=life.is_tainted or life.healthy is not None,
-        synced_queues=_synced_queues(life, cut),
-        synced_index=index_images(replace(life, dispatched=cut)),
+        synced_queues=_synced_queues(life, log, cut),
+        synced_index=_synced_index(life, state, log, cut),
     )
     after = _sync_what_changed(replace(after, spare=_spare(after, found)), found)
     queue_offsets = _queue_offsets(dispatched)
-    if after.is_tainted:  # a record may have another number than its entry
-        for key, number in _numbers(log, start).items():
-            queue_offsets[key] = max(queue_offsets.get(key, number), number)
+    # Damage may have given a record another number than its entry, or no queue.
+    for key, number in _numbers(state, log, start, store_profile).items():
+        queue_offsets[key] = max(queue_offsets.get(key, number), number)
     after = replace(after, dispatched=_without_empty(dispatched), queue_offsets=queue_offsets)
     if dispatched.reput_from_offset < max_offset(log):
         # Damage before the start of recovery. What the recovery has changed stays changed.
         end = dispatched.reput_from_offset
         where = f"{_name(end - end % log.file_size)} at {end}"
-        return _refused(replace(after, is_open=False, healthy=life.healthy), where, "HA-ST-73")
+        left = _with_emptied(after.dispatched, _emptied(life, log, cut), settings)
+        return _refused(replace(after, is_open=False, healthy=life.healthy, dispatched=left), where, "HA-ST-73")
     if dispatched.reput_from_offset > cut.reput_from_offset:
         after = replace(after, dispatched_ms=last_message_before(after, dispatched.reput_from_offset))
         clauses.append("HA-ST-73" if life.abort else "HA-ST-35")
@@ -153,17 +153,45 @@ def _sync_what_changed(life: StoreLife, found: dict[int, bytes]) -> StoreLife:
     return replace(life, synced=synced, modified_ms=modified_ms, named=named)
 
 
-def _synced_queues(life: StoreLife, cut: Dispatched) -> dict[Path, bytes]:
-    """What of the files of queues that are kept a sync has covered. The others are made anew.
+def _synced_queues(life: StoreLife, log: Log, cut: Dispatched) -> dict[Path, bytes]:
+    """What of the files of queues that are kept a sync has covered. The others are made anew."""
+    kept = {*queue_images(replace(life, dispatched=cut)), *_emptied(life, log, cut)}
+    return {path: data for path, data in life.synced_queues.items() if path in kept}
 
-    After a stop that was not clean a queue that keeps no entry keeps its first file.
+
+def _emptied(life: StoreLife, log: Log, cut: Dispatched) -> list[Path]:
+    """The files that recovery empties and keeps: after a stop that was not clean the first one of a queue that keeps no entry.
+
+    Without a commit log there is none: HA-ST-38 "without commit-log files there are no consume queues".
     """
-    kept = queue_images(replace(life, dispatched=cut)).keys()
     firsts: dict[tuple[str, int], Path] = {}
     for path in sorted(queue_images(life)):
         firsts.setdefault(path[:2], path)
-    emptied = [path for key, path in firsts.items() if life.abort and cut.queues.get(key) is None]
-    return {path: data for path, data in life.synced_queues.items() if path in kept or path in emptied}
+    return [path for key, path in firsts.items() if life.abort and log.base is not None and cut.queues.get(key) is None]
+
+
+def _with_emptied(dispatched: Dispatched, emptied: list[Path], settings: StoreSettings) -> Dispatched:
+    """What a dispatch that has ended early leaves: the emptied files that no entry has come into are still there."""
+    queues, size = dict(dispatched.queues), settings.queue_file_size
+    for topic, queue_id, name in emptied:
+        if (topic, queue_id) not in queues:
+            files = Log(size, int(name), bytes(size))
+            queues[topic, queue_id] = replace(consume_queue.empty(topic, queue_id, size), mapped_file_queue=files)
+    return replace(dispatched, queues=queues)
+
+
+def _synced_index(life: StoreLife, state: store_recovery.Store, log: Log, cut: Dispatched) -> tuple[bytes, ...]:
+    """What of the index files a sync has covered: what recovery leaves of them, for it has synced what it has cut.
+
+    After a stop that was not clean the last one that the checkpoint vouches for may be on no disk: its time alone says that it
+    is there, and a file that was synced and has expired may have ended in the same ms.
+    """
+    found = list(index_images(replace(life, dispatched=cut)))
+    if life.abort and log.base is not None:
+        number = index_service.count_vouched(state.dispatched.index, state.checkpoint.index_msg_timestamp, max_offset(log)) - 1
+        if number >= 0:
+            found[number] = life.synced_index[number] if number < len(life.synced_index) else bytes(len(found[number]))
+    return tuple(found)
 
 
 def _without_empty(dispatched: Dispatched) -> Dispatched:
@@ -177,8 +205,8 @@ def _queue_offsets(dispatched: Dispatched) -> dict[tuple[str, int], int]:
     return {key: consume_queue.max_offset_in_queue(queue) for key, queue in dispatched.queues.items()}
 
 
-def _numbers(log: Log, start: int) -> dict[tuple[str, int], int]:
-    """The numbers of the next messages of the queues, as the records from an offset on say."""
+def _numbers(state: store_recovery.Store, log: Log, start: int, profile: Profile) -> dict[tuple[str, int], int]:
+    """The numbers of the next messages of the queues, as the records from an offset on say, and the one that was cut off."""
     found, offset = {}, start
     while offset < max_offset(log):
         match dispatch_request.check_message_and_return_size(log, offset, is_own=True):
@@ -190,6 +218,9 @@ def _numbers(log: Log, start: int) -> dict[tuple[str, int], int]:
                 offset = next_file
             case None:
                 break
+    cut = store_recovery.cut_record(state, log, profile)
+    if cut is not None and dispatch_request.is_queued(cut.sys_flag):
+        found[cut.topic, cut.queue_id] = cut.consume_queue_offset
     return found
 
 
@@ -209,7 +240,7 @@ def _messages(life: StoreLife, log: Log, start: int) -> tuple[tuple[int, int], .
         if int.from_bytes(data[position + 4 : position + 8], "big") == constants.BLANK_MAGIC_CODE:
             position += log.file_size - position % log.file_size
             continue
-        stored_at = position + TIMESTAMP_AT
+        stored_at = position + store_recovery.STORE_TIMESTAMP_POSITION  # all messages here have a born host in IPv4
         position += size
         found.append((log.base + position, int.from_bytes(data[stored_at : stored_at + 8], "big", signed=True)))
     return tuple(found)

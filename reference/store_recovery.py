@@ -176,16 +176,9 @@ def before_a_hole(log: Log, start_offset: int, checkpoint: StoreCheckpoint, sect
     while offset < max_offset(log):
         match dispatch_request.check_message_and_return_size(log, offset):
             case DispatchRequest() as request:
-                end = offset + request.msg_size
-                found = dispatch_request.record_at(log, offset)
-                assert found is not None
-                properties_size = len(found[0].properties)
-                topic_end = end - properties_size - 2
-                stop = end if properties_size else topic_end
-                is_known = checkpoints.vouches_for(checkpoint, request.store_timestamp)
-                if not is_known and _has_zero_sector(log, topic_end - len(found[0].topic), stop, sector_size):
+                if _has_hole(log, request, checkpoint, sector_size):
                     return mapped_file_queue.truncate_dirty_files(log, offset, profile)
-                offset = end
+                offset += request.msg_size
             case Blank(next_file):
                 offset = next_file
             case None:
@@ -193,9 +186,37 @@ def before_a_hole(log: Log, start_offset: int, checkpoint: StoreCheckpoint, sect
     return log
 
 
+def _has_hole(log: Log, request: DispatchRequest, checkpoint: StoreCheckpoint, sector_size: int) -> bool:
+    found = dispatch_request.record_at(log, request.commit_log_offset)
+    assert found is not None
+    end, properties_size = request.commit_log_offset + request.msg_size, len(found[0].properties)
+    topic_end = end - properties_size - 2
+    stop = end if properties_size else topic_end
+    is_known = checkpoints.vouches_for(checkpoint, request.store_timestamp)
+    return not is_known and _has_zero_sector(log, topic_end - len(found[0].topic), stop, sector_size)
+
+
+def cut_record(before: Store, log: Log, profile: Profile, sector_size: int = constants.SECTOR_SIZE) -> DispatchRequest | None:
+    """Hardened: the last record of the log that was found, if recovery has cut it off for its end alone; else None.
+
+    Its queue offset is still that of the next message of its queue. One with a lost sector tells nothing.
+
+    Spec: HA-ST-10 "end in a zero byte is not whole".
+    """
+    if not profile.checks_recovery or log.base is None or max_offset(log) >= max_offset(before.log):
+        return None
+    end = max_offset(log)
+    match dispatch_request.check_message_and_return_size(before.log, end, is_own=True):
+        case DispatchRequest() as request:
+            is_last = not any(before.log.data[end + request.msg_size - log.base :])
+            is_torn = before.abort and _has_hole(before.log, request, before.checkpoint, sector_size)
+            return request if is_last and not is_torn else None
+    return None
+
+
 def _has_zero_sector(log: Log, start: int, end: int, sector_size: int) -> bool:
     """Return True if a sector that begins at or after `start` holds only zeros before `end`."""
-    first = start + -start % sector_size
+    first = start + -(start % log.file_size) % sector_size
     sectors = (log.data[at - min_offset(log) :][: min(sector_size, end - at)] for at in range(first, end, sector_size))
     return any(not any(sector) for sector in sectors)
 
@@ -362,10 +383,16 @@ def _agree(
     """
     profile = replace(profile, clears_tail=True)  # of the queues, whatever becomes of the log
     known = max_offset(log) if last_exit_ok else min(start_offset, max_offset(log))
-    queues = {key: consume_queue.recover(queue, profile) if last_exit_ok else queue for key, queue in dispatched.queues.items()}
-    queues = {key: consume_queue.cut(queue, log, known, profile, is_clean=last_exit_ok) for key, queue in queues.items()}
-    if not last_exit_ok and known <= min_offset(log):
-        queues = {key: consume_queue.fill_holes(queue) for key, queue in queues.items()}
+    if last_exit_ok or known > min_offset(log):
+        queues = {
+            key: consume_queue.recover(queue, profile) if last_exit_ok else queue for key, queue in dispatched.queues.items()
+        }
+        queues = {key: consume_queue.cut(queue, log, known, profile, is_clean=last_exit_ok) for key, queue in queues.items()}
+    else:
+        firsts = {key: found[0] for key, found in _queue_offsets(log, min_offset(log)).items()}
+        queues = {
+            key: consume_queue.keep_expired(queue, log, firsts.get(key), profile) for key, queue in dispatched.queues.items()
+        }
     queues = {key: consume_queue.correct_min_offset(queue, min_offset(log), profile) for key, queue in queues.items()}
     vouched = index_service.count_vouched(dispatched.index, None if last_exit_ok else index_msg_timestamp, max_offset(log))
     index, in_order = index_service.cut(dispatched.index, log, known, vouched)
@@ -405,7 +432,7 @@ def _queue_offsets(log: Log, offset: int) -> dict[tuple[str, int], list[int]]:
     while offset < max_offset(log):
         match dispatch_request.check_message_and_return_size(log, offset, is_own=True):
             case DispatchRequest() as request:
-                if dispatch_request.is_queued(request.sys_flag):
+                if dispatch_request.has_queue(request):
                     found.setdefault((request.topic, request.queue_id), []).append(request.consume_queue_offset)
                 offset += request.msg_size
             case Blank(next_file):
@@ -447,6 +474,8 @@ def _of_nothing(checkpoint: StoreCheckpoint) -> StoreCheckpoint:
 
 def _record_at_or_before(log: Log, offset: int) -> int:
     """The start of the message at or before an offset, or the log's end. Queues may end before a BLANK, an index anywhere."""
+    if isinstance(dispatch_request.check_message_and_return_size(log, offset, is_own=True), DispatchRequest):
+        return offset  # whatever stands before it
     found = at = max(min_offset(log), offset - offset % log.file_size)
     while at <= offset < max_offset(log):
         request = dispatch_request.check_message_and_return_size(log, at, is_own=True)

@@ -61,7 +61,7 @@ class ImplementationStore:
     """The implementation with files in `directory`. The caller must close it."""
 
     def __init__(self, settings: StoreSettings, profile: Profile, now_ms: int, directory: Path) -> None:
-        self._now_ms = now_ms
+        self._now_ms, self._profile = now_ms, profile
         self._root = directory / "store"
         self._root.mkdir()
         self._log_dir = str(self._root / COMMIT_LOG_DIR)
@@ -240,6 +240,9 @@ class ImplementationStore:
     def _damage(self, event: store_events.Damage) -> None:
         starts = sorted(self._files)
         if not starts or any(len(data) != self._size for data in self._files.values()):
+            return
+        is_clean = not os.path.exists(f"{self._root}/{ABORT_FILE}")
+        if store_life.moves_recovery(event, self._size, self._profile, is_clean=is_clean):
             return
         self._keep_healthy()
         start, position = starts[event.file % len(starts)], event.position % self._size

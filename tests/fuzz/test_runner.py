@@ -12,10 +12,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from kit.schedules import put, schedule_of
 from kit.waiting import PATIENCE_S
-from rocketmq_ha.fuzz import corpus, lockstep, recorder, runner, schedule_file
+from rocketmq_ha.fuzz import corpus, lockstep, recorder, replay, runner, schedule_file
 from rocketmq_ha.fuzz.limits import Limits
 from rocketmq_ha.fuzz.runner import Task, limited_outcome, run_partition
 from rocketmq_ha.fuzz.world import ImplementationWorld, ReferenceWorld
@@ -146,8 +147,18 @@ def test_a_mistake_of_the_model_is_a_verdict_too(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(ReferenceWorld, "apply", raises)
     outcome = limited_outcome(SCHEDULE, Limits())
     assert [step.verdict for step in outcome.steps] == ["error"]
-    assert outcome.last.signature == "cluster/Put/error"
-    assert outcome.last.detail.startswith("KeyError at fuzz/test_runner.py:")
+    place = f"fuzz/test_runner.py:{raises.__code__.co_firstlineno + 1}"
+    assert outcome.last.signature == f"KeyError/Put/{place}"
+    assert outcome.last.detail == f"{place}: 'ReferenceWorld Put'"
+
+
+def test_a_replay_shows_a_mistake_of_the_model(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def raises(_: object, event: object) -> None:
+        raise KeyError(event)
+
+    monkeypatch.setattr(ReferenceWorld, "apply", raises)
+    assert replay.show(SCHEDULE, Console(width=120)).verdict == "error"
+    assert "error at operation 0: " in capsys.readouterr().out
 
 
 def test_a_run_that_kills_its_process_is_a_row_after_an_attempt_has_died(

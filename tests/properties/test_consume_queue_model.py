@@ -404,7 +404,7 @@ def test_a_hole_among_expired_messages_is_not_the_end_of_a_queue_after_the_next_
     """
     log = Log(1000, 2000)  # all messages of the queue have expired
     torn = with_holes(put_all(0, 11, HARDENED), (1, 2, 5))
-    kept = consume_queue.cut(torn, log, 2000, HARDENED)
+    kept = consume_queue.keep_expired(torn, log, None, HARDENED)
     assert consume_queue.max_offset_in_queue(kept) == 11, "for their numbers"
     entry = Entry(2000, 100, 11)
 
@@ -413,12 +413,12 @@ def test_a_hole_among_expired_messages_is_not_the_end_of_a_queue_after_the_next_
         assert placed is Placed.APPENDED
         return consume_queue.recover(loaded(queue), HARDENED)
 
-    found = after_a_clean_stop(consume_queue.fill_holes(kept))
+    found = after_a_clean_stop(kept)
     assert consume_queue.max_offset_in_queue(found) == 12
     assert consume_queue.entry_at(found, 11) == entry
     left = list(consume_queue.entries(found.mapped_file_queue.data))
     assert [index for index, each in enumerate(left) if each == FILLER] == [1, 2, 5]
-    assert consume_queue.max_offset_in_queue(after_a_clean_stop(kept)) == 5, "a hole in the last three files is the end"
+    assert consume_queue.max_offset_in_queue(after_a_clean_stop(torn)) == 5, "a hole in the last three files is the end"
 
 
 no_entries = st.one_of(
@@ -432,22 +432,29 @@ no_entries = st.one_of(
 def test_what_is_no_entry_is_made_to_stand_for_nothing_and_nothing_else_is_changed(
     first: int, count: int, data: st.DataObject
 ) -> None:
-    """HA-ST-33 "an entry that names no message": for any bytes, and however often the replacement runs."""
+    """HA-ST-97 "its entries up to the last one of a message that has expired", HA-ST-33 "an entry that names no message": for
+    any bytes, and however often recovery runs.
+    """
     queue = put_all(first, count, HARDENED)
     before = list(consume_queue.entries(queue.mapped_file_queue.data))
     holes = data.draw(st.sets(st.integers(0, len(before) - 1)))
     torn = queue
     for index in sorted(holes):
         torn = with_holes(torn, (index,), consume_queue.encode(data.draw(no_entries)))
-    blanked = consume_queue.fill_holes(torn)
-    expected = [FILLER if index in holes else entry for index, entry in enumerate(before)]
-    assert list(consume_queue.entries(blanked.mapped_file_queue.data)) == expected
-    assert consume_queue.fill_holes(blanked) == blanked
-    assert replace(blanked, mapped_file_queue=queue.mapped_file_queue) == queue
-    recovered = consume_queue.recover(loaded(blanked), HARDENED)
-    assert consume_queue.max_offset_in_queue(recovered) == first + count
-    if not holes:
-        assert blanked == queue
+    expired = data.draw(st.integers(0, count))
+    log = Log(1000, 100 * expired)
+    number = data.draw(st.none() | st.integers(first, first + count))
+    kept = consume_queue.keep_expired(torn, log, number, HARDENED)
+    most = first + expired if number is None else min(number, first + expired)
+    offset = queue.mapped_file_queue.base // 20
+    ends = [index + 1 for index in range(most - offset) if before[index] != FILLER and index not in holes]
+    expected = [FILLER if index in holes else entry for index, entry in enumerate(before[: max(ends, default=0)])]
+    assert list(consume_queue.entries(kept.mapped_file_queue.data)) == expected
+    assert consume_queue.keep_expired(loaded(kept), log, number, HARDENED).mapped_file_queue.data == kept.mapped_file_queue.data
+    if expected:
+        assert kept.max_physic_offset == expected[-1].offset + expected[-1].size
+        recovered = consume_queue.recover(loaded(kept), HARDENED)
+        assert consume_queue.max_offset_in_queue(recovered) == offset + len(expected)
 
 
 @UNHURRIED

@@ -344,7 +344,11 @@ def test_after_a_crash_a_queue_keeps_what_was_vouched_for_whatever_is_behind(
             (world.store / "consumequeue" / topic / str(queue_id) / name).write_bytes(torn[name])
         loaded = model_files.load(QUEUE_FILE_SIZE, torn)
         assert isinstance(loaded, Log)
-        cut = model_queue.cut(replace(queue, mapped_file_queue=loaded), world.log, known, HARDENED)
+        torn_queue = replace(queue, mapped_file_queue=loaded)
+        if known > world.min_offset:
+            cut = model_queue.cut(torn_queue, world.log, known, HARDENED)
+        else:
+            cut = model_queue.keep_expired(torn_queue, world.log, None, HARDENED)
         queues[topic, queue_id] = model_queue.correct_min_offset(cut, world.min_offset, HARDENED)
     world.model = replace(world.model, queues=queues)
     world.table = ConsumeQueueTable(world.store, QUEUE_FILE_SIZE, writable=True)
@@ -357,7 +361,10 @@ def test_after_a_crash_a_queue_keeps_what_was_vouched_for_whatever_is_behind(
         told = (record.topic, record.queue_id, record.queue_offset, size)
         return told == (*key, queue_offset, entry.size)
 
-    world.table.keep_before(world.min_offset, known, is_true)
+    if known > world.min_offset:
+        world.table.keep_before(world.min_offset, known, is_true)
+    else:
+        world.table.keep_expired(world.min_offset, {})
     world.assert_equal()
     world.dispatch(known)
     world.assert_equal()

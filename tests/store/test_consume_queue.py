@@ -58,8 +58,7 @@ def test_a_hole_among_expired_messages_is_not_the_end_of_a_queue_after_the_next_
             file.seek(index % ENTRIES * ENTRY_SIZE)
             file.write(bytes(ENTRY_SIZE))
     queue = ConsumeQueue(tmp_path / "0", SIZE, writable=True)
-    queue.keep_before(2000, lambda _, entry: entry.offset < 2000)  # the log now begins at 2000, with message 10
-    queue.fill_holes()
+    queue.keep_expired(2000, 10)  # the log now begins at 2000, with message 10
     queue.put(2000, 100, 10, 10)
     queue.correct_min_offset(2000)
     before = state(queue)

@@ -164,7 +164,9 @@ def test_each_message_is_found_by_its_offset_and_nowhere_else(filled: Filled) ->
 
 
 def test_each_queue_has_its_messages(filled: Filled) -> None:
-    """HA-ST-29 "of 20-byte entries", HA-ST-32 the tags code, HA-ST-34 "MUST NOT be in any consume queue"."""
+    """HA-ST-29 "of 20-byte entries", HA-ST-32 the tags code, HA-ST-34 "MUST NOT be in any consume queue", HA-ST-96 "A message
+    whose topic cannot be the name of a directory MUST NOT be in any consume queue".
+    """
     assert filled.store.wait_for_dispatch()
     for each, offset, number in filled.offsets:
         result = filled.store.get(each.topic.decode("utf-8", "surrogateescape"), each.queue_id, number)

@@ -207,7 +207,7 @@ class ConsumeQueue(QueueReader):
 
     # --- Recovery ----------------------------------------------------------------------------------------------------
 
-    def keep_before(self, offset: int, is_true: Callable[[int, Entry], bool], *, is_vouched: bool = True) -> None:
+    def keep_before(self, offset: int, is_true: Callable[[int, Entry], bool]) -> None:
         """Recover after an unclean stop: keep only the entries of messages that end by a commit-log offset.
 
         Spec: HA-ST-82 "MUST keep the entries that the checkpoint vouches for, and no other".
@@ -216,30 +216,60 @@ class ConsumeQueue(QueueReader):
         in any order, and some garbage may look like an entry. So the binary search ends at or behind the last entry of these
         messages, and the search goes back from there to an entry whose message the log really has.
 
-        Args:  is_true: returns True if the log has the entry's message, with this queue and queue offset. is_vouched: the
-               checkpoint vouches for the kept entries. Without it they are those of expired messages, which any flush of
-               before may have missed: the next one syncs them.
+        Args:  is_true: returns True if the log has the entry's message, with this queue and queue offset.
         """
         with self._guard:
-            first, last = self._first(), -(-self._queue.data_limit() // ENTRY_SIZE)
-            self._end = self._queue.max_offset
+            first, last = self._bounds()
             count = bisect_left(range(first, last), True, key=lambda index: not self._entry(index).ends_by(offset)) + first
             while count > first:
                 found = self._entry(count - 1)
                 if not found.is_filler and found.ends_by(offset) and is_true(count - 1, found):
                     break
                 count -= 1
-            self._end = count * ENTRY_SIZE
+            self._keep(first, count)
             if self._writable:
-                self._queue.sweep()
-                if count > first:
-                    self._queue.truncate(self._end, keep_empty=False, sync=False)  # as in truncate_dirty
-                else:
-                    self._empty()
-                self._end = self._queue.max_offset
-                if is_vouched:
-                    self._queue.count_as_flushed()
-            self._after_cut()
+                self._queue.count_as_flushed()
+
+    def keep_expired(self, min_offset: int, before: int | None) -> None:
+        """Recover after an unclean stop if the checkpoint vouches for no entry: keep those of messages that have expired.
+
+        Spec: HA-ST-97 "MUST keep its entries up to the last one of a message that has expired".
+
+        They only keep the number of the queue's next message right. Any flush may have missed them, so the next one syncs them,
+        and fillers take the places of those that are lost: the next `recover` would end the queue at the first invalid entry.
+
+        Args:  min_offset: of the log. before: the queue offset of the first message that the log has; None if it has none. A
+               torn entry from there on may look like that of an expired message.
+        """
+        with self._guard:
+            first, last = self._bounds()
+            count = last if before is None else max(first, min(before, last))
+            while count > first and not self._has_expired(count - 1, min_offset):
+                count -= 1
+            self._keep(first, count)
+            if self._writable:
+                self._fill_holes()
+
+    def _bounds(self) -> tuple[int, int]:
+        """The queue offsets of the first entry, and behind the last one that may have been written."""
+        self._end = self._queue.max_offset
+        return self._first(), -(-self._queue.data_limit() // ENTRY_SIZE)
+
+    def _has_expired(self, index: int, min_offset: int) -> bool:
+        found = self._entry(index)
+        return not found.is_filler and found.ends_by(min_offset) and ENTRY.pack(*found) not in TORN_FILLERS
+
+    def _keep(self, first: int, count: int) -> None:
+        """Cut off the entries from a queue offset on."""
+        self._end = count * ENTRY_SIZE
+        if self._writable:
+            self._queue.sweep()
+            if count > first:
+                self._queue.truncate(self._end, keep_empty=False, sync=False)  # as in truncate_dirty
+            else:
+                self._empty()
+            self._end = self._queue.max_offset
+        self._after_cut()
 
     def _empty(self) -> None:
         """Give up all entries, most likely for the same ones again: the dispatch puts them into the same file.
@@ -263,20 +293,15 @@ class ConsumeQueue(QueueReader):
         if unused is not None and (not self._queue.files or self._queue.files[0].base != unused.base):
             self._queue.drop(unused)
 
-    def fill_holes(self) -> None:
-        """After `keep_before`, if all kept messages have expired: replace invalid entries by fillers.
-
-        These entries only keep the queue offset of the next message right. Any of them may be invalid, and the next `recover`
-        would end the queue at the first invalid one.
-        """
-        with self._guard:
-            for file in self._queue.files:
-                end = min(file.size, self._end - file.base)
-                for position in range(valid_end(file), end, ENTRY_SIZE):
-                    data = bytes(file.view(position, position + ENTRY_SIZE))
-                    offset, size, _ = ENTRY.unpack(data)
-                    if offset < 0 or size <= 0 or data in TORN_FILLERS:
-                        self._queue.rewrite(file.base + position, _FILLER)
+    def _fill_holes(self) -> None:
+        """Replace invalid entries by fillers. HA-ST-33."""
+        for file in self._queue.files:
+            end = min(file.size, self._end - file.base)
+            for position in range(valid_end(file), end, ENTRY_SIZE):
+                data = bytes(file.view(position, position + ENTRY_SIZE))
+                offset, size, _ = ENTRY.unpack(data)
+                if offset < 0 or size <= 0 or data in TORN_FILLERS:
+                    self._queue.rewrite(file.base + position, _FILLER)
 
     def recover(self) -> None:
         """Find the end of the queue: the first entry in the last three files with a negative offset or a size of 0 or less.

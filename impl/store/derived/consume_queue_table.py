@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -117,9 +117,17 @@ class ConsumeQueueTable:
         Args:  min_offset: of the log. is_true: see ConsumeQueue.keep_before.
         """
         for key, queue in self._queues.items():
-            queue.keep_before(offset, partial(is_true, key), is_vouched=offset > min_offset)
-            if offset <= min_offset and self._writable:
-                queue.fill_holes()
+            queue.keep_before(offset, partial(is_true, key))
+            queue.correct_min_offset(min_offset)
+        self._note_unflushed()
+
+    def keep_expired(self, min_offset: int, firsts: Mapping[Key, int]) -> None:
+        """Use this in place of `recover` after an unclean stop, if recovery begins where the log does.
+
+        Args:  min_offset: of the log. firsts: the queue offset of the first message of each queue in the log.
+        """
+        for key, queue in self._queues.items():
+            queue.keep_expired(min_offset, firsts.get(key))
             queue.correct_min_offset(min_offset)
         self._note_unflushed()
 
@@ -199,7 +207,10 @@ class ConsumeQueueTable:
 
 
 def is_directory_name(topic: bytes) -> bool:
-    """Return True if the name denotes a directory directly in its parent."""
+    """Return True if the name denotes a directory directly in its parent.
+
+    Spec: HA-ST-96 "A message whose topic cannot be the name of a directory MUST NOT be in any consume queue".
+    """
     return 0 < len(topic) <= _NAME_LIMIT and topic not in (b".", b"..") and b"/" not in topic and b"\0" not in topic
 
 

@@ -281,6 +281,10 @@ class IndexFile:
                     self._map[start:end] = zeros[: end - start]
             position = hole
 
+    def doubt(self) -> None:
+        """Take the file for one that is not on the disk."""
+        self._is_dirty = True
+
     def flush(self) -> None:
         """Force the file to the disk. Raises: OSError, for a file that was removed too; StoreCorrupt where it was cut."""
         if not self._is_dirty:

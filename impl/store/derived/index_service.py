@@ -243,6 +243,13 @@ class IndexService:
             self._sync_names()
         return offset
 
+    def doubt(self, number: int) -> None:
+        """Let the next flush sync a file that the checkpoint vouches for.
+
+        Its time alone says so, and a file that was synced and has expired may have ended in the same ms.
+        """
+        self.files[number].doubt()
+
     def delete_expired(self, min_offset: int) -> int:
         """Remove files whose messages all lie before the log's first offset; never the last. Returns: how many.
 

@@ -21,6 +21,7 @@ from rocketmq_ha.impl.store.derived.queue_entry import Entry
 from rocketmq_ha.impl.store.log.checkpoint import StoreCheckpoint
 from rocketmq_ha.impl.store.log.mapped_file import MappedFile
 from rocketmq_ha.impl.store.log.recovery import Recovery
+from rocketmq_ha.impl.wire.message import TRANSACTION_MASK, UNQUEUED_TYPES
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +91,13 @@ class DerivedRecovery:
         else:
             whole = index.count_vouched(self._checkpoint.index_msg_timestamp, log.max_offset)
             self._vouch_for(min(self._checkpoint.physic_msg_timestamp, self._checkpoint.logics_msg_timestamp), whole)
-            queues.keep_before(log.min_offset, known, self._is_true)
+            if known > log.min_offset:
+                queues.keep_before(log.min_offset, known, self._is_true)
+            else:
+                queues.keep_expired(log.min_offset, self._firsts() if log.min_offset > 0 else {})
             start = min(known, index.truncate(known, self.stored_ms, whole))
+            if whole and self._writable:
+                index.doubt(whole - 1)
         start = self._first_record(start)
         requests = requests_from(log.files, start, log.max_offset)
         lacking = end_of_lacking(queues, log.found.queue_offsets, requests, is_clean=is_clean)
@@ -100,6 +106,14 @@ class DerivedRecovery:
         if start < (log.max_offset if is_clean else known):
             self._vouch_for(self.stored_ms(start), whole)
         return start
+
+    def _firsts(self) -> dict[Key, int]:
+        """The queue offset of the first message of each queue in the log."""
+        found: dict[Key, int] = {}
+        for request in requests_from(self._log.files, self._log.min_offset, self._log.max_offset):
+            if request.sys_flag & TRANSACTION_MASK not in UNQUEUED_TYPES:
+                found.setdefault((request.topic, request.queue_id), request.queue_offset)
+        return found
 
     def _vouch_for(self, logics_msg_timestamp: int, whole: int) -> None:
         """Lower the checkpoint to the kept part: messages up to a time, and the first index files.
