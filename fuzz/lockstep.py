@@ -64,7 +64,7 @@ class Lockstep(Generic[R, I]):
     """Both sides of a world, side by side. The caller must close it."""
 
     def __init__(self, world: World[Any], profile: Profile, reference: R, implementation: I) -> None:
-        self._world, self._profile = world, profile
+        self._world, self._keeps_invariants = world, profile.keeps_invariants
         self._now_ms, self._op_index = START_MS, 0
         self.reference, self.implementation = reference, implementation
 
@@ -90,7 +90,7 @@ class Lockstep(Generic[R, I]):
         if found:
             actor = found[0].actor.split()[0]
             return VERDICT_DIVERGENCE, f"{actor}/{name}/{found[0].field}", "; ".join(map(str, found[:3]))
-        if self._profile.keeps_invariants and (broken := self.reference.broken()):
+        if self._keeps_invariants and (broken := self.reference.broken()):
             return VERDICT_INVARIANT, f"{self._world.whole}/{name}/{broken[0]}", ", ".join(broken)
         return VERDICT_OK, "", ""
 

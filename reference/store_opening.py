@@ -90,10 +90,10 @@ def on_open(life: StoreLife, settings: StoreSettings, profile: Profile) -> Step[
         synced_index=_synced_index(life, state, log, cut),
     )
     after = _sync_what_changed(replace(after, spare=_spare(after, found)), found)
-    queue_offsets = _queue_offsets(dispatched)
-    # Damage may have given a record another number than its entry, or no queue.
-    for key, number in _numbers(state, log, start, store_profile).items():
-        queue_offsets[key] = max(queue_offsets.get(key, number), number)
+    # A queue without an entry knows no number; the record that was cut off, or has no queue, does.
+    of_queues = _queue_offsets(dispatched)
+    known = {key: number for key, number in of_queues.items() if number}
+    queue_offsets = {**of_queues, **_numbers(state, log, start, store_profile), **known}
     after = replace(after, dispatched=_without_empty(dispatched), queue_offsets=queue_offsets)
     if dispatched.reput_from_offset < max_offset(log):
         # Damage before the start of recovery. What the recovery has changed stays changed.

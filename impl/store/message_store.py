@@ -410,7 +410,7 @@ class MessageStore:
         self.checkpoint.flush()
         self.dispatcher.dispatch_all()
         self.queues.drop_unused()
-        self.log.raise_queue_offsets(self.queues.queue_offsets())
+        self.log.take_queue_offsets(self.queues.queue_offsets())
         self._topics.note()
         self.log.dispatch_to(self.dispatcher.offer, self.dispatcher.offer_all)
         if self.log.queue.files:

@@ -35,7 +35,7 @@ MISTAKES = (
     Mistake(
         "the comparator looks at the master alone",
         differences,
-        "found += _of(f\"{name.removesuffix('s')} {number}\", our_part, their_part)",
+        'found += _of(f"{_singular(name)} {number}", our_part, their_part)',
         "pass",
         "test_observe.py",
     ),

@@ -140,13 +140,14 @@ def test_an_exception_of_the_implementation_is_a_verdict(
     assert [row.event for row in step.transitions] == ["put"]
 
 
-def test_an_exception_of_the_model_or_of_a_user_ends_the_run(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_of_the_model_is_a_verdict_and_one_of_a_user_is_not(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 
     both = make(HARDENED)
-    with pytest.raises(IndexError):
-        both.apply(Connect(2, 1, 1))  # there are two slaves
+    step = both.apply(Connect(2, 1, 1))  # there are two slaves
+    assert (step.verdict, step.transitions) == ("error", ())
+    assert step.signature.startswith("IndexError/Connect/reference/cluster.py:")
     monkeypatch.setattr(both.implementation, "apply", interrupted)
     with pytest.raises(KeyboardInterrupt):
         both.apply(put(10))

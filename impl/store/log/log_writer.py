@@ -93,17 +93,19 @@ class LogWriter:
         with self._put_lock:
             self._refusal = make_error
 
-    def raise_queue_offsets(self, known: dict[tuple[int, bytes], int]) -> None:
-        """Take what consume queues know: (queue id, topic) -> next queue offset. The greater one counts.
+    def take_queue_offsets(self, known: dict[tuple[int, bytes], int]) -> None:
+        """Take what the consume queues know once all has been dispatched: (queue id, topic) -> next queue offset.
 
-        A queue id that is no i32 is passed over: it names a directory, but no message can have it.
+        No CRC covers the queue offset in a record, but each message of the log has its place in its queue. So the queue counts,
+        if it has entries. A queue id that is no i32 is passed over: it names a directory, but no message can have it.
+
+        Spec: HA-ST-31 "The entry of the message with queue offset n MUST be entry n of its queue".
         """
         with self._put_lock:
             for (queue_id, topic), next_offset in known.items():
-                if not -(1 << 31) <= queue_id < 1 << 31:
-                    continue
-                queue = self._queue_end(queue_id, topic)
-                queue.next_offset = max(queue.next_offset, next_offset)
+                if -(1 << 31) <= queue_id < 1 << 31:
+                    queue = self._queue_end(queue_id, topic)
+                    queue.next_offset = next_offset or queue.next_offset
 
     @property
     def last_stored_ms(self) -> int:
