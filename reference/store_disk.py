@@ -4,9 +4,11 @@
     new since the last sync  x       x   x
     the cut's `pages`        1       0   1      sector 3 is lost: it holds what the last sync brought
 
-Pages reach the disk in any order. A sector of the log that is lost may hold an older state of what was appended to it:
-its first `torn` bytes are new, the rest is old. A name that was made or removed since the last sync of its directory is
-there or not; the changes of one directory reach the disk in their order, and a file's length with its name.
+Pages reach the disk in any order. A sector of the log that is lost may hold an older state of what was appended to it: its
+first `torn` bytes are new, the rest is old. Then nothing that was appended behind it is there: no check could see a hole
+within a record's header, and no disk leaves one (chapter 5, "No check can see"). A name that was made or removed since the
+last sync of its directory is there or not; the changes of one directory reach the disk in their order, and a file's length
+with its name.
 """
 
 from collections.abc import Iterable
@@ -25,18 +27,24 @@ def after_power_cut(now: bytes, synced: bytes, pages: int, first_sector: int, to
     >>> [after_power_cut(new, old, pages, 0)[0].count(b"a") for pages in (0b00, 0b01, 0b11)]
     [0, 512, 1024]
     >>> after_power_cut(new, old, 0b10, 0, torn=7)[0].count(b"a"), after_power_cut(old, old, 0, 0)[1]
-    (519, False)
+    (7, False)
     """
     if now == synced:
         return now, False
     kept, is_lost = [], False
     for position in range(0, len(now), SECTOR_SIZE):
         new, old = now[position : position + SECTOR_SIZE], synced[position : position + SECTOR_SIZE]
-        if new != old and not pages >> (first_sector + position // SECTOR_SIZE) % BITS & 1:
+        is_behind = is_lost and torn > 0
+        if new != old and (is_behind or not pages >> (first_sector + position // SECTOR_SIZE) % BITS & 1):
             new = old if is_lost else new[:torn] + old[torn:]
             is_lost = True
         kept.append(new)
     return b"".join(kept), is_lost
+
+
+def left_of_cut(pages: int, torn: int, *, is_lost: bool) -> tuple[int, int]:
+    """`pages` and `torn` for the next file of the log. is_lost: a file before it has lost a sector."""
+    return (0 if torn else pages, 0) if is_lost else (pages, torn)
 
 
 def names_after_power_cut(now: Iterable[int], synced: Iterable[int], reached: int) -> list[int]:

@@ -27,7 +27,7 @@ from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.retention import Moment
 from rocketmq_ha.reference.step import Step, Transition
 from rocketmq_ha.reference.store import max_offset
-from rocketmq_ha.reference.store_disk import after_power_cut, names_after_power_cut
+from rocketmq_ha.reference.store_disk import after_power_cut, left_of_cut, names_after_power_cut
 from rocketmq_ha.reference.store_state import (
     Healthy,
     Spare,
@@ -380,8 +380,8 @@ def on_power_cut(life: StoreLife, event: store_events.PowerCut, _settings: Store
     is_lost = False
     for start in names_after_power_cut(now, life.named, event.names):
         synced = life.synced.get(start, bytes(size))
-        torn = 0 if is_lost else event.torn
-        found[start], loses = after_power_cut(now.get(start, synced), synced, event.pages, sectors_of_log(start, size), torn)
+        pages, torn = left_of_cut(event.pages, event.torn, is_lost=is_lost)
+        found[start], loses = after_power_cut(now.get(start, synced), synced, pages, sectors_of_log(start, size), torn)
         is_lost = is_lost or loses
     after = of_images(life, found)
     modified_ms = {start: life.modified_ms.get(start, 0) for start in found}

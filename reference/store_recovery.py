@@ -206,6 +206,8 @@ def cut_record(before: Store, log: Log, profile: Profile, sector_size: int = con
     if not profile.checks_recovery or log.base is None or max_offset(log) >= max_offset(before.log):
         return None
     end = max_offset(log)
+    if message.decode(before.log.data, end - log.base) is None:
+        return None
     match dispatch_request.check_message_and_return_size(before.log, end, is_own=True):
         case DispatchRequest() as request:
             is_last = not any(before.log.data[end + request.msg_size - log.base :])

@@ -29,7 +29,7 @@ from rocketmq_ha.impl.wire.batch import MessageBatch
 from rocketmq_ha.impl.wire.message import Message
 from rocketmq_ha.reference import java_string, store_events, store_life
 from rocketmq_ha.reference.step import Transition
-from rocketmq_ha.reference.store_disk import after_power_cut, names_after_power_cut
+from rocketmq_ha.reference.store_disk import after_power_cut, left_of_cut, names_after_power_cut
 from rocketmq_ha.reference.store_state import StoreLife, StoreSettings, new_store
 from rocketmq_ha.spec.constants import COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, INDEX_DIR
 from rocketmq_ha.spec.profile import Profile
@@ -283,9 +283,9 @@ class ImplementationStore:
             topic, queue_id, name = path.parts[-3:]
             size = self._options.queue_file_size
             assert size is not None
-            self._lose_pages(str(path), event, store_life.sectors_of_queue(topic, int(queue_id), name, size))
+            self._lose_pages(str(path), event.pages, store_life.sectors_of_queue(topic, int(queue_id), name, size))
         for number, path in enumerate(sorted((self._root / INDEX_DIR).glob("*"))):
-            self._lose_pages(str(path), event, store_life.sectors_of_index(number))
+            self._lose_pages(str(path), event.pages, store_life.sectors_of_index(number))
         self._lose_what_is_in_the_root()
         self._files = self._read_files()  # nobody has written
         self._modified_ms = {start: at for start, at in self._modified_ms.items() if start in self._files}
@@ -299,15 +299,15 @@ class ImplementationStore:
         is_lost = False
         for start in left:
             path = f"{self._log_dir}/{file_name(start)}"
-            torn = 0 if is_lost else event.torn
-            is_lost |= self._lose_pages(path, event, store_life.sectors_of_log(start, self._size), torn)
+            pages, torn = left_of_cut(event.pages, event.torn, is_lost=is_lost)
+            is_lost |= self._lose_pages(path, pages, store_life.sectors_of_log(start, self._size), torn)
         if os.path.isdir(self._log_dir):
             self._disk.names[self._log_dir] = frozenset(os.listdir(self._log_dir))
 
-    def _lose_pages(self, path: str, event: store_events.PowerCut, first_sector: int, torn: int = 0) -> bool:
+    def _lose_pages(self, path: str, pages: int, first_sector: int, torn: int = 0) -> bool:
         now = Path(path).read_bytes() if os.path.exists(path) else None
         synced = self._disk.bytes_of(path, self._size if now is None else len(now))
-        left, is_lost = after_power_cut(synced if now is None else now, synced, event.pages, first_sector, torn)
+        left, is_lost = after_power_cut(synced if now is None else now, synced, pages, first_sector, torn)
         if left != now:
             _write(path, left)
         self._disk.note(path, left)
