@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kit.broker_tables import heartbeat
-from kit.kept_file import MemoryFile
+from rocketmq_ha.fuzz.kept_file import MemoryFile
 from kit.remoting import Quiet
 from rocketmq_ha.impl.broker.admin_stats import AdminStatsProcessor
 from rocketmq_ha.impl.broker.client_manage import ClientManageProcessor
