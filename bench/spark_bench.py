@@ -144,8 +144,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("build/bench-spark"))
     parser.add_argument("--measure", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    log = spark_log.make(options.out, options.rows)
-    part = spark_log.part_of(log, options.verdict_rows, options.out)
+    place = spark_log.of_this_code(options.out)
+    log = spark_log.make(place, options.rows)
+    part = spark_log.part_of(log, options.verdict_rows, place)
     if options.measure:
         sys.stdout.write(json.dumps(measure(options.measure, log, part, options.rounds)))
         return
