@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-import rocketmq_ha.reference
+import rocketmq_ha.spec
 from rocketmq_ha.spec.event_log import CAMPAIGN_FILE, EVENTS_DIR, MANIFEST_DIR, RUNS_DIR, SCHEMA_VERSION
 
 SEED_RUNS: Final = 800
@@ -26,7 +26,7 @@ SECONDS: Final = 3600
 
 def of_this_code(out: Path) -> Path:
     """The directory of the logs that this code has made: the second verdict would find mistakes in those of another one."""
-    root = Path(rocketmq_ha.reference.__path__[0]).parent
+    root = Path(rocketmq_ha.spec.__path__[0]).parent
     digest = hashlib.blake2b(digest_size=4)
     for file in sorted(file for part in ("fuzz", "reference", "spec") for file in (root / part).rglob("*.py")):
         digest.update(file.read_bytes())

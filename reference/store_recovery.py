@@ -463,6 +463,8 @@ def _kept(state: Store, log: Log, dispatched: Dispatched, start_offset: int) -> 
     if dispatched.reput_from_offset < vouched_until:
         logics = min(logics, dispatch_request.stored_ms(log, dispatched.reput_from_offset))
     end_timestamp = index_file.header(index[whole - 1]).end_timestamp if whole else 0
+    if not state.abort and whole == len(state.dispatched.index):  # nothing is cut; the last file may tell no time
+        end_timestamp = told.index_msg_timestamp
     times = {"logics_msg_timestamp": logics, "index_msg_timestamp": min(told.index_msg_timestamp, end_timestamp)}
     return replace(told, **times, logics_physical_offset=offset)
 

@@ -10,6 +10,7 @@ HA-ST-45, HA-ST-73.
 
 import os
 import random
+import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import product
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 import judge
+import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -386,5 +388,25 @@ def test_a_queue_whose_messages_have_all_expired_keeps_its_place_through_kills(_
         life.kill()
         life.turn_over(is_stopped=False, seed=50)
         life.silence(expires=False, puts=5, seed=0)
+    finally:
+        life.teardown()
+
+
+def test_an_index_file_that_tells_no_time_leaves_the_checkpoint_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HA-ST-24: its last entry is of a message that has expired, so that recovery knows no end timestamp for it. The state
+    machine found this; the model lowered the checkpoint's third time after a clean stop.
+    """
+    monkeypatch.setattr(sys.modules[__name__], "note", lambda *_: None)  # outside of a test of Hypothesis
+    life = StoreMachine()
+    try:
+        life.start(file_size=8192, index=(50, 12), clear_tail=True, sync_flush=True, queue_entries=3, largest=300)
+        life.serve(ms=0, name="flush_log", seed=251)
+        life.stop(cut=False, dispatches=False, prepared=1, seed=374891322)
+        life.turn_over(is_stopped=False, seed=11661)
+        life.turn_over(is_stopped=True, seed=22549)
+        life.stop(cut=True, dispatches=False, prepared=0, seed=418926230)
+        life.turn_over(is_stopped=False, seed=3825)
+        assert [file.header.end_timestamp for file in life.life.store.index.files][-1] == 0
+        life.stop(cut=False, dispatches=False, prepared=0, seed=0)
     finally:
         life.teardown()
