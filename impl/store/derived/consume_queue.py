@@ -120,6 +120,7 @@ class ConsumeQueue(QueueReader):
         if is_new:
             self._queue.last(create_at=queue_offset * ENTRY_SIZE)
             self._end = begin * ENTRY_SIZE
+            self.drop_unused()  # now: if the dispatch ended here, it would leave a gap, and no start would load the queue
         elif queue_offset > begin:
             logger.error("%s: messages %d to %d are missing in the log", self.directory, begin, queue_offset - 1)
         has_none = is_new or self._first_kept == begin  # the log has no message of this queue
@@ -288,7 +289,7 @@ class ConsumeQueue(QueueReader):
         self._queue.truncate(-1, sync=False)
 
     def drop_unused(self) -> None:
-        """Once all has been dispatched after `keep_before`: remove the file that no entry has come into. Raises: OSError."""
+        """After a recovery: remove the file that it emptied, if no entry has come into it. Raises: OSError."""
         unused, self._unused = self._unused, None
         if unused is not None and (not self._queue.files or self._queue.files[0].base != unused.base):
             self._queue.drop(unused)
