@@ -18,6 +18,7 @@ from typing import Final
 from rocketmq_ha.impl.errors import ConfigInvalid
 
 _LONGEST_ADDRESS: Final = 107
+_BEING_MADE: Final = "~"
 
 
 def listen_locally(store_dir: Path, name: str, backlog: int) -> socket.socket:
@@ -30,11 +31,14 @@ def listen_locally(store_dir: Path, name: str, backlog: int) -> socket.socket:
             path.unlink()
         except FileNotFoundError:
             pass
+        made = Path(f"{address}{_BEING_MADE}")
+        made.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         before = os.umask(0o177)  # bind creates the socket with mode 0600 at once
         try:
-            listener.bind(address)
+            listener.bind(str(made))
             listener.listen(backlog)
+            made.rename(path)  # not before: a client would take it for what a killed process has left
             listener.setblocking(False)
         except BaseException:
             listener.close()
