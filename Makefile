@@ -52,7 +52,7 @@ bench: setup ## Benchmarks, to build/bench.json; with a JDK and Maven, RocketMQ'
 	@mkdir -p build && $(BIN)/python -m pytest bench -o 'python_files=bench_*.py' --benchmark-only \
 	  --benchmark-json=build/bench.json $(ARGS)
 
-bench-spark: setup ## The report's tables and the second verdict over 20 million rows, with 1, 2 and 4 cores (some 10 minutes): ARGS="--rows 1000000"
+bench-spark: setup ## The report's tables and the second verdict over 20 million rows, with 1, 2 and 4 cores (a quarter of an hour): ARGS="--rows 1000000"
 	@mkdir -p build && $(BIN)/python bench/spark_bench.py $(ARGS)
 
 fuzz: RUNS ?= 1000

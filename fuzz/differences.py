@@ -60,7 +60,8 @@ def _tuple(value: object) -> tuple[object, ...]:
 
 
 def _singular(name: str) -> str:
-    """
+    """The name of one of several parts.
+
     >>> _singular("links"), _singular("process")
     ('link', 'process')
     """
@@ -89,7 +90,7 @@ def _show(ours: object, theirs: object) -> tuple[str, str]:
         return tuple(f"{len(side)} bytes, from {at}: {side[at : at + 8].hex(' ') or 'end'}" for side in (ours, theirs))  # type: ignore[return-value]
     both = [side.hex(" ") if isinstance(side, bytes) else repr(side) for side in (ours, theirs)]
     begin = max(0, _first_difference(*both) - BEFORE) if max(map(len, both)) > MOST_CHARACTERS else 0
-    return tuple(_part(text, begin) for text in both)  # type: ignore[return-value]
+    return _part(both[0], begin), _part(both[1], begin)
 
 
 def _first_difference(ours: Sequence[object], theirs: Sequence[object]) -> int:
@@ -98,5 +99,6 @@ def _first_difference(ours: Sequence[object], theirs: Sequence[object]) -> int:
 
 
 def _part(text: str, begin: int) -> str:
+    """At most MOST_CHARACTERS of a text, with a mark where it goes on."""
     end = begin + MOST_CHARACTERS
     return ("… " if begin else "") + text[begin:end] + (" …" if end < len(text) else "")

@@ -146,7 +146,7 @@ def limited_outcome(schedule: Schedule, most: Limits) -> RunOutcome:
         verdict, told = VERDICT_TIMEOUT, f"no end after {most.seconds:g} s"
     except MemoryError:
         verdict, told = VERDICT_MEMORY, f"more than {most.memory:,} bytes of memory"
-    except Exception as error:  # the model's, or the harness's: a finding too
+    except Exception as error:  # outside of a step: while the sides are opened, observed or closed. A finding too
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = "/".join(where.filename.split("/")[-2:])
         verdict, told = VERDICT_ERROR, f"{type(error).__name__} at {place}:{where.lineno}: {str(error).partition(chr(10))[0]}"

@@ -104,7 +104,7 @@ class PowerCut:
 
     pages: bit n says whether the sectors of number n, n + 64, ... reach the disk with what was written since their last sync.
     names: how many of the changes of names that no sync has covered reach it. torn: bytes that are new in the first sector of
-    the log that is lost.
+    the log that is lost; if there are any, what was appended behind that sector is lost as well.
     """
 
     pages: int

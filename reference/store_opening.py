@@ -100,7 +100,9 @@ def on_open(life: StoreLife, settings: StoreSettings, profile: Profile) -> Step[
         end = dispatched.reput_from_offset
         where = f"{_name(end - end % log.file_size)} at {end}"
         left = _with_emptied(after.dispatched, _emptied(life, log, cut), settings)
-        return _refused(replace(after, is_open=False, healthy=life.healthy, dispatched=left), where, "HA-ST-73")
+        after = _of_files_there(replace(after, is_open=False, healthy=life.healthy, dispatched=left))
+        return _refused(after, where, "HA-ST-73")
+    after = _of_files_there(after)
     if dispatched.reput_from_offset > cut.reput_from_offset:
         after = replace(after, dispatched_ms=last_message_before(after, dispatched.reput_from_offset))
         clauses.append("HA-ST-73" if life.abort else "HA-ST-35")
@@ -178,6 +180,12 @@ def _with_emptied(dispatched: Dispatched, emptied: list[Path], settings: StoreSe
             files = Log(size, int(name), bytes(size))
             queues[topic, queue_id] = replace(consume_queue.empty(topic, queue_id, size), mapped_file_queue=files)
     return replace(dispatched, queues=queues)
+
+
+def _of_files_there(life: StoreLife) -> StoreLife:
+    """What a sync has covered of a queue's file that is gone says nothing of a later one with its name."""
+    there = queue_images(life)
+    return replace(life, synced_queues={path: data for path, data in life.synced_queues.items() if path in there})
 
 
 def _synced_index(life: StoreLife, state: store_recovery.Store, log: Log, cut: Dispatched) -> tuple[bytes, ...]:

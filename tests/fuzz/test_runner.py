@@ -152,6 +152,16 @@ def test_a_mistake_of_the_model_is_a_verdict_too(monkeypatch: pytest.MonkeyPatch
     assert outcome.last.detail == f"{place}: 'ReferenceWorld Put'"
 
 
+def test_sides_that_cannot_be_opened_are_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    def raises(*_: object) -> None:
+        raise KeyError("no")
+
+    monkeypatch.setattr(lockstep, "of_schedule", raises)
+    outcome = limited_outcome(SCHEDULE, Limits())
+    assert [(step.op_index, step.verdict, step.signature) for step in outcome.steps] == [(0, "error", "cluster/Put/error")]
+    assert outcome.last.detail.startswith("KeyError at fuzz/test_runner.py:")
+
+
 def test_a_replay_shows_a_mistake_of_the_model(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def raises(_: object, event: object) -> None:
         raise KeyError(event)

@@ -228,6 +228,20 @@ def test_a_socket_is_its_users_alone_and_replaces_one_that_was_left(tmp_path: Pa
         os.umask(before)
 
 
+def test_a_socket_has_its_name_once_it_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that comes earlier would be refused, and say that a killed process has left the socket."""
+
+    class Listener(socket.socket):
+        def listen(self, backlog: int = 0, /) -> None:
+            assert not os.path.lexists(tmp_path / "s")
+            super().listen(backlog)
+
+    (tmp_path / "s~").touch()  # of a process that was killed in between
+    monkeypatch.setattr(local_socket.socket, "socket", Listener)
+    with listen_locally(tmp_path, "s", 3):
+        assert [path.name for path in tmp_path.iterdir()] == ["s"]
+
+
 @pytest.mark.parametrize("kind", ["file", "directory", "link"])
 def test_what_is_no_socket_is_left_alone(tmp_path: Path, kind: str) -> None:
     """A link too, even one to a socket: what it names belongs to somebody else."""

@@ -71,6 +71,31 @@ def test_a_hole_among_expired_messages_is_not_the_end_of_a_queue_after_the_next_
     queue.close()
 
 
+def test_a_torn_entry_of_a_message_of_the_log_is_none_of_an_expired_message(tmp_path: Path) -> None:
+    """HA-ST-97 "that comes before the queue's first message in the log": kept, it would hide that message from consumers."""
+    filled(tmp_path / "0", 3).close()
+    with (tmp_path / "0" / f"{0:020d}").open("r+b") as file:
+        file.seek(2 * ENTRY_SIZE)
+        file.write((5).to_bytes(8, "big"))  # the high bytes of its offset are lost
+    queue = ConsumeQueue(tmp_path / "0", SIZE, writable=True)
+    queue.keep_expired(1200, 2)
+    queue.put(1200, 100, 2, 2)
+    assert [entry.offset for _, entry in queue.entries()] == [1000, 1100, 1200]
+    queue.close()
+
+
+def test_the_remains_of_a_filler_are_no_entry_of_an_expired_message(tmp_path: Path) -> None:
+    """HA-ST-97: one would pass for a message of 2 GiB at offset 0, and the log of a large store begins behind that."""
+    filled(tmp_path / "0", 3).close()
+    queue = ConsumeQueue(tmp_path / "0", SIZE, writable=True)
+    with (tmp_path / "0" / f"{0:020d}").open("r+b") as file:
+        file.seek(2 * ENTRY_SIZE)
+        file.write((0).to_bytes(8, "big") + (0x7FFFFF00).to_bytes(4, "big") + bytes(8))
+    queue.keep_expired(1 << 40, None)
+    assert queue.max_offset == 2
+    queue.close()
+
+
 # --- Layout ----------------------------------------------------------------------------------------------------------
 
 

@@ -138,7 +138,7 @@ class ConsumeQueueTable:
         self._note_unflushed()
 
     def drop_unused(self) -> None:
-        """Once all has been dispatched after `keep_before`: remove the files that no entry has come into. Raises: OSError."""
+        """After the dispatch of a recovery: remove the files that it emptied and that got no entry. Raises: OSError."""
         for key, queue in self._queues.items():
             queue.drop_unused()
             if not queue.is_flushed:
