@@ -124,6 +124,9 @@ def _tables(rows: set[Row]) -> int:
         states += explore_scope(rows, SIZES, (*events, change), 1, (heard,))
     broadcast = (SetGroup(consume_broadcast_enable=False), SetConsumers(is_broadcasting=True))
     states += explore_scope(rows, SIZES, (*events, *broadcast), 1, (heard,))
+    # A pull that no message has woken so far; its messages expire, and then its group takes all tags.
+    wider = (A, B, by_heartbeat, Expire(1, queues=False), SetConsumers())
+    states += explore_scope(rows, SIZES, wider, 3, (SetConsumers(sub_string="a"),))
     unreadable = replace(SIZES, permission=2)
     return states + explore_scope(rows, unreadable, events, 1, (heard,))
 

@@ -28,7 +28,6 @@ _PUTS: Final = (
     events.Put("T", b"", "", 0),
     events.Put("T", bytes(8), "", 0),
     events.Put("T", b"", "KEYS\1k", 0),
-    events.Put("T", bytes(160), "", 0),  # alone in its file
     events.PutBatch("T", (b"",), "", 1),
 )
 _REFUSED: Final = (events.Put("T", b"", "K\1\0", 0), events.Put("T", bytes(FILE_SIZE), "", 0))
@@ -62,7 +61,25 @@ _HARM: Final = (
     events.Damage(0, 35, 1, 0xFF),  # a physical offset
     events.Damage(-1, 4, 4, 0xFF),
     events.Damage(0, 96, 4, 0xFF),  # the magic of the second record
+    events.Damage(0, 116, 1, 0x40),  # the queue offset of the second record, which no opening checks
+    events.Damage(0, 89, 60, 0xFF),  # the end of the first record and the begin of the second
     events.Shorten(0, 100),
+)
+# To a store whose first file is damaged, which the start after a crash did not read, and the start after a clean stop refuses.
+_ACCEPTED_AND_REFUSED: Final[tuple[events.Event, ...]] = (
+    events.Open(),
+    events.Put("T", bytes(100), "", 0),
+    events.Put("T", b"", "", 0),
+    events.Tick(4_000),
+    events.Put("T", b"", "", 0),
+    events.Flush(0),
+    events.Dispatch(),
+    events.FlushDerived(),
+    events.Kill(),
+    events.Damage(0, 4, 4, 0xFF),
+    events.Open(),
+    events.Close(),
+    events.Open(),
 )
 
 
@@ -76,7 +93,10 @@ def _explore(
     settings: StoreSettings, profile: Profile, events_of: Callable[[StoreLife], Iterator[events.Event]]
 ) -> Iterator[Transition]:
     start = new_store(settings, 10_000)
-    seen, frontier = {_kind(start)}, deque([start])
+    far = start
+    for event in _ACCEPTED_AND_REFUSED:
+        far, _ = store_life.step(far, event, settings, profile)
+    seen, frontier = {_kind(start), _kind(far)}, deque([start, far])
     while frontier:
         life = frontier.popleft()
         for event in events_of(life):
@@ -92,7 +112,7 @@ def _events(life: StoreLife) -> Iterator[events.Event]:
         yield events.Open()
         yield events.Heal()
         yield from _CUTS
-        if life.healthy is None:
+        if life.healthy is None or life.refused:
             yield from _HARM
         return
     if len(life.messages) < MOST_MESSAGES:
@@ -120,6 +140,7 @@ def _kind(life: StoreLife) -> Hashable:
         min(len(life.messages), 3),
         life.abort,
         life.healthy is not None,
+        life.is_tainted,
         life.shortened is not None,
         life.is_full,
         life.refuses,

@@ -24,6 +24,7 @@ SELDOM: dict[Row, str] = {
     ("pull", "parked", "tick", "offset_too_small"): "the queue has begun behind a pull that waits at its end",
     ("pull", "parked", "dispatch", "offset_too_small"): "the queue has begun behind a pull that waits at its end",
     ("pull", "parked", "tick", "message_was_removing"): "the message of a pull that waits by short polling is gone at its end",
+    ("pull", "parked", "dispatch", "message_was_removing"): "what a pull has not matched has expired; its group now takes all",
 }
 
 

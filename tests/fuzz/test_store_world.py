@@ -31,6 +31,11 @@ SELDOM = {
     ("empty", "put_batch_refused"): "the disk is full before the first message",
     ("flushed", "close"): "all is dispatched and on the disk, and the checkpoint does not say so",
     ("stopped", "heal"): "damage after a clean stop that no opening has met",
+    ("refused", "damage"): "an opening accepts damage that it does not read, a later one reads it, and more is damaged",
+    ("refused", "shorten"): "the same, and a file is shortened",
+    ("refused", "power_cut"): "the same, and the power goes",
+    ("refused", "recover_abnormally"): "the same, and the new damage hides what was refused",
+    ("refused", "recover_normally"): "the same after a clean stop",
 }
 
 
