@@ -72,9 +72,14 @@ _fields: Final = attrgetter(*(field.name for field in fields(Cluster)))
 
 def new_cluster(slaves: int, settings: Settings, profile: Profile, now_ms: int) -> Cluster:
     """Empty stores, nobody connected."""
-    own = Log(settings.slave_file_size or settings.mapped_file_size)
+    own = _own_log(settings)
     group = group_transfer_service.new_group(profile)
     return Cluster(now_ms, Log(settings.mapped_file_size), tuple(Slave(own) for _ in range(slaves)), group)
+
+
+def _own_log(settings: Settings) -> Log:
+    """The log of a slave without a file: its files will have the size that it was told, or its first guess."""
+    return Log(settings.slave_file_size or settings.mapped_file_size)
 
 
 def step(cluster: Cluster, event: events.Event, settings: Settings, profile: Profile) -> tuple[Cluster, tuple[Transition, ...]]:
@@ -255,6 +260,8 @@ class _Work:
     def restart_slave(self, index: int) -> None:
         node, link = self.slaves[index], self.link_of(index)
         step = slave.on_restart(node, self.profile)
+        if step.state.log.base is None:  # a size that it has learnt (HA-S-91) was in its process alone
+            step = replace(step, state=replace(step.state, log=_own_log(self.settings)))
         self._store_row(index + 1, node.log, step.state.log, "recover", step.clauses)
         if link:  # a process that ends closes its sockets
             self.links[link.link_id] = replace(link, slave_open=False)
@@ -405,7 +412,8 @@ class _Work:
                     step.clauses,
                 )
             )
-        if event == "frames" and node.log != before.log:
+        # A size that the slave has learnt (HA-S-91) is no append: its disk may be full.
+        if event == "frames" and node.log != replace(before.log, file_size=node.log.file_size):
             appended = len(node.log.data) > len(before.log.data)
             self._store_row(index + 1, before.log, node.log, "append_data", ("HA-ST-6",) if appended else ("HA-S-10",))
         if link is None:

@@ -147,6 +147,7 @@ class ImplementationStore:
         )
 
     def _tell_put(self, put: Callable[[MessageStore], PutMessageResult]) -> None:
+        begin = self._open_store.max_offset
         try:
             status, append = put(self._open_store)
         except MessageIllegal:
@@ -155,6 +156,9 @@ class ImplementationStore:
             self._told = (status_of(error).value,)
         else:
             self._told = (status.value, *append)
+        end = self._open_store.max_offset
+        if end > begin:  # its bytes may be those that a recovery has left there, which _look does not take for written
+            self._modified_ms |= dict.fromkeys(range(begin - begin % self._size, end, self._size), self._now_ms)
 
     def _flush(self, event: store_events.Flush) -> None:
         try:

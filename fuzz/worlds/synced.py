@@ -4,7 +4,7 @@ Each sync of a file notes its bytes, each sync of a directory its names. So a sy
 loss at the next power cut. Only the loss is simulated: the store's system calls really happen.
 """
 
-# ruff: noqa: PTH110, PTH112, PTH115, PTH116, PTH208
+# ruff: noqa: PTH110, PTH112, PTH115, PTH116
 # Paths are strings here: a run makes hundreds of these calls, and a Path costs as much as some of them.
 
 import errno
@@ -81,6 +81,16 @@ class Synced:
         found = os.fstat(fd)
         sync(fd)
         if os.path.isdir(path):
-            self.names[path] = frozenset(os.listdir(path))
+            self._sync_names(path)
         elif found.st_nlink:
             self.files[path] = found.st_ino, os.pread(fd, found.st_size, 0)
+
+    def _sync_names(self, directory: str) -> None:
+        """What was synced of a file that had one of these names before is on no disk any more."""
+        inodes = {entry.path: entry.inode() for entry in os.scandir(directory)}
+        self.names[directory] = frozenset(path.rpartition("/")[2] for path in inodes)
+        self.files = {
+            path: synced
+            for path, synced in self.files.items()
+            if path.rpartition("/")[0] != directory or inodes.get(path) == synced[0]
+        }

@@ -55,6 +55,33 @@ def test_a_file_of_one_message_takes_one_block_of_the_disk(tmp_path: Path) -> No
     queue.close()
 
 
+def test_nothing_behind_an_impossible_queue_offset_is_in_a_queue(tmp_path: Path) -> None:
+    """As if the messages had been put one by one in the order of the log: those before it are in their queues, no other is."""
+    table = ConsumeQueueTable(tmp_path, SIZE, writable=True)
+    table.put([request(0, 0)])
+    messages = [
+        request(1, 0)._replace(commit_log_offset=1000),
+        request(0, 1)._replace(commit_log_offset=1100),
+        request(2, 0)._replace(commit_log_offset=1200),
+        request(1, 1 << 60)._replace(commit_log_offset=1300),
+        request(0, 2)._replace(commit_log_offset=1400),
+        request(3, -1)._replace(commit_log_offset=1250),
+        request(4, 0)._replace(commit_log_offset=1240),
+        request(5, 0)._replace(commit_log_offset=1500),
+    ]
+    with pytest.raises(StoreCorrupt, match="queue offset -1") as caught:
+        table.put(messages)
+    assert caught.value.offset == 1250
+    held = {queue_id: [entry.offset for _, entry in queue.entries()] for (_, queue_id), queue in table}
+    assert {queue_id: offsets for queue_id, offsets in held.items() if offsets} == {
+        0: [0, 1100],
+        1: [1000],
+        2: [1200],
+        4: [1240],
+    }
+    table.close()
+
+
 def test_many_queues_take_no_mapping_and_few_descriptors(tmp_path: Path) -> None:
     table = ConsumeQueueTable(tmp_path, SIZE, writable=True)
     count = 2 * OPEN_FILES

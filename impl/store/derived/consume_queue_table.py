@@ -82,19 +82,31 @@ class ConsumeQueueTable:
     def put(self, requests: Sequence[DispatchRequest]) -> None:
         """Dispatch messages to their queues. HA-ST-34 "MUST NOT be in any consume queue": prepared and rolled-back ones.
 
-        Raises: OSError, StoreCorrupt; then the caller may put the same messages again.
+        Raises: OSError, StoreCorrupt; then the caller may put the same messages again. After StoreCorrupt the messages before
+        its offset are in their queues, and none behind it, as if they had been put one by one in the order of the log.
         """
         if isinstance(requests, DispatchRound):
             entries = requests.entries
         else:
             add_entries(entries := {}, requests)
+        failed: StoreCorrupt | None = None
+        ends: list[tuple[ConsumeQueue, int]] = []  # of the queues before this
         for key, fields in entries.items():
+            if failed is not None and not (fields := _before(failed.offset, fields)):
+                continue
             queue = self._queues.get(key) or self._add(key)
             if queue is not None:
+                ends.append((queue, queue.max_physic_offset))
                 try:
                     queue.put_all(fields)
+                except StoreCorrupt as error:
+                    failed = error
                 finally:  # not before: a flush in between would find nothing, and forget the queue
                     self._unflushed[key] = queue
+        if failed is not None:
+            for queue, end in ends:
+                queue.truncate_dirty(max(end, failed.offset))
+            raise failed
 
     def recover(self, min_offset: int, max_offset: int | None) -> None:
         """Find begin and end of each queue, and cut off entries beyond the end of the log.
@@ -229,3 +241,8 @@ def _length(directory: Path) -> int | None:
     """The length of a queue's first file, which is the file size of the whole store."""
     names = sorted(path for path in directory.iterdir() if path.name.isdigit())
     return names[0].stat().st_size or None if names else None
+
+
+def _before(offset: int, fields: list[int]) -> list[int]:
+    """The fields of the messages before a commit-log offset; see ConsumeQueue.put_all."""
+    return [field for at in range(0, len(fields), 4) if fields[at + 1] < offset for field in fields[at : at + 4]]
