@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from kit.waiting import await_end
 from rocketmq_ha.impl.errors import ConfigInvalid, MessageIllegal, StoreClosed, StoreFull, StoreLocked
 from rocketmq_ha.impl.store.derived.index_file import Geometry
+from rocketmq_ha.impl.store.derived.queue_entry import ENTRY_SIZE
 from rocketmq_ha.impl.store.derived.topic_config import read_topics
 from rocketmq_ha.impl.store.get_result import GetMessageStatus
 from rocketmq_ha.impl.store.log import mapped_file, space
@@ -62,6 +63,26 @@ def bodies(store: MessageStore, topic: str, queue_id: int) -> list[bytes]:
         found += [message.body for message in result.messages()]
         offset = result.next_begin_offset
     return found
+
+
+def test_a_torn_entry_of_the_first_message_of_the_log_is_made_again(path: Path) -> None:
+    """HA-ST-97 "that comes before the queue's first message in the log": it looks like the entry of one that has expired.
+
+    The first file of the log has expired, the checkpoint is lost, and recovery begins at the first file that is there.
+    """
+    with MessageStore.open(path, OPTIONS) as store:
+        for number in range(3):  # one a file
+            store.put(Message("T", bytes([number]) * 60_000))
+    (path / "commitlog" / f"{0:020d}").unlink()
+    (path / "checkpoint").unlink()
+    (path / "abort").touch()
+    with (path / "consumequeue" / "T" / "0" / f"{0:020d}").open("r+b") as file:
+        file.seek(ENTRY_SIZE)
+        file.write((5).to_bytes(8, "big"))
+    with MessageStore.open(path, OPTIONS) as store:
+        queue = store.queues.get(b"T", 0)
+        assert queue is not None
+        assert [entry.offset for _, entry in queue.entries()] == [0, 1 << 16, 2 << 16]
 
 
 # --- What is written -------------------------------------------------------------------------------------------------
