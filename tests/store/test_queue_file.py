@@ -63,10 +63,10 @@ def test_nothing_behind_an_impossible_queue_offset_is_in_a_queue(tmp_path: Path)
         request(1, 0)._replace(commit_log_offset=1000),
         request(0, 1)._replace(commit_log_offset=1100),
         request(2, 0)._replace(commit_log_offset=1200),
-        request(1, 1 << 60)._replace(commit_log_offset=1300),
-        request(0, 2)._replace(commit_log_offset=1400),
-        request(3, -1)._replace(commit_log_offset=1250),
         request(4, 0)._replace(commit_log_offset=1240),
+        request(3, -1)._replace(commit_log_offset=1250),
+        request(0, 2)._replace(commit_log_offset=1270),
+        request(1, 1 << 60)._replace(commit_log_offset=1300),
         request(5, 0)._replace(commit_log_offset=1500),
     ]
     with pytest.raises(StoreCorrupt, match="queue offset -1") as caught:
