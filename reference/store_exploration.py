@@ -1,4 +1,4 @@
-"""The life of a store explored in a small scope: files of two records, four messages, one or two damages, a few clocks.
+"""The life of a store explored in a small scope: files of two records, four messages, a few damages, a few clocks.
 
 The states of a store are too many to visit all. Two stores count as the same here if no event of the scope can tell them apart
 as far as the table of transitions is concerned; of each kind the first that is found is visited.
@@ -65,7 +65,8 @@ _HARM: Final = (
     events.Damage(0, 89, 60, 0xFF),  # the end of the first record and the begin of the second
     events.Shorten(0, 100),
 )
-# To a store whose first file is damaged, which the start after a crash did not read, and the start after a clean stop refuses.
+# The exploration does not find this store: the start after a crash does not read its damaged first file, and the start after a
+# clean stop refuses that file.
 _ACCEPTED_AND_REFUSED: Final[tuple[events.Event, ...]] = (
     events.Open(),
     events.Put("T", bytes(100), "", 0),

@@ -86,7 +86,7 @@ class Synced:
             self.files[path] = found.st_ino, os.pread(fd, found.st_size, 0)
 
     def _sync_names(self, directory: str) -> None:
-        """What was synced of a file that had one of these names before is on no disk any more."""
+        """Note the names of a directory, and forget what was synced of files that it no longer has."""
         inodes = {entry.path: entry.inode() for entry in os.scandir(directory)}
         self.names[directory] = frozenset(path.rpartition("/")[2] for path in inodes)
         self.files = {

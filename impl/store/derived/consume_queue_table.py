@@ -90,7 +90,7 @@ class ConsumeQueueTable:
         else:
             add_entries(entries := {}, requests)
         failed: StoreCorrupt | None = None
-        ends: list[tuple[ConsumeQueue, int]] = []  # of the queues before this
+        ends: list[tuple[ConsumeQueue, int]] = []  # where the last message ended before this call
         for key, fields in entries.items():
             if failed is not None and not (fields := _before(failed.offset, fields)):
                 continue
