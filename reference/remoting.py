@@ -12,7 +12,7 @@ from rocketmq_ha.spec.constants import REMOTING_FRAME_MAX, REMOTING_HEADER_DEPTH
 
 JSON: Final = 0
 ROCKETMQ: Final = 1
-RESPONSE: Final = 1  # HA-MD-20 "Bit 0 of `flag` marks an answer, which repeats the `opaque` of its request"
+RESPONSE: Final = 1  # HA-MD-20 "The bit of value 1 of `flag` marks an answer"
 ONEWAY: Final = 2  # HA-MD-20 "marks a request that wants no answer"
 OTHER: Final = "OTHER"
 REPLACEMENT: Final = "replace"  # of bytes that are no UTF-8: U+FFFD

@@ -18,6 +18,7 @@ from importlib import resources
 from typing import Final, TypeVar
 
 from rocketmq_ha.reference import (
+    explore_metadata,
     explore_routes,
     five_waits,
     group_transfer,
@@ -34,6 +35,13 @@ from rocketmq_ha.reference.five_waits import FiveWaits, FiveWaitsState
 from rocketmq_ha.reference.group_transfer import GroupCommitRequest, GroupTransfer, GroupTransferState
 from rocketmq_ha.reference.master import MasterConnection, MasterConnectionState
 from rocketmq_ha.reference.message import Record
+from rocketmq_ha.reference.metadata_entries import (
+    ConsumerOffsetState,
+    DelayProgressState,
+    SlaveTableState,
+    SynchronizingState,
+    TableFileState,
+)
 from rocketmq_ha.reference.reads_state import HoldState, PullState
 from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.replicas_state import GroupCommitState, PutState, ReplicaConnectionState, ReplicasState
@@ -402,6 +410,19 @@ def _explore_routes(actor: str) -> Callable[[Table, Profile], int]:
     return explore
 
 
+def _explore_metadata(actor: str) -> Callable[[Table, Profile], int]:
+    """The same of the world of metadata (explore_metadata.py)."""
+
+    def explore(table: Table, profile: Profile) -> int:
+        rows = explore_metadata.rows(profile)
+        for row in (row for row in rows if row.actor == actor):
+            table.add(actor, row.from_state, row.event, row.to_state, profile, row.clauses)
+        return len(rows)
+
+    return explore
+
+
+METADATA: Final = ("metadata",)
 ROUTES: Final = ("routes",)
 STORE: Final = ("store",)
 MACHINES: Final = {
@@ -420,6 +441,11 @@ MACHINES: Final = {
     "topic_entry": Machine(_explore_routes("topic_entry"), (TopicEntryState,), ROUTES),
     "text_entry": Machine(_explore_routes("text_entry"), (TextEntryState,), ROUTES),
     "name_server": Machine(_explore_routes("name_server"), (NameServerState,), ROUTES),
+    "synchronizing": Machine(_explore_metadata("synchronizing"), (SynchronizingState,), METADATA),
+    "slave_table": Machine(_explore_metadata("slave_table"), (SlaveTableState,), METADATA),
+    "consumer_offset": Machine(_explore_metadata("consumer_offset"), (ConsumerOffsetState,), METADATA),
+    "delay_progress": Machine(_explore_metadata("delay_progress"), (DelayProgressState,), METADATA),
+    "table_file": Machine(_explore_metadata("table_file"), (TableFileState,), METADATA),
     "registering": Machine(_explore_routes("registering"), (RegisteringState,), ROUTES),
     "store_life": Machine(explore_store_life, (StoreLifeState,), STORE),
 }

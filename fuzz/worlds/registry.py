@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from rocketmq_ha.fuzz.errors import FuzzError
 from rocketmq_ha.fuzz.worlds.link import LINK
+from rocketmq_ha.fuzz.worlds.metadata import METADATA
 from rocketmq_ha.fuzz.worlds.reads import READS
 from rocketmq_ha.fuzz.worlds.replicas import REPLICAS
 from rocketmq_ha.fuzz.worlds.routes import ROUTES
@@ -14,7 +15,14 @@ from rocketmq_ha.fuzz.worlds.world import Schedule, World
 from rocketmq_ha.impl.cli.commands import did_you_mean
 
 # A world, and its share of the runs of a campaign.
-_SHARES: Final[tuple[tuple[World[Any], int], ...]] = ((LINK, 4), (REPLICAS, 2), (READS, 2), (ROUTES, 1), (STORE, 1))
+_SHARES: Final[tuple[tuple[World[Any], int], ...]] = (
+    (LINK, 4),
+    (REPLICAS, 2),
+    (READS, 2),
+    (ROUTES, 1),
+    (STORE, 1),
+    (METADATA, 1),
+)
 WORLDS: Final = {world.name: world for world, _ in _SHARES}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kit.broker_tables import BrokerTables
-from kit.kept_file import MemoryFile
+from rocketmq_ha.fuzz.kept_file import MemoryFile
 from rocketmq_ha.impl.broker.consumer_offsets import ConsumerOffsetManager
 from rocketmq_ha.impl.broker.rebalance_lock import MessageQueue, RebalanceLockManager
 from rocketmq_ha.impl.broker.table_settings import TableSettings

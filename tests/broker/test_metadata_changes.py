@@ -431,7 +431,7 @@ def test_a_topic_that_is_deleted_at_the_master_is_hidden_on_the_slave(slave: Sla
 
 
 def test_a_slave_answers_for_a_topic_of_its_log_which_its_table_lacks(slave: SlaveStand) -> None:
-    """HA-MD-35 "with the perm 6 and as many read and write queues as the greatest id of its queues says"."""
+    """HA-MD-35 "with the perm 6 and one read and write queue more than the greatest id of its queues"."""
     assert slave.topics.select_topic_config("orders") is None
     slave.tables.put("orders", 3)
     found = slave.topics.select_topic_config("orders")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kit.kept_file import MemoryFile
+from rocketmq_ha.fuzz.kept_file import MemoryFile
 from rocketmq_ha.impl.broker.table_settings import TableSettings
 from rocketmq_ha.impl.broker.topic_config import TopicConfig, TopicConfigManager
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kit.broker_tables import heartbeat
-from kit.kept_file import MemoryFile
 from kit.remoting import Quiet
+from rocketmq_ha.fuzz.kept_file import MemoryFile
 from rocketmq_ha.impl.broker.admin_stats import AdminStatsProcessor
 from rocketmq_ha.impl.broker.client_manage import ClientManageProcessor
 from rocketmq_ha.impl.broker.clients import ConsumerManager, ProducerManager

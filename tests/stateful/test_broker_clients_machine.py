@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kit.examples import machine_settings
-from kit.kept_file import MemoryFile
 from kit.remoting import Quiet
+from rocketmq_ha.fuzz.kept_file import MemoryFile
 from rocketmq_ha.impl.broker.client_manage import ClientManageProcessor, notify_consumer_ids_changed
 from rocketmq_ha.impl.broker.clients import ClientHousekeepingService, ConsumerManager, ProducerManager
 from rocketmq_ha.impl.broker.consumer_manage import ConsumerManageProcessor

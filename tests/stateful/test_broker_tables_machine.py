@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kit.examples import machine_settings
-from kit.kept_file import MemoryFile
+from rocketmq_ha.fuzz.kept_file import MemoryFile
 from rocketmq_ha.impl.broker.consumer_offsets import ConsumerOffsetManager
 from rocketmq_ha.impl.broker.groups import SubscriptionGroupConfig, SubscriptionGroupManager
 from rocketmq_ha.impl.broker.table_settings import TableSettings

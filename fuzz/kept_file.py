@@ -1,4 +1,4 @@
-"""A file of `config/` in memory, whose disk may refuse: for tables whose bytes on a disk do not matter."""
+"""A file of `config/` in memory, whose disk may refuse: for worlds and tests in which its bytes on a disk do not matter."""
 
 from collections.abc import Callable
 
