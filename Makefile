@@ -58,7 +58,7 @@ bench-spark: setup ## The report's tables and the second verdict over 20 million
 fuzz: RUNS ?= 1000
 fuzz: SEED ?= 1
 fuzz: setup ## A lock-step fuzz campaign on Spark: RUNS=1000 SEED=1 (logs in build/fuzz/)
-	@$(ROCKETMQ_HA) fuzz run --runs $(RUNS) --seed $(SEED) --out build/fuzz
+	@$(ROCKETMQ_HA) fuzz run --overwrite --runs $(RUNS) --seed $(SEED) --out build/fuzz
 
 replay: setup ## One schedule, step by step: SEED=42, and FAULT=name to replay it on a faulty copy
 	@test -n "$(SEED)" || { echo "replay: say which: make replay SEED=42 [FAULT=name]" >&2; exit 2; }

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from rocketmq_ha.analysis import requirements
-from rocketmq_ha.analysis.errors import LogInvalid, SparkUnavailable
+from rocketmq_ha.analysis.errors import LogInvalid
 from rocketmq_ha.analysis.output import STDOUT, Output
 from rocketmq_ha.analysis.requirements import Requirement
 from rocketmq_ha.spec.event_log import EVENTS_DIR
@@ -30,7 +30,6 @@ PARTITION_SIZE: Final = 32 * 1024 * 1024  # bytes of Parquet on disk for each sh
 MIN_PARTITIONS: Final = 4
 SMALL_LOG_SIZE: Final = 64 * 1024 * 1024  # for smaller logs the JVM's optimising compiler costs more time than it saves
 
-MASTERS: Final = ("local", "spark://", "yarn", "k8s://")
 
 NAMES: Final = ", ".join(requirements.NAMES)
 
@@ -139,9 +138,9 @@ def make_report(
     """
     from rocketmq_ha.analysis import exports, ingest, other_campaigns, report, schema, steps, tables, view
     from rocketmq_ha.analysis import trend as trends
+    from rocketmq_ha.analysis.session import check_master
 
-    if not master.startswith(MASTERS):
-        raise SparkUnavailable(f"--master {master}: found no master of Spark, expected local[*] or spark://HOST:PORT")
+    check_master(master)
     output.check()
     campaigns = [schema.check_log(path) for path in logs]
     possible = schema.load_possible(transitions)
@@ -179,24 +178,18 @@ def _size(logs: Sequence[Path | str]) -> int:
 @contextmanager
 def _spark(master: str, log_size: int, show_stage: ShowStage) -> Iterator["SparkSession"]:
     """Yield a Spark session. Stop it at the end, unless the process had it already."""
-    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    from rocketmq_ha.analysis.java import JavaNotFound
-    from rocketmq_ha.analysis.session import spark_session
+    from rocketmq_ha.analysis.session import spark_session, starting
 
     is_reused = SparkSession.getActiveSession() is not None
-    try:
+    with starting(master):
         spark = spark_session(
             "rocketmq-ha report",
             master=master,
             shuffle_partitions=max(MIN_PARTITIONS, log_size // PARTITION_SIZE),
             fast_start=log_size < SMALL_LOG_SIZE,
         )
-    except JavaNotFound as error:
-        raise SparkUnavailable(str(error)) from error
-    except PySparkException as error:
-        raise SparkUnavailable(f"Spark did not start with the master {master}: {_first_line(error)}") from error
     try:
         if not is_reused:
             spark.sparkContext.setLogLevel("OFF")  # a failed task raises here; Spark's log would only report it again
@@ -222,10 +215,6 @@ def _reading() -> Iterator[None]:
         if found is None:
             raise
         raise LogInvalid(Path(found[1]), "pages that cannot be read", "a sound Parquet file") from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
 
 
 @contextmanager

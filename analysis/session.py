@@ -3,17 +3,26 @@
 The campaign, the report and their tests all use this session, locally or, with its URL as `master`, on a cluster.
 """
 
+import logging
 import os
+import re
+import signal
 import sys
 import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from rocketmq_ha.analysis.java import java_environment
+from rocketmq_ha.analysis.errors import SparkUnavailable
+from rocketmq_ha.analysis.java import JavaNotFound, java_environment
 
 LOOPBACK: Final = "127.0.0.1"
+_MASTER: Final = re.compile(r"local(\[(\*|[1-9]\d*)(,[1-9]\d*)?\])?|spark://.+|yarn|k8s://.+|local-cluster\[.+\]")
 
 # For sessions of a few seconds, in which the JVM's optimising compiler costs more time than it saves.
 FAST_START_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -26,6 +35,32 @@ def is_on_this_machine(master: str) -> bool:
     (True, True, False)
     """
     return master.startswith(("local", "spark://127.", "spark://localhost:"))
+
+
+def check_master(master: str) -> None:
+    """Raises: SparkUnavailable for what is no master of Spark.
+
+    >>> check_master("local[0]")
+    Traceback (most recent call last):
+    rocketmq_ha.analysis.errors.SparkUnavailable: --master local[0]: found no master of Spark, expected local[*] or spark://HOST:PORT
+    """
+    if not _MASTER.fullmatch(master):
+        raise SparkUnavailable(f"--master {master}: found no master of Spark, expected local[*] or spark://HOST:PORT")
+
+
+@contextmanager
+def starting(master: str) -> Iterator[None]:
+    """Raise SparkUnavailable for whatever ends the start of a session: no Java, or a master that does not answer."""
+    check_master(master)
+    try:
+        yield
+    except JavaNotFound as error:
+        raise SparkUnavailable(str(error)) from error
+    except Exception as error:
+        if not isinstance(error, PySparkException) and not type(error).__module__.startswith("py4j."):  # those of the JVM
+            raise
+        told = str(error).strip().partition("\n")[0]
+        raise SparkUnavailable(f"Spark did not start with the master {master}: {told}") from error
 
 
 def spark_environment() -> dict[str, str]:
@@ -80,4 +115,15 @@ def spark_session(
     builder = SparkSession.builder.appName(app_name).master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    logging.getLogger().addFilter(_is_no_repetition)
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    session = builder.getOrCreate()
+    if in_main_thread:  # PySpark's own handler calls the JVM, also in the middle of another call
+        signal.signal(signal.SIGINT, on_interrupt)
+    return session
+
+
+def _is_no_repetition(record: logging.LogRecord) -> bool:
+    """Py4J logs an exception with its traceback, and raises it as well."""
+    return (record.module, record.funcName) != ("java_gateway", "send_command")

@@ -47,6 +47,7 @@ class Figures:
     runs_without_row: int
     runs_short: int
     runs_repeated: int
+    runs_missing: int
 
     @property
     def is_consistent(self) -> bool:
@@ -54,7 +55,7 @@ class Figures:
 
     @property
     def inconsistent(self) -> int:
-        return self.runs_without_row + self.runs_short + self.runs_repeated
+        return self.runs_without_row + self.runs_short + self.runs_repeated + self.runs_missing
 
     def measures(self) -> dict[str, Measure]:
         """Return what `--require` can bound in every report, by name."""
@@ -65,7 +66,7 @@ class Figures:
             "clauses": Measure(self.clauses_exercised, self.clauses),
             "divergences": Measure(self.failed_runs, self.runs),
             "signatures": Measure(self.signatures),
-            "inconsistent": Measure(self.inconsistent, self.runs),
+            "inconsistent": Measure(self.inconsistent, self.runs + self.runs_missing),
             "runs": Measure(self.runs),
             "steps": Measure(self.steps),
             "messages": Measure(self.messages),
@@ -200,7 +201,7 @@ def build(
     profiles = tuple(sorted({row["profile"] for row in rows["summary"]}))
     declared = {p for machine in possible.machines.values() for *_, ps in machine.transitions for p in ps}
     never = _named(rows["transitions_never_seen"])
-    figures = _figures(rows)
+    figures = _figures(rows, campaigns)
     compared = sections.comparison(rows)
     measures = figures.measures() | _measures(rows, compared)
     results = requirements.judge(required, measures)
@@ -266,11 +267,14 @@ def _optional(rows: Mapping[str, Sequence[Row]], name: str) -> tuple[Row, ...] |
     return tuple(rows[name]) if name in rows else None
 
 
-def _figures(rows: Mapping[str, Sequence[Row]]) -> Figures:
+def _figures(rows: Mapping[str, Sequence[Row]], campaigns: Sequence[Mapping[str, Any]]) -> Figures:
     summary, integrity = rows["summary"], rows["integrity"][0]
+    made = [campaign["made"] for campaign in campaigns if type(campaign.get("made")) is int and campaign.get("finished")]
+    n_runs = sum(row["runs"] for row in summary)
+    missing = max(0, sum(made) - n_runs) if len(made) == len(campaigns) else 0  # of others nobody knows how many there were
     known = [row for row in rows["clauses"] if row["sentence"]]
     return Figures(
-        runs=sum(row["runs"] for row in summary),
+        runs=n_runs,
         failed_runs=sum(row["runs"] for row in summary if row["verdict"] != VERDICT_OK),
         steps=integrity["events"],
         nbytes=sum(row["nbytes"] for row in summary),
@@ -286,6 +290,7 @@ def _figures(rows: Mapping[str, Sequence[Row]]) -> Figures:
         runs_without_row=integrity["runs_without_row"],
         runs_short=integrity["runs_short"],
         runs_repeated=integrity["runs_repeated"],
+        runs_missing=missing,
     )
 
 

@@ -7,6 +7,7 @@ seconds. A campaign that ends early, by a signal, a deadline or a power cut, los
 `local[*]` by default; on a cluster, `out` must be a directory that all machines share, or a URI of an object store.
 """
 
+import hashlib
 import json
 import logging
 import platform
@@ -17,7 +18,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import metadata
+from functools import cache
+from importlib import metadata, resources
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -46,10 +49,12 @@ from rocketmq_ha.spec.event_log import (
 PARTITION_SECONDS: Final = (
     8.0  # of work: the most that a kill loses on each core, and hundreds of times what a task costs Spark
 )
-SAMPLE: Final = 12  # runs that are timed to choose the size of a partition
+SAMPLE: Final = 40  # runs that are timed to choose the size of a partition: those of a world differ tenfold
 MOST_RUNS_PER_PARTITION: Final = 5000
 WAVE_SECONDS: Final = 600.0  # of work in one job of Spark: at its end cores are idle for half a partition
 POLL_S: Final = 1.0
+END_S: Final = 30.0  # a task that is cancelled ends with the run that it is making
+_TOLD: Final = "rocketmq-ha failure: "  # before the JSON of an executor's error, in the text that Spark makes of it
 TASK_TRIES: Final = 4  # as on a cluster
 CHECK_FILE: Final = "writable"  # written and deleted, to see early that a place can be written
 FOLDERS: Final = (MANIFEST_DIR, EVENTS_DIR, RUNS_DIR, CORPUS_DIR, FEATURES_DIR, FAILURES_DIR, STARTED_DIR)
@@ -100,11 +105,12 @@ def run(
     Args: place: a directory or a URI (log_store.py). An older log there is deleted, unless `resumes`: then only what it lacks
               is made, with the settings that it was begun with.
           progress: called about once a second.
-    Raises: FuzzError, where `resumes` finds no campaign, or one that cannot go on.
+    Raises: FuzzError, where `resumes` finds no campaign, or one that cannot go on; OSError, where the log cannot be written.
     """
     began = time.monotonic()
     store = LogStore(place)
     task = _resumed(store, plan) if resumes else _begun(store, plan)
+    spark.sparkContext.setLogLevel("OFF")  # what ends a task comes here as an exception; a task that is repeated is no news
     manifests = _Manifests(store)
     manifests.read()
     resumed = manifests.progress(task.runs).runs
@@ -114,8 +120,9 @@ def run(
     for wave in _waves(task, manifests, wave_size, deadline):
         _run_wave(spark, _with(task, deadline), wave, lambda: progress(manifests.read().progress(task.runs)))
     progress(manifests.read().progress(task.runs))
-    _write_campaign(store, task, is_finished=True)
-    return _result(store, manifests, time.monotonic() - began, resumed)
+    result = _result(store, manifests, time.monotonic() - began, resumed)
+    _write_campaign(store, task, made=result.runs)
+    return result
 
 
 def check(plan: Plan, place: str, *, resumes: bool) -> None:
@@ -125,7 +132,9 @@ def check(plan: Plan, place: str, *, resumes: bool) -> None:
     if plan.corpus is not None:
         corpus.files_of(LogStore(plan.corpus))
     if resumes:
-        _settings_to_resume(store, plan)
+        settings, _ = _settings_to_resume(store, plan)
+        if settings["plan"]["guided"] and any(True for _ in store.names(CORPUS_DIR)):
+            corpus.files_of(store)
     store.write(CHECK_FILE, b"")
     store.delete(CHECK_FILE)
 
@@ -145,14 +154,14 @@ def _begun(store: LogStore, plan: Plan) -> Task:
     """A new campaign at a place, after what was there is deleted."""
     registry.find(plan.worlds)
     taken = {} if plan.corpus is None else corpus.files_of(LogStore(plan.corpus))
-    for name in (CAMPAIGN_FILE, *FOLDERS):
-        store.delete(name)
-    for name, data in taken.items():
-        store.write(name, data)
     size = plan.runs_per_partition or _partition_size(plan)
     place = store.absolute
     task = Task(secrets.token_hex(8), place, plan.seed, plan.runs, size, plan.worlds, plan.is_guided, plan.limits)
-    _write_campaign(store, task, is_finished=False)
+    _write_campaign(store, task)  # first: from now on an executor of the older campaign publishes nothing
+    for name in FOLDERS:
+        store.delete(name)
+    for name, data in taken.items():
+        store.write(name, data)
     return task
 
 
@@ -163,7 +172,8 @@ def _partition_size(plan: Plan) -> int:
     began = time.perf_counter()
     for seed in range(plan.seed, plan.seed + runs):
         runner.limited_outcome(registry.draw(seed, among), plan.limits)
-    size = PARTITION_SECONDS * runs / max(1e-6, time.perf_counter() - began)
+    seconds = PARTITION_SECONDS if plan.seconds is None else min(PARTITION_SECONDS, plan.seconds / 4)
+    size = seconds * runs / max(1e-6, time.perf_counter() - began)
     if plan.runs is not None:
         size = min(size, plan.runs / 16)
     return max(1, min(MOST_RUNS_PER_PARTITION, round(size)))
@@ -179,7 +189,8 @@ def _settings_to_resume(store: LogStore, plan: Plan) -> tuple[dict[str, Any], in
     for name, value in own.items():
         if value not in (found[name], _DEFAULTS[name]):
             raise FuzzError(
-                f"{store.place}: found a campaign with {name} {found[name]}, expected {value}; leave it out to go on"
+                f"{store.place}: found a campaign with {name} {_shown(found[name])}, expected {_shown(value)}; "
+                "leave it out to go on"
             )
     runs = plan.runs if plan.runs is not None or plan.seconds is not None else found["runs"]
     if runs is not None and found["runs"] is not None and runs < found["runs"]:
@@ -197,7 +208,7 @@ def _resumed(store: LogStore, plan: Plan) -> Task:
     task = Task(
         settings["campaign"], store.absolute, found["seed"], runs, found["runs_per_partition"], worlds, found["guided"], limits
     )
-    _write_campaign(store, task, is_finished=False)
+    _write_campaign(store, task)
     return task
 
 
@@ -208,6 +219,12 @@ def _forget_a_short_end(store: LogStore, before: int | None, size: int, runs: in
 
 
 _DEFAULTS: Final[dict[str, Any]] = {"seed": 1, "worlds": [], "guided": False}
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(value) or "all"
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 def read_campaign(store: LogStore) -> dict[str, Any]:
@@ -229,25 +246,39 @@ def _json_object(store_place: str, name: str, data: bytes) -> dict[str, Any]:
     return found
 
 
-def unfinished(store: LogStore) -> str:
-    """One line about a campaign at a place that has not ended; empty if there is none."""
+def check_free(store: LogStore, *, overwrites: bool) -> None:
+    """Look at what a new campaign would delete. Raises: FuzzError, for files of no campaign, or of one unless `overwrites`."""
     if store.read(CAMPAIGN_FILE) is None:
-        return ""
+        if found := next((name for folder in FOLDERS for name in store.names(folder)), None):
+            raise FuzzError(
+                f"{store.place}: found {found} and no {CAMPAIGN_FILE}, expected a new place for the log, or a campaign's"
+            )
+        return
     settings = read_campaign(store)
+    if "schema_version" not in settings:
+        raise FuzzError(f"{store.place}/{CAMPAIGN_FILE}: found no schema_version in it, expected a campaign's settings")
+    if overwrites:
+        return
     if settings.get("finished", True):
-        return ""
+        raise FuzzError(
+            f"{store.place}: found a campaign that has ended; --overwrite deletes it, --resume with --runs adds to it"
+        )
     total = settings["plan"]["runs"]
     done = _Manifests(store).read().progress(total).runs
-    return f"{done:,} of {total:,} runs" if total is not None else f"{done:,} runs"
+    runs = f"{done:,} of {total:,} runs" if total is not None else f"{done:,} runs"
+    raise FuzzError(
+        f"{store.place}: found a campaign that has not ended ({runs}); --resume goes on with it, --overwrite deletes it"
+    )
 
 
-def _write_campaign(store: LogStore, task: Task, *, is_finished: bool) -> None:
-    """Everything needed to repeat the campaign."""
+def _write_campaign(store: LogStore, task: Task, *, made: int | None = None) -> None:
+    """Everything needed to repeat the campaign. made: how many runs the log has; None until the campaign has ended."""
     packages = ("rocketmq-ha", "pyspark", "pyarrow")
     settings = {
         "schema_version": SCHEMA_VERSION,
         "campaign": task.campaign,
-        "finished": is_finished,
+        "finished": made is not None,
+        "made": made,
         "seed": task.seed,
         "runs": task.runs,
         "plan": {
@@ -260,8 +291,26 @@ def _write_campaign(store: LogStore, task: Task, *, is_finished: bool) -> None:
             "run_memory": task.limits.memory,
         },
         "versions": {"python": platform.python_version()} | {name: metadata.version(name) for name in packages},
+        "code": code_digest(),
     }
     store.write(CAMPAIGN_FILE, (json.dumps(settings, indent=1) + "\n").encode())
+
+
+@cache
+def code_digest() -> str:
+    """A digest of the project's modules that a run depends on."""
+    digest = hashlib.blake2b(digest_size=8)
+    for package in ("fuzz", "impl", "reference", "spec"):
+        root = Path(str(resources.files(f"rocketmq_ha.{package}")))
+        for file in sorted(root.rglob("*.py")):
+            digest.update(file.relative_to(root).as_posix().encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+def has_other_code(place: str) -> bool:
+    """Whether the runs of a campaign were made by other code than this."""
+    code: str = read_campaign(LogStore(place)).get("code", "")
+    return code != code_digest()
 
 
 class _Manifests:
@@ -313,24 +362,36 @@ def _run_wave(spark: SparkSession, task: Task, numbers: Sequence[int], poll: Cal
     """Let Spark make some partitions, each in a task of its own."""
     made = spark.range(0, len(numbers), 1, len(numbers)).mapInArrow(_partitions(task, list(numbers)), _RESULT_DDL)
     failure: list[BaseException] = []
+    has_ended = threading.Event()  # a join that a signal interrupts takes the thread for ended, up to Python 3.12
 
     def work() -> None:
         try:
             made.toArrow()
         except BaseException as error:  # carried over to the caller's thread
-            failure.append(error)
+            failure.append(_cause(error))
+        finally:
+            has_ended.set()
 
     thread = threading.Thread(target=work, name="campaign", daemon=True)
     thread.start()
     try:
-        while thread.is_alive():
-            thread.join(POLL_S)
+        while not has_ended.wait(POLL_S):
             poll()
     except BaseException:
         spark.sparkContext.cancelAllJobs()
+        has_ended.wait(END_S)  # a thread that reads from the JVM when Python ends would abort the process
         raise
     if failure:
         raise failure[0]
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The error of an executor that a user, a disk or a network can cause; else the error as Spark tells it."""
+    found = re.search(rf"{_TOLD}(\{{.*\}})", str(error))
+    if found is None:
+        return error
+    told = json.loads(found[1])
+    return FuzzError(told["text"]) if told["errno"] is None else OSError(told["errno"], told["text"], told["file"])
 
 
 def _partitions(task: Task, numbers: list[int]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -341,7 +402,18 @@ def _partitions(task: Task, numbers: list[int]) -> Callable[[Iterator[pa.RecordB
         logging.getLogger("rocketmq_ha.impl").setLevel(logging.CRITICAL)
         for batch in batches:
             for index in batch.column(0).to_pylist():
-                if manifest := runner.run_partition(task, numbers[index]):
+                try:
+                    manifest = runner.run_partition(task, numbers[index])
+                except FuzzError as error:
+                    raise RuntimeError(_TOLD + json.dumps({"errno": None, "text": error.message})) from None
+                except OSError as error:
+                    told = {
+                        "errno": error.errno,
+                        "text": error.strerror or str(error),
+                        "file": str(error.filename or task.place),
+                    }
+                    raise RuntimeError(_TOLD + json.dumps(told)) from None
+                if manifest:
                     row = {"partition": manifest["partition"], "n_runs": manifest["n_runs"]}
                     yield pa.RecordBatch.from_pylist([row], _RESULT_SCHEMA)
 

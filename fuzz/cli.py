@@ -1,6 +1,8 @@
 """`rocketmq-ha fuzz run|replay|shrink|hunt` and `rocketmq-ha demo-bug`."""
 
 import logging
+import math
+import os
 import re
 import sys
 import tempfile
@@ -9,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import click
+from click.core import ParameterSource
 
 from rocketmq_ha.fuzz import faults, hunt, limits, replay, schedule_file, shrink
 from rocketmq_ha.fuzz.errors import FuzzError
@@ -21,6 +24,8 @@ from rocketmq_ha.spec.event_log import VERDICT_OK
 
 HUNT_SECONDS = 60.0
 DEFAULT_RUNS = 1000
+MOST_SEED = 1 << 62  # so that the last run's number is one of 64 bits, too
+MOST_MEMORY = 1 << 46  # bytes
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # newer click has it generic
@@ -34,6 +39,16 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # newe
         if found is None or not float(found[1]):
             self.fail(f"{value!r} is no duration; expected a number with a unit, such as 90s, 30m or 8h", param, ctx)
         return float(found[1]) * self.UNITS[found[2]]
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds that is one: no nan, which no bound refuses."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
+        return found
 
 
 @click.group()
@@ -52,7 +67,7 @@ WORLD_OPTION = click.option("--world", "worlds", multiple=True, help="Only this 
 @fuzz.command()
 @click.option("--runs", type=click.IntRange(min=1), help="Schedules.  [default: 1000, or as many as --for allows]")
 @click.option("--for", "seconds", type=Duration(), help="Go on for so long: 90s, 30m, 8h.")
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="The first seed.")
+@click.option("--seed", type=click.IntRange(0, MOST_SEED), default=1, show_default=True, help="The first seed.")
 @click.option("--out", required=True, help="Directory of the event log, or a URI such as s3://bucket/prefix.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @WORLD_OPTION
@@ -61,13 +76,13 @@ WORLD_OPTION = click.option("--world", "worlds", multiple=True, help="Only this 
 )
 @click.option("--corpus", help="A log whose corpus a guided campaign begins with.")
 @click.option("--resume", is_flag=True, help="Go on with the campaign in --out; --runs or --for may ask for more.")
-@click.option("--overwrite", is_flag=True, help="Delete a campaign in --out that has not ended.")
+@click.option("--overwrite", is_flag=True, help="Delete the campaign in --out.")
 @click.option(
-    "--run-seconds", type=click.FloatRange(min=0.1), default=limits.RUN_SECONDS, show_default=True, help="The most of one run."
+    "--run-seconds", type=Seconds(0.1, 86_400), default=limits.RUN_SECONDS, show_default=True, help="The most of one run."
 )
 @click.option(
     "--run-memory",
-    type=click.IntRange(min=1 << 20),
+    type=click.IntRange(1 << 20, MOST_MEMORY),
     default=limits.RUN_MEMORY,
     show_default=True,
     help="Bytes: the most of one run.",
@@ -95,26 +110,30 @@ def run(
     A campaign may be ended at any moment; --resume makes what its log lacks. Exit status 1 if the two sides ever disagreed.
     `rocketmq-ha report` makes a page of the log.
     """
-    from rocketmq_ha.analysis.session import spark_session
+    from rocketmq_ha.analysis.session import check_master, spark_session, starting
     from rocketmq_ha.fuzz import campaign
     from rocketmq_ha.fuzz.log_store import LogStore
 
+    check_master(master)
+    if not out.strip():
+        raise FuzzError("--out '': expected a directory, or a URI such as s3://bucket/prefix")
     if runs is None and seconds is None and not resume:
         runs = DEFAULT_RUNS
-    if resume and (overwrite or corpus is not None or partition_runs is not None):
-        raise FuzzError("--resume: expected no --overwrite, --corpus or --partition-runs beside it")
+    if resume and (given := _given("overwrite", "corpus", "partition_runs", "run_seconds", "run_memory")):
+        raise FuzzError(f"--resume: found {', '.join(given)} beside it, but the campaign keeps what it was begun with")
     if corpus is not None and not is_guided:
         raise FuzzError(f"--corpus {corpus}: expected --guided beside it")
-    if not (resume or overwrite) and (found := campaign.unfinished(LogStore(out))):
-        raise FuzzError(
-            f"{out}: found a campaign that has not ended ({found}); --resume goes on with it, --overwrite deletes it"
-        )
+    if not resume:
+        campaign.check_free(LogStore(out), overwrites=overwrite)
     plan = campaign.Plan(seed, runs, seconds, worlds, is_guided, Limits(run_seconds, run_memory), corpus, partition_runs)
     campaign.check(plan, out, resumes=resume)
+    if resume and campaign.has_other_code(out):
+        click.echo(f"{out}: its runs were made by other code than this; what is added is of this", err=True)
     click.echo(STARTING_SPARK, err=True)
-    # The work is done by Python: the JVM's optimising compiler costs more time than it saves.
-    spark = spark_session("rocketmq-ha fuzz", master=campaign.retrying(master), fast_start=True)
     try:
+        with starting(master):
+            # The work is done by Python: the JVM's optimising compiler costs more time than it saves.
+            spark = spark_session("rocketmq-ha fuzz", master=campaign.retrying(master), fast_start=True)
         with campaign_progress() as progress:
             result = campaign.run(spark, plan, out, progress, resumes=resume)
     except KeyboardInterrupt:
@@ -127,6 +146,12 @@ def run(
         f"failed={result.n_failed} seconds={result.seconds:.1f}"
     )
     sys.exit(1 if result.n_failed else 0)
+
+
+def _given(*names: str) -> list[str]:
+    """The options of these parameters that the command line has."""
+    ctx = click.get_current_context()
+    return [f"--{name.replace('_', '-')}" for name in names if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
 
 
 @fuzz.command(name="replay")
@@ -148,7 +173,7 @@ def replay_command(what: str, world_name: str | None, fault_name: str | None) ->
 
 def _schedule_of(what: str, world_name: str | None) -> Schedule:
     """The schedule of a seed, or in a file. Raises: FuzzError."""
-    if what.isdigit():
+    if what.isdecimal() and what.isascii():
         return registry.draw(int(what), registry.find([world_name] if world_name else []))
     if world_name is not None:
         raise FuzzError(f"--world {world_name}: the file {what} names its world; expected no --world beside it")
@@ -167,6 +192,9 @@ def shrink_command(what: str, world_name: str | None, fault_name: str | None, ou
     schedule does not fail.
     """
     schedule = _schedule_of(what, world_name)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(out if out.exists() else out.parent, os.W_OK):
+        raise FuzzError(f"--out {out}: found a place that cannot be written, expected one that can")
     if fault_name:
         again = ["shrink", what, "--out", str(out.absolute()), *(["--world", world_name] if world_name else [])]
         with tempfile.TemporaryDirectory(prefix="rocketmq-ha-") as directory:
@@ -177,7 +205,6 @@ def shrink_command(what: str, world_name: str | None, fault_name: str | None, ou
         click.echo(f"{what}: its {len(schedule.events)} events do not fail", err=True)
         sys.exit(1)
     shortest = found.outcome.schedule
-    out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(schedule_file.to_json(shortest), encoding="utf-8")
     replay.show(shortest, console_for())
     click.echo(f"events={len(shortest.events)} of={len(schedule.events)} tries={found.tries} file={out}")
@@ -186,7 +213,7 @@ def shrink_command(what: str, world_name: str | None, fault_name: str | None, ou
 @fuzz.command(name="hunt")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The first seed.")
 @WORLD_OPTION
-@click.option("--seconds", type=float, default=HUNT_SECONDS, show_default=True, help="Give up after this long.")
+@click.option("--seconds", type=Seconds(0), default=HUNT_SECONDS, show_default=True, help="Give up after this long.")
 @click.option(
     "--more",
     type=click.IntRange(min=0),

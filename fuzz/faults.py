@@ -402,11 +402,11 @@ FAULTS: Final = (
         "routes",
     ),
     Fault(
-        "seen-in-another-life",
-        "broker/slave_tables.py",
-        "        self._life, self._seen = life, {}\n",
-        "        self._life = life\n",
-        "what a slave was told of half a table in one life of its master counts in the next (HA-MD-28)",
+        "last-told-changes-untold",
+        "broker/change_log.py",
+        "        if live.get(name, 0) > self._told:\n",
+        "        if name in live and live[name] >= self._told:\n",
+        "a change of the entry that a slave was told last is never told (HA-MD-28)",
         "metadata",
     ),
     Fault(

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from rocketmq_ha.fuzz import limits, lockstep, recorder, schedule_file
 from rocketmq_ha.fuzz.corpus import Corpus
+from rocketmq_ha.fuzz.errors import FuzzError
 from rocketmq_ha.fuzz.limits import Limits, RunDied, RunTimeout
 from rocketmq_ha.fuzz.lockstep import RunOutcome, StepOutcome
 from rocketmq_ha.fuzz.log_store import LogStore
@@ -26,6 +27,7 @@ from rocketmq_ha.fuzz.recorder import EventRecorder
 from rocketmq_ha.fuzz.worlds import registry
 from rocketmq_ha.fuzz.worlds.world import START_MS, Schedule
 from rocketmq_ha.spec.event_log import (
+    CAMPAIGN_FILE,
     EVENTS_DIR,
     FAILURES_DIR,
     MANIFEST_DIR,
@@ -109,6 +111,8 @@ def run_partition(task: Task, number: int) -> Manifest | None:
             {key: row[key] for key in ("run_id", "world", "verdict", "signature", "digest")} for row in failed[:MOST_FAILURES]
         ],
     }
+    if (settings := store.read(CAMPAIGN_FILE)) is not None and json.loads(settings).get("campaign") != task.campaign:
+        raise FuzzError(f"{task.place}: found another campaign in it by now, expected {task.campaign}: nothing more is written")
     store.write(manifest_name(number), (json.dumps(manifest) + "\n").encode())
     store.delete(started)
     return manifest

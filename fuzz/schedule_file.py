@@ -42,12 +42,15 @@ def from_json(text: str, place: str = "schedule") -> Schedule:
     """The schedule of a text. Raises: FuzzError, with the place and the field that is wrong."""
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FuzzError(f"{place}: found no JSON ({error}), expected a schedule") from error
     if not isinstance(document, dict) or {*document} != {"world", *_OF_EVERY_SCHEDULE, "setup"}:
         found = ", ".join(document) if isinstance(document, dict) else type(document).__name__
         raise FuzzError(f"{place}: found {found or 'nothing'}, expected world, seed, profile, setup and events")
-    (world,) = registry.find([str(document["world"])])
+    try:
+        (world,) = registry.find([str(document["world"])])
+    except FuzzError as error:
+        raise FuzzError(f"{place}: {error.message}") from error
     if document["profile"] not in PROFILES:
         raise FuzzError(f"{place}: profile {document['profile']!r}: expected one of {', '.join(PROFILES)}")
     kinds = {kind.__name__: kind for kind in world.event_types}
@@ -57,6 +60,9 @@ def from_json(text: str, place: str = "schedule") -> Schedule:
         if name not in kinds:
             raise FuzzError(f"{place}: event {index}: found {name!r}, expected one of {', '.join(kinds)}")
         events.append(_object(kinds[name], values, f"{place}: event {index}, {name}"))
+    if not events:
+        raise FuzzError(f"{place}: events: found none, expected at least one")
+    _check_sizes(document["setup"], f"{place}: setup")
     fixed = {"seed": _value(int, document["seed"], f"{place}: seed"), "profile": PROFILES[document["profile"]]}
     schedule: Schedule = _object(world.schedule_type, document["setup"], f"{place}: setup", **fixed, events=tuple(events))
     return schedule
@@ -69,6 +75,15 @@ def read(file: Path) -> Schedule:
     except (OSError, UnicodeDecodeError) as error:
         told = error.strerror if isinstance(error, OSError) else "no UTF-8"
         raise FuzzError(f"{file}: found {told}, expected a schedule as JSON") from error
+
+
+def _check_sizes(value: Any, place: str) -> None:
+    """Raises: FuzzError for a negative number: those of a setup are sizes, times and counts."""
+    if type(value) is int and value < 0:
+        raise FuzzError(f"{place}: found {value}, expected 0 or more")
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, item in items:
+        _check_sizes(item, f"{place}.{name}" if isinstance(value, dict) else f"{place}[{name}]")
 
 
 def _plain(value: Any) -> Any:

@@ -38,6 +38,17 @@ def save(transcript: Iterable[Piece | Restarted], path: Path) -> None:
             file.write(json.dumps(row) + "\n")
 
 
+def _checked(piece: Piece) -> Piece:
+    """Raises: ValueError."""
+    if type(piece.link) is not int or piece.link < 0:
+        raise ValueError("link: expected a number from 0 on")
+    if piece.source not in ("master", "slave"):
+        raise ValueError("source: expected master or slave")
+    if type(piece.passed) is not int or not 0 <= piece.passed <= len(piece.data):
+        raise ValueError(f"passed: expected 0 to {len(piece.data)}, the size of its data")
+    return piece
+
+
 def load(path: Path) -> Transcript:
     """Read a transcript. Raises: FuzzError for a line that `save` did not write."""
     transcript: Transcript = []
@@ -48,7 +59,7 @@ def load(path: Path) -> Transcript:
                 transcript.append(Restarted())
             else:
                 row["data"] = base64.b64decode(row["data"], validate=True)
-                transcript.append(Piece(**row))
+                transcript.append(_checked(Piece(**row)))
         except (ValueError, TypeError, KeyError) as error:
             raise FuzzError(f"{path}:{number}: expected a piece of a transcript, found {line[:80]!r} ({error})") from None
     return transcript

@@ -1,6 +1,7 @@
 """`rocketmq-ha second-verdict`."""
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rocketmq_ha.fuzz.errors import FuzzError
 from rocketmq_ha.fuzz.progress import STARTING_SPARK, run_progress
 from rocketmq_ha.impl.cli.table import Column, console_for, print_table
 
@@ -38,12 +40,18 @@ def second_verdict(
     Every run is checked row by row against the clauses; with --share, the model goes through some runs again. Exit status 1 if
     a run breaks a rule, or if a rule was never reached and so has shown nothing.
     """
-    from rocketmq_ha.analysis.session import spark_session
+    from rocketmq_ha.analysis.session import check_master, spark_session, starting
     from rocketmq_ha.fuzz.second_verdict import log_files, spark
 
+    check_master(master)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        if not os.access(out, os.W_OK):
+            raise FuzzError(f"--out {out}: found a place that cannot be written, expected one that can")
     found_logs = [log_files.find(path, number) for number, path in enumerate(logs)]
     click.echo(STARTING_SPARK, err=True)
-    session = spark_session("rocketmq-ha second-verdict", master=master)
+    with starting(master):
+        session = spark_session("rocketmq-ha second-verdict", master=master)
     # The manifests of version 2 tell the rows; of version 1 only the sizes of files are known.
     total = sum(log_files.weight_of(log.parts) for log in found_logs)
     with run_progress("bytes" if any(log.is_old for log in found_logs) else "rows", total) as progress:

@@ -7,7 +7,7 @@ A text column may be shortened only if it has a least width, and only down to it
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import IO, Final
+from typing import IO, Final, NoReturn
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -29,10 +29,17 @@ class Column:
     least: int | None = None
 
 
+class _Console(Console):
+    """A console that leaves a broken pipe to the command, whose exit status tells of it."""
+
+    def on_broken_pipe(self) -> NoReturn:
+        raise BrokenPipeError
+
+
 def console_for(file: IO[str] | None = None) -> Console:
     """Return a console as wide as the terminal; for a pipe, one that shortens nothing."""
     file = file or sys.stdout
-    return Console(file=file, width=None if file.isatty() else _UNLIMITED, highlight=False, soft_wrap=True)
+    return _Console(file=file, width=None if file.isatty() else _UNLIMITED, highlight=False, soft_wrap=True)
 
 
 def print_table(

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -39,6 +40,7 @@ def test_each_figure_is_the_sum_of_its_column(page: View) -> None:
         runs_without_row=0,
         runs_short=0,
         runs_repeated=0,
+        runs_missing=0,
     )
 
 
@@ -113,6 +115,25 @@ def test_each_measure_is_a_figure_of_its_own(page: View) -> None:
         "bytes": (3072 + 50_001 + 60_001 + 1023, None),
     }
     assert set(page.measures) < set(requirements.NAMES)  # the others are those of further tables
+
+
+@pytest.mark.parametrize(
+    ("campaigns", "missing"),
+    [
+        ([{"finished": True, "made": 71}], 0),
+        ([{"finished": True, "made": 73}], 2),
+        ([{"finished": True, "made": 40}, {"finished": True, "made": 32}], 1),
+        ([{"finished": False, "made": 73}], 0),
+        ([{"finished": False, "made": None}, {"finished": True, "made": 73}], 0),
+        ([{"finished": True}], 0),
+    ],
+    ids=str,
+)
+def test_runs_that_a_finished_campaign_has_made_must_be_in_its_log(campaigns: list[dict[str, Any]], missing: int) -> None:
+    page = view.build(arrow(tables()), POSSIBLE, campaigns)
+    assert page.figures.runs_missing == page.figures.inconsistent == missing
+    told = Reason(f"the log is inconsistent in {missing} run{'s' * (missing > 1)}", "inconsistent")
+    assert (told in page.reasons) == (missing > 0)
 
 
 def test_the_figures_of_an_inconsistent_log_have_their_places() -> None:

@@ -76,11 +76,13 @@ BOUNDS: Final = {
     "--register-name-server-period": FROM_1,
     "--replicas": FROM_1,
     "--report-deadline": NOT_0,
-    "--run-memory": Bounds((1 << 20) - 1, 1 << 20),
-    "--run-seconds": TENTH,
+    "--run-memory": Bounds((1 << 20) - 1, 1 << 20, 1 << 46, (1 << 46) + 1),
+    "--run-seconds": Bounds(0.09999999999999999, 0.1, 86_400, 86_400.00000000001),
     "--runs": FROM_1,
     "cluster-demo --runs": Bounds(39, 40),
     "--seed": FROM_0,
+    "fuzz --seed": Bounds(-1, 0, 1 << 62, (1 << 62) + 1),
+    "hunt --seconds": FROM_0_0,
     "--settle": FROM_0_0,
     "--share": Bounds(-5e-324, 0, 1, 1.0000000000000002),
     "--size": FROM_1,
@@ -146,7 +148,10 @@ def test_an_option_takes_its_bounds_and_nothing_beyond(option: click.Parameter, 
 def test_a_number_has_a_fraction_only_where_its_unit_has_one(option: click.Parameter, bounds: Bounds) -> None:
     """Seconds and shares have one; bytes, counts and milliseconds have none."""
     text = "0.9" if bounds.highest == 1 else "1.5"
-    if {option.opts[0]} & {"--sync", "--share", "--settle", "--frame-deadline"} or bounds in (NOT_0, TENTH):
+    if {option.opts[0]} & {"--sync", "--share", "--settle", "--frame-deadline", "--run-seconds", "--seconds"} or bounds in (
+        NOT_0,
+        TENTH,
+    ):
         assert cast(option, text) == float(text)
     else:
         with pytest.raises(click.BadParameter, match="is not a valid integer"):

@@ -3,16 +3,16 @@
 import logging
 import statistics
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
+from rocketmq_ha.analysis import session
 from rocketmq_ha.fuzz import campaign, faults, hunt, replay, schedule
 from rocketmq_ha.fuzz import cli as fuzz_cli
 from rocketmq_ha.fuzz import demo as demo_module
@@ -53,9 +53,7 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
         asked.append((name, master, fast_start))
         return SimpleNamespace(stop=lambda: asked.append(("stop",)))
 
-    module = ModuleType("session")
-    module.spark_session = spark_session  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "rocketmq_ha.analysis.session", module)
+    monkeypatch.setattr(session, "spark_session", spark_session)
     return asked
 
 
@@ -162,7 +160,7 @@ def test_each_option_of_a_campaign_reaches_its_plan(
     [
         (["--world", "lnik"], "world 'lnik': expected one of link"),
         (["--resume"], "campaign.json: found nothing, expected a campaign that was begun"),
-        (["--resume", "--overwrite"], "--resume: expected no --overwrite"),
+        (["--resume", "--overwrite"], "--resume: found --overwrite beside it"),
         (["--corpus", "c"], "--corpus c: expected --guided beside it"),
         (["--guided", "--corpus", "nowhere"], "nowhere: found no corpus/ with schedules"),
         (["--for", "8"], "'8' is no duration; expected a number with a unit"),

@@ -1,6 +1,10 @@
 """What the commands of fuzz print and with which status they end."""
 
+import json
 import logging
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -38,11 +42,69 @@ def test_a_hunt_that_finds_nothing_has_status_1() -> None:
         ("run", "--runs", "1"),
         ("run", "--seed", "-1", "--out", "x"),
         ("hunt", "--seed", "-1"),
+        ("hunt", "--seconds", "-5"),
+        ("run", "--runs", "1", "--out", "x", "--run-seconds", "nan"),
+        ("run", "--runs", "1", "--out", "x", "--run-seconds", "inf"),
+        ("run", "--runs", "1", "--out", "x", "--run-memory", str(1 << 50)),
+        ("run", "--runs", "1", "--out", "x", "--seed", str(1 << 63)),
     ],
     ids=" ".join,
 )
 def test_a_wrong_argument_has_status_2(arguments: tuple[str, ...]) -> None:
     assert run(*arguments).exit_code == 2
+
+
+def refusal(*arguments: str) -> str:
+    """The one line of a command that is refused before anything has begun."""
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1), result.stderr
+    return result.stderr
+
+
+@pytest.mark.parametrize("master", ["foo", "local[0]", "local[", "spark://", ""])
+def test_what_is_no_master_of_spark_is_refused_before_spark_starts(master: str, tmp_path: Path) -> None:
+    told = f"rocketmq-ha: --master {master}: found no master of Spark, expected local[*] or spark://HOST:PORT\n"
+    assert refusal("run", "--runs", "1", "--out", str(tmp_path / "log"), "--master", master) == told
+    assert not list(tmp_path.iterdir())
+
+
+CAMPAIGN = {"schema_version": 2, "campaign": "c", "finished": True, "plan": {"runs": 9}}
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "told"),
+    [
+        ({"events/mine.txt": "x"}, (), "found events/mine.txt and no campaign.json, expected a new place for the log"),
+        ({"corpus/link/mine.json": "x"}, ("--overwrite",), "found corpus/link/mine.json and no campaign.json"),
+        ({"campaign.json": '{"hello": 1}'}, ("--overwrite",), "found no schema_version in it, expected a campaign's settings"),
+        ({"campaign.json": "{", "runs/x": ""}, ("--overwrite",), "found no JSON"),
+        ({"campaign.json": json.dumps(CAMPAIGN)}, (), "found a campaign that has ended; --overwrite deletes it"),
+        (
+            {"campaign.json": json.dumps(CAMPAIGN | {"finished": False})},
+            (),
+            "found a campaign that has not ended (0 of 9 runs); --resume goes on with it, --overwrite deletes it",
+        ),
+        ({"campaign.json": json.dumps(CAMPAIGN)}, ("--resume", "--run-seconds", "9"), "found --run-seconds beside it"),
+        ({"campaign.json": json.dumps(CAMPAIGN)}, ("--resume", "--overwrite"), "found --overwrite beside it"),
+    ],
+)
+def test_a_campaign_deletes_nothing_that_it_was_not_told_to(
+    files: Mapping[str, str], options: Sequence[str], told: str, tmp_path: Path
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert told in refusal("run", "--out", str(tmp_path), *options)
+    assert {file.relative_to(tmp_path).as_posix(): file.read_text() for file in tmp_path.rglob("*") if file.is_file()} == files
+
+
+def test_a_place_without_a_name_is_refused() -> None:
+    assert "--out '': expected a directory" in refusal("run", "--runs", "1", "--out", "")
+
+
+def test_a_place_that_shrink_cannot_write_is_refused_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda _path, _mode: False)
+    assert "cannot be written" in refusal("shrink", "12", "--world", "link", "--out", str(tmp_path / "s.json"))
 
 
 @pytest.mark.parametrize("arguments", [["replay", "3", "--fault", "zzz"]])

@@ -1,6 +1,11 @@
 """A file of an event log is there whole or not at all, in a directory and on an object store."""
 
+import errno
+import os
+import stat
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -33,6 +38,72 @@ def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
     store.write_table("t.parquet", table)
     assert store.read_table("t.parquet").equals(table)
     assert store.read_table("t.parquet", ["y"]).column_names == ["y"]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [(None, "found nothing, expected the file that a manifest names"), (b"PAR1 and no more", "expected a Parquet file")],
+)
+def test_a_table_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None, told: str) -> None:
+    if content is not None:
+        (tmp_path / "t.parquet").write_bytes(content)
+    with pytest.raises(FuzzError) as caught:
+        LogStore(str(tmp_path)).read_table("t.parquet")
+    assert str(caught.value).startswith(f"{tmp_path}/t.parquet: found ")
+    assert str(caught.value).endswith(told)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_write_that_the_disk_refuses_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LogStore(str(tmp_path))
+    store.write("x.json", b"old")
+
+    def refuse(_fd: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(OSError, match="No space left"):
+        store.write("x.json", b"new")
+    assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("x.json", b"old")]
+
+
+def test_a_file_is_on_the_disk_before_its_name_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[tuple[bool, bool]] = []  # whether it was a folder, and whether the name was there
+
+    def fsync(fd: int) -> None:
+        synced.append((stat.S_ISDIR(os.fstat(fd).st_mode), (tmp_path / "x.json").exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    LogStore(str(tmp_path)).write("x.json", b"1")
+    assert synced == [(False, False), (True, True)]
+
+
+class Unreachable:
+    """A file system whose errors have no number, as those of pyarrow's object stores."""
+
+    def __getattr__(self, name: str) -> Any:
+        def fails(*_arguments: object) -> None:
+            raise OSError(f"{name}: curlCode: 7, Could not connect to server\nmore of it")
+
+        return fails
+
+
+@pytest.mark.parametrize(
+    ("use", "call"),
+    [
+        (lambda store: store.read("x/campaign.json"), "open_input_stream"),
+        (lambda store: store.write("x/campaign.json", b"1"), "open_output_stream"),
+        (lambda store: store.delete("x/campaign.json"), "get_file_info"),
+        (lambda store: list(store.names("x/campaign.json")), "get_file_info"),
+    ],
+    ids=["read", "write", "delete", "names"],
+)
+def test_an_error_of_an_object_store_names_its_place_and_file(use: Callable[[LogStore], object], call: str) -> None:
+    store = LogStore("file:///nowhere")
+    store._files = Unreachable()
+    with pytest.raises(FuzzError) as caught:
+        use(store)
+    assert str(caught.value) == f"file:///nowhere: x/campaign.json: {call}: curlCode: 7, Could not connect to server"
 
 
 def test_what_a_broken_write_leaves_is_no_file_of_the_log(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from rich.console import Console
 from kit.schedules import put, schedule_of
 from kit.waiting import PATIENCE_S
 from rocketmq_ha.fuzz import corpus, lockstep, recorder, replay, runner, schedule_file
+from rocketmq_ha.fuzz.errors import FuzzError
 from rocketmq_ha.fuzz.limits import Limits
 from rocketmq_ha.fuzz.runner import Task, limited_outcome, run_partition
 from rocketmq_ha.fuzz.world import ImplementationWorld, ReferenceWorld
@@ -95,6 +96,15 @@ def test_two_attempts_of_a_partition_are_in_the_log_once(tmp_path: Path, monkeyp
     assert len(list((tmp_path / "events").iterdir())) == 2
     assert [row["run_id"] for row in rows(tmp_path, "runs")] == [7, 8, 9]
     assert len(rows(tmp_path, "events")) == sum(row["n_steps"] for row in rows(tmp_path, "runs"))
+
+
+def test_a_campaign_whose_place_another_has_taken_publishes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "campaign.json").write_text(json.dumps({"campaign": "another"}))
+    with pytest.raises(FuzzError, match=f"{tmp_path}: found another campaign in it by now, expected {tmp_path}"):
+        run_partition(task(tmp_path), 0)
+    assert not (tmp_path / "manifest").exists()
+    (tmp_path / "campaign.json").write_text(json.dumps({"campaign": str(tmp_path)}))
+    assert run_partition(task(tmp_path), 0) is not None
 
 
 def test_no_partition_begins_after_the_deadline(tmp_path: Path) -> None:

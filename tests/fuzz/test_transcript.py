@@ -36,6 +36,10 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
         json.dumps({"link": 0, "source": "slave", "data": "AA!A=", "passed": 1}),
         json.dumps({"link": 0, "source": "slave", "data": "AA==AA==", "passed": 1}),
         json.dumps({"link": 0, "source": "slave", "data": "AA==", "passed": 1, "more": 1}),
+        json.dumps({"link": -4, "source": "slave", "data": "AA==", "passed": 1}),
+        json.dumps({"link": 0, "source": "nobody", "data": "AA==", "passed": 1}),
+        json.dumps({"link": 0, "source": "slave", "data": "AA==", "passed": 2}),
+        json.dumps({"link": 0, "source": "slave", "data": "AA==", "passed": -1}),
     ],
     ids=[
         "empty",
@@ -46,6 +50,10 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
         "garbage in base64",
         "base64 behind its end",
         "a field too many",
+        "a negative link",
+        "no end of a link",
+        "more passed than came",
+        "less than none passed",
     ],
 )
 def test_a_line_that_is_no_piece_is_named(tmp_path: Path, line: str) -> None:
