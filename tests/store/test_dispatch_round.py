@@ -73,3 +73,17 @@ def test_an_empty_round_has_nothing() -> None:
     found = DispatchRound(RequestMaker(DelayLevels.parse()))
     found.add_handed([])
     assert (found.entries, found.keyed, found.last_store_timestamp, len(found)) == ({}, [], 0, 0)
+
+
+def test_the_part_before_an_offset_is_a_round_of_its_messages() -> None:
+    maker = RequestMaker(DelayLevels.parse())
+    handed: list[AnyHanded] = [single(100, 3, KEYS), batch(107, 4, UNIQUE, 2), single(125, 6, KEYS, topic=b"u")]
+    found, expected = DispatchRound(maker), DispatchRound(maker)
+    found.add_handed(handed)
+    for fields in found.entries.values():  # the queues have used them up
+        fields.clear()
+    expected.add_handed([single(100, 3, KEYS), batch(107, 4, UNIQUE, 1)])
+    part = found.before(116)
+    assert (list(part), part.entries, part.keyed) == (list(expected), expected.entries, expected.keyed)
+    assert (part.last_store_timestamp, found.before(100).last_store_timestamp) == (3 * 107, 0)
+    assert len(found.before(1000)) == 4

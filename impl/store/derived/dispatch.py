@@ -205,14 +205,14 @@ class ReputMessageService:
     def _round(self) -> bool:
         """Dispatch up to a batch of records. Returns: whether there may be more.
 
-        On an error all is as before: what had been handed over is read from the log then.
+        On an error the round has not been: what had been handed over is read from the log then. At a message that cannot be
+        dispatched, those before it have been, to queues and index alike.
         """
         end = self._log.max_offset
         found = DispatchRound(self._make)
         offset, count = self._gather(self._first_offset(), found)
         if count:
-            for dispatch in self._dispatchers:
-                dispatch(found)
+            self._dispatch(found)
         if offset == self.reput_from_offset:
             self._seen_end = end
             return False
@@ -221,6 +221,16 @@ class ReputMessageService:
             self._moved.notify_all()
             self._moved.release()
         return True
+
+    def _dispatch(self, found: DispatchRound) -> None:
+        failed: StoreCorrupt | None = None
+        for dispatch in self._dispatchers:
+            try:
+                dispatch(found)
+            except StoreCorrupt as error:
+                failed, found = error, found.before(error.offset)
+        if failed is not None:
+            raise failed
 
     def _first_offset(self) -> int:
         if self.reput_from_offset < (min_offset := self._log.min_offset):

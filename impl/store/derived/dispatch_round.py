@@ -93,6 +93,15 @@ class DispatchRound(Sequence[DispatchRequest]):
         if known is not fields:
             known += fields
 
+    def before(self, offset: int) -> "DispatchRound":
+        """The part of the round that is before an offset of the log. Its entries, which the queues may use up, are new ones."""
+        found = DispatchRound(self._make)
+        found._requests = [request for request in self._all() if request.commit_log_offset < offset]
+        add_entries(found.entries, found._requests)
+        found.keyed = [request for request in self.keyed if request.commit_log_offset < offset]
+        found.last_store_timestamp = found._requests[-1].store_timestamp if found._requests else 0
+        return found
+
     # --- As a sequence -----------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
