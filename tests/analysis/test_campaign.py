@@ -186,7 +186,11 @@ def test_a_signal_ends_a_campaign_in_order(number: signal.Signals, status: int, 
     command = [sys.executable, "-m", "rocketmq_ha.impl.cli", "fuzz", "run", "--out", str(out), "--world", "link"]
     with told_file(out).open("w") as told:
         child = Child(
-            [*command, "--runs", "4000", "--partition-runs", "4"], limit_s=WAIT_S, stderr=told, start_new_session=True
+            [*command, "--runs", "4000", "--partition-runs", "4"],
+            limit_s=WAIT_S,
+            stderr=told,
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # who starts the tests may ignore it
         )
     await_partitions(out, 1, child)
     os.kill(child.pid, number)

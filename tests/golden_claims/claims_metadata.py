@@ -79,11 +79,11 @@ def a_header_has_these_fields(frame: RemotingFrame) -> bool:
 
 @claim(
     "HA-MD-20",
-    "Bit 0 of flag marks an answer, which repeats the opaque of its request",
-    "bit 1 marks a request that wants no answer",
+    "The bit of value 1 of flag marks an answer, which repeats the opaque of its request",
+    "the bit of value 2 marks a request that wants no answer",
 )
 def flag_says_what_a_frame_is(frame: RemotingFrame) -> bool:
-    """Bit 0 of an answer, which has its request's opaque; bit 1 of a request that wants none, and has none."""
+    """The bit of value 1 of an answer, which has its request's opaque; that of value 2 of a request without an answer."""
     flag = frame.header["flag"]
     if frame.is_answer:
         return flag == ANSWER_BIT and frame.header["opaque"] == frame.exchange.request.header["opaque"]
