@@ -1,7 +1,9 @@
 """A campaign on Spark writes the log that spec/event_log.py describes: the same log every time, with every run's verdict."""
 
 import json
+import logging
 import os
+import re
 import signal
 import sys
 import time
@@ -168,7 +170,9 @@ def test_a_killed_campaign_goes_on_and_counts_no_run_twice(tmp_path: Path) -> No
     assert 3 <= before < runs // 4
     refused = started(out, "--runs", str(runs))
     assert refused.wait(WAIT_S) == 2
-    assert f"has not ended ({4 * before} of {runs} runs)" in told_file(out).read_text()
+    told = re.search(rf"has not ended \((\d+) of {runs} runs\)", told_file(out).read_text())
+    assert told is not None
+    assert 4 * before <= int(told[1]) < runs  # a worker that outlived its driver for a moment may have published
     ended = started(out, "--resume")
     assert ended.wait(WAIT_S) == 0, told_file(out).read_text()
     assert f" schedules={runs} distinct={runs} " in printed_file(out).read_text()
@@ -215,8 +219,13 @@ def test_an_executors_error_that_a_user_can_cause_comes_as_it_is(
         raise error
 
     monkeypatch.setattr(campaign.runner, "run_partition", fails)
-    with pytest.raises(RuntimeError) as raised:
-        list(campaign._partitions(any_task(tmp_path), [0])(iter([one_index()])))
+    logger = logging.getLogger("rocketmq_ha.impl")
+    level = logger.level
+    try:
+        with pytest.raises(RuntimeError) as raised:
+            list(campaign._partitions(any_task(tmp_path), [0])(iter([one_index()])))
+    finally:
+        logger.setLevel(level)  # an executor's process has no other use for the log
     text = f'  File "worker.py", line 1\nRuntimeError: {raised.value}\n\n\tat org.apache.spark'
     cause = campaign._cause(RuntimeError(text))
     assert (type(cause), str(cause)) == (type(error), told)
