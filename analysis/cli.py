@@ -30,7 +30,6 @@ PARTITION_SIZE: Final = 32 * 1024 * 1024  # bytes of Parquet on disk for each sh
 MIN_PARTITIONS: Final = 4
 SMALL_LOG_SIZE: Final = 64 * 1024 * 1024  # for smaller logs the JVM's optimising compiler costs more time than it saves
 
-
 NAMES: Final = ", ".join(requirements.NAMES)
 
 ShowStage = Callable[[str], object]

@@ -157,11 +157,15 @@ def _begun(store: LogStore, plan: Plan) -> Task:
     size = plan.runs_per_partition or _partition_size(plan)
     place = store.absolute
     task = Task(secrets.token_hex(8), place, plan.seed, plan.runs, size, plan.worlds, plan.is_guided, plan.limits)
-    _write_campaign(store, task)  # first: from now on an executor of the older campaign publishes nothing
+    # First: from now on an executor of the older campaign publishes nothing. Without a plan it cannot go on: until the older
+    # manifests are gone they would count for it.
+    settings = {"schema_version": SCHEMA_VERSION, "campaign": task.campaign, "finished": False}
+    store.write(CAMPAIGN_FILE, (json.dumps(settings) + "\n").encode())
     for name in FOLDERS:
         store.delete(name)
     for name, data in taken.items():
         store.write(name, data)
+    _write_campaign(store, task)
     return task
 
 
@@ -263,7 +267,7 @@ def check_free(store: LogStore, *, overwrites: bool) -> None:
         raise FuzzError(
             f"{store.place}: found a campaign that has ended; --overwrite deletes it, --resume with --runs adds to it"
         )
-    total = settings["plan"]["runs"]
+    total = settings.get("plan", {}).get("runs")
     done = _Manifests(store).read().progress(total).runs
     runs = f"{done:,} of {total:,} runs" if total is not None else f"{done:,} runs"
     raise FuzzError(

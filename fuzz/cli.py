@@ -2,7 +2,6 @@
 
 import logging
 import math
-import os
 import re
 import sys
 import tempfile
@@ -14,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from rocketmq_ha.fuzz import faults, hunt, limits, replay, schedule_file, shrink
-from rocketmq_ha.fuzz.errors import FuzzError
+from rocketmq_ha.fuzz.errors import FuzzError, check_writable
 from rocketmq_ha.fuzz.limits import Limits
 from rocketmq_ha.fuzz.progress import STARTING_SPARK, campaign_progress, shrink_progress
 from rocketmq_ha.fuzz.worlds import registry
@@ -193,8 +192,7 @@ def shrink_command(what: str, world_name: str | None, fault_name: str | None, ou
     """
     schedule = _schedule_of(what, world_name)
     out.parent.mkdir(parents=True, exist_ok=True)
-    if not os.access(out if out.exists() else out.parent, os.W_OK):
-        raise FuzzError(f"--out {out}: found a place that cannot be written, expected one that can")
+    check_writable("--out", out if out.exists() else out.parent)
     if fault_name:
         again = ["shrink", what, "--out", str(out.absolute()), *(["--world", world_name] if world_name else [])]
         with tempfile.TemporaryDirectory(prefix="rocketmq-ha-") as directory:

@@ -7,7 +7,7 @@ that question, as every Java broker. Questions are answered and lost in any orde
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, assert_never
+from typing import Final, assert_never, cast
 
 from rocketmq_ha.reference import (
     consumer_offsets,
@@ -171,7 +171,7 @@ def _without_group(process: Process, event: events.DeleteGroup, now_ms: int) -> 
 
 
 class _Work:
-    """The metadata of one step while they are being made. Nothing of it outlives the step."""
+    """What one step has made so far of the state before it."""
 
     def __init__(self, state: Metadata, settings: Settings, profile: Profile) -> None:
         self.settings, self.profile = settings, profile
@@ -549,7 +549,8 @@ class _Work:
         """HA-MD-11 "MUST change nothing on the slave"; HA-MD-12 "if their counters and their timestamps are"."""
         said = body["dataVersion"]
         assert isinstance(said, dict)
-        theirs = slave_synchronize.Table((said["counter"], said["timestamp"]), body[metadata_process.FIELDS[name]])  # type: ignore[arg-type]
+        entries = cast("metadata_process.Entries", body[metadata_process.FIELDS[name]])
+        theirs = slave_synchronize.Table((said["counter"], said["timestamp"]), entries)
         table = self.process.tables[name]
         mine = slave_synchronize.Table((table.version.counter, table.version.timestamp), table.entries)
         taken = slave_synchronize.topics_or_groups(mine, theirs)
@@ -692,7 +693,8 @@ def _offsets_json(table: Mapping[consumer_offsets.Key, int]) -> dict[str, dict[s
 
 
 def _flat(table: Mapping[str, object]) -> dict[consumer_offsets.Key, int]:
-    return {(key, int(queue)): offset for key, found in table.items() for queue, offset in found.items()}  # type: ignore[attr-defined]
+    offsets = cast("Mapping[str, Mapping[str, int]]", table)
+    return {(key, int(queue)): offset for key, found in offsets.items() for queue, offset in found.items()}
 
 
 def _by_key(table: Mapping[consumer_offsets.Key, int]) -> dict[str, dict[int, int]]:

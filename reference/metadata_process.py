@@ -9,7 +9,7 @@ Entries are JSON objects here, as the files and the answers have them. The proce
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 from rocketmq_ha.reference import broker_tables, consumer_offsets, deleted_topics, metadata_changes
 from rocketmq_ha.reference.broker_tables import Group, Topic, Version
@@ -49,7 +49,8 @@ class Table:
 class Process:
     """life: which process of this broker it is, from 1 on. stored: topic and queue of each message of its log.
 
-    most_size, most_gone: bounds of the logs of changes. has_changed: the file lacks offsets.
+    most_gone: of the logs of changes. has_changed: the file of the offsets lacks some. hidden: of a deleted topic, where its
+    hidden messages end in the log.
     """
 
     life: int
@@ -69,11 +70,16 @@ class Process:
 
 def topic_object(name: str, topic: Topic) -> object:
     """The JSON object of a topic."""
-    return broker_tables.table_object(Version(0, 0), "table", "topicName", {name: topic})["table"][name]  # type: ignore[index]
+    return _entry(broker_tables.table_object(Version(0, 0), "table", "topicName", {name: topic}), name)
 
 
 def group_object(name: str, group: Group) -> object:
-    return broker_tables.table_object(Version(0, 0), "table", "groupName", {name: group})["table"][name]  # type: ignore[index]
+    return _entry(broker_tables.table_object(Version(0, 0), "table", "groupName", {name: group}), name)
+
+
+def _entry(found: Mapping[str, object], name: str) -> object:
+    """The entry of a table's JSON object."""
+    return cast("Entries", found["table"])[name]
 
 
 def file_object(name: str, content: tuple[Version, Entries]) -> dict[str, object]:
@@ -97,8 +103,8 @@ def start(old: Process | None, now_ms: int, most_gone: int, *, is_slave: bool, f
     """
     begun = broker_tables.begin(SETTINGS, now_ms)
     own: dict[str, Entries] = {
-        "topics": broker_tables.topics_object(begun)["topicConfigTable"],  # type: ignore[dict-item]
-        "groups": broker_tables.groups_object(begun)["subscriptionGroupTable"],  # type: ignore[dict-item]
+        "topics": cast("Entries", broker_tables.topics_object(begun)["topicConfigTable"]),
+        "groups": cast("Entries", broker_tables.groups_object(begun)["subscriptionGroupTable"]),
         "deleted": {},
     }
     tables = {}
@@ -138,7 +144,8 @@ def _read_deleted(process: Process, now_ms: int, *, knows: bool, forgets: bool) 
 
 
 def offsets_of_deleted(process: Process) -> dict[str, int]:
-    return {topic: entry["logOffset"] for topic, entry in process.tables["deleted"].entries.items()}  # type: ignore[index]
+    entries = cast("Mapping[str, Mapping[str, int]]", process.tables["deleted"].entries)
+    return {topic: entry["logOffset"] for topic, entry in entries.items()}
 
 
 def become_deleted(process: Process, after: Mapping[str, int], now_ms: int) -> Process:
@@ -147,7 +154,7 @@ def become_deleted(process: Process, after: Mapping[str, int], now_ms: int) -> P
     table = process.tables["deleted"]
     if entries == table.entries:
         return process
-    return _with(process, "deleted", changed(_set_all(table, entries, process.most_gone), now_ms, is_full=process.is_full))
+    return with_table(process, "deleted", changed(_set_all(table, entries, process.most_gone), now_ms, is_full=process.is_full))
 
 
 # --- Changes ---------------------------------------------------------------------------------------------------------
@@ -157,7 +164,7 @@ def put(process: Process, name: str, key: str, entry: object, now_ms: int) -> Pr
     """An entry is created or replaced. HA-BT-17 "MUST replace all settings of the topic"; HA-BT-23 "of the group"."""
     table = process.tables[name]
     table = replace(table, entries={**table.entries, key: entry}, log=metadata_changes.on_set(table.log, key))
-    return _with(process, name, changed(table, now_ms, is_full=process.is_full))
+    return with_table(process, name, changed(table, now_ms, is_full=process.is_full))
 
 
 def remove(process: Process, name: str, key: str, now_ms: int) -> Process:
@@ -167,7 +174,7 @@ def remove(process: Process, name: str, key: str, now_ms: int) -> Process:
         return process
     left = {other: entry for other, entry in table.entries.items() if other != key}
     table = replace(table, entries=left, log=metadata_changes.on_removed(table.log, key, process.most_gone))
-    return _with(process, name, changed(table, now_ms, is_full=process.is_full))
+    return with_table(process, name, changed(table, now_ms, is_full=process.is_full))
 
 
 def delete_topic(process: Process, topic: str, now_ms: int) -> Process:
@@ -264,10 +271,6 @@ def _set_all(table: Table, entries: Entries, most_gone: int) -> Table:
 
 
 def with_table(process: Process, name: str, table: Table) -> Process:
-    return _with(process, name, table)
-
-
-def _with(process: Process, name: str, table: Table) -> Process:
     return replace(process, tables={**process.tables, name: table})
 
 

@@ -1,7 +1,6 @@
 """`rocketmq-ha second-verdict`."""
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rocketmq_ha.fuzz.errors import FuzzError
+from rocketmq_ha.fuzz.errors import check_writable
 from rocketmq_ha.fuzz.progress import STARTING_SPARK, run_progress
 from rocketmq_ha.impl.cli.table import Column, console_for, print_table
 
@@ -46,8 +45,7 @@ def second_verdict(
     check_master(master)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-        if not os.access(out, os.W_OK):
-            raise FuzzError(f"--out {out}: found a place that cannot be written, expected one that can")
+        check_writable("--out", out)
     found_logs = [log_files.find(path, number) for number, path in enumerate(logs)]
     click.echo(STARTING_SPARK, err=True)
     with starting(master):

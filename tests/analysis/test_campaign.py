@@ -20,6 +20,8 @@ from kit.children import Child
 from rocketmq_ha.fuzz import campaign, faults, lockstep, recorder
 from rocketmq_ha.fuzz.campaign import Plan
 from rocketmq_ha.fuzz.errors import FuzzError
+from rocketmq_ha.fuzz.limits import Limits
+from rocketmq_ha.fuzz.log_store import LogStore
 from rocketmq_ha.fuzz.progress import LogProgress
 from rocketmq_ha.fuzz.recorder import EventRecorder
 from rocketmq_ha.fuzz.runner import Task
@@ -181,6 +183,38 @@ def test_a_killed_campaign_goes_on_and_counts_no_run_twice(tmp_path: Path) -> No
     events = read(out, "events")
     assert len(events) == sum(row["n_steps"] for row in rows)
     assert len({(row["run_id"], row["step"]) for row in events}) == len(events)
+
+
+def test_a_campaign_goes_on_with_the_limits_that_it_was_begun_with(tmp_path: Path) -> None:
+    store, limits = LogStore(str(tmp_path)), Limits(2.5, 2_000_000_000)
+    campaign._begun(store, Plan(SEED, 4, worlds=("link",), limits=limits, runs_per_partition=2))
+    assert campaign._resumed(store, Plan()).limits == limits
+    plan = json.loads((tmp_path / "campaign.json").read_text())["plan"]
+    assert (plan["run_seconds"], plan["run_memory"]) == (2.5, 2_000_000_000)
+
+
+def test_a_campaign_that_died_while_it_deleted_an_older_one_cannot_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The manifests that are left are those of the older one."""
+    store = LogStore(str(tmp_path))
+    plan = Plan(SEED, 4, worlds=("link",), runs_per_partition=2)
+    campaign._begun(store, plan)
+    store.write("manifest/part-00000000.json", b'{"n_runs": 2, "n_steps": 5, "n_failed": 0}')
+
+    def dies(_store: LogStore, _name: str) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LogStore, "delete", dies)
+        with pytest.raises(KeyboardInterrupt):
+            campaign._begun(store, plan)
+    with pytest.raises(FuzzError, match="found a log that cannot go on"):
+        campaign._resumed(store, Plan())
+    with pytest.raises(FuzzError, match=r"has not ended \(2 runs\)"):
+        campaign.check_free(store, overwrites=False)
+    campaign._begun(store, plan)
+    assert not (tmp_path / "manifest").exists()
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

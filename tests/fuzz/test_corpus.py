@@ -77,6 +77,24 @@ def test_only_what_is_new_is_kept_and_other_processes_learn_of_it(tmp_path: Path
     assert learn(other, lockstep.run(schedule_of(put(10), profile=CLASSIC)))
 
 
+def test_an_entry_that_another_process_wrote_is_read_once(tmp_path: Path) -> None:
+    assert learn(Corpus(str(tmp_path)), lockstep.run(SPLIT))
+    other = Corpus(str(tmp_path))
+    for _ in range(3):
+        other.read()
+    assert [schedule for _, schedule in other._entries["link"]] == [SPLIT]
+
+
+def test_half_of_the_parents_are_of_the_newest_entries(tmp_path: Path) -> None:
+    kept = Corpus(str(tmp_path))
+    count = 10 * corpus.NEWEST
+    kept._entries["link"] = [(f"{number:016x}", SPLIT) for number in range(count)]
+    parents = [digest for seed in range(400) if (one := kept.make(LINK.draw(seed))) for digest in one[0].split()[2:]]
+    newest = sum(int(digest, 16) >= count - corpus.NEWEST for digest in parents)
+    assert len(parents) > 400
+    assert 0.4 < newest / len(parents) < 0.7
+
+
 def test_a_failed_run_has_no_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lockstep, "differences", lambda *_: [Difference("master", "log", "a", "b")])
     outcome = lockstep.run(schedule_of(put(10)))
@@ -156,6 +174,13 @@ def test_each_mutation_changes_a_schedule_and_none_makes_it_longer_than_it_may_b
         assert sum(tuple(events) != parent.events for events in made) >= 15, mutation.__name__
     for seed in range(300):
         assert 0 < len(mutate.mutate(seed, parent, other, 1).events) <= mutate.MOST_EVENTS
+
+
+def test_events_that_move_are_the_same_events() -> None:
+    parent, other = LINK.draw(1), LINK.draw(2)
+    for seed in range(20):
+        moved = mutate._move(random.Random(seed), LINK, parent, other, list(parent.events))
+        assert sorted(map(repr, moved)) == sorted(map(repr, parent.events))
 
 
 @pytest.mark.parametrize("world", registry.WORLDS.values(), ids=list(registry.WORLDS))

@@ -56,6 +56,15 @@ def test_a_failure_of_another_kind_is_not_taken_for_it() -> None:
     assert found.outcome.last.signature == "link/Tick/room"
 
 
+def test_a_failure_before_the_first_event_keeps_an_event() -> None:
+    def cannot_open(schedule: Any) -> RunOutcome:
+        return RunOutcome(schedule, (StepOutcome(-1, schedule.events[0], START_MS, (), "crash", "link/process"),))
+
+    found = shrink.shrink(schedule_of(*NOISE), cannot_open)
+    assert found is not None
+    assert len(found.outcome.schedule.events) == 1
+
+
 def test_a_schedule_that_does_not_fail_is_not_shrunk() -> None:
     assert shrink.shrink(schedule_of(*NOISE), run) is None
 

@@ -481,3 +481,12 @@ def test_hardened_keeps_what_is_true_of_a_queue_whose_last_entries_are_torn(
     assert dispatch.do_reput(again, log, "20240131235959124", SETTINGS, HARDENED).queues["A", 0].mapped_file_queue == (
         queue.mapped_file_queue
     )
+
+
+def test_a_message_that_its_queue_refuses_leaves_no_trace() -> None:
+    """Neither an empty queue nor a key."""
+    request = dispatch_request.DispatchRequest("T", 0, 0, 92, 0, 1_000, 1 << 60, ("k",), 0)
+    first = replace(request, consume_queue_offset=0)
+    assert dispatch.do_dispatch(Dispatched(), request, "1", SETTINGS, HARDENED) == (Dispatched(), Placed.REFUSED)
+    after, _ = dispatch.do_dispatch(Dispatched(), first, "1", SETTINGS, HARDENED)
+    assert (len(after.queues), len(after.index), after.store_timestamp) == (1, 1, 1_000)
