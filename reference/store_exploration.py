@@ -5,7 +5,7 @@ as far as the table of transitions is concerned; of each kind the first that is 
 """
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Final
 
 from rocketmq_ha.reference import store_events as events
@@ -17,6 +17,7 @@ from rocketmq_ha.reference.store import max_offset
 from rocketmq_ha.reference.store_state import StoreLife, StoreSettings, classify, new_store
 from rocketmq_ha.spec.profile import Profile
 
+START_MS: Final = 10_000
 FILE_SIZE: Final = 200  # two records of 92 and of 100 bytes, or one and a BLANK
 MOST_MESSAGES: Final = 4
 ALL_PAGES: Final = (1 << 64) - 1
@@ -86,25 +87,33 @@ _ACCEPTED_AND_REFUSED: Final[tuple[events.Event, ...]] = (
 
 def transitions(profile: Profile) -> Iterator[Transition]:
     """The rows of all steps from the stores that are visited."""
-    yield from _explore(SETTINGS, profile, _events)
-    yield from _explore(replace(SETTINGS, sync_flush=True), profile, _events_of_sync_flush)
+    yield from explore(SETTINGS, profile, _events, _kind, (_ACCEPTED_AND_REFUSED,))
+    yield from explore(replace(SETTINGS, sync_flush=True), profile, _events_of_sync_flush, _kind)
 
 
-def _explore(
-    settings: StoreSettings, profile: Profile, events_of: Callable[[StoreLife], Iterator[events.Event]]
+def explore(
+    settings: StoreSettings,
+    profile: Profile,
+    events_of: Callable[[StoreLife], Iterator[events.Event]],
+    key: Callable[[StoreLife], Hashable],
+    begins: Iterable[Iterable[events.Event]] = (),
 ) -> Iterator[Transition]:
-    start = new_store(settings, 10_000)
-    far = start
-    for event in _ACCEPTED_AND_REFUSED:
-        far, _ = store_life.step(far, event, settings, profile)
-    seen, frontier = {_kind(start), _kind(far)}, deque([start, far])
+    """The rows of the stores that are reached from an empty one, and from those behind `begins`. Two with one key are one."""
+    frontier = deque([new_store(settings, START_MS)])
+    for begin in begins:
+        life = frontier[0]
+        for event in begin:
+            life, rows = store_life.step(life, event, settings, profile)
+            yield from rows
+        frontier.append(life)
+    seen = {key(life) for life in frontier}
     while frontier:
         life = frontier.popleft()
         for event in events_of(life):
             after, rows = store_life.step(life, event, settings, profile)
             yield from rows
-            if after != life and (kind := _kind(after)) not in seen:
-                seen.add(kind)
+            if after != life and (name := key(after)) not in seen:
+                seen.add(name)
                 frontier.append(after)
 
 

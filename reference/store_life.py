@@ -17,6 +17,7 @@ from rocketmq_ha.reference import (
     puts,
     retention,
     store,
+    store_derived,
     store_events,
     store_opening,
     store_recovery,
@@ -502,7 +503,7 @@ _WHILE_CLOSED: Final[dict[type, Callable[..., Told]]] = {
 def step(
     life: StoreLife, event: store_events.Event, settings: StoreSettings, profile: Profile
 ) -> tuple[StoreLife, tuple[Transition, ...]]:
-    """Apply one event. Returns: the store, and the row of the transition, if there was one."""
+    """Apply one event. Returns: the store, and the rows of the store, its queues and its index."""
     match event:
         case store_events.Tick():
             return replace(life, now_ms=life.now_ms + event.ms, told=()), ()
@@ -523,7 +524,7 @@ def step(
     before, after = classify(life).value, classify(found.state).value
     end, was = max_offset(found.state.log), max_offset(life.log)
     row = Transition("store_life", 0, name, before, after, end, max(0, end - was), -1, 0, found.clauses)
-    return found.state, (row,)
+    return found.state, (row, *store_derived.rows(life, found.state, name))
 
 
 def broken(life: StoreLife, profile: Profile) -> tuple[str, ...]:

@@ -15,9 +15,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from importlib import resources
+from itertools import chain
 from typing import Final, TypeVar
 
 from rocketmq_ha.reference import (
+    explore_derived,
     explore_metadata,
     explore_routes,
     five_waits,
@@ -50,6 +52,7 @@ from rocketmq_ha.reference.routes import RegisteringState
 from rocketmq_ha.reference.slave import Slave, SlaveState
 from rocketmq_ha.reference.step import Step
 from rocketmq_ha.reference.store import Log, StoreState
+from rocketmq_ha.reference.store_derived import ConsumeQueueState, IndexState
 from rocketmq_ha.reference.store_state import StoreLifeState
 from rocketmq_ha.spec import citations, clauses
 from rocketmq_ha.spec.constants import END_FILE_MIN_BLANK_SIZE, GROUP_TRANSFER_WAIT_MS, TRANSFER_HEADER_SIZE
@@ -371,9 +374,9 @@ def explore_network(table: Table, profile: Profile) -> int:
 
 
 def explore_store_life(table: Table, profile: Profile) -> int:
-    """Explore a store through starts, stops and crashes (store_exploration.py)."""
+    """Explore a store through starts, stops and crashes: store_exploration.py, explore_derived.py."""
     rows = 0
-    for row in store_exploration.transitions(profile):
+    for row in chain(store_exploration.transitions(profile), explore_derived.transitions(profile)):
         table.add(row.actor, row.from_state, row.event, row.to_state, profile, row.clauses)
         rows += 1
     return rows
@@ -448,6 +451,8 @@ MACHINES: Final = {
     "table_file": Machine(_explore_metadata("table_file"), (TableFileState,), METADATA),
     "registering": Machine(_explore_routes("registering"), (RegisteringState,), ROUTES),
     "store_life": Machine(explore_store_life, (StoreLifeState,), STORE),
+    "consume_queue": Machine(explored_beside, (ConsumeQueueState,), STORE),
+    "index": Machine(explored_beside, (IndexState,), STORE),
 }
 
 

@@ -21,7 +21,8 @@ from rocketmq_ha.reference import store_events as events
 from rocketmq_ha.spec.event_log import NO_FAULT, VERDICT_OK
 
 TABLE = Path(__file__).parents[2] / "spec" / "transitions.json"
-RUNS = 400
+ACTORS = ("store_life", "consume_queue", "index")
+RUNS = 1000
 DIGEST = "0b93b7d572c8c83d"
 FAULTS = {"kill", "power_cut", "fail_flush", "fill_disk", "damage", "shorten", "clock_back"}
 # Possible, and not certain to be seen in so few runs. A campaign sees each of them.
@@ -37,11 +38,23 @@ SELDOM = {
     ("refused", "recover_abnormally"): "the same, and the new damage hides what was refused",
     ("refused", "recover_normally"): "the same after a clean stop",
 }
+# The same of consume queues and of the index.
+SELDOM_OF_DERIVED = {
+    ("consume_queue", "refuse"): "the dispatch of an opening ends at damage before the start of recovery",
+    ("index", "refuse"): "the same",
+    ("consume_queue", "append"): "the file gets back the very bytes of its last sync",
+    ("consume_queue", "grown"): "the same, by the dispatch of an opening",
+    ("consume_queue", "anew"): "a message before the start of recovery is damaged, and no other of its queue stands there",
+    ("index", "anew"): "messages have expired, and their keys go when the index is made again",
+    ("index", "cut"): "a message is lost behind which the last file would have room",
+    ("index", "kept"): "the first file is full, and a checkpoint before the kill says so",
+    ("index", "expire"): "the last file is full, and the first one goes",
+}
 
 
 @dataclass
 class Reached:
-    transitions: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)  # profile, from, event, to
+    transitions: Counter[tuple[str, str, str, str, str]] = field(default_factory=Counter)  # actor, profile, from, event, to
     clauses: Counter[str] = field(default_factory=Counter)
     faults: set[str] = field(default_factory=set)
     unbroken: int = 0
@@ -56,7 +69,7 @@ def reached() -> Reached:
         for event in drawn.events:
             found.faults.add(fault_of(event))
             for row in world.apply(event):
-                found.transitions[drawn.profile.name, row.from_state, row.event, row.to_state] += 1
+                found.transitions[row.actor, drawn.profile.name, row.from_state, row.event, row.to_state] += 1
                 found.clauses.update(row.clauses)
             assert world.broken() == (), (seed, event)
     return found
@@ -68,9 +81,18 @@ def table() -> dict[str, Any]:
     return found
 
 
-def possible(table: dict[str, Any]) -> set[tuple[str, str, str, str]]:
-    rows = table["machines"]["store_life"]["transitions"]
-    return {(profile, before, event, after) for before, event, after, profiles in rows for profile in profiles}
+def possible(table: dict[str, Any]) -> set[tuple[str, str, str, str, str]]:
+    return {
+        (actor, profile, before, event, after)
+        for actor in ACTORS
+        for before, event, after, profiles in table["machines"][actor]["transitions"]
+        for profile in profiles
+    }
+
+
+def is_seldom(row: tuple[str, str, str, str, str]) -> bool:
+    actor, _, before, event, _ = row
+    return (before, event) in SELDOM if actor == "store_life" else (actor, event) in SELDOM_OF_DERIVED
 
 
 def test_schedules_make_no_transition_that_is_not_in_the_table(reached: Reached, table: dict[str, Any]) -> None:
@@ -78,12 +100,19 @@ def test_schedules_make_no_transition_that_is_not_in_the_table(reached: Reached,
 
 
 def test_schedules_make_every_possible_transition_but_seldom_ones(reached: Reached, table: dict[str, Any]) -> None:
-    missing = {row for row in possible(table) - reached.transitions.keys() if row[1:3] not in SELDOM}
+    missing = {row for row in possible(table) - reached.transitions.keys() if not is_seldom(row)}
     assert not missing, sorted(missing)
 
 
+def test_of_each_kind_that_is_named_as_seldom_there_is_more_that_is_reached(reached: Reached) -> None:
+    """So that a whole kind of rows cannot go unseen under a reason that is about some of them."""
+    kinds = {(actor, event) for actor, _, _, event, _ in reached.transitions}
+    assert kinds >= SELDOM_OF_DERIVED.keys()
+
+
 def test_what_is_named_as_seldom_is_possible(table: dict[str, Any]) -> None:
-    assert {row[1:3] for row in possible(table)} >= SELDOM.keys()
+    assert {row[2:4] for row in possible(table) if row[0] == "store_life"} >= SELDOM.keys()
+    assert {(row[0], row[3]) for row in possible(table)} >= SELDOM_OF_DERIVED.keys()
 
 
 def test_schedules_exercise_every_clause_of_the_world(reached: Reached, table: dict[str, Any]) -> None:
