@@ -88,10 +88,10 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An answer was put behind what a connection has to take. frame: as it is written."""
+    """The answer to a request was put behind what its connection has to take. frame: as it is written."""
 
     connection: int
-    opaque: int
+    request: Command
     code: int
     frame: bytes
 
@@ -141,11 +141,12 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """clause: why, where a clause says so."""
+    """clause: why, where a clause says so. untaken: bytes that its client had to take."""
 
     connection: int
     reason: str
-    clause: str = ""
+    clause: str
+    untaken: int
 
 
 Output = Answered | Given | Passed | Ignored | Told | Closed
@@ -265,7 +266,7 @@ def answer(server: Server, name: int, request: Command, code: int, remark: str |
     except Refused:  # whoever asked is told all the same
         remark, code = server.unfit.format(code) or None, SYSTEM_ERROR
         frame = encode(_ours(code, request.opaque, RESPONSE, remark, b"", kind))
-    return _with(server, name, replace(conn, out=conn.out + frame)), (Answered(name, request.opaque, code, frame),)
+    return _with(server, name, replace(conn, out=conn.out + frame)), (Answered(name, request, code, frame),)
 
 
 def _ours(code: int, opaque: int, flag: int, remark: str | None, body: bytes, kind: int) -> Command:
@@ -329,7 +330,7 @@ def close(server: Server, name: int, reason: str, clause: str = "") -> Step:
     rest = {other: each for other, each in server.connections.items() if other != name}
     ending = Ending.LOST if conn.has_taken else Ending.UNSENT
     told = tuple(Told(name, opaque, ending) for opaque, _ in conn.waiting)
-    return replace(server, connections=rest), (Closed(name, reason, clause), *told)
+    return replace(server, connections=rest), (Closed(name, reason, clause, len(conn.out)), *told)
 
 
 def _with(server: Server, name: int, conn: Connection) -> Server:

@@ -19,6 +19,7 @@ from typing import Final, TypeVar
 
 from rocketmq_ha.reference import (
     explore_metadata,
+    explore_remoting,
     explore_routes,
     five_waits,
     group_transfer,
@@ -43,6 +44,7 @@ from rocketmq_ha.reference.metadata_entries import (
     TableFileState,
 )
 from rocketmq_ha.reference.reads_state import HoldState, PullState
+from rocketmq_ha.reference.remoting_states import ConnectionState, OutputState, QuestionState, RequestState
 from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.replicas_state import GroupCommitState, PutState, ReplicaConnectionState, ReplicasState
 from rocketmq_ha.reference.route_entries import BrokerEntryState, NameServerState, TextEntryState, TopicEntryState
@@ -422,7 +424,20 @@ def _explore_metadata(actor: str) -> Callable[[Table, Profile], int]:
     return explore
 
 
+def _explore_remoting(actor: str) -> Callable[[Table, Profile], int]:
+    """The same of the world of remoting, where both profiles have the same rows (explore_remoting.py)."""
+
+    def explore(table: Table, profile: Profile) -> int:
+        rows = explore_remoting.rows()
+        for _, before, event, after, clauses_met in (row for row in rows if row[0] == actor):
+            table.add(actor, before, event, after, profile, clauses_met)
+        return len(rows)
+
+    return explore
+
+
 METADATA: Final = ("metadata",)
+REMOTING: Final = ("remoting",)
 ROUTES: Final = ("routes",)
 STORE: Final = ("store",)
 MACHINES: Final = {
@@ -447,6 +462,10 @@ MACHINES: Final = {
     "delay_progress": Machine(_explore_metadata("delay_progress"), (DelayProgressState,), METADATA),
     "table_file": Machine(_explore_metadata("table_file"), (TableFileState,), METADATA),
     "registering": Machine(_explore_routes("registering"), (RegisteringState,), ROUTES),
+    "remoting_connection": Machine(_explore_remoting("remoting_connection"), (ConnectionState,), REMOTING),
+    "remoting_output": Machine(_explore_remoting("remoting_output"), (OutputState,), REMOTING),
+    "remoting_request": Machine(_explore_remoting("remoting_request"), (RequestState,), REMOTING),
+    "remoting_question": Machine(_explore_remoting("remoting_question"), (QuestionState,), REMOTING),
     "store_life": Machine(explore_store_life, (StoreLifeState,), STORE),
 }
 
