@@ -224,28 +224,31 @@ def step(state: Remoting, event: events.Event) -> tuple[Remoting, tuple[Transiti
             work.tick(event)
         case _:
             assert_never(event)
+    if not isinstance(event, events.Tick):
+        work.note()
     work.settle()
-    return work.finish()
+    return work.now, tuple(work.rows)
 
 
 class _Work:
     """What one step has made so far of the state before it."""
 
     def __init__(self, before: Remoting, event: events.Event) -> None:
-        self.before, self.now = before, replace(before, outputs=())
-        self.event = self.label = type(event).__name__.lower()
-        # Whom the event is about. Of the others it may be that they have room now, or none.
-        self.client = None if isinstance(event, events.Serve | events.Tick) else event.client
-        self.clauses: dict[int, list[str]] = {}  # of connections, by client
-        self.read_of: tuple[int, int, int] | None = None
-        self.rows: list[Transition] = []  # of requests
+        self.now = replace(before, outputs=())
+        self.noted = self.now  # the state up to which the rows of connections are there
+        self.label = type(event).__name__.lower()
+        # The client whose turn it is. Of the others it may be that they have room now, or none.
+        self.subject = 0 if isinstance(event, events.Serve | events.Tick) else event.client
+        self.clauses: list[str] = []  # of its connection
+        self.read_of: tuple[int, int] | None = None
+        self.rows: list[Transition] = []
 
-    def finish(self) -> tuple[Remoting, tuple[Transition, ...]]:
-        told = self.event, self.client, self.read_of, self.clauses
-        return self.now, (*self.rows, *remoting_states.rows_of_connections(self.before, self.now, *told))
-
-    def met(self, client: int, clause: str) -> None:
-        self.clauses.setdefault(client, []).append(clause)
+    def note(self) -> None:
+        """The rows of all connections, of what has been done since the last ones."""
+        if self.noted is not self.now:
+            told = self.label, self.subject, self.read_of, self.clauses
+            self.rows += remoting_states.rows_of_connections(self.noted, self.now, *told)
+        self.noted, self.read_of, self.clauses = self.now, None, []
 
     def move_request(self, number: int, was: RequestState, now: RequestState, *clauses: str) -> None:
         self.rows.append(Transition("remoting_request", number, self.label, was.value, now.value, -1, 0, -1, 0, clauses))
@@ -283,8 +286,8 @@ class _Work:
         if client not in now.server.connections or not now.coming[client] or not remoting_server.may_take(now.server, client):
             return
         data, rest = now.coming[client][: event.nbytes], now.coming[client][event.nbytes :]
-        self.read_of = client, len(data), event.nbytes
-        self.met(client, "HA-MD-18")
+        self.read_of = len(data), event.nbytes
+        self.clauses.append("HA-MD-18")
         self.now = replace(now, coming=_with(now.coming, client, rest))
         self.take(remoting_server.on_bytes(now.server, client, data, now.now_ms))
 
@@ -294,7 +297,7 @@ class _Work:
             return
         at = event.nth % len(held)
         one = held[at]
-        self.client = one.client
+        self.subject = one.client
         self.now = replace(self.now, held=(*held[:at], *held[at + 1 :]))
         step: remoting_server.Step = self.now.server, ()
         if self.now.connections[one.client] == one.connection:
@@ -326,7 +329,9 @@ class _Work:
         for client in sorted(self.now.server.connections) if event.looks else ():
             now = self.now
             is_ready = bool(now.coming[client]) and remoting_server.may_take(now.server, client)
+            self.subject = client
             self.take(remoting_server.on_tick(now.server, client, now.now_ms, is_ready=is_ready))
+            self.note()
 
     def settle(self) -> None:
         """What may be served now is served, until nothing may."""
@@ -336,7 +341,9 @@ class _Work:
             for client, conn in sorted(self.now.server.connections.items())
             if conn.frames and remoting_server.may_take(self.now.server, client)
         ]:
+            self.subject = ready[0]
             self.take(remoting_server.serve(self.now.server, ready[0]))
+            self.note()
 
     # --- What the server has done ----------------------------------------------------------------------------------------
 
@@ -370,7 +377,8 @@ class _Work:
         state, clauses = _ANSWERS.get(output.request.code, (RequestState.UNSUPPORTED, ("HA-RM-10",)))
         if output.code == remoting_server.SUCCESS:
             state, clauses = RequestState.ANSWERED, ("HA-RM-14",) if output.request.code == events.READS else ()
-        self.move_request(self.number(), RequestState.ARRIVED, state, "HA-RM-8", "HA-MD-20", *clauses)
+        form = ("HA-RM-6",) if output.request.serialize_type == remoting.ROCKETMQ else ()
+        self.move_request(self.number(), RequestState.ARRIVED, state, "HA-RM-8", "HA-MD-20", *form, *clauses)
 
     def on_given(self, output: Given) -> None:
         client, request = output.connection, output.request
@@ -386,7 +394,7 @@ class _Work:
 
     def on_ignored(self, output: Ignored) -> None:
         """HA-RM-15; of a request of ours that has ended, it is one more answer, or a late one."""
-        self.met(output.connection, "HA-RM-15")
+        self.clauses.append("HA-RM-15")
         for one in self.now.questions:
             if (one.client, one.opaque) == (output.connection, output.opaque):
                 self.move_question(one.number, one.state, one.state, "HA-RM-15")
@@ -405,7 +413,7 @@ class _Work:
         """The questions of the connection end in the outputs behind this one."""
         client, now = output.connection, self.now
         if output.clause:
-            self.met(client, output.clause)
+            self.clauses.append(output.clause)
         held = []
         for one in now.held:
             if one.client == client and one.is_pending:

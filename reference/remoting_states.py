@@ -4,7 +4,7 @@ remoting_clients.py has the steps. An instance of a connection or an output is a
 run.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,8 @@ class ConnectionState(Enum):
     ALL_FULL_BEHIND = "all_full_behind"
     UNTAKEN = "untaken"
     UNTAKEN_BEHIND = "untaken_behind"
-    BROKEN = "broken"  # may not be read from either; behind the frames that wait comes what is none
+    READY = "ready"  # whole frames wait, and there is room for them now
+    BROKEN = "broken"  # behind the frames that wait comes what is none
     ENDED = "ended"
     CLOSED_FOR_FRAME = "closed_for_frame"
     CLOSED_FOR_STALL = "closed_for_stall"
@@ -100,6 +101,8 @@ def of_connection(state: "Remoting", client: int) -> ConnectionState:
         return ConnectionState.BROKEN
     if not remoting_server.may_take(server, client):
         return _of_held_up(server, conn)
+    if conn.frames:
+        return ConnectionState.READY
     if conn.left:
         return ConnectionState.WITHIN
     return ConnectionState.ASKING if conn.pending else ConnectionState.RESTING
@@ -132,43 +135,34 @@ def rows_of_connections(
     before: "Remoting",
     after: "Remoting",
     event: str,
-    subject: int | None,
-    read: tuple[int, int, int] | None,
-    clauses: Mapping[int, Sequence[str]],
+    subject: int,
+    read: tuple[int, int] | None,
+    clauses: Sequence[str],
 ) -> Iterable[Transition]:
-    """The connections and outputs that have changed, and that from which bytes were read.
+    """The connections and outputs that have changed, and the subject if bytes were read from it.
 
-    subject: the client that the event is about. Of another one it says `others`, or `tick` if its own deadline has closed it.
-    read: of which client, how many bytes, and how many could have been. clauses: by client.
+    subject: the client that the event is about; what it does to another one is `others`. read: how many bytes, and how many
+    could have been. clauses: of the subject's connection.
     """
     for client in range(len(after.ends)):
         conn, old = after.server.connections.get(client), before.server.connections.get(client)
         was, now = of_connection(before, client), of_connection(after, client)
-        is_own = client == subject or (event == "tick" and old is not None and conn is None)
-        label = event if is_own else "others"
-        is_read = read is not None and read[0] == client
-        if was is not now or is_read:
-            nbytes, fragment = read[1:] if read is not None and is_read else (0, -1)
+        if client != subject:
+            if was is not now:
+                met = _clauses_of_connection(now)
+                yield Transition("remoting_connection", client, "others", was.value, now.value, -1, 0, -1, 0, met)
+            continue
+        if was is not now or read is not None:
+            nbytes, fragment = read or (0, -1)
             split_at = len(conn.left) if conn is not None else 0
-            met = unique((*clauses.get(client, ()), *_clauses_of_connection(now)))
-            yield Transition("remoting_connection", client, label, was.value, now.value, -1, nbytes, fragment, split_at, met)
+            met = unique((*clauses, *_clauses_of_connection(now)))
+            yield Transition("remoting_connection", client, event, was.value, now.value, -1, nbytes, fragment, split_at, met)
         output, found = of_output(before, client), of_output(after, client)
         lengths = [len(each.out) if each is not None else 0 for each in (old, conn)]
         if output is not found or lengths[0] != lengths[1]:
             met = ("HA-RM-24",) if found in (OutputState.OVER, OutputState.OVER_STALLED) else ()
             nbytes = abs(lengths[1] - lengths[0])
-            yield Transition(
-                "remoting_output",
-                client,
-                event if event == "tick" else label,
-                output.value,
-                found.value,
-                -1,
-                nbytes,
-                -1,
-                0,
-                met,
-            )
+            yield Transition("remoting_output", client, event, output.value, found.value, -1, nbytes, -1, 0, met)
 
 
 def _clauses_of_connection(state: ConnectionState) -> tuple[str, ...]:

@@ -14,7 +14,22 @@ from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile
 MIN_OPS, MAX_OPS = 80, 180
 CODES: Final = (AT_ONCE, AT_ONCE, LATER, LATER, LATER, READS, FAULTY, UNKNOWN)
 FLAGS: Final = (0, 0, 0, 0, 2)
-NUMBERS: Final = (None, "0", "7", "+12", "-2147483648", "2147483648", "00012", "1.0", "", " 1", "-", "x" * 70, "1  \n2")
+NUMBERS: Final = (
+    None,
+    "0",
+    "7",
+    "+12",
+    "-2147483648",
+    "2147483648",
+    "00012",
+    "1.0",
+    "",
+    " 1",
+    "-",
+    "x" * 70,
+    "1  \n2",
+    "\u0663",
+)
 BODIES: Final = (0, 0, 0, 1, 20, 200)
 PIECES: Final = (1, 3, 4, 7, 8, 50, 120, 400, 2_000)
 ALL: Final = 2_000  # more bytes than are ever on the way, mostly
@@ -58,7 +73,7 @@ def draw(seed: int) -> RemotingSchedule:
     weights = [weight * rng.choice((0, 1, 1, 1, 3)) if optional else weight for weight, optional, _ in draws]
     makes = [make for _, _, make in draws]
     size = rng.randint(MIN_OPS, MAX_OPS)
-    drawn: list[Event] = [events.Connect(client) for client in range(settings.clients)]
+    drawn: list[Event] = [events.Connect(client) for client in range(settings.clients) if client == 0 or rng.random() < 0.8]
     while len(drawn) < size:
         for make in rng.choices(makes, weights, k=16):
             drawn += make()
@@ -111,6 +126,24 @@ def event_draws(rng: random.Random, settings: Settings) -> list[tuple[int, bool,
         pieces = (*(rng.choice(PIECES) for _ in range(rng.choice((0, 1, 1, 2)))), *rng.choice(((ALL,), (ALL,), (ALL,), ())))
         return (events.Send(at, frames()), *(events.Read(at, piece) for piece in pieces))
 
+    def drip() -> tuple[Event, ...]:
+        """A client sends slowly, and takes what it can."""
+        at, first = client(), rng.choice((1_000, 20_000, 40_000, 59_999))
+        pieces = (events.Read(at, rng.choice((7, 50))), events.Read(at, rng.choice((50, 120))))
+        rests = (events.Tick(first), events.Tick(rng.choice((1, 60_000 - first, 60_000))))
+        slowly = (step for pair in zip(pieces, rests, strict=True) for step in (pair[0], events.Take(at, ALL), pair[1]))
+        return (events.Send(at, tuple(frame() for _ in range(3))), *slowly, events.Read(at, ALL))
+
+    def crowd() -> tuple[Event, ...]:
+        """A client has frames behind what it has to take, or behind requests, while the requests of another take all room."""
+        at, other = client(), client()
+        first = tuple(frame() for _ in range(rng.choice((2, 3, 4))))
+        filling = tuple(Frame(LATER, opaque, is_binary=True) for opaque in range(rng.choice((1, 2, 3))))
+        asked = (invoke(at),) if rng.random() < 0.3 else ()
+        begin = (events.Send(at, first), events.Read(at, ALL), *asked, events.Send(other, filling), events.Read(other, ALL))
+        ends = serve(), serve(), events.End(other), events.Tick(rng.choice((20_000, 60_000, 120_000))), events.Connect(client())
+        return (*begin, events.Take(at, rng.choice((ALL, 30))), rng.choice(ends), rng.choice(ends))
+
     def serve() -> Event:
         return events.Serve(rng.randrange(8), rng.choice((0, 0, 0, 17, UNFIT)), rng.choice(BODIES))
 
@@ -145,6 +178,8 @@ def event_draws(rng: random.Random, settings: Settings) -> list[tuple[int, bool,
         (2, True, lambda: (events.Notify(client()),)),
         (4, False, lambda: (events.Tick(rng.choice(TICKS), rng.random() < 0.8),)),
         (2, True, rest),
+        (2, True, drip),
+        (4 if settings.clients > 1 else 0, True, crowd),
         (2, True, end),
         (4, False, lambda: (events.Connect(client()),)),
     ]
