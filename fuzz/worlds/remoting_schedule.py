@@ -36,7 +36,7 @@ ALL: Final = 2_000  # more bytes than are ever on the way, mostly
 WHOLE: Final[tuple[Form, ...]] = ("command", "bare", "loose")
 USUAL: Final[tuple[Form, ...]] = ("command", "command", "command", "command", "command", "command", "command", *WHOLE)
 BAD: Final[tuple[Form, ...]] = tuple(form for form in get_args(Form) if form not in WHOLE)
-TICKS: Final = (1, 1, 999, 1_000, 10_000, 20_000, 40_000, 59_999, 60_000, 119_999, 120_000)
+TICKS: Final = (1, 1, 1, 999, 1_000, 1_000, 3_000, 10_000, 10_000, 19_999, 20_000, 40_000, 59_999, 60_000, 119_999, 120_000)
 UNFIT: Final = 40_000  # no i16: a binary header does not take this code
 
 # The numbers that a mutation may change.
@@ -86,8 +86,8 @@ def draw_settings(rng: random.Random) -> Settings:
     return Settings(
         clients=rng.choice((1, 2, 2, 3)),
         pending=pending,
-        pending_in_all=rng.choice((1, pending, pending + 1, 9)),
-        unsent=rng.choice((0, 60, 300, 1_000)),
+        pending_in_all=rng.choice((1, pending, pending, pending + 1, pending + 1, 9)),
+        unsent=rng.choice((0, 60, 300, 300, 1_000)),
         unfinished=rng.choice((10, 60, 150, 5_000)),
     )
 
@@ -121,10 +121,11 @@ def event_draws(rng: random.Random, settings: Settings) -> list[tuple[int, bool,
         return tuple(frame() for _ in range(rng.choice((1, 1, 2, 4))))
 
     def talk() -> tuple[Event, ...]:
-        """A client sends, and the server reads it in pieces."""
+        """A client takes its answers, or does not; it sends, and the server reads it in pieces."""
         at = client()
         pieces = (*(rng.choice(PIECES) for _ in range(rng.choice((0, 1, 1, 2)))), *rng.choice(((ALL,), (ALL,), (ALL,), ())))
-        return (events.Send(at, frames()), *(events.Read(at, piece) for piece in pieces))
+        takes = (events.Take(at, ALL),) if rng.random() < 0.5 else ()
+        return (*takes, events.Send(at, frames()), *(events.Read(at, piece) for piece in pieces))
 
     def drip() -> tuple[Event, ...]:
         """A client sends slowly, and takes what it can."""
@@ -181,7 +182,7 @@ def event_draws(rng: random.Random, settings: Settings) -> list[tuple[int, bool,
         (2, True, drip),
         (4 if settings.clients > 1 else 0, True, crowd),
         (2, True, end),
-        (4, False, lambda: (events.Connect(client()),)),
+        (7, False, lambda: (events.Connect(client()),)),
     ]
 
 
