@@ -17,4 +17,5 @@ def unpack(directory: Path) -> None:
         raise FuzzError(f"{archive}: not found, expected the golden store, which the distribution holds")
     directory.mkdir(parents=True)
     with tarfile.open(archive) as tar:
-        tar.extractall(directory, filter="data")
+        tar.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 and later have one
+        tar.extractall(directory)

@@ -143,6 +143,11 @@ def of_registrations(profile: Profile) -> Rows:
     return _explore(_REGISTRATIONS, _settings(1, 50, 999, _ONE_BROKER), profile)
 
 
+def rows(profile: Profile) -> Rows:
+    """The rows of all machines of the world."""
+    return of_name_servers() | of_registrations(profile)
+
+
 def _explore(alphabet: tuple[events.Event, ...], settings: Settings, profile: Profile) -> Rows:
     rows: set[Transition] = set()
 

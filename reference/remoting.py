@@ -75,7 +75,9 @@ def decode(frame: bytes) -> Command:
         raise Refused("too short")
     size = int.from_bytes(frame[1:4])
     header, body = frame[4 : 4 + size], frame[4 + size :]
-    if size > REMOTING_HEADER_MAX or len(header) < size:
+    if size > REMOTING_HEADER_MAX:
+        raise Refused("long header")
+    if len(header) < size:
         raise Refused("header size")
     if frame[0] == JSON:
         return decode_json(header, body)

@@ -5,14 +5,31 @@ connection has to take counts in bytes. Chapter 11, "Requests and answers" and "
 """
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Final
 
+from rocketmq_ha.reference import remoting
 from rocketmq_ha.reference.remoting import ONEWAY, RESPONSE, Command, Refused, decode, encode, split
 from rocketmq_ha.reference.replace import replace
+from rocketmq_ha.spec.constants import REMOTING_VERSION
 
 SUCCESS: Final = 0
 SYSTEM_ERROR: Final = 1
 REQUEST_CODE_NOT_SUPPORTED: Final = 3
+LANGUAGE: Final = "PYTHON"
+FIELD: Final = "queueId"  # what the codes that read a number read
+_SHOWN: Final = 60  # characters of a value that a remark repeats
+
+# HA-MD-20 where no reason of `remoting.decode` stands here: the header is no JSON object that has what it must have.
+_CLAUSE_OF_FRAME: Final = {
+    "serialize type": "HA-RM-1",
+    "too short": "HA-RM-2",
+    "header size": "HA-RM-2",
+    "bytes behind the fields": "HA-RM-7",
+    "a field cut off": "HA-RM-7",
+    "long header": "HA-RM-20",
+    "depth": "HA-RM-21",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +48,17 @@ class Limits:
 @dataclass(frozen=True, slots=True)
 class Connection:
     """frames: whole, and not served yet. left: of the frame that is not whole. pending: opaques of requests without an answer.
-    waiting: opaque and deadline of each request of ours. unsent: bytes that the client has not taken.
+    waiting: opaque and deadline of each request of ours. out: bytes that the client has not taken.
     """
 
     frames: tuple[bytes, ...] = ()
     left: bytes = b""
-    is_broken: bool = False
+    broken: str = ""  # the clause by which what follows the frames is refused; nothing more is read then
     pending: tuple[int, ...] = ()
     waiting: tuple[tuple[int, int], ...] = ()
-    unsent: int = 0
+    asked: int = 0  # requests of ours so far: the last one has this opaque
+    out: bytes = b""
+    has_taken: bool = False  # the client has taken a byte of anything
     active_ms: int = 0
     frame_since_ms: int = 0
     stalled_ms: int | None = None
@@ -47,47 +66,90 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """connections: by a name of the caller's. now: the codes that are answered at once; later: those that are not; failing:
-    those whose fields are never right.
+    """connections: by a name of the caller's. now: the codes that are answered at once; later: those that are not; reading:
+    those that are answered with the number in FIELD; faulty: those whose handler meets a bug of the program.
 
-    unsupported: the remark of the answer to any other code, with {} for it; failed: that of one that fails.
+    The remarks are ours, not the specification's; {} stands for what is named. unsupported: of the answer to any other code.
+    unread: of that to a request without its number. bug: of that to a faulty one. unfit: of the answer that stands for one
+    whose code fits no frame.
     """
 
     limits: Limits
     now: frozenset[int]
     later: frozenset[int]
-    failing: frozenset[int] = frozenset()
+    reading: frozenset[int] = frozenset()
+    faulty: frozenset[int] = frozenset()
     unsupported: str = ""
-    failed: str = ""
+    unread: str = ""
+    bug: str = ""
+    unfit: str = ""
     connections: dict[int, Connection] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An answer was put behind what a connection has to take."""
+    """The answer to a request was put behind what its connection has to take. frame: as it is written."""
+
+    connection: int
+    request: Command
+    code: int
+    frame: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A handler has a request that it answers later, or never, as one that is oneway."""
+
+    connection: int
+    request: Command
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A oneway request was served, and nothing shows it."""
 
     connection: int
     opaque: int
-    code: int
-    serialize_type: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """An answer came that nobody waits for."""
+
+    connection: int
+    opaque: int
+
+
+class Ending(Enum):
+    """How a request of ours ends."""
+
+    ANSWERED = "answered"
+    LATE = "late"  # no answer by its deadline
+    LOST = "lost"  # its connection has ended
+    UNSENT = "unsent"  # nobody can have got it: the connection took no more requests, or its client never took a byte
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A request of ours has ended: with an answer, or without one."""
+    """A request of ours has ended. body: of the answer."""
 
     connection: int
     opaque: int
-    is_answered: bool
+    ending: Ending
+    body: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
+    """clause: why, where a clause says so. untaken: bytes that its client had to take."""
+
     connection: int
     reason: str
+    clause: str
+    untaken: int
 
 
-Output = Answered | Told | Closed
+Output = Answered | Given | Passed | Ignored | Told | Closed
 Step = tuple[Server, tuple[Output, ...]]
 
 
@@ -103,7 +165,7 @@ def may_take(server: Server, name: int) -> bool:
     """
     conn, limits = server.connections[name], server.limits
     pending_in_all = sum(len(each.pending) for each in server.connections.values())
-    return len(conn.pending) < limits.pending and pending_in_all < limits.pending_in_all and conn.unsent <= limits.unsent
+    return len(conn.pending) < limits.pending and pending_in_all < limits.pending_in_all and len(conn.out) <= limits.unsent
 
 
 def on_bytes(server: Server, name: int, data: bytes, now_ms: int) -> Step:
@@ -112,14 +174,21 @@ def on_bytes(server: Server, name: int, data: bytes, now_ms: int) -> Step:
     Spec: HA-RM-26 "MUST close a connection whose unfinished frame would make those of all connections more than 256 MiB".
     """
     conn = server.connections[name]
-    frames, left, is_broken = split(conn.left + data)
+    stream = conn.left + data
+    frames, left, is_broken = split(stream)
     since_ms = now_ms if frames or not conn.left else conn.frame_since_ms
-    conn = replace(conn, frames=conn.frames + frames, left=left, is_broken=is_broken, active_ms=now_ms, frame_since_ms=since_ms)
+    broken = _clause_of_length(stream[sum(4 + len(frame) for frame in frames) :]) if is_broken else ""
+    conn = replace(conn, frames=conn.frames + frames, left=left, broken=broken, active_ms=now_ms, frame_since_ms=since_ms)
     grown = len(left) > len(server.connections[name].left)
     server = _with(server, name, conn)
     if grown and sum(len(each.left) for each in server.connections.values()) > server.limits.unfinished:
-        server = _with(server, name, replace(conn, is_broken=True))
+        server = _with(server, name, replace(conn, broken="HA-RM-26"))
     return serve(server, name)
+
+
+def _clause_of_length(stream: bytes) -> str:
+    """HA-RM-2 "A frame whose length is less than 4"; HA-MD-19 "A frame of more than 16 MiB"."""
+    return "HA-RM-2" if int.from_bytes(stream[:4], signed=True) < 4 else "HA-MD-19"
 
 
 def serve(server: Server, name: int) -> Step:
@@ -131,14 +200,14 @@ def serve(server: Server, name: int) -> Step:
         server = _with(server, name, replace(conn, frames=rest))
         try:
             command = decode(frame)
-        except Refused:
-            server, more = close(server, name, "frame")
+        except Refused as refused:
+            server, more = close(server, name, "frame", _CLAUSE_OF_FRAME.get(str(refused), "HA-MD-20"))
             return server, outputs + more
         server, more = on_command(server, name, command)
         outputs += more
     conn = server.connections[name]
-    if conn.is_broken and not conn.frames:
-        server, more = close(server, name, "frame")
+    if conn.broken and not conn.frames:
+        server, more = close(server, name, "frame", conn.broken)
         outputs += more
     return server, outputs
 
@@ -148,84 +217,120 @@ def on_command(server: Server, name: int, command: Command) -> Step:
     conn = server.connections[name]
     if command.flag & RESPONSE:
         if command.opaque not in [opaque for opaque, _ in conn.waiting]:
-            return server, ()  # HA-RM-15 "that of no request that waits MUST be ignored"
+            return server, (Ignored(name, command.opaque),)  # HA-RM-15 "that of no request that waits MUST be ignored"
         waiting = tuple(pair for pair in conn.waiting if pair[0] != command.opaque)
-        return _with(server, name, replace(conn, waiting=waiting)), (Told(name, command.opaque, True),)
-    if command.flag & ONEWAY:
-        return server, ()  # HA-RM-11 "A oneway request MUST NOT be answered"
+        told = Told(name, command.opaque, Ending.ANSWERED, command.body)
+        return _with(server, name, replace(conn, waiting=waiting)), (told,)
+    is_oneway = bool(command.flag & ONEWAY)
+    if command.code in server.later:
+        if not is_oneway:
+            server = _with(server, name, replace(conn, pending=(*conn.pending, command.opaque)))
+        return server, (Given(name, command),)
+    if is_oneway:
+        return server, (Passed(name, command.opaque),)  # HA-RM-11 "A oneway request MUST NOT be answered"
     if command.code in server.now:
         return answer(server, name, command, SUCCESS)
-    if command.code in server.later:
-        return _with(server, name, replace(conn, pending=(*conn.pending, command.opaque))), ()
-    if command.code in server.failing:
-        # HA-RM-13 "MUST be answered SYSTEM_ERROR (1), with a remark of one line, and its connection go on"
-        return answer(server, name, command, SYSTEM_ERROR, server.failed or None)
+    if command.code in server.reading:
+        return _on_number(server, name, command)
+    if command.code in server.faulty:  # HA-RM-18 "MUST close no connection because a request on it failed"
+        return answer(server, name, command, SYSTEM_ERROR, server.bug or None)
     # HA-RM-10 "MUST be answered REQUEST_CODE_NOT_SUPPORTED (3), and its connection go on"
     return answer(server, name, command, REQUEST_CODE_NOT_SUPPORTED, server.unsupported.format(command.code) or None)
 
 
-def on_served(server: Server, name: int, request: Command) -> Step:
+def _on_number(server: Server, name: int, command: Command) -> Step:
+    """HA-RM-13 "MUST be answered SYSTEM_ERROR (1), with a remark of one line, and its connection go on"."""
+    text = dict(command.ext_fields).get(FIELD)
+    number = None if text is None else remoting.read_number(text, 32)
+    if number is not None:
+        return answer(server, name, command, SUCCESS, body=b"%d" % number)
+    why = server.unread.format("nothing" if text is None else repr(text[:_SHOWN]))
+    return answer(server, name, command, SYSTEM_ERROR, " ".join(why.split()) or None)
+
+
+def on_served(server: Server, name: int, request: Command, code: int = SUCCESS, body: bytes = b"") -> Step:
     """A handler has its answer now. HA-RM-12 "Answers MAY come in any order"; HA-RM-11 "A oneway request MUST NOT"."""
     if name not in server.connections or request.flag & ONEWAY or request.opaque not in server.connections[name].pending:
         return server, ()
     conn = server.connections[name]
     pending = list(conn.pending)
     pending.remove(request.opaque)
-    return answer(_with(server, name, replace(conn, pending=tuple(pending))), name, request, SUCCESS)
+    return answer(_with(server, name, replace(conn, pending=tuple(pending))), name, request, code, body=body)
 
 
-def answer(server: Server, name: int, request: Command, code: int, remark: str | None = None) -> Step:
+def answer(server: Server, name: int, request: Command, code: int, remark: str | None = None, body: bytes = b"") -> Step:
     """HA-RM-8 "MUST be written in the serialization of its request"; HA-MD-20 "which repeats the `opaque` of its request"."""
-    conn = server.connections[name]
-    kind = request.serialize_type
-    size = len(encode(Command(code, request.opaque, RESPONSE, "PYTHON", 409, remark, serialize_type=kind)))
-    return _with(server, name, replace(conn, unsent=conn.unsent + size)), (Answered(name, request.opaque, code, kind),)
+    conn, kind = server.connections[name], request.serialize_type
+    try:
+        frame = encode(_ours(code, request.opaque, RESPONSE, remark, body, kind))
+    except Refused:  # whoever asked is told all the same
+        remark, code = server.unfit.format(code) or None, SYSTEM_ERROR
+        frame = encode(_ours(code, request.opaque, RESPONSE, remark, b"", kind))
+    return _with(server, name, replace(conn, out=conn.out + frame)), (Answered(name, request, code, frame),)
 
 
-def on_invoke(server: Server, name: int, opaque: int, size: int, deadline_ms: int) -> Server:
-    """A request of ours, of so many bytes, to the client."""
+def _ours(code: int, opaque: int, flag: int, remark: str | None, body: bytes, kind: int) -> Command:
+    return Command(code, opaque, flag, LANGUAGE, REMOTING_VERSION, remark, body=body, serialize_type=kind)
+
+
+def on_invoke(server: Server, name: int, code: int, deadline_ms: int, body: bytes = b"") -> Step:
+    """A request of ours to the client. One that has too much to take already gets none, and whoever asks is told."""
     conn = server.connections[name]
-    return _with(server, name, replace(conn, waiting=(*conn.waiting, (opaque, deadline_ms)), unsent=conn.unsent + size))
+    if len(conn.out) > server.limits.unsent:
+        return server, (Told(name, 0, Ending.UNSENT),)
+    opaque = conn.asked + 1
+    frame = encode(_ours(code, opaque, 0, None, body, remoting.JSON))
+    waiting = (*conn.waiting, (opaque, deadline_ms))
+    return _with(server, name, replace(conn, asked=opaque, waiting=waiting, out=conn.out + frame)), ()
+
+
+def on_notify(server: Server, name: int, code: int) -> Server:
+    """A oneway request of ours to the client. One that has too much to take already gets none."""
+    conn = server.connections[name]
+    if len(conn.out) > server.limits.unsent:
+        return server
+    return _with(server, name, replace(conn, out=conn.out + encode(_ours(code, 0, ONEWAY, None, b"", remoting.JSON))))
 
 
 def on_sent(server: Server, name: int, nbytes: int, now_ms: int) -> Server:
     """The client has taken bytes."""
     conn = server.connections[name]
-    assert 0 < nbytes <= conn.unsent
-    return _with(server, name, replace(conn, unsent=conn.unsent - nbytes, active_ms=now_ms, stalled_ms=None))
+    assert 0 < nbytes <= len(conn.out)
+    return _with(server, name, replace(conn, out=conn.out[nbytes:], has_taken=True, active_ms=now_ms, stalled_ms=None))
 
 
-def on_tick(server: Server, name: int, now_ms: int) -> Step:
-    """Look at the time.
+def on_tick(server: Server, name: int, now_ms: int, *, is_ready: bool = False) -> Step:
+    """Look at the time. is_ready: bytes have come that may be read and were not yet; their connection is not idle.
 
     Spec: HA-RM-16 "MUST give up a request that has no answer at its deadline, or whose connection has ended"; HA-RM-17 "MUST
     close a connection that has neither sent nor received a byte for 120 s"; HA-RM-24 "MUST close one that has taken no byte of
     them for 20 s"; HA-RM-25 "whose frame has begun and is not whole after 60 s MUST be closed".
     """
     conn, limits = server.connections[name], server.limits
-    late = tuple(Told(name, opaque, False) for opaque, deadline_ms in conn.waiting if now_ms >= deadline_ms)
-    stalled_ms = now_ms if conn.unsent and conn.stalled_ms is None else conn.stalled_ms
+    late = tuple(Told(name, opaque, Ending.LATE) for opaque, deadline_ms in conn.waiting if now_ms >= deadline_ms)
+    stalled_ms = now_ms if conn.out and conn.stalled_ms is None else conn.stalled_ms
     conn = replace(
-        conn, waiting=tuple(pair for pair in conn.waiting if now_ms < pair[1]), stalled_ms=stalled_ms if conn.unsent else None
+        conn, waiting=tuple(pair for pair in conn.waiting if now_ms < pair[1]), stalled_ms=stalled_ms if conn.out else None
     )
     server = _with(server, name, conn)
     if conn.stalled_ms is not None and now_ms - conn.stalled_ms >= limits.stall_ms:
-        server, closed = close(server, name, "stall")
+        server, closed = close(server, name, "stall", "HA-RM-24")
     elif conn.left and now_ms - conn.frame_since_ms >= limits.frame_ms:
-        server, closed = close(server, name, "unfinished")
-    elif now_ms - conn.active_ms >= limits.idle_ms:
-        server, closed = close(server, name, "idle")
+        server, closed = close(server, name, "unfinished", "HA-RM-25")
+    elif now_ms - conn.active_ms >= limits.idle_ms and not is_ready:
+        server, closed = close(server, name, "idle", "HA-RM-17")
     else:
         closed = ()
     return server, (*late, *closed)
 
 
-def close(server: Server, name: int, reason: str) -> Step:
+def close(server: Server, name: int, reason: str, clause: str = "") -> Step:
     """Whoever waits for an answer of the client is told; answers that are still to come go nowhere."""
     conn = server.connections[name]
     rest = {other: each for other, each in server.connections.items() if other != name}
-    told = tuple(Told(name, opaque, False) for opaque, _ in conn.waiting)
-    return replace(server, connections=rest), (Closed(name, reason), *told)
+    ending = Ending.LOST if conn.has_taken else Ending.UNSENT
+    told = tuple(Told(name, opaque, ending) for opaque, _ in conn.waiting)
+    return replace(server, connections=rest), (Closed(name, reason, clause, len(conn.out)), *told)
 
 
 def _with(server: Server, name: int, conn: Connection) -> Server:

@@ -12,15 +12,17 @@ of a campaign with the file.
 import json
 import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 from importlib import resources
-from itertools import chain
+from itertools import chain, product
 from typing import Final, TypeVar
 
 from rocketmq_ha.reference import (
     explore_derived,
     explore_metadata,
+    explore_remoting,
     explore_routes,
     five_waits,
     group_transfer,
@@ -45,12 +47,13 @@ from rocketmq_ha.reference.metadata_entries import (
     TableFileState,
 )
 from rocketmq_ha.reference.reads_state import HoldState, PullState
+from rocketmq_ha.reference.remoting_states import ConnectionState, OutputState, QuestionState, RequestState
 from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.replicas_state import GroupCommitState, PutState, ReplicaConnectionState, ReplicasState
 from rocketmq_ha.reference.route_entries import BrokerEntryState, NameServerState, TextEntryState, TopicEntryState
 from rocketmq_ha.reference.routes import RegisteringState
 from rocketmq_ha.reference.slave import Slave, SlaveState
-from rocketmq_ha.reference.step import Step
+from rocketmq_ha.reference.step import Step, Transition
 from rocketmq_ha.reference.store import Log, StoreState
 from rocketmq_ha.reference.store_derived import ConsumeQueueState, IndexState
 from rocketmq_ha.reference.store_state import StoreLifeState
@@ -99,6 +102,11 @@ class Table:
         self.rows.add((actor, before, event, after, profile.name))
         for clause in step_clauses:
             self.clauses.setdefault(clause, set()).update(MACHINES[actor].worlds)
+
+    def merge(self, other: "Table") -> None:
+        self.rows |= other.rows
+        for clause, worlds in other.clauses.items():
+            self.clauses.setdefault(clause, set()).update(worlds)
 
 
 def explore_master(table: Table, profile: Profile) -> int:
@@ -401,31 +409,22 @@ REPLICAS: Final = ("replicas",)
 READS: Final = ("reads",)
 
 
-def _explore_routes(actor: str) -> Callable[[Table, Profile], int]:
-    """The rows of one machine of the world of routes, all of which are found together (explore_routes.py)."""
+def _together(
+    actor: str, state: type[Enum], worlds: tuple[str, ...], rows_of: Callable[[Profile], Iterable[Transition]]
+) -> Machine:
+    """A machine of a world whose machines are explored together: `rows_of` has the rows of them all."""
 
     def explore(table: Table, profile: Profile) -> int:
-        rows = explore_routes.of_name_servers() | explore_routes.of_registrations(profile)
-        for row in (row for row in rows if row.actor == actor):
+        rows = [row for row in rows_of(profile) if row.actor == actor]
+        for row in rows:
             table.add(actor, row.from_state, row.event, row.to_state, profile, row.clauses)
         return len(rows)
 
-    return explore
-
-
-def _explore_metadata(actor: str) -> Callable[[Table, Profile], int]:
-    """The same of the world of metadata (explore_metadata.py)."""
-
-    def explore(table: Table, profile: Profile) -> int:
-        rows = explore_metadata.rows(profile)
-        for row in (row for row in rows if row.actor == actor):
-            table.add(actor, row.from_state, row.event, row.to_state, profile, row.clauses)
-        return len(rows)
-
-    return explore
+    return Machine(explore, (state,), worlds)
 
 
 METADATA: Final = ("metadata",)
+REMOTING: Final = ("remoting",)
 ROUTES: Final = ("routes",)
 STORE: Final = ("store",)
 MACHINES: Final = {
@@ -440,28 +439,42 @@ MACHINES: Final = {
     "replicas": Machine(replicas_machines.explore_replicas, (ReplicasState,), REPLICAS),
     "pull": Machine(reads_machines.explore_pulls, (PullState,), READS),
     "hold": Machine(reads_machines.explore_hold, (HoldState,), READS),
-    "broker_entry": Machine(_explore_routes("broker_entry"), (BrokerEntryState,), ROUTES),
-    "topic_entry": Machine(_explore_routes("topic_entry"), (TopicEntryState,), ROUTES),
-    "text_entry": Machine(_explore_routes("text_entry"), (TextEntryState,), ROUTES),
-    "name_server": Machine(_explore_routes("name_server"), (NameServerState,), ROUTES),
-    "synchronizing": Machine(_explore_metadata("synchronizing"), (SynchronizingState,), METADATA),
-    "slave_table": Machine(_explore_metadata("slave_table"), (SlaveTableState,), METADATA),
-    "consumer_offset": Machine(_explore_metadata("consumer_offset"), (ConsumerOffsetState,), METADATA),
-    "delay_progress": Machine(_explore_metadata("delay_progress"), (DelayProgressState,), METADATA),
-    "table_file": Machine(_explore_metadata("table_file"), (TableFileState,), METADATA),
-    "registering": Machine(_explore_routes("registering"), (RegisteringState,), ROUTES),
+    "broker_entry": _together("broker_entry", BrokerEntryState, ROUTES, explore_routes.rows),
+    "topic_entry": _together("topic_entry", TopicEntryState, ROUTES, explore_routes.rows),
+    "text_entry": _together("text_entry", TextEntryState, ROUTES, explore_routes.rows),
+    "name_server": _together("name_server", NameServerState, ROUTES, explore_routes.rows),
+    "synchronizing": _together("synchronizing", SynchronizingState, METADATA, explore_metadata.rows),
+    "slave_table": _together("slave_table", SlaveTableState, METADATA, explore_metadata.rows),
+    "consumer_offset": _together("consumer_offset", ConsumerOffsetState, METADATA, explore_metadata.rows),
+    "delay_progress": _together("delay_progress", DelayProgressState, METADATA, explore_metadata.rows),
+    "table_file": _together("table_file", TableFileState, METADATA, explore_metadata.rows),
+    "registering": _together("registering", RegisteringState, ROUTES, explore_routes.rows),
+    "remoting_connection": _together("remoting_connection", ConnectionState, REMOTING, explore_remoting.rows),
+    "remoting_output": _together("remoting_output", OutputState, REMOTING, explore_remoting.rows),
+    "remoting_request": _together("remoting_request", RequestState, REMOTING, explore_remoting.rows),
+    "remoting_question": _together("remoting_question", QuestionState, REMOTING, explore_remoting.rows),
     "store_life": Machine(explore_store_life, (StoreLifeState,), STORE),
     "consume_queue": Machine(explored_beside, (ConsumeQueueState,), STORE),
     "index": Machine(explored_beside, (IndexState,), STORE),
 }
 
 
+def _explored(world: str, profile: str) -> Table:
+    """The transitions of the machines of a world."""
+    table = Table()
+    for machine in MACHINES.values():
+        if machine.worlds[0] == world:
+            machine.explore(table, PROFILES[profile])
+    return table
+
+
 def generate() -> str:
     """The text of spec/transitions.json."""
     table = Table()
-    for profile in PROFILES.values():
-        for machine in MACHINES.values():
-            machine.explore(table, profile)
+    with ProcessPoolExecutor() as pool:
+        worlds = dict.fromkeys(machine.worlds[0] for machine in MACHINES.values())
+        for part in pool.map(_explored, *zip(*product(worlds, PROFILES), strict=True)):
+            table.merge(part)
     machines = {}
     for actor, machine in MACHINES.items():
         rows = sorted(row[1:] for row in table.rows if row[0] == actor)

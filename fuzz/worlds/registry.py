@@ -8,6 +8,7 @@ from rocketmq_ha.fuzz.errors import FuzzError
 from rocketmq_ha.fuzz.worlds.link import LINK
 from rocketmq_ha.fuzz.worlds.metadata import METADATA
 from rocketmq_ha.fuzz.worlds.reads import READS
+from rocketmq_ha.fuzz.worlds.remoting import REMOTING
 from rocketmq_ha.fuzz.worlds.replicas import REPLICAS
 from rocketmq_ha.fuzz.worlds.routes import ROUTES
 from rocketmq_ha.fuzz.worlds.store import STORE
@@ -22,6 +23,7 @@ _SHARES: Final[tuple[tuple[World[Any], int], ...]] = (
     (ROUTES, 1),
     (STORE, 1),
     (METADATA, 1),
+    (REMOTING, 1),
 )
 WORLDS: Final = {world.name: world for world, _ in _SHARES}
 

@@ -1,4 +1,4 @@
-"""The worlds of name servers and of a broker's tables: what their schedules reach, and that a schedule is the same everywhere.
+"""The worlds of name servers, a broker's tables and a remoting server: what their schedules reach, and that they stay the same.
 
 The schedules of the first seeds run in lock-step. They make no transition that transitions.json does not have, and all that it
 has but for those named here with a reason.
@@ -82,9 +82,28 @@ WORLDS: Final = {
             ("table_file", "unsaved", "answer", "saved"): "the disk has room again, and an answer comes before the next try",
         },
     ),
+    "remoting": Expected(
+        3000,
+        "ab244f595e39d135",
+        {
+            (
+                "remoting_connection",
+                "ready",
+                "tick",
+                "closed_for_unfinished",
+            ): "in one turn another client's end makes room, and its own deadline is over",
+            (
+                "remoting_question",
+                "waiting",
+                "resume",
+                "unsent",
+            ): "its client has never taken a byte, and sends a frame that is none behind others that had to wait",
+            ("remoting_question", "waiting", "tick", "unsent"): "the same, and it stalls before the request is late",
+        },
+    ),
 }
 NAMES = tuple(WORLDS)
-STILL = ("Disk", "DeliverDelayed")  # what they change moves a machine later
+STILL = ("Disk", "DeliverDelayed", "Send", "Reply")  # what they change moves a machine later
 
 
 @pytest.fixture(scope="module")

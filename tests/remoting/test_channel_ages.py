@@ -26,7 +26,7 @@ class Both:
     """A connection of ours and of the model, from time 0 on."""
 
     def __init__(self, *, is_ready: bool = False) -> None:
-        """is_ready: bytes of the client wait to be read; the model knows no such bytes, and says nothing."""
+        """is_ready: bytes of the client wait to be read."""
         self._is_ready = is_ready
         limits = RemotingLimits(max_unsent=LIMITS.unsent, max_unfinished=LIMITS.unfinished)
         self.channel = Channel(("127.0.0.1", 1), "0", limits, Totals(), lambda _: None, 0)
@@ -36,13 +36,15 @@ class Both:
         """The client sends bytes. Its frames are left where they are: nothing of them is answered."""
         self.channel.on_bytes(data, now_ms)
         self.server, outputs = model.on_bytes(self.server, 0, data, now_ms)
-        assert outputs == ()
+        assert all(isinstance(output, model.Given) for output in outputs)
 
     def ask(self, size: int, now_ms: int) -> None:
         """There are about so many bytes more for the client to take."""
-        before, command = self.channel.unsent, request(ASKED, body=bytes(size))
-        self.channel.invoke(command, now_ms + 1_000_000, lambda _: None)
-        self.server = model.on_invoke(self.server, 0, command.opaque, self.channel.unsent - before, now_ms + 1_000_000)
+        body = bytes(size)
+        self.channel.invoke(request(ASKED, body=body), now_ms + 1_000_000, lambda _: None)
+        self.server, told = model.on_invoke(self.server, 0, ASKED, now_ms + 1_000_000, body)
+        assert told == ()
+        assert b"".join(self.channel.out) == self.server.connections[0].out
 
     def take(self, nbytes: int, now_ms: int) -> None:
         """The client takes bytes: all for 0."""
@@ -55,9 +57,8 @@ class Both:
         self.channel.on_tick(now_ms)
         why = self.channel.missed_deadline(now_ms, is_ready=self._is_ready) or ""
         found = next((reason for start, reason in REASONS.items() if why.startswith(start)), why)
-        if not self._is_ready:
-            self.server, outputs = model.on_tick(self.server, 0, now_ms)
-            assert [found] * bool(found) == [output.reason for output in outputs if isinstance(output, model.Closed)], now_ms
+        self.server, outputs = model.on_tick(self.server, 0, now_ms, is_ready=self._is_ready)
+        assert [found] * bool(found) == [output.reason for output in outputs if isinstance(output, model.Closed)], now_ms
         return found
 
     def play(self, story: tuple[tuple[int, str, bytes | int], ...], until_ms: int) -> list[tuple[int, str]]:
