@@ -12,11 +12,10 @@ of a campaign with the file.
 import json
 import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 from importlib import resources
-from itertools import chain, product
+from itertools import chain
 from typing import Final, TypeVar
 
 from rocketmq_ha.reference import (
@@ -102,11 +101,6 @@ class Table:
         self.rows.add((actor, before, event, after, profile.name))
         for clause in step_clauses:
             self.clauses.setdefault(clause, set()).update(MACHINES[actor].worlds)
-
-    def merge(self, other: "Table") -> None:
-        self.rows |= other.rows
-        for clause, worlds in other.clauses.items():
-            self.clauses.setdefault(clause, set()).update(worlds)
 
 
 def explore_master(table: Table, profile: Profile) -> int:
@@ -459,22 +453,12 @@ MACHINES: Final = {
 }
 
 
-def _explored(world: str, profile: str) -> Table:
-    """The transitions of the machines of a world."""
-    table = Table()
-    for machine in MACHINES.values():
-        if machine.worlds[0] == world:
-            machine.explore(table, PROFILES[profile])
-    return table
-
-
 def generate() -> str:
     """The text of spec/transitions.json."""
     table = Table()
-    with ProcessPoolExecutor() as pool:
-        worlds = dict.fromkeys(machine.worlds[0] for machine in MACHINES.values())
-        for part in pool.map(_explored, *zip(*product(worlds, PROFILES), strict=True)):
-            table.merge(part)
+    for profile in PROFILES.values():
+        for machine in MACHINES.values():
+            machine.explore(table, profile)
     machines = {}
     for actor, machine in MACHINES.items():
         rows = sorted(row[1:] for row in table.rows if row[0] == actor)
