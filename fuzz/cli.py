@@ -135,9 +135,9 @@ def run(
             spark = spark_session("rocketmq-ha fuzz", master=campaign.retrying(master), fast_start=True)
         with campaign_progress() as progress:
             result = campaign.run(spark, plan, out, progress, resumes=resume)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):  # SIGINT, SIGTERM
         click.echo(f"stopped; rocketmq-ha fuzz run --resume --out {out} goes on", err=True)
-        sys.exit(130)
+        raise
     for row in result.failed[:5]:
         click.echo(f"{row['verdict']}: {row['signature']}: {replay.command(row, out)}", err=True)
     click.echo(

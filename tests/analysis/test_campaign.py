@@ -234,6 +234,7 @@ def test_a_signal_ends_a_campaign_in_order(number: signal.Signals, status: int, 
     os.kill(child.pid, number)
     assert child.wait(WAIT_S) == status, told_file(out).read_text()
     text = told_file(out).read_text()
+    assert f"stopped; rocketmq-ha fuzz run --resume --out {out} goes on" in text
     assert "Traceback" not in text
     assert "Fatal" not in text
 
