@@ -16,6 +16,11 @@ def unpack(directory: Path) -> None:
     if not archive.is_file():
         raise FuzzError(f"{archive}: not found, expected the golden store, which the distribution holds")
     directory.mkdir(parents=True)
+    extract(archive, directory)
+
+
+def extract(archive: Path, directory: Path) -> None:
+    """Unpack a tar archive of this project into a directory."""
     with tarfile.open(archive) as tar:
         tar.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 and later have one
         tar.extractall(directory)

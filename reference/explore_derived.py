@@ -41,8 +41,10 @@ class Scope:
 def _key_of_queue(life: StoreLife) -> Hashable:
     queue = life.dispatched.queues.get(QUEUE)
     shape: Hashable = ()
-    told = life.queue_offsets.get(QUEUE, 0)
-    lacks = min(3, told - consume_queue.max_offset_in_queue(queue)) if queue else (min(3, told), told % 2)
+    following = life.queue_offsets.get(QUEUE, 0)
+    # How many entries the queue lacks; without a file, where in a file the next one would be.
+    lacks = min(3, following - consume_queue.max_offset_in_queue(queue)) if queue else (min(3, following), following % 2)
+    first_queue_id = life.log.data[12:16]
     if queue is not None:
         files, images = queue.mapped_file_queue, queue_images(life)
         shape = (
@@ -51,7 +53,7 @@ def _key_of_queue(life: StoreLife) -> Hashable:
             consume_queue.min_offset_in_queue(queue) > 0,
             tuple(_synced(data, life.synced_queues.get(path)) for path, data in images.items() if path[:2] == QUEUE),
         )
-    return _key(life), classify_queue(life, QUEUE), shape, lacks, life.log.data[12:16]
+    return _key(life), classify_queue(life, QUEUE), shape, lacks, first_queue_id
 
 
 def _key_of_index(life: StoreLife) -> Hashable:
@@ -107,6 +109,7 @@ _CUTS: Final = (
     events.PowerCut(0, 9, 0),
     events.PowerCut(1 << 8 | 1 << 49, 9, 0),  # of the queue and of the index the second file alone is there
 )
+# While the store is closed.
 _TORN: Final = events.Damage(-1, 84, 1, 0xFF)  # the length of the body of the last file's first record
 _IMPOSSIBLE: Final = events.Damage(0, 118, 1, 0x40)  # the queue offset of the first file's second record
 _LOST_BEFORE_THE_START: Final = (

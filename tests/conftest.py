@@ -2,7 +2,6 @@
 
 import os
 import signal
-import tarfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -26,6 +25,7 @@ from kit.sockets import Net
 from kit.waiting import PATIENCE_S
 from kit.worlds import FILE_SIZE, MakeWorlds, Worlds
 from rocketmq_ha.fuzz import lockstep
+from rocketmq_ha.fuzz.golden import extract
 from rocketmq_ha.fuzz.lockstep import of_link
 from rocketmq_ha.spec.profile import Profile, Settings
 
@@ -62,8 +62,7 @@ def vectors(release: str) -> Path:
 def golden(vectors: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The golden store of a release, unpacked. No test changes it."""
     store = tmp_path_factory.mktemp("golden") / "store"
-    with tarfile.open(vectors / "store.tar.xz") as archive:
-        archive.extractall(store, filter="data")
+    extract(vectors / "store.tar.xz", store)
     return store
 
 

@@ -5,12 +5,12 @@ HA-ST-10.  The trigger: the last bytes of the last message are zero, as in a sla
 
 import json
 import re
-import tarfile
 from pathlib import Path
 
 from results import Results
 from rocketmq import Rocketmq
 
+from rocketmq_ha.fuzz.golden import extract
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 
 VECTORS = Path(__file__).parents[2] / "spec" / "vectors"
@@ -22,8 +22,7 @@ def torn_store(store: Path, release: str) -> tuple[int, int]:
     vectors = VECTORS / f"rocketmq-{release}"
     if not vectors.is_dir():
         vectors = VECTORS / "rocketmq-4.9.8"  # its records are those of the first version, which every release reads
-    with tarfile.open(vectors / "store.tar.xz") as archive:
-        archive.extractall(store, filter="data")
+    extract(vectors / "store.tar.xz", store)
     end = int(json.loads((vectors / "manifest.json").read_text(encoding="utf-8"))["log"]["commit_log_max_offset"])
     last = sorted((store / "commitlog").iterdir())[-1]
     data = bytearray(last.read_bytes())

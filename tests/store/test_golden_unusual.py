@@ -9,12 +9,12 @@ import ipaddress
 import json
 import lzma
 import shutil
-import tarfile
 from pathlib import Path
 
 import pytest
 
 from kit.golden import VECTORS, WITH_KEYS_OF_TAGS
+from rocketmq_ha.fuzz.golden import extract
 from rocketmq_ha.impl.errors import MessageMalformed
 from rocketmq_ha.impl.store.derived.index_file import Geometry
 from rocketmq_ha.impl.store.log.reader import LogReader
@@ -33,8 +33,7 @@ def unusual(request: pytest.FixtureRequest) -> Path:
 
 
 def unpack(unusual: Path, name: str, to: Path) -> Path:
-    with tarfile.open(unusual / f"{name}.tar.xz") as archive:
-        archive.extractall(to / name, filter="data")
+    extract(unusual / f"{name}.tar.xz", to / name)
     return to / name
 
 

@@ -3,7 +3,6 @@
 HA-ST-47 "The keys that an index has of one message MUST all be of one of these sets".
 """
 
-import tarfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.golden import RELEASES, VECTORS, WITH_KEYS_OF_TAGS
+from rocketmq_ha.fuzz.golden import extract
 from rocketmq_ha.impl.errors import StoreCorrupt
 from rocketmq_ha.impl.store.derived.index_service import IndexService
 from rocketmq_ha.impl.store.derived.verify import DerivedSummary, verify_derived
@@ -92,8 +92,7 @@ def end_of(store: Path) -> int:
 
 @pytest.mark.parametrize("release", WITH_KEYS_OF_TAGS)  # test_recovery_model.py tests the other releases
 def test_the_model_makes_the_index_of_a_release_with_keys_of_tags_byte_for_byte(release: str, tmp_path: Path) -> None:
-    with tarfile.open(VECTORS / f"rocketmq-{release}" / "store.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
+    extract(VECTORS / f"rocketmq-{release}" / "store.tar.xz", tmp_path)
     requests = requests_of(read_log(tmp_path), end_of(tmp_path), [TAG_KEYS])
     index: index_service.Index = ()
     for request in requests:
@@ -103,8 +102,7 @@ def test_the_model_makes_the_index_of_a_release_with_keys_of_tags_byte_for_byte(
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_verify_says_whose_keys_an_index_has(release: str, tmp_path: Path) -> None:
-    with tarfile.open(VECTORS / f"rocketmq-{release}" / "store.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
+    extract(VECTORS / f"rocketmq-{release}" / "store.tar.xz", tmp_path)
     found = check(tmp_path)
     assert found.index_keys_as == NAMES[TAG_KEYS if release in WITH_KEYS_OF_TAGS else PLAIN_KEYS]
     assert found.index_keys_missing == 0
