@@ -193,3 +193,19 @@ def test_a_request_of_ours_is_given_up_in_the_millisecond_of_its_deadline(now_ms
         waiting.add(RemotingCommand(ASKED, waiting.next_opaque()), deadline_ms, told.append)
     assert waiting.on_tick(now_ms) == len(told) == late
     assert len(waiting) == 3 - late
+
+
+def test_whoever_is_told_that_a_request_is_late_may_end_the_connection() -> None:
+    """HA-RM-16 "and tell whoever asked": each of them once, by the first end that its request meets."""
+    waiting, told = WaitingAnswers("here"), list[str]()
+
+    def on_answer(failed: RemotingCommand | RequestFailed) -> None:
+        told.append(str(failed))
+        waiting.on_close("closed: too late")
+
+    for _ in range(3):
+        waiting.add(RemotingCommand(ASKED, waiting.next_opaque()), 1_000, on_answer)
+    waiting.on_tick(1_000)
+    assert ["no answer in time" in each for each in told] == [True, False, False]
+    assert ["too late" in each for each in told] == [False, True, True]
+    assert len(waiting) == 0

@@ -35,9 +35,14 @@ def test_what_is_no_number_is_refused_by_name(value: str) -> None:
 
 
 def test_an_i64_has_its_own_range() -> None:
-    assert fields.i64(with_field(str(2**63 - 1)), "it") == 2**63 - 1
-    with pytest.raises(RequestInvalid, match="an i64"):
-        fields.i64(with_field(str(2**63)), "it")
+    for read in (fields.i64, fields.optional_i64):
+        assert read(with_field(str(2**63 - 1)), "it") == 2**63 - 1
+        assert read(with_field(str(-(2**63))), "it") == -(2**63)
+        with pytest.raises(RequestInvalid, match="an i64"):
+            read(with_field(str(2**63)), "it")
+    for read in (fields.i32, fields.optional_i32):
+        with pytest.raises(RequestInvalid, match="an i32"):
+            read(with_field(str(2**31)), "it")
 
 
 def test_a_field_that_must_be_there() -> None:

@@ -232,6 +232,16 @@ def test_loopback_alone_may_connect_unless_more_is_said() -> None:
     assert RemotingLimits().connections.allow == LOOPBACK
 
 
+def test_the_limits_are_those_of_the_chapter() -> None:
+    """HA-RM-23 "4,096 of its requests, or 65,536 of all connections"; HA-RM-24 "more than 8 MiB", "for 20 s"; HA-RM-25
+    "after 60 s"; HA-RM-26 "more than 256 MiB"; HA-RM-17 "for 120 s". The tests of each limit have smaller ones.
+    """
+    limits = RemotingLimits()
+    assert (limits.max_pending, limits.max_pending_in_all) == (4_096, 65_536)
+    assert (limits.max_unsent, limits.max_unfinished) == (8 << 20, 256 << 20)
+    assert (limits.write_stall_ms, limits.frame_deadline_ms, limits.idle_ms) == (20_000, 60_000, 120_000)
+
+
 def test_lines_about_peers_are_few(served: Stand, caplog: pytest.LogCaptureFixture) -> None:
     """HA-RM-22: as HA-M-57 "MUST NOT write more than 30 log lines about its peers"."""
     for _ in range(60):

@@ -133,13 +133,17 @@ def test_an_answer_is_given_once_for_each_request_of_an_opaque(stand: Stand, cli
     [
         (RequestInvalid("field queueId", "'x'", "an i32"), "field queueId: found 'x', expected an i32"),
         (StoreClosed("closed\nand gone"), "closed and gone"),
+        (StoreClosed("x" * 500), "x" * 400),
         (OSError(28, "No space left on device"), "[Errno 28] No space left on device"),
     ],
 )
 def test_a_request_that_fails_is_answered_1_and_the_connection_goes_on(
-    stand: Stand, client: Client, error: Exception, remark: str
+    stand: Stand, client: Client, caplog: pytest.LogCaptureFixture, error: Exception, remark: str
 ) -> None:
-    """HA-RM-13 "MUST be answered SYSTEM_ERROR (1), with a remark of one line"; HA-RM-18 "a request on it failed"."""
+    """HA-RM-13 "MUST be answered SYSTEM_ERROR (1), with a remark of one line"; HA-RM-18 "a request on it failed".
+
+    What the system refuses is logged too; what the client has done wrong is between it and us.
+    """
 
     def broken(*_: object) -> RemotingCommand:
         raise error
@@ -149,6 +153,8 @@ def test_a_request_that_fails_is_answered_1_and_the_connection_goes_on(
     assert (answer.code, answer.remark) == (1, remark)
     assert client.ask(request(ECHO)).code == 0
     assert stand.server.failures == 0
+    assert ([record.levelname for record in caplog.records] == ["ERROR"]) is isinstance(error, OSError)
+    assert (remark in caplog.text) is isinstance(error, OSError)
 
 
 def test_a_bug_in_a_handler_is_answered_logged_and_counted(
