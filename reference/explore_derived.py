@@ -44,7 +44,6 @@ def _key_of_queue(life: StoreLife) -> Hashable:
     following = life.queue_offsets.get(QUEUE, 0)
     # How many entries the queue lacks; without a file, where in a file the next one would be.
     lacks = min(3, following - consume_queue.max_offset_in_queue(queue)) if queue else (min(3, following), following % 2)
-    first_queue_id = life.log.data[12:16]
     if queue is not None:
         files, images = queue.mapped_file_queue, queue_images(life)
         shape = (
@@ -53,7 +52,7 @@ def _key_of_queue(life: StoreLife) -> Hashable:
             consume_queue.min_offset_in_queue(queue) > 0,
             tuple(_synced(data, life.synced_queues.get(path)) for path, data in images.items() if path[:2] == QUEUE),
         )
-    return _key(life), classify_queue(life, QUEUE), shape, lacks, first_queue_id
+    return _key(life), classify_queue(life, QUEUE), shape, lacks
 
 
 def _key_of_index(life: StoreLife) -> Hashable:

@@ -35,7 +35,7 @@ FILLING: Final = b"x"
 
 # Of requests that were answered at once, and with an error.
 _ANSWERS: Final[dict[int, tuple[RequestState, tuple[str, ...]]]] = {
-    events.READS: (RequestState.UNREAD, ("HA-RM-13", "HA-RM-14", "HA-RM-18")),
+    events.READS: (RequestState.UNREAD, ("HA-RM-13", "HA-RM-18")),
     events.FAULTY: (RequestState.FAULTY, ("HA-RM-18",)),
 }
 _ENDINGS: Final = {
@@ -376,7 +376,9 @@ class _Work:
         """At once."""
         state, clauses = _ANSWERS.get(output.request.code, (RequestState.UNSUPPORTED, ("HA-RM-10",)))
         if output.code == remoting_server.SUCCESS:
-            state, clauses = RequestState.ANSWERED, ("HA-RM-14",) if output.request.code == events.READS else ()
+            state, clauses = RequestState.ANSWERED, ()
+        if dict(output.request.ext_fields).get(FIELD) is not None and output.request.code == events.READS:
+            clauses += ("HA-RM-14",)
         form = ("HA-RM-6",) if output.request.serialize_type == remoting.ROCKETMQ else ()
         self.move_request(self.number(), RequestState.ARRIVED, state, "HA-RM-8", "HA-MD-20", *form, *clauses)
 

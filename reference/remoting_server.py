@@ -274,7 +274,7 @@ def _ours(code: int, opaque: int, flag: int, remark: str | None, body: bytes, ki
 
 
 def on_invoke(server: Server, name: int, code: int, deadline_ms: int, body: bytes = b"") -> Step:
-    """A request of ours to the client. One that has too much to take already gets none, and whoever asks is told."""
+    """A request of ours to the client. HA-RM-24 "MUST NOT send it requests of its own": whoever asks is told so."""
     conn = server.connections[name]
     if len(conn.out) > server.limits.unsent:
         return server, (Told(name, 0, Ending.UNSENT),)
@@ -285,7 +285,7 @@ def on_invoke(server: Server, name: int, code: int, deadline_ms: int, body: byte
 
 
 def on_notify(server: Server, name: int, code: int) -> Server:
-    """A oneway request of ours to the client. One that has too much to take already gets none."""
+    """A oneway request of ours to the client. HA-RM-24 "MUST NOT send it requests of its own": it is left out."""
     conn = server.connections[name]
     if len(conn.out) > server.limits.unsent:
         return server

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class ConnectionState(Enum):
     """Whether a connection is read from, and how it has ended.
 
-    `_behind`: whole frames wait behind those that were served; only one that may not be read from has any.
+    `_behind`: whole frames wait behind those that were served.
     """
 
     ABSENT = "absent"

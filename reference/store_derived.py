@@ -81,7 +81,7 @@ def classify_index(life: StoreLife) -> IndexState:
 
 
 def rows(before: StoreLife, after: StoreLife, event: str) -> Iterator[Transition]:
-    """The rows of a step of the store: of each queue and of the index, if it has changed or its store was opened."""
+    """The rows of a step of the store: of each queue and of the index, if it has changed, or its store was opened or closed."""
     old, new = before.dispatched, after.dispatched
     is_same_life = before.is_open is after.is_open
     event = "expire" if event == "keep" else event  # a deletion that only catches up with the log
@@ -95,7 +95,8 @@ def rows(before: StoreLife, after: StoreLife, event: str) -> Iterator[Transition
 def _rows_of_queue(before: StoreLife, after: StoreLife, event: str, key: QueueKey) -> Iterator[Transition]:
     was, now = before.dispatched.queues.get(key), after.dispatched.queues.get(key)
     old, new = classify_queue(before, key), classify_queue(after, key)
-    if old is new and (was is now or _entries_of_queue(was) == _entries_of_queue(now)):
+    moves = after.is_open and _min_offset(was) != _min_offset(now)
+    if old is new and not moves and (was is now or _entries_of_queue(was) == _entries_of_queue(now)):
         return
     clauses = CLAUSES_OF_QUEUES.get(event, ())
     if event == DISPATCH:
@@ -104,6 +105,7 @@ def _rows_of_queue(before: StoreLife, after: StoreLife, event: str, key: QueueKe
         entries = _entries_of_queue(was), _entries_of_queue(now)
         clauses = ("HA-ST-38", *(_clauses_after_crash(after, *entries) if event == "recover_abnormally" else ()))
         event = _recovered(*entries, was is not None, now is not None)
+        clauses += ("HA-ST-33",) if entries[1].count(consume_queue.FILLER) > entries[0].count(consume_queue.FILLER) else ()
     instance = zlib.crc32(f"{key[0]}/{key[1]}".encode()) & 0x7FFF_FFFF
     yield Transition("consume_queue", instance, event, old.value, new.value, -1, 0, -1, 0, unique(clauses))
 
@@ -152,6 +154,10 @@ def _recovered(was: Entries, now: Entries, was_there: bool, is_there: bool) -> s
     if was[: len(now)] == now:
         return "cut"
     return "grown" if now[: len(was)] == was else "anew"
+
+
+def _min_offset(queue: ConsumeQueue | None) -> int:
+    return 0 if queue is None else queue.min_logic_offset
 
 
 def _entries_of_queue(queue: ConsumeQueue | None) -> list[Entry]:

@@ -39,7 +39,7 @@ class ObservedConnection:
     """frames: whole, and not served. wanted: bytes that the frame which has begun still needs. out: what was not taken yet."""
 
     link_id: int
-    pending: tuple[int, ...]  # opaques, in their order
+    pending: tuple[int, ...]  # opaques, sorted
     frames: tuple[bytes, ...]
     wanted: int
     is_broken: bool

@@ -81,7 +81,7 @@ class Channel:
     def send(self, command: RemotingCommand) -> None:
         """Send a oneway request to the client, such as NOTIFY_CONSUMER_IDS_CHANGED. A client that reads too little gets none.
 
-        Raises: FrameInvalid.
+        Spec: HA-RM-24 "MUST NOT send it requests of its own". Raises: FrameInvalid.
         """
         assert command.is_oneway
         if self.is_open and self.unsent <= self._limits.max_unsent:

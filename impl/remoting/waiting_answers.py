@@ -46,7 +46,7 @@ class WaitingAnswers:
         return True
 
     def on_tick(self, now_ms: int) -> int:
-        """Give up what is late. Returns: how many requests. HA-RM-16 "MUST give up a request that has no answer"."""
+        """Give up what is late. Returns: how many requests were. HA-RM-16 "MUST give up a request that has no answer"."""
         late = [opaque for opaque, (deadline_ms, _, _) in self._waiting.items() if now_ms >= deadline_ms]
         for opaque in late:
             if (found := self._waiting.pop(opaque, None)) is not None:
