@@ -11,6 +11,7 @@ from typing import Final
 
 from rocketmq_ha.reference import consume_queue, index_file
 from rocketmq_ha.reference import store_events as events
+from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.step import Transition
 from rocketmq_ha.reference.store import max_offset, min_offset
 from rocketmq_ha.reference.store_derived import classify_index, classify_queue
@@ -33,6 +34,7 @@ class Scope:
     while_closed: tuple[events.Event, ...]
     key: Callable[[StoreLife], Hashable]
     begins: tuple[tuple[events.Event, ...], ...] = ()
+    settings: StoreSettings = SETTINGS
 
 
 # --- What tells stores apart -----------------------------------------------------------------------------------------
@@ -137,6 +139,17 @@ _TWO_LOST_BEFORE_THE_START: Final = (
 )
 _WITH_AN_UNSYNCED_ENTRY: Final = (*_LOST_BEFORE_THE_START[:-2], _OF_QUEUE, events.Dispatch(), *_LOST_BEFORE_THE_START[-2:])
 _KEY_BEHIND_DAMAGE: Final = (events.Open(), _OF_QUEUE, _OF_INDEX[0], *_ROUNDS, events.Kill(), _IMPOSSIBLE)
+# All messages of the queue expire, and of its file the first sector is lost: fillers come into it (HA-ST-97).
+_HOLE_IN_AN_EXPIRED_QUEUE: Final = (
+    events.Open(),
+    *(_OF_QUEUE,) * 40,
+    events.Put("T", bytes(500), "", 1),  # in the second file of the log
+    events.Flush(0),
+    events.Dispatch(),
+    *reversed(_EXPIRY),
+    events.PowerCut(ALL_PAGES ^ 1 << 5, 9, 0),
+    events.Open(),
+)
 _CLOSED: Final = (events.Open(), _CUTS[1], _TORN, _IMPOSSIBLE)
 _SCOPES: Final = (
     Scope(3, (_OF_QUEUE, _OF_ANOTHER), (*_ROUNDS, *_EXPIRY, *_ENDS), (events.Open(), _TORN), _key_of_queue),
@@ -157,6 +170,15 @@ _SCOPES: Final = (
         _key_of_index,
         (_KEY_BEHIND_DAMAGE,),
     ),
+    Scope(
+        0,
+        (),
+        (),
+        (),
+        _key_of_queue,
+        (_HOLE_IN_AN_EXPIRED_QUEUE,),
+        replace(SETTINGS, mapped_file_size=4096, queue_file_size=1280),
+    ),
 )
 
 
@@ -172,4 +194,4 @@ def _explore(scope: Scope, profile: Profile) -> Iterator[Transition]:
             yield from scope.puts
         yield from scope.while_open if life.is_open else scope.while_closed
 
-    yield from explore(SETTINGS, profile, events_of, scope.key, scope.begins)
+    yield from explore(scope.settings, profile, events_of, scope.key, scope.begins)

@@ -103,16 +103,18 @@ def _rows_of_queue(before: StoreLife, after: StoreLife, event: str, key: QueueKe
         event, clauses = _dispatched(was, now)
     elif event in OPENINGS:
         entries = _entries_of_queue(was), _entries_of_queue(now)
-        clauses = ("HA-ST-38", *(_clauses_after_crash(after, *entries) if event == "recover_abnormally" else ()))
+        clauses = ("HA-ST-38", *(_clauses_after_crash(after, entries[1]) if event == "recover_abnormally" else ()))
         event = _recovered(*entries, was is not None, now is not None)
         clauses += ("HA-ST-33",) if entries[1].count(consume_queue.FILLER) > entries[0].count(consume_queue.FILLER) else ()
     instance = zlib.crc32(f"{key[0]}/{key[1]}".encode()) & 0x7FFF_FFFF
     yield Transition("consume_queue", instance, event, old.value, new.value, -1, 0, -1, 0, unique(clauses))
 
 
-def _clauses_after_crash(after: StoreLife, was: list[Entry], now: list[Entry]) -> tuple[str, ...]:
+def _clauses_after_crash(after: StoreLife, now: list[Entry]) -> tuple[str, ...]:
     first = min_offset(after)
-    keeps_expired = after.recovery_start == first and was[:1] == now[:1] and any(entry.offset < first for entry in now[:1])
+    keeps_expired = after.recovery_start == first and any(
+        entry != consume_queue.FILLER and entry.offset < first for entry in now
+    )
     return ("HA-ST-73", "HA-ST-82", *(("HA-ST-97",) if keeps_expired else ()))
 
 
