@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from rocketmq_ha.reference import consume_queue, index_file
+from rocketmq_ha.reference import checkpoint, consume_queue, index_file
 from rocketmq_ha.reference import store_events as events
 from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.step import Transition
@@ -78,7 +78,7 @@ def _synced(now: bytes, synced: bytes | None) -> str:
 def _key(life: StoreLife) -> Hashable:
     """What every scope depends on: the log, what is on its disk, how far the dispatch is, and what the checkpoint says."""
     end, told = max_offset(life.log), life.checkpoint_file
-    vouched = min(told.physic_msg_timestamp, told.logics_msg_timestamp) - 3_000 if told else 0
+    vouched = checkpoint.min_timestamp(told) if told else 0
     return (
         classify(life),
         min_offset(life.log) > 0,
@@ -88,7 +88,7 @@ def _key(life: StoreLife) -> Hashable:
         life.fails_after,
         life.flushed_where < end,
         end - life.dispatched.reput_from_offset,
-        life.now_ms - life.last_stored_ms > 3_000,
+        life.now_ms - life.last_stored_ms > checkpoint.MARGIN_MS,
         sum(stored_ms <= vouched for _, stored_ms in life.messages),
     )
 
@@ -170,7 +170,7 @@ _SCOPES: Final = (
         _key_of_index,
         (_KEY_BEHIND_DAMAGE,),
     ),
-    Scope(
+    Scope(  # what is behind its begin alone
         0,
         (),
         (),

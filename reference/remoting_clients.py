@@ -416,15 +416,13 @@ class _Work:
         client, now = output.connection, self.now
         if output.clause:
             self.clauses.append(output.clause)
-        held = []
+        left = {one.number for one in now.held if one.client == client and one.is_pending}
         for one in now.held:
-            if one.client == client and one.is_pending:
+            if one.number in left:
                 self.move_request(one.number, one.state, RequestState.LEFT)
-                one = replace(one, state=RequestState.LEFT)  # noqa: PLW2901
-            held.append(one)
         self.now = replace(
             now,
-            held=tuple(held),
+            held=tuple(replace(one, state=RequestState.LEFT) if one.number in left else one for one in now.held),
             coming=_with(now.coming, client, b""),
             ends=_with(now.ends, client, output.reason),
             lost=_with(now.lost, client, output.untaken > 0),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, get_args
 
+from rocketmq_ha.fuzz.worlds.drawing import draw_events, draw_weights
 from rocketmq_ha.fuzz.worlds.metadata_sides import ImplementationMetadata, ReferenceMetadata
 from rocketmq_ha.fuzz.worlds.world import START_MS, World
 from rocketmq_ha.reference import metadata_changes, metadata_entries, metadata_events
@@ -117,14 +118,9 @@ def draw(seed: int) -> MetadataSchedule:
         rng.choice((0, 1, metadata_changes.MOST_GONE)),
     )
     draws = event_draws(rng, len(settings.tells))
-    weights = [weight * rng.choice((0, 1, 1, 1, 3)) if optional else weight for weight, optional, _ in draws]
-    makes = [make for _, _, make in draws]
+    weights = draw_weights(rng, draws)
     size = rng.randint(MIN_OPS, MAX_OPS)
-    drawn: list[events.Event] = [events.Follow(0)]
-    while len(drawn) < size:
-        for make in rng.choices(makes, weights, k=16):
-            drawn += make()
-    return MetadataSchedule(seed, profile, settings, tuple(drawn[:size]))
+    return MetadataSchedule(seed, profile, settings, draw_events(rng, draws, weights, (events.Follow(0),), size))
 
 
 def event_draws(rng: random.Random, masters: int) -> list[tuple[int, bool, Draw]]:

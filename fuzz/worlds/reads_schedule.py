@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from rocketmq_ha.fuzz.worlds.drawing import draw_weights
 from rocketmq_ha.fuzz.worlds.reads_sides import CHANNELS
 from rocketmq_ha.reference.pull import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND
 from rocketmq_ha.reference.read_events import (
@@ -68,7 +69,7 @@ def draw(seed: int) -> ReadsSchedule:
     profile = rng.choice((CLASSIC, HARDENED))
     setup = draw_setup(rng)
     draws = _draws(rng, setup)
-    weights = [weight * rng.choice((0, 1, 1, 1, 3)) if optional else weight for weight, optional, _ in draws]
+    weights = draw_weights(rng, draws)
     chosen = rng.choices([make for _, _, make in draws], weights, k=rng.randint(MIN_OPS, MAX_OPS))
     begin = (SetConsumers(),) if rng.random() < 0.7 else ()
     return ReadsSchedule(seed, profile, setup, (*begin, *(make() for make in chosen)))

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, get_args
 
+from rocketmq_ha.fuzz.worlds.drawing import draw_events, draw_weights
 from rocketmq_ha.reference import remoting_events as events
 from rocketmq_ha.reference.remoting_clients import Settings
 from rocketmq_ha.reference.remoting_events import AT_ONCE, FAULTY, LATER, READS, UNKNOWN, Event, Form, Frame
@@ -70,14 +71,10 @@ def draw(seed: int) -> RemotingSchedule:
     profile = rng.choice((CLASSIC, HARDENED))
     settings = draw_settings(rng)
     draws = event_draws(rng, settings)
-    weights = [weight * rng.choice((0, 1, 1, 1, 3)) if optional else weight for weight, optional, _ in draws]
-    makes = [make for _, _, make in draws]
+    weights = draw_weights(rng, draws)
     size = rng.randint(MIN_OPS, MAX_OPS)
-    drawn: list[Event] = [events.Connect(client) for client in range(settings.clients) if client == 0 or rng.random() < 0.8]
-    while len(drawn) < size:
-        for make in rng.choices(makes, weights, k=16):
-            drawn += make()
-    return RemotingSchedule(seed, profile, settings, tuple(drawn[:size]))
+    begin = [events.Connect(client) for client in range(settings.clients) if client == 0 or rng.random() < 0.8]
+    return RemotingSchedule(seed, profile, settings, draw_events(rng, draws, weights, begin, size))
 
 
 def draw_settings(rng: random.Random) -> Settings:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from rocketmq_ha.fuzz.worlds.drawing import draw_weights
 from rocketmq_ha.reference.replica_events import Accept, Close, Event, Flush, Put, Report, Restart, Sync, Tick, Transfer
 from rocketmq_ha.spec.event_log import NO_FAULT
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
@@ -67,7 +68,7 @@ def draw(seed: int) -> ReplicasSchedule:
     )
     sync_master, sync_flush = rng.choice(((True, True), (True, True), (True, False), (False, True), (False, False)))
     draws = _draws(rng, hosts, settings)
-    weights = [weight * rng.choice((0, 1, 1, 1, 3)) if optional else weight for weight, optional, _ in draws]
+    weights = draw_weights(rng, draws)
     chosen = rng.choices([make for _, _, make in draws], weights, k=rng.randint(MIN_ROUNDS, MAX_ROUNDS))
     first = [event for host in range(rng.randint(0, hosts)) for event in _join(host)]
     events = [*first, *(event for make in chosen for event in make())]

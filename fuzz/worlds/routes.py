@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final, get_args
 
+from rocketmq_ha.fuzz.worlds.drawing import draw_events, draw_weights
 from rocketmq_ha.fuzz.worlds.routes_sides import ImplementationRoutes, ReferenceRoutes
 from rocketmq_ha.fuzz.worlds.world import START_MS, World
 from rocketmq_ha.reference import name_server, route_events, routes
@@ -134,14 +135,9 @@ def draw(seed: int) -> RoutesSchedule:
     profile = rng.choice((CLASSIC, HARDENED))
     settings = draw_settings(rng)
     draws = event_draws(rng, settings, [])
-    weights = [weight * rng.choice((0, 1, 1, 1, 3)) if optional else weight for weight, optional, _ in draws]
-    makes = [make for _, _, make in draws]
+    weights = draw_weights(rng, draws)
     size = rng.randint(MIN_OPS, MAX_OPS)
-    drawn: list[events.Event] = []
-    while len(drawn) < size:
-        for make in rng.choices(makes, weights, k=16):
-            drawn += make()
-    return RoutesSchedule(seed, profile, settings, tuple(drawn[:size]))
+    return RoutesSchedule(seed, profile, settings, draw_events(rng, draws, weights, (), size))
 
 
 def draw_settings(rng: random.Random) -> Settings:

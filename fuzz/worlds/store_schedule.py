@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from rocketmq_ha.fuzz.worlds.drawing import draw_weights
 from rocketmq_ha.reference import store_events as events
 from rocketmq_ha.reference.store_disk import BITS
 from rocketmq_ha.reference.store_state import StoreSettings
@@ -43,7 +44,7 @@ def draw(seed: int) -> StoreSchedule:
     profile = rng.choice((CLASSIC, HARDENED, HARDENED))
     settings = draw_settings(rng)
     draws = event_draws(rng, settings)
-    weights = [weight * rng.choice((0, 1, 1, 1, 3)) if optional else weight for weight, optional, _ in draws]
+    weights = draw_weights(rng, draws)
     drawn: list[events.Event] = [events.Open()]
     length = rng.randint(MIN_OPS, MAX_OPS)
     while len(drawn) < length:
