@@ -211,7 +211,8 @@ class SlaveMachine(RuleBasedStateMachine):
         if self.client.connected:
             return
         number, file_size = self.other
-        log = history(number, file_size or self.model.log.file_size)
+        file_size = file_size or self.model.log.file_size
+        log = history(number, max(file_size, min(FILE_SIZES)))  # a slave may adopt a size in which no message of ours has room
         self.sock, self.wire, self.reports = ScriptedSocket(room), bytearray(), bytearray()
         self.link = SlaveLink(self.sock, self.client)
         self.link.on_connect(self.now_ms)
@@ -481,6 +482,11 @@ LIVES: Final[dict[str, Life]] = {
         [odd_end(2, False, 20, BLANK, frame=FIRST_SIZE + 5)],
     ),
     "one byte at the end of a buffer that grows": ("hardened", False, [("serve", {"sizes": [3, 100], "pieces": [16, ALL]})]),
+    "a slave that adopted files of 8 bytes, and the next master": (
+        "hardened",
+        True,
+        [odd_end(0, False, 8, BLANK), ("restart", {}), ("follow", {"pieces": [ALL]})],
+    ),
     "heads in pieces": ("hardened", True, [odd_end(9, False, 30, BLANK), ("reconnect", NEXT), ("follow", {"pieces": [-1]})]),
 }
 
