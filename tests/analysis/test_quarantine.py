@@ -342,15 +342,16 @@ def test_a_log_of_version_1_has_what_it_lacks_filled_in(spark: SparkSession, tmp
 
 
 def test_runs_of_several_logs_are_told_apart_by_log_and_number(spark: SparkSession, tmp_path: Path) -> None:
-    """Seed 1 of the link is in both and counts once; seed 2 is in another world; -1 is another run in each log."""
+    """Seed 1 of the link is in all, and counts once; seed 2 is in two worlds; -1 is another run in each log."""
     logs = []
-    for name, world in (("a", "link"), ("b", "store")):
+    for name, world in (("a", "link"), ("b", "store"), ("c", "link")):
         runs = [event_logs.run_row(1, n_steps=STEPS), event_logs.run_row(2, n_steps=STEPS, world=world)]
         runs.append(event_logs.run_row(-1, n_steps=STEPS, phase="guided"))
         events = [*rows_of(1), *rows_of(2, world=world), *rows_of(-1)]
         logs.append(event_logs.write_log(tmp_path / name, events, runs))
-    assert read(spark, *logs) == ([], 5, 5, 5 * STEPS)
-    assert read(spark, *logs, each_alone=True) == ([], 6, 6, 6 * STEPS)
+    assert read(spark, *logs[:2]) == ([], 5, 5, 5 * STEPS)
+    assert read(spark, *logs) == ([], 6, 6, 6 * STEPS)
+    assert read(spark, *logs, each_alone=True) == ([], 9, 9, 9 * STEPS)
     assert read(spark, logs[0], logs[0]) == ([], 4, 4, 4 * STEPS)
 
 

@@ -76,6 +76,19 @@ def test_a_violation_is_named_with_its_run_and_has_status_1(tmp_path: Path) -> N
     assert "runs=30 " in result.stdout and " wrong=1 " in result.stdout
 
 
+def test_runs_of_one_number_in_two_logs_are_two_wrong_runs(tmp_path: Path) -> None:
+    logs = []
+    for number in range(2):
+        rows = second_verdicts.sound(*SEEDS).copy()
+        rows.find(lambda row: row["run_id"] == 12 and row["event"] == "put" and row["actor"] == "store")["nbytes"] += 1
+        logs.append(write(tmp_path / f"log-{number}", rows))
+    result = call(*logs, "--unreached-ok")
+    assert result.exit_code == 1
+    assert " wrong=2 " in result.stdout
+    for log in logs:
+        assert f"{log}: run 12, step " in result.stdout
+
+
 def test_a_rule_that_was_never_reached_has_status_1(tmp_path: Path) -> None:
     log = write(tmp_path / "log", MemoryLog(second_verdicts.sound(*SEEDS).of(1), [second_verdicts.sound(*SEEDS).run(1)]))
     result = call(log)
