@@ -115,9 +115,10 @@ def read_killers() -> dict[str, str]:
 
 
 def write_killers(edits: Sequence[Edit], store: Store) -> int:
-    """Note which test caught each edit, so that the next run begins with it."""
+    """Note which test caught each edit, so that the next run begins with it. What is known of other edits stays."""
     known = store.read()
-    killers = {key: test for key, test in read_killers().items() if key in {edit.key for edit in edits}}
+    present = {edit.key for edit in load_all(())}
+    killers = {key: test for key, test in read_killers().items() if key in present}
     killers |= {edit.key: known[edit.key].test for edit in edits if edit.key in known and known[edit.key].verdict == KILLED}
     KILLERS.write_text(json.dumps(killers, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     console.print(f"mutants: {KILLERS.name} names the test of {len(killers)} of {len(edits)} edits")

@@ -57,13 +57,22 @@ def decode(data: bytes) -> StoreCheckpoint:
     return StoreCheckpoint(*(int.from_bytes(data[at : at + 8], "big", signed=True) for at in (0, 8, 16, OFFSET_AT)))
 
 
+def flushed_before_ms(checkpoint: StoreCheckpoint) -> int:
+    """Every message stored before this time is on the disk; 0 where the checkpoint tells of none.
+
+    >>> flushed_before_ms(StoreCheckpoint(9_000, 0, 0)), flushed_before_ms(StoreCheckpoint())
+    (6001, 0)
+    """
+    return max(0, checkpoint.physic_msg_timestamp - MARGIN_MS + 1)
+
+
 def vouches_for(checkpoint: StoreCheckpoint, store_timestamp: int) -> bool:
     """Return True if every message stored at or before a time is on the disk.
 
     >>> vouches_for(StoreCheckpoint(9_000, 0, 0), 6_000), vouches_for(StoreCheckpoint(9_000, 0, 0), 6_001)
     (True, False)
     """
-    return store_timestamp <= checkpoint.physic_msg_timestamp - MARGIN_MS
+    return store_timestamp < flushed_before_ms(checkpoint)
 
 
 def min_timestamp(checkpoint: StoreCheckpoint) -> int:

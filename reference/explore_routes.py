@@ -117,6 +117,14 @@ _REGISTRATIONS: Final[tuple[events.Event, ...]] = (
 )
 _SENDING: Final = (events.UpdateTopic, events.StartBroker, events.StopBroker, events.Tick)
 _ONE_BROKER: Final = (BrokerSettings("c", A, 1, X, period_ms=1),)
+_OF_A_SLAVE: Final[tuple[events.Event, ...]] = (
+    _register(Y, 0, channel=1),
+    events.StartBroker(0),
+    events.UpdateTopic(0, "T", 4, 6),
+    events.Deliver(0, 0),
+    events.Answer(0, 0),
+)
+_READ_ONLY: Final = (BrokerSettings("c", A, 1, X, permission=4),)
 
 
 def _settings(brokers: int, queue_datas: int, text_size: int, own: tuple[BrokerSettings, ...] = ()) -> Settings:
@@ -139,8 +147,9 @@ def of_name_servers() -> Rows:
 
 @cache
 def of_registrations(profile: Profile) -> Rows:
-    """The rows of a broker that registers with one name server, which may be full."""
-    return _explore(_REGISTRATIONS, _settings(1, 50, 999, _ONE_BROKER), profile)
+    """The rows of a broker that registers with one name server, which may be full, and of a slave that hears of its master."""
+    alone = _explore(_REGISTRATIONS, _settings(1, 50, 999, _ONE_BROKER), profile)
+    return alone | _explore(_OF_A_SLAVE, _settings(2, 50, 999, _READ_ONLY), profile)
 
 
 def rows(profile: Profile) -> Rows:

@@ -198,6 +198,9 @@ class _Work:
             self.answered,
             tuple(self.answers),
         )
+        old = (before.slave.process, *before.masters)
+        if any(map(metadata_process.is_kept_in_memory, old, (after.slave.process, *after.masters))):
+            self.met("HA-BT-6")
         rows = metadata_entries.rows(
             before, after, self.label, tuple(dict.fromkeys(self.clauses)), self.touched, asking=self.is_asking_touched
         )
@@ -437,7 +440,7 @@ class _Work:
     def taken(self, asked: InFlight, answer: Answer | None) -> tuple[Outcome, int]:
         """Take an answer. Returns: how the question has ended, and the bytes of a whole table."""
         if answer is None:
-            self.met("HA-MD-7")
+            self.met(*(("HA-MD-7",) if self.now_ms >= asked.deadline_ms else ()))
             return "failed", 0
         code, body = answer
         link = self.links[asked.master]
@@ -638,9 +641,10 @@ class _Work:
         self.turn()
         if self.now_ms >= self.slave.persist_at:
             self.slave = self.written_delays(replace(self.slave, persist_at=self.now_ms + DELAYS_MS))
+        for process in (self.process, *self.masters):
+            self.met(*metadata_process.clauses_of_tick(process, self.now_ms))
         self.process = metadata_process.on_tick(self.process, self.now_ms)
         self.masters = [metadata_process.on_tick(process, self.now_ms) for process in self.masters]
-        self.met("HA-BT-6", "HA-BT-33")
 
 
 def damaged(asked: InFlight, event: events.Arrive) -> Answer:

@@ -244,6 +244,20 @@ def on_tick(process: Process, now_ms: int) -> Process:
     return replace(process, tables=tables)
 
 
+def is_kept_in_memory(before: Process, after: Process) -> bool:
+    """Whether a table has changed, and its file could not be written."""
+    return after is not before and any(
+        table.file.is_unsaved and table.entries is not before.tables[name].entries for name, table in after.tables.items()
+    )
+
+
+def clauses_of_tick(process: Process, now_ms: int) -> tuple[str, ...]:
+    """The clauses that `on_tick` exercises."""
+    files = [table.file for table in process.tables.values()]
+    again = any(file.is_unsaved and now_ms >= file.retry_at for file in files)
+    return (*(("HA-BT-6",) if again else ()), *(("HA-BT-33",) if now_ms >= process.offsets.persist_at else ()))
+
+
 # --- What a slave takes of its master --------------------------------------------------------------------------------
 
 

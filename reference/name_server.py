@@ -199,10 +199,10 @@ def _clauses_of_registration(before: RouteTable, after: RouteTable, said: Regist
     if said.broker_addr not in after.brokers:
         return ("HA-R-39",)
     found = ["HA-R-3", "HA-R-10", "HA-R-38"]
-    if said.broker_id != route_table.MASTER_ID:
-        found.append("HA-R-35")
     if said.topics:
-        found.append("HA-R-36")
+        found.append("HA-R-35")
+        if route_table.counts(before, said):
+            found.append("HA-R-36")
     if any(key not in {(topic, said.broker_name) for topic, _ in said.topics} for key in before.queues):
         found.append("HA-R-37")
     return tuple(found)

@@ -123,7 +123,7 @@ def on_put(
         after = replace(after, gathered=(request,))
     step = Step(after, (), ("HA-G-8", "HA-G-40"))
     if for_slave and not (for_disk and not master.profile.waits_at_once):
-        step = _ask_slaves(after, master, put, slaves, now_ms)
+        step = _ask_slaves(after, master, put, slaves, now_ms, "HA-G-42" if for_disk else "")
     # OUTPUT
     return _tell(step)
 
@@ -152,7 +152,7 @@ def on_disk_end(puts: Puts, master: Master, request_id: int, slaves: Slaves, now
     put = next(put for put in puts.waiting if put.request_id == request_id)
     if put.slave is not None or master.profile.waits_at_once:
         return Step(puts)
-    return _ask_slaves(puts, master, put, slaves, now_ms)
+    return _ask_slaves(puts, master, put, slaves, now_ms, "HA-G-43")
 
 
 def on_ack(puts: Puts, push2_slave_max_offset: int, now_ms: int) -> Step[Puts]:
@@ -202,12 +202,13 @@ def shut_slaves(puts: Puts) -> Step[Puts]:
 # --- What both kinds share -------------------------------------------------------------------------------------------
 
 
-def _ask_slaves(puts: Puts, master: Master, put: WaitingPut, slaves: Slaves, now_ms: int) -> Step[Puts]:
+def _ask_slaves(puts: Puts, master: Master, put: WaitingPut, slaves: Slaves, now_ms: int, clause: str) -> Step[Puts]:
+    """The wait for slaves begins. clause: of a put that waits for both, on when that is."""
     asked = group_transfer_service.on_put(
         *(puts.group, put.request_id, put.next_offset, slaves.count, slaves.push2_slave_max_offset, now_ms, master.settings)
     )
-    clauses = ("HA-G-42",) if master.profile.waits_at_once else ("HA-G-43",)
-    return _slave_tells(puts, Step(asked.state, asked.outputs, (*clauses, *asked.clauses)))
+    clauses = (clause, *asked.clauses) if clause else asked.clauses
+    return _slave_tells(puts, Step(asked.state, asked.outputs, clauses))
 
 
 def _slave_tells(puts: Puts, ended: Step[GroupTransfer]) -> Step[Puts]:

@@ -121,19 +121,27 @@ def _without(table: RouteTable, gone: Iterable[str]) -> RouteTable:
     )
 
 
+def counts(table: RouteTable, registration: Registration) -> bool:
+    """Whether the topics of a registration count.
+
+    Spec: HA-R-35 "MUST take the topics of a registration with brokerId 0, and of one that gives enableActingMaster if no
+    broker of its group has a smaller id", "MUST NOT take those of any other".
+    """
+    broker_id = registration.broker_id
+    others = {known for known, addr in addrs_of(table, registration.broker_name).items() if addr != registration.broker_addr}
+    return broker_id == MASTER_ID or (registration.gives_acting_master and all(broker_id <= other for other in others))
+
+
 def _taken_topics(table: RouteTable, registration: Registration) -> dict[str, QueueData]:
     """The topics whose queues a registration replaces.
 
-    Spec: HA-R-35 "MUST take the topics of a registration with brokerId 0, and of one that gives enableActingMaster if no
-    broker of its group has a smaller id", "MUST NOT take those of any other"; HA-R-36 "MUST replace what its group has of that
-    topic if the address was not listed with that group, id and DataVersion, or if the group has nothing of that topic", "else
-    it MUST change nothing". HA-MD-12 says which DataVersions are equal.
+    Spec: HA-R-36 "MUST replace what its group has of that topic if the address was not listed with that group, id and
+    DataVersion, or if the group has nothing of that topic", "else it MUST change nothing". HA-MD-12 says which DataVersions are
+    equal.
     """
-    name, broker_id = registration.broker_name, registration.broker_id
-    others = {known for known, addr in addrs_of(table, name).items() if addr != registration.broker_addr}
-    is_least = all(broker_id <= other for other in others)
-    if broker_id != MASTER_ID and not (registration.gives_acting_master and is_least):
+    if not counts(table, registration):
         return {}
+    name, broker_id = registration.broker_name, registration.broker_id
     before, said = table.brokers.get(registration.broker_addr), registration.version
     is_known = (
         before is not None

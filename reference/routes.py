@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, assert_never
 
-from rocketmq_ha.reference import broker_registration, broker_tables, name_server, route_entries, route_requests
+from rocketmq_ha.reference import broker_registration, broker_tables, name_server, route_entries, route_requests, route_table
 from rocketmq_ha.reference import route_events as events
-from rocketmq_ha.reference.broker_registration import Registering
+from rocketmq_ha.reference.broker_registration import PERM_READ_WRITE, Registering
 from rocketmq_ha.reference.broker_tables import Tables, Topic
 from rocketmq_ha.reference.name_server import Answered, NameServer
 from rocketmq_ha.reference.registration import CRC_MASK
@@ -376,8 +376,14 @@ class _Work:
         for at, before in enumerate(states):
             after = classify(self.brokers[number], at)
             if at == server or at in asked or before is not after:
-                said = (*clauses, *(("HA-R-15", "HA-R-13", "HA-SE-40") if at in asked else ()))
+                said = (*clauses, *self.clauses_of_asking(own, before)) if at in asked else clauses
                 self.row(number, at, event, before, after, said)
+
+    def clauses_of_asking(self, own: BrokerSettings, before: RegisteringState) -> tuple[str, ...]:
+        """The clauses of a registration that is sent, by the broker's state before it."""
+        again = ("HA-SE-41",) if before is RegisteringState.AGAIN else ()
+        permission = ("HA-SE-40",) if own.permission & PERM_READ_WRITE != PERM_READ_WRITE else ()
+        return (*again, "HA-R-15", "HA-R-13", *permission)
 
     def row(
         self,
@@ -430,13 +436,14 @@ class _Work:
 
     def on_answer(self, number: int, server: int, answered: Answered) -> None:
         """A name server has answered a registration. HA-R-14 "MUST connect to the HA address, haServerAddr, of its master"."""
-        clauses: tuple[str, ...] = ("HA-SE-41",)
+        clauses: tuple[str, ...] = ()
         is_taken = answered.code == ResponseCode.SUCCESS
         if is_taken:
             told = dict(answered.ext_fields)
             master = told.get("haServerAddr", ""), told.get("masterAddr", "")
             self.brokers[number] = replace(self.brokers[number], master=master)
-            clauses = (*clauses, "HA-R-14", *self.take_order(number, answered))
+            is_slave = self.settings.brokers[number].broker_id != route_table.MASTER_ID
+            clauses = (*(("HA-R-14",) if is_slave and master[0] else ()), *self.take_order(number, answered))
         registering = self.brokers[number].registering
         assert registering is not None
         step = broker_registration.on_answer(registering, server)
@@ -461,7 +468,8 @@ class _Work:
                 broker = self.brokers[number]
                 assert broker.registering is not None
                 step = broker_registration.on_failure(broker.registering, server, self.now_ms)
-                self.take(number, "failure", step, ("HA-R-58",) if self.profile.registers_again else (), server)
+                again = self.profile.registers_again and not broker.is_leaving
+                self.take(number, "failure", step, ("HA-R-58",) if again else (), server)
 
     def lose_link(self, number: int, server: int) -> None:
         """The broker sees the end of its connection."""
@@ -499,7 +507,8 @@ class _Work:
     def turn(self, number: int) -> None:
         broker = self.brokers[number]
         if broker.registering is not None and not broker.is_leaving:
-            self.take(number, "tick", broker_registration.on_tick(broker.registering, self.now_ms), ("HA-R-16",))
+            clause = "HA-R-16" if self.now_ms >= broker.registering.next_ms else "HA-R-58"
+            self.take(number, "tick", broker_registration.on_tick(broker.registering, self.now_ms), (clause,))
 
 
 def _names(own: BrokerSettings) -> tuple[tuple[str, str], ...]:

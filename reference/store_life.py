@@ -135,7 +135,7 @@ def _append(life: StoreLife, records: list[Record]) -> Told:
     # Written were the file that takes the message, one that a BLANK has ended, and one that was made.
     written = {begin - begin % log.file_size, *({last_start(life)} if rolls else ()), *({*starts(after)} - {*starts(life)})}
     after = replace(after, modified_ms={**life.modified_ms, **dict.fromkeys(written, life.now_ms)})
-    clauses: tuple[str, ...] = ("HA-ST-2", "HA-ST-4", "HA-ST-12", "HA-ST-15", "HA-ST-31")
+    clauses: tuple[str, ...] = ("HA-ST-2", "HA-ST-4", "HA-ST-12", "HA-ST-15", *(("HA-ST-31",) if is_queued else ()))
     clauses += ("HA-ST-8",) if needs_file else ()
     return ("put_roll", Step(after, clauses=(*clauses, "HA-ST-3"))) if rolls else ("put", Step(after, clauses=clauses))
 
@@ -212,10 +212,11 @@ def on_dispatch(life: StoreLife, _event: store_events.Dispatch, settings: StoreS
     made_at = f"{life.now_ms:017d}"
     dispatched = dispatch.do_reput(life.dispatched, life.log, made_at, sizes_of(settings), profile_of_store(profile))
     after = replace(life, dispatched=dispatched, told=())
-    if dispatched.reput_from_offset > life.dispatched.reput_from_offset:
-        last_ms = last_message_before(after, dispatched.reput_from_offset)
-        after = replace(after, dispatched_ms=max(life.dispatched_ms, last_ms))
-    return "dispatch", Step(after, clauses=("HA-ST-29", "HA-ST-31", "HA-ST-35"))
+    if dispatched.reput_from_offset <= life.dispatched.reput_from_offset:
+        return "dispatch", Step(after)
+    last_ms = last_message_before(after, dispatched.reput_from_offset)
+    after = replace(after, dispatched_ms=max(life.dispatched_ms, last_ms))
+    return "dispatch", Step(after, clauses=("HA-ST-35",))
 
 
 def flush_derived(life: StoreLife) -> StoreLife:

@@ -248,9 +248,11 @@ def damage(log: Log, end: int, last_exit_ok: bool, checkpoint: StoreCheckpoint) 
 
     Spec: HA-ST-20 "A log in which a whole record of its own place stands behind one that is not whole MUST be refused". After a
     crash of the machine whole records may stand there, since pages reach the disk in any order; then only records that the
-    checkpoint covers prove damage, HA-ST-20 "stored later than 3 s before the checkpoint's first time" shows none.
+    checkpoint covers prove damage: HA-ST-20 "stored later than 3 s before the checkpoint's first time", "and without such a
+    time none does".
     """
-    for offset, store_timestamp in whole_records_behind(log, end):
+    is_known = last_exit_ok or checkpoints.flushed_before_ms(checkpoint) > 0  # a damaged store timestamp may be less than 0
+    for offset, store_timestamp in whole_records_behind(log, end) if is_known else ():
         if last_exit_ok or checkpoints.vouches_for(checkpoint, store_timestamp):
             name = f"{end - end % log.file_size:0{constants.FILE_NAME_DIGITS}d}"
             return Refused("no record, and a whole one behind it", name, end, offset)

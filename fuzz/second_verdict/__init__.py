@@ -4,10 +4,11 @@ The first verdict comes from the process that wrote the log, by the comparison t
 finds nothing, a recorder that loses a row, or a mistake that model and implementation share gives `ok` and a log that looks
 well. "From the log alone" means two things here, and both are built:
 
-(a) **The row check** (`columns.py`, `rules.py`, `rules_link.py`, `puts.py`): every run. A monitor reads nothing but the run's
-    rows and its row in runs, and spec/transitions.json. It is written from the clauses and from the columns' definitions, and
-    imports neither the model nor the implementation nor the lock-step. So it finds what all of these agree about wrongly, if
-    the rows show it. It does not see what no row shows: bodies of messages, sizes of a schedule, bytes in flight.
+(a) **The row check** (`columns.py`, `rules.py`, `rules_link.py`, `rules_worlds.py`, `puts.py`): every run. A monitor reads
+    nothing but the run's rows and its row in runs, and spec/transitions.json. It is written from the clauses and from the
+    columns' definitions, and imports neither the model nor the implementation nor the lock-step. So it finds what all of
+    these agree about wrongly, if the rows show it. It does not see what no row shows: bodies of messages, sizes of a
+    schedule, bytes in flight.
 
 (b) **The re-run** (`rerun.py`): a share of the runs. The model alone goes through the run's schedule again, which its seed
     gives, or its digest among the schedules that the log holds. Its rows must be the logged rows, its invariants must hold,

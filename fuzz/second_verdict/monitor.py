@@ -11,9 +11,10 @@ import pyarrow.compute as pc
 from rocketmq_ha.fuzz.second_verdict.columns import HEADER, Rows
 from rocketmq_ha.fuzz.second_verdict.rules import GENERAL, Rule, Violation, apply
 from rocketmq_ha.fuzz.second_verdict.rules_link import OF_LINK
+from rocketmq_ha.fuzz.second_verdict.rules_worlds import OF_WORLDS
 from rocketmq_ha.spec.event_log import VERDICT_OK
 
-RULES: Final[tuple[Rule, ...]] = (*GENERAL, *OF_LINK)
+RULES: Final[tuple[Rule, ...]] = (*GENERAL, *OF_LINK, *OF_WORLDS)
 
 
 @dataclass(frozen=True, slots=True)

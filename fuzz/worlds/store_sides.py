@@ -252,7 +252,8 @@ class ImplementationStore:
         start, position = starts[event.file % len(starts)], event.position % self._size
         path = f"{self._log_dir}/{file_name(start)}"
         synced = self._disk.bytes_of(path, self._size)
-        _write(path, store_life.damage(self._files[start], position, event.size, event.mask))
+        self._files[start] = store_life.damage(self._files[start], position, event.size, event.mask)  # nobody has written
+        _write(path, self._files[start])
         self._disk.note(path, store_life.damage(synced, position, event.size, event.mask))
 
     def _shorten(self, event: store_events.Shorten) -> None:
@@ -337,7 +338,7 @@ class ImplementationStore:
         """Read the files of the log, and note which were written."""
         found = self._read_files()
         for start, data in found.items():
-            if self._files.get(start) != data and len(data) == self._size and self._healthy is None:
+            if self._files.get(start) != data and len(data) == self._size:
                 self._modified_ms[start] = self._now_ms
         for start in self._files.keys() - found.keys():
             self._modified_ms.pop(start, None)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from rocketmq_ha.fuzz import lockstep, recorder
+from rocketmq_ha.fuzz import recorder, runner
+from rocketmq_ha.fuzz.limits import Limits
 from rocketmq_ha.fuzz.lockstep import RunOutcome
 from rocketmq_ha.fuzz.recorder import EVENT_SCHEMA, RUN_SCHEMA, EventRecorder
 from rocketmq_ha.fuzz.second_verdict import chunk, monitor, rerun
@@ -41,9 +42,10 @@ class MemoryLog:
         return pa.Table.from_pylist(self.events, EVENT_SCHEMA), pa.Table.from_pylist(self.runs, RUN_SCHEMA)
 
 
-def campaign(seeds: Sequence[int], recorder_of: Callable[[], EventRecorder] = EventRecorder) -> MemoryLog:
+def campaign(seeds: Sequence[int], recorder_of: Callable[[], EventRecorder] = EventRecorder, world: str = "link") -> MemoryLog:
     """What a campaign over these seeds writes, made in this process with whatever is planted in it."""
-    return log_of((lockstep.run(registry.draw(seed, registry.find(["link"]))) for seed in seeds), recorder_of)
+    among = registry.find([world])
+    return log_of((runner.limited_outcome(registry.draw(seed, among), Limits()) for seed in seeds), recorder_of)
 
 
 def log_of(outcomes: Iterable[RunOutcome], recorder_of: Callable[[], EventRecorder] = EventRecorder) -> MemoryLog:
@@ -55,9 +57,9 @@ def log_of(outcomes: Iterable[RunOutcome], recorder_of: Callable[[], EventRecord
 
 
 @cache
-def sound(first: int, last: int) -> MemoryLog:
+def sound(first: int, last: int, world: str = "link") -> MemoryLog:
     """The log of the seeds from `first` to `last`. Not to be changed."""
-    return campaign(range(first, last + 1))
+    return campaign(range(first, last + 1), world=world)
 
 
 def judged(log: MemoryLog) -> monitor.Judgement:
