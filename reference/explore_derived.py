@@ -150,6 +150,49 @@ _HOLE_IN_AN_EXPIRED_QUEUE: Final = (
     events.PowerCut(ALL_PAGES ^ 1 << 5, 9, 0),
     events.Open(),
 )
+# A store that opened over damage is damaged twice more, and the queue of its later message goes before it is refused.
+_REFUSED_WITHOUT_A_FILE: Final = (
+    events.Open(),
+    events.Put("T", bytes(386), "", 0),
+    events.Put("T", bytes(24), "", 0),
+    events.Tick(3_000),
+    events.Put("T", b"", "", 1),
+    events.Dispatch(),
+    events.Close(),
+    events.Damage(0, 20, 2, 128),
+    events.Open(),
+    events.Put("T", b"", "", 1),
+    events.Put("U", bytes(30), "", 0),
+    events.Put("U", b"", "", 0),
+    events.Put("T", bytes(21), "", 0),
+    events.Close(),
+    events.Damage(2, 83, 9_000, 1),
+    events.Open(),
+    events.Close(),
+    events.Damage(1, 8, 512, 0),
+    events.Open(),
+)
+# Damage that comes after a healed one brings back, in a new file, the very bytes of the queue's last sync.
+_MADE_ANEW_AS_SYNCED: Final = (
+    events.Open(),
+    events.Put("T", bytes(82), "", 0),
+    events.Dispatch(),
+    events.FlushDerived(),
+    events.Put("T", bytes(382), "", 0),
+    events.Flush(0),
+    events.Put("T", bytes(57), "", 0),
+    events.Clean(5, 86, 633),
+    events.PowerCut(0, 0, 0),
+    events.Open(),
+    events.PutBatch("T", (bytes(147), bytes(147)), "", 0),
+    events.Close(),
+    events.Damage(1, 20, 2, 128),
+    events.Damage(0, 27, 1, 255),
+    events.Open(),
+    events.Heal(),
+    events.Damage(1, 42, 60, 255),
+    events.Open(),
+)
 _CLOSED: Final = (events.Open(), _CUTS[1], _TORN, _IMPOSSIBLE)
 _SCOPES: Final = (
     Scope(3, (_OF_QUEUE, _OF_ANOTHER), (*_ROUNDS, *_EXPIRY, *_ENDS), (events.Open(), _TORN), _key_of_queue),
@@ -178,6 +221,12 @@ _SCOPES: Final = (
         _key_of_queue,
         (_HOLE_IN_AN_EXPIRED_QUEUE,),
         replace(SETTINGS, mapped_file_size=4096, queue_file_size=1280),
+    ),
+    *(
+        Scope(
+            0, (), (), (), _key_of_queue, (begin,), StoreSettings(600, 1280, 20, 5, max_log_size=most, clean_file_forcibly=True)
+        )
+        for begin, most in ((_REFUSED_WITHOUT_A_FILE, 1_801), (_MADE_ANEW_AS_SYNCED, 1_200))
     ),
 )
 

@@ -46,6 +46,7 @@ ROOM = "a message is lost, and the last file that is kept is full without it"
 SELDOM_OF_DERIVED = {
     ("consume_queue", "left", "refuse", "left"): DAMAGED,
     ("consume_queue", "left", "refuse", "left_unsynced"): DAMAGED,
+    ("consume_queue", "left", "refuse", "none"): DAMAGED,
     ("consume_queue", "left_unsynced", "refuse", "left"): DAMAGED,
     ("consume_queue", "left_unsynced", "refuse", "left_unsynced"): DAMAGED,
     ("consume_queue", "none", "refuse", "left_unsynced"): DAMAGED,
