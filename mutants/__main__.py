@@ -121,7 +121,7 @@ def write_killers(edits: Sequence[Edit], store: Store) -> int:
     killers = {key: test for key, test in read_killers().items() if key in present}
     killers |= {edit.key: known[edit.key].test for edit in edits if edit.key in known and known[edit.key].verdict == KILLED}
     KILLERS.write_text(json.dumps(killers, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    console.print(f"mutants: {KILLERS.name} names the test of {len(killers)} of {len(edits)} edits")
+    console.print(f"mutants: {KILLERS.name} names the test of {len(killers)} of {len(present)} edits")
     return 0
 
 

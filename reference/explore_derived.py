@@ -150,7 +150,7 @@ _HOLE_IN_AN_EXPIRED_QUEUE: Final = (
     events.PowerCut(ALL_PAGES ^ 1 << 5, 9, 0),
     events.Open(),
 )
-# A store that opened over damage is damaged twice more, and the queue of its later message goes before it is refused.
+# A store opens over damage, and is damaged twice more: the last opening removes the file of a queue, and is then refused.
 _REFUSED_WITHOUT_A_FILE: Final = (
     events.Open(),
     events.Put("T", bytes(386), "", 0),
@@ -172,7 +172,7 @@ _REFUSED_WITHOUT_A_FILE: Final = (
     events.Damage(1, 8, 512, 0),
     events.Open(),
 )
-# Damage that comes after a healed one brings back, in a new file, the very bytes of the queue's last sync.
+# Damage is healed, and more comes: the opening makes the queue's file anew, with the very bytes of its last sync.
 _MADE_ANEW_AS_SYNCED: Final = (
     events.Open(),
     events.Put("T", bytes(82), "", 0),

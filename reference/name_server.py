@@ -201,7 +201,7 @@ def _clauses_of_registration(before: RouteTable, after: RouteTable, said: Regist
     found = ["HA-R-3", "HA-R-10", "HA-R-38"]
     if said.topics:
         found.append("HA-R-35")
-        if route_table.counts(before, said):
+        if route_table.takes_topics(before, said):
             found.append("HA-R-36")
     if any(key not in {(topic, said.broker_name) for topic, _ in said.topics} for key in before.queues):
         found.append("HA-R-37")

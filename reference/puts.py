@@ -203,7 +203,7 @@ def shut_slaves(puts: Puts) -> Step[Puts]:
 
 
 def _ask_slaves(puts: Puts, master: Master, put: WaitingPut, slaves: Slaves, now_ms: int, clause: str) -> Step[Puts]:
-    """The wait for slaves begins. clause: of a put that waits for both, on when that is."""
+    """The wait for slaves begins. clause: the one that says when it begins for a put that waits for both; "" for any other."""
     asked = group_transfer_service.on_put(
         *(puts.group, put.request_id, put.next_offset, slaves.count, slaves.push2_slave_max_offset, now_ms, master.settings)
     )

@@ -121,8 +121,8 @@ def _without(table: RouteTable, gone: Iterable[str]) -> RouteTable:
     )
 
 
-def counts(table: RouteTable, registration: Registration) -> bool:
-    """Whether the topics of a registration count.
+def takes_topics(table: RouteTable, registration: Registration) -> bool:
+    """Whether a name server takes the topics of a registration.
 
     Spec: HA-R-35 "MUST take the topics of a registration with brokerId 0, and of one that gives enableActingMaster if no
     broker of its group has a smaller id", "MUST NOT take those of any other".
@@ -139,7 +139,7 @@ def _taken_topics(table: RouteTable, registration: Registration) -> dict[str, Qu
     DataVersion, or if the group has nothing of that topic", "else it MUST change nothing". HA-MD-12 says which DataVersions are
     equal.
     """
-    if not counts(table, registration):
+    if not takes_topics(table, registration):
         return {}
     name, broker_id = registration.broker_name, registration.broker_id
     before, said = table.brokers.get(registration.broker_addr), registration.version

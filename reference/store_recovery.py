@@ -248,8 +248,8 @@ def damage(log: Log, end: int, last_exit_ok: bool, checkpoint: StoreCheckpoint) 
 
     Spec: HA-ST-20 "A log in which a whole record of its own place stands behind one that is not whole MUST be refused". After a
     crash of the machine whole records may stand there, since pages reach the disk in any order; then only records that the
-    checkpoint covers prove damage: HA-ST-20 "stored later than 3 s before the checkpoint's first time", "and without such a
-    time none does".
+    checkpoint covers prove damage: HA-ST-20 "stored later than 3 s before the checkpoint's first time", "where that
+    time is 0, none does".
     """
     is_known = last_exit_ok or checkpoints.flushed_before_ms(checkpoint) > 0  # a damaged store timestamp may be less than 0
     for offset, store_timestamp in whole_records_behind(log, end) if is_known else ():

@@ -21,7 +21,7 @@ from rocketmq_ha.fuzz.second_verdict.rules import Found, Rule, of_rows
 from rocketmq_ha.spec.constants import MESSAGE_FIXED_SIZE
 
 STORED: Final = ("put", "put_roll", "put_batch", "put_batch_roll")
-# Recoveries, damage and power cuts may move the end of the log, and a store that was not open yet has none.
+# Not among them are recoveries, damage and power cuts, which may move the end of the log.
 ENDS_STAY: Final = (
     *("put_refused", "put_batch_refused", "flush", "flush_failed", "dispatch", "flush_derived", "prepare", "prepare_failed"),
     *("watch_space", "keep", "expire", "kill", "close", "close_behind", "close_failed"),
@@ -29,7 +29,7 @@ ENDS_STAY: Final = (
 DISPATCHES: Final = ("dispatch", "recover_normally", "recover_abnormally")
 ADDS_OUTPUT: Final = ("invoke", "notify", "read", "resume", "serve")
 AGAIN_NS: Final = 1_000_000_000  # HA-R-58
-_WIDE: Final = 1 << 40  # more than any offset of a run
+_FAR: Final = (1 << 40) - 1  # every offset beyond it, which a forged report may have, counts as this one
 
 
 def _end_before(rows: Rows) -> Numbers:
@@ -37,22 +37,22 @@ def _end_before(rows: Rows) -> Numbers:
     return rows.value(rows.offset, rows.by_machine.previous(rows.of("store_life")), -1)
 
 
+def _moved(rows: Rows, before: Numbers) -> Callable[[int], str]:
+    return lambda at: f"max offset {rows.offset[at]}, before {before[at]}, {rows.nbytes[at]} bytes"
+
+
 def a_stored_put_moves_the_end(rows: Rows, name: str) -> Found:
     before = _end_before(rows)
     premise = rows.of("store_life", *STORED) & (before >= 0)
     holds = (rows.offset == before + rows.nbytes) & (rows.nbytes > MESSAGE_FIXED_SIZE)
-    return of_rows(
-        rows, name, premise, holds, lambda at: f"max offset {rows.offset[at]}, {before[at]} before, {rows.nbytes[at]} bytes"
-    )
+    return of_rows(rows, name, premise, holds, _moved(rows, before))
 
 
 def the_end_stays(rows: Rows, name: str) -> Found:
     before = _end_before(rows)
     premise = rows.of("store_life", *ENDS_STAY) & (before >= 0)
     holds = (rows.offset == before) & (rows.nbytes == 0)
-    return of_rows(
-        rows, name, premise, holds, lambda at: f"max offset {rows.offset[at]}, {before[at]} before, {rows.nbytes[at]} bytes"
-    )
+    return of_rows(rows, name, premise, holds, _moved(rows, before))
 
 
 def entries_come_by_a_dispatch(rows: Rows, name: str) -> Found:
@@ -63,16 +63,16 @@ def entries_come_by_a_dispatch(rows: Rows, name: str) -> Found:
 
 def _greatest_before(rows: Rows, where: Flags) -> Numbers:
     """For each row the greatest offset of the marked rows of its run, up to and with it; 0 without any."""
-    value = np.where(where, np.maximum(rows.offset, 0), 0)
-    return np.asarray(np.maximum.accumulate(rows.run * _WIDE + value) - rows.run * _WIDE)
+    value = np.where(where, rows.offset.clip(0, _FAR), 0)
+    of_run = rows.run * (_FAR + 1)  # a later run's numbers are greater than all of an earlier one
+    return np.asarray(np.maximum.accumulate(of_run + value) - of_run)
 
 
 def push2_was_acknowledged(rows: Rows, name: str) -> Found:
     greatest = _greatest_before(rows, rows.of("replica_connection", "report"))
     premise = rows.of("group_transfer", "ack") | rows.of("replicas", "report")
-    return of_rows(
-        rows, name, premise, rows.offset <= greatest, lambda at: f"push2 {rows.offset[at]}, greatest report {greatest[at]}"
-    )
+    holds = rows.offset.clip(0, _FAR) <= greatest
+    return of_rows(rows, name, premise, holds, lambda at: f"push2 {rows.offset[at]}, greatest report {greatest[at]}")
 
 
 def _in_operation(rows: Rows, where: Flags) -> Numbers:
@@ -120,54 +120,52 @@ def a_registration_waits_a_second(rows: Rows, name: str) -> Found:
     return of_rows(rows, name, premise, since >= AGAIN_NS, lambda at: f"{since[at] // 1_000_000} ms after the failure")
 
 
-def _rule(name: str, source: str, sentence: str, check: Callable[[Rows, str], Found], world: str, profile: str = "") -> Rule:
-    return Rule(name, source, sentence, check, profile, world)
-
-
 OF_WORLDS: Final = (
-    _rule(
+    Rule(
         "a_stored_put_moves_the_end",
         "HA-ST-2, HA-ST-12",
         "a put moves the end of the log by its bytes",
         a_stored_put_moves_the_end,
-        "store",
+        world="store",
     ),
-    _rule("the_end_stays", "HA-ST-12", "what stores nothing leaves the end of an open log", the_end_stays, "store"),
-    _rule(
+    Rule("the_end_stays", "HA-ST-12", "what stores nothing leaves the end of an open log", the_end_stays, world="store"),
+    Rule(
         "entries_come_by_a_dispatch",
         "HA-ST-35, HA-ST-73",
         "queues and index grow where messages are dispatched",
         entries_come_by_a_dispatch,
-        "store",
+        world="store",
     ),
-    _rule(
+    Rule(
         "push2_was_acknowledged",
         "HA-G-4, HA-G-5, HA-G-30",
         "push2_slave_max_offset is no more than was acknowledged",
         push2_was_acknowledged,
-        "replicas",
+        world="replicas",
     ),
-    _rule("a_put_ok_is_acknowledged", "HA-G-1", "a report ends a put that it covers", a_put_ok_is_acknowledged, "replicas"),
-    _rule("a_put_ok_is_flushed", "HA-G-44", "a flush ends a put that it covers", a_put_ok_is_flushed, "replicas", "hardened"),
-    _rule(
+    Rule(
+        "a_put_ok_is_acknowledged", "HA-G-1", "a report ends a put that it covers", a_put_ok_is_acknowledged, world="replicas"
+    ),
+    Rule("a_put_ok_is_flushed", "HA-G-44", "a flush ends a put that it covers", a_put_ok_is_flushed, "hardened", "replicas"),
+    Rule(
         "the_hold_holds_what_is_parked",
         "HA-P-16, HA-P-20",
         "the hold is empty when no pull is parked",
         the_hold_holds_what_is_parked,
-        "reads",
+        world="reads",
     ),
-    _rule(
+    Rule(
         "output_is_what_was_not_taken",
         "HA-RM-24",
         "what waits for a client is what it has not taken",
         output_is_what_was_not_taken,
-        "remoting",
+        world="remoting",
     ),
-    _rule(
+    Rule(
         "a_registration_waits_a_second",
         "HA-R-58",
         "a broker registers again a second after a failure",
         a_registration_waits_a_second,
-        "routes",
+        world="routes",
     ),
 )

@@ -13,7 +13,7 @@ Change = Callable[[MemoryLog], int]  # returns the run
 
 
 def at(actor: str, event: str, column: str, by: int, **where: str) -> Change:
-    """Add to a number of the first row of a machine's event, behind the machine's first rows."""
+    """Add to a number in a row of a machine's event: in the first one that is not among the first rows of its run."""
 
     def change(log: MemoryLog) -> int:
         row = log.find(lambda row: _is(row, actor, event, where))
@@ -26,6 +26,15 @@ def at(actor: str, event: str, column: str, by: int, **where: str) -> Change:
 def _is(row: Row, actor: str, event: str, where: dict[str, str]) -> bool:
     is_of = (row["actor"], row["event"]) == (actor, event) and row["step"] > 8
     return is_of and all(row[name] == value for name, value in where.items())
+
+
+def behind_a_forged_report(log: MemoryLog) -> int:
+    """A report of an earlier run is far beyond any log. It covers nothing of this run."""
+    far = log.find(lambda row: _is(row, "replica_connection", "report", {}))
+    far["offset"] = 1 << 50
+    row = log.find(lambda row: row["run_id"] > far["run_id"] and _is(row, "group_transfer", "ack", {}))
+    row["offset"] += 100_000
+    return int(row["run_id"])
 
 
 def flushed_too_little(log: MemoryLog) -> int:
@@ -72,12 +81,17 @@ FAULTS: dict[str, tuple[Change, ...]] = {
     ),
     "the_end_stays": (at("store_life", "flush", "offset", 1), at("store_life", "put_refused", "nbytes", 100)),
     "entries_come_by_a_dispatch": (no_dispatch,),
-    "push2_was_acknowledged": (at("group_transfer", "ack", "offset", 100_000), at("replicas", "report", "offset", 100_000)),
+    "push2_was_acknowledged": (
+        at("group_transfer", "ack", "offset", 100_000),
+        at("replicas", "report", "offset", 100_000),
+        behind_a_forged_report,
+    ),
     "a_put_ok_is_acknowledged": (at("put", "ack", "offset", 100_000, to_state="put_ok"),),
     "a_put_ok_is_flushed": (flushed_too_little,),
     "the_hold_holds_what_is_parked": (no_hold,),
     "output_is_what_was_not_taken": (
         at("remoting_output", "take", "nbytes", -1, to_state="empty"),
+        at("remoting_output", "take", "nbytes", 1, to_state="empty"),
         at("remoting_output", "serve", "nbytes", 1),
     ),
     "a_registration_waits_a_second": (too_early,),

@@ -1,18 +1,17 @@
 """The invariants of the other worlds: each is broken by a state made to break it, and by no state that comes close to it.
 
-Those of the link are in tests/spec/test_invariants.py, those of remoting in test_remoting_world.py. The states come from drawn
-schedules, so that each invariant is known to be asked about something.
+Those of the link are in tests/spec/test_invariants.py, those of remoting in test_remoting_world.py. Where a state has many
+parts, it is one of a drawn run with one part changed; the test then counts the states in which the invariant asks for anything.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import islice
+from itertools import count, islice
 from typing import Any, Final
 
 import pytest
 
 from rocketmq_ha.fuzz.worlds import registry
-from rocketmq_ha.fuzz.worlds.metadata_sides import ReferenceMetadata
 from rocketmq_ha.fuzz.worlds.routes_sides import ReferenceRoutes
 from rocketmq_ha.fuzz.worlds.world import START_MS
 from rocketmq_ha.reference import name_server, reads, replicas_invariants, store_life
@@ -86,11 +85,9 @@ def test_each_broken_property_of_routes_is_named_once() -> None:
 def test_a_slave_to_which_all_was_told_has_its_masters_tables() -> None:
     """HA-MD-28, in states of drawn runs: each table of the slave gets a name more, and where all was told, that is named."""
     found = dict.fromkeys(VERSIONED, 0)
-    states = 0
-    for _, reference in islice(lives("metadata", ReferenceMetadata), 6_000):
+    for _, reference in islice(lives("metadata"), 6_000):
         assert reference.broken() == ()
         state = reference.state
-        states += 1
         process = state.slave.process
         told, asking = state.slave.told, state.slave.asking
         for name in VERSIONED:
@@ -106,19 +103,17 @@ def test_a_slave_to_which_all_was_told_has_its_masters_tables() -> None:
                 assert name in told.at
                 assert asking.asked is None, "no answer is on its way"
                 assert not told.seen, "no table is told in part"
-    assert states == 6_000
     assert all(n > 300 for n in found.values()), found
 
 
-def lives(name: str, kind: type[Any]) -> Iterator[tuple[Any, Any]]:
+def lives(name: str) -> Iterator[tuple[Any, Any]]:
     """(schedule, model) after each event of the drawn schedules in which invariants hold: one model a schedule."""
     world = registry.WORLDS[name]
-    for seed in range(1_000_000):
+    for seed in count():
         schedule = world.draw(seed)
         if not schedule.profile.keeps_invariants:
             continue
         reference = world.open_reference(schedule)
-        assert isinstance(reference, kind)
         for event in schedule.events:
             reference.apply(event)
             yield schedule, reference
@@ -162,10 +157,10 @@ MASTER: Final = Master(BrokerRole.SYNC_MASTER, True, Settings(1_024, replicas=2)
 ASYNC_FLUSH: Final = replace(MASTER, flushes_synchronously=False)
 
 
-def waits(at: int = 100, *, deadline_ms: int = NOW + 10, disk: str | None = None, disk_deadline_ms: int = NOW + 10) -> Replicas:
+def waits(*, deadline_ms: int = NOW + 10, disk: str | None = None, disk_deadline_ms: int = NOW + 10) -> Replicas:
     """A put of 100 bytes waits for slaves, and for the disk unless it says otherwise. deadline_ms: of the wait for slaves."""
-    group = replace(new_group(HARDENED), requests=(GroupCommitRequest(0, at, deadline_ms),))
-    puts = Puts(group, (WaitingPut(0, at, disk_deadline_ms, disk, None),))
+    group = replace(new_group(HARDENED), requests=(GroupCommitRequest(0, 100, deadline_ms),))
+    puts = Puts(group, (WaitingPut(0, 100, disk_deadline_ms, disk, None),))
     return replace(new_replicas(MASTER, NOW), puts=puts, ends=(100,))
 
 
@@ -213,7 +208,7 @@ def test_puts_that_break_a_property_are_named(state: Replicas, setup: Master, na
 def test_push2_is_acknowledged_by_as_many_replicas_as_are_needed() -> None:
     """HA-G-30, HA-G-31, in states of drawn runs: one byte more than any replica has acknowledged, and it is named."""
     found = 0
-    for schedule, reference in islice(lives("replicas", object), 4_000):
+    for schedule, reference in islice(lives("replicas"), 4_000):
         state: Replicas = reference.replicas
         if not state.push2_slave_max_offset or state.puts.group.requests:
             continue
@@ -255,7 +250,7 @@ NEAR: Final[dict[str, Callable[[StoreLife], StoreLife]]] = {
 def test_a_store_that_breaks_a_property_is_named() -> None:
     """HA-ST-5, HA-ST-24, HA-ST-28, in states of drawn runs. A store that is closed or was damaged keeps none of them."""
     found = 0
-    for _, reference in islice(lives("store", object), 3_000):
+    for _, reference in islice(lives("store"), 3_000):
         life: StoreLife = reference.life
         assert reference.broken() == ()
         if not life.is_open or life.is_tainted or len(life.messages) < 2 or life.messages[-1][1] == life.messages[-2][1]:

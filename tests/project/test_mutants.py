@@ -1,14 +1,18 @@
 """The edits of `make mutants` fit the tree: an edit that no longer does would check nothing."""
 
 import ast
+import json
 from collections import Counter
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 from formal.tree_copy import ROOT
+from mutants import __main__ as command
 from mutants.__main__ import read_killers
 from mutants.edits import AREAS, Edit, load_all
+from mutants.results import KILLED, Result, Store
 
 EDITS = load_all()
 IDS = [f"{edit.file}-{edit.key}" for edit in EDITS]
@@ -37,3 +41,14 @@ def test_each_known_killer_is_of_an_edit_and_stands_in_a_file_that_exists() -> N
     killers = read_killers()
     assert killers.keys() <= {edit.key for edit in EDITS}
     assert [test for test in killers.values() if not (ROOT / test.partition("::")[0]).is_file()] == []
+
+
+def test_the_killers_of_other_edits_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--only FILE --write-killers` is about the edits of a file; an edit that is no longer there is dropped."""
+    judged, other = EDITS[:2]
+    monkeypatch.setattr(command, "KILLERS", tmp_path / "killers.json")
+    command.KILLERS.write_text(json.dumps({other.key: "tests/a.py::test", "of no edit": "tests/b.py::test"}), encoding="utf-8")
+    store = Store(tmp_path / "results.jsonl")
+    store.add(Result(judged, KILLED, "tests/project/test_mutants.py::test"))
+    command.write_killers([judged], store)
+    assert read_killers() == {judged.key: "tests/project/test_mutants.py::test", other.key: "tests/a.py::test"}

@@ -1,8 +1,10 @@
-"""The rows of a life in each world, by hand: states, numbers and clauses, checked against the texts of the clauses.
+"""The rows of a life in each world, written out: their states, numbers and clauses were read against the texts of the clauses.
 
 Lock-step compares what both sides do. What a row says of a step, its numbers and its clauses, comes from the model alone, and
-reports count it. A line here is a row: actor, instance, event, states, offset, bytes, bytes that the channel allowed, bytes of
-an unfinished frame, clauses: "HA-W-1 2" is HA-W-1 and HA-W-2. A record without body, properties and topic has 91 bytes.
+reports count it. The world of remoting has its life in test_remoting_world.py.
+
+A line here is a row: actor, instance, event, states, offset, bytes, bytes that the channel allowed, bytes of an unfinished
+frame, clauses. "HA-W-1 2" is HA-W-1 and HA-W-2. A record without body, properties and topic has 91 bytes.
 """
 
 from collections.abc import Callable
@@ -20,11 +22,11 @@ from rocketmq_ha.fuzz.worlds.store_sides import ReferenceStore
 from rocketmq_ha.fuzz.worlds.world import START_MS, Reference
 from rocketmq_ha.reference import events as link
 from rocketmq_ha.reference import metadata, name_server, routes
-from rocketmq_ha.reference import metadata_events as m
+from rocketmq_ha.reference import metadata_events as tables
 from rocketmq_ha.reference import read_events as pulls
 from rocketmq_ha.reference import replica_events as puts
-from rocketmq_ha.reference import route_events as r
-from rocketmq_ha.reference import store_events as s
+from rocketmq_ha.reference import route_events as servers
+from rocketmq_ha.reference import store_events as stores
 from rocketmq_ha.reference.puts import Master
 from rocketmq_ha.reference.reads_state import ReadsSetup
 from rocketmq_ha.reference.route_table import Bounds, DataVersion, QueueData, Registration
@@ -453,7 +455,7 @@ SLAVE: Final = BrokerSettings("c", "b", 1, "h:2", permission=4)
 
 ROUTES: Final[Life] = [
     (
-        r.Register(0, 0, REGISTRATION),
+        servers.Register(0, 0, REGISTRATION),
         [
             "broker_entry 766886329 register unlisted > master -1 0 -1 0 HA-R-32 33 34 3 10 38 35 36",
             "topic_entry 1468359873 register absent > writable -1 0 -1 0 HA-R-32 33 34 3 10 38 35 36",
@@ -462,38 +464,38 @@ ROUTES: Final[Life] = [
         ],
     ),
     (
-        r.Register(0, 0, replace(REGISTRATION, topics=(("T", QueueData(2, 2, 2)),))),
+        servers.Register(0, 0, replace(REGISTRATION, topics=(("T", QueueData(2, 2, 2)),))),
         ["broker_entry 766886329 register master > master -1 0 -1 0 HA-R-32 33 34 3 10 38 35 36 37"],
     ),
-    (r.StartBroker(0), ["registering 0 start off > asked -1 0 -1 0 HA-R-15 16 13 HA-SE-40"]),
-    (r.UpdateTopic(0, "V", 4, 6), ["registering 0 change asked > asked_again -1 0 -1 0 HA-BT-13"]),
+    (servers.StartBroker(0), ["registering 0 start off > asked -1 0 -1 0 HA-R-15 16 13 HA-SE-40"]),
+    (servers.UpdateTopic(0, "V", 4, 6), ["registering 0 change asked > asked_again -1 0 -1 0 HA-BT-13"]),
     (
-        r.Deliver(0, 0),
+        servers.Deliver(0, 0),
         ["broker_entry 1717349757 register unlisted > slave -1 0 -1 0 HA-R-32 33 34 3 10 38 35 37"],
     ),
-    (r.Answer(0, 0), ["registering 0 answer asked_again > asked -1 0 -1 0 HA-R-14 HA-SE-41 HA-R-15 13 HA-SE-40"]),
-    (r.QueryVersion(0, 0, "h:9", DataVersion(2, 5)), ["broker_entry 766886329 query master > master -1 0 -1 0 HA-R-46"]),
-    (r.SignOfLife(0, 0, "h:9"), ["broker_entry 766886329 heartbeat master > master -1 0 -1 0 HA-R-50"]),
-    (r.Ask(0, 105, "T"), ["name_server 0 route listing > listing -1 0 -1 0 HA-R-19 49"]),
-    (r.Ask(0, 105, "none"), ["name_server 0 no_route listing > listing -1 0 -1 0 HA-R-48"]),
-    (r.Ask(0, 105), ["name_server 0 refused listing > listing -1 0 -1 0 HA-RM-13"]),
-    (r.Change(0, 216, "T", "c"), ["topic_entry 1468359873 delete writable > absent -1 0 -1 0 HA-R-51"]),
-    (r.PutText(0, "n", "k", "v"), ["text_entry 2140473520 put absent > held -1 0 -1 0 HA-R-52 53"]),
-    (r.DeleteText(0, "n", "k"), ["text_entry 2140473520 delete held > absent -1 0 -1 0 HA-R-52 53"]),
-    (r.DeleteText(0, "n", "k"), ["text_entry 2140473520 delete absent > absent -1 0 -1 0 HA-R-52"]),
-    (r.Disk(0, is_full=True), []),
-    (r.PutText(0, "n", "k", "v"), ["text_entry 2140473520 put_refused absent > absent -1 0 -1 0 HA-R-53 HA-RM-13"]),
+    (servers.Answer(0, 0), ["registering 0 answer asked_again > asked -1 0 -1 0 HA-R-14 HA-SE-41 HA-R-15 13 HA-SE-40"]),
+    (servers.QueryVersion(0, 0, "h:9", DataVersion(2, 5)), ["broker_entry 766886329 query master > master -1 0 -1 0 HA-R-46"]),
+    (servers.SignOfLife(0, 0, "h:9"), ["broker_entry 766886329 heartbeat master > master -1 0 -1 0 HA-R-50"]),
+    (servers.Ask(0, 105, "T"), ["name_server 0 route listing > listing -1 0 -1 0 HA-R-19 49"]),
+    (servers.Ask(0, 105, "none"), ["name_server 0 no_route listing > listing -1 0 -1 0 HA-R-48"]),
+    (servers.Ask(0, 105), ["name_server 0 refused listing > listing -1 0 -1 0 HA-RM-13"]),
+    (servers.Change(0, 216, "T", "c"), ["topic_entry 1468359873 delete writable > absent -1 0 -1 0 HA-R-51"]),
+    (servers.PutText(0, "n", "k", "v"), ["text_entry 2140473520 put absent > held -1 0 -1 0 HA-R-52 53"]),
+    (servers.DeleteText(0, "n", "k"), ["text_entry 2140473520 delete held > absent -1 0 -1 0 HA-R-52 53"]),
+    (servers.DeleteText(0, "n", "k"), ["text_entry 2140473520 delete absent > absent -1 0 -1 0 HA-R-52"]),
+    (servers.Disk(0, is_full=True), []),
+    (servers.PutText(0, "n", "k", "v"), ["text_entry 2140473520 put_refused absent > absent -1 0 -1 0 HA-R-53 HA-RM-13"]),
     (
-        r.Register(0, 1, replace(REGISTRATION, broker_addr="h:8")),
+        servers.Register(0, 1, replace(REGISTRATION, broker_addr="h:8")),
         [
             "broker_entry 372660722 register unlisted > master -1 0 -1 0 HA-R-32 33 34 3 10 38 35 36",
             "broker_entry 766886329 other_register master > unlisted -1 0 -1 0 HA-R-32 33 34 3 10 38 35 36",
             "topic_entry 1468359873 register absent > writable -1 0 -1 0 HA-R-32 33 34 3 10 38 35 36",
         ],
     ),
-    (r.Close(0, 0), ["name_server 0 close listing > listing -1 0 -1 0 HA-R-41"]),
+    (servers.Close(0, 0), ["name_server 0 close listing > listing -1 0 -1 0 HA-R-41"]),
     (
-        r.Close(0, 1),
+        servers.Close(0, 1),
         [
             "name_server 0 close listing > listing -1 0 -1 0 HA-R-41 17",
             "broker_entry 1717349757 close slave > masterless -1 0 -1 0 HA-R-41 17",
@@ -501,7 +503,7 @@ ROUTES: Final[Life] = [
         ],
     ),
     (
-        r.Tick(125000),
+        servers.Tick(125000),
         [
             "registering 0 tick asked > asked_again -1 0 -1 0 HA-R-16",
             "name_server 0 tick listing > empty -1 0 -1 0 HA-R-17 42 44",
@@ -511,47 +513,47 @@ ROUTES: Final[Life] = [
             "registering 0 failure asked_again > asked -1 0 -1 0 HA-R-58 HA-SE-41 HA-R-15 13 HA-SE-40",
         ],
     ),
-    (r.StopBroker(0, "clean"), ["registering 0 leave asked > leaving -1 0 -1 0 HA-R-18"]),
+    (servers.StopBroker(0, "clean"), ["registering 0 leave asked > leaving -1 0 -1 0 HA-R-18"]),
     (
-        r.RestartServer(0),
+        servers.RestartServer(0),
         ["registering 0 failure leaving > leaving -1 0 -1 0", "name_server 0 restart empty > empty -1 0 -1 0 HA-R-47 53"],
     ),
 ]
 
 WITHOUT_MASTER: Final[Life] = [
-    (r.StartBroker(0), ["registering 0 start off > asked -1 0 -1 0 HA-R-15 16 13 HA-SE-40"]),
+    (servers.StartBroker(0), ["registering 0 start off > asked -1 0 -1 0 HA-R-15 16 13 HA-SE-40"]),
     (
-        r.Deliver(0, 0),
+        servers.Deliver(0, 0),
         [
             "broker_entry 1717349757 register unlisted > masterless -1 0 -1 0 HA-R-32 33 34 3 10 38 35",
             "name_server 0 register empty > listing -1 1330 -1 0 HA-R-32 33 34 3 10 38 35",
         ],
     ),
-    (r.Answer(0, 0), ["registering 0 answer asked > idle -1 0 -1 0"]),
+    (servers.Answer(0, 0), ["registering 0 answer asked > idle -1 0 -1 0"]),
 ]
 
 STORE: Final[Life] = [
-    (s.Open(), ["store_life 0 recover_normally stopped > empty 0 0 -1 0 HA-ST-1 5 21 9 23 28"]),
+    (stores.Open(), ["store_life 0 recover_normally stopped > empty 0 0 -1 0 HA-ST-1 5 21 9 23 28"]),
     (
-        s.Put("T", b"x" * 20, "KEYS\x01k\x02", 0),
+        stores.Put("T", b"x" * 20, "KEYS\x01k\x02", 0),
         ["store_life 0 put empty > dirty 119 119 -1 0 HA-ST-2 4 12 15 31 8 25"],
     ),
     (
-        s.Put("T", b"y" * 300, "", 0),
+        stores.Put("T", b"y" * 300, "", 0),
         ["store_life 0 put dirty > dirty 511 392 -1 0 HA-ST-2 4 12 15 31 25"],
     ),
     (
-        s.Dispatch(),
+        stores.Dispatch(),
         [
             "store_life 0 dispatch dirty > dirty 511 0 -1 0 HA-ST-35",
             "consume_queue 540104639 append none > unsynced -1 0 -1 0 HA-ST-29 31",
             "index 0 append none > unsynced -1 0 -1 0 HA-ST-39 40 41 42",
         ],
     ),
-    (s.Dispatch(), ["store_life 0 dispatch dirty > dirty 511 0 -1 0"]),
-    (s.Flush(0), ["store_life 0 flush dirty > flushed 511 0 -1 0 HA-ST-28 60"]),
+    (stores.Dispatch(), ["store_life 0 dispatch dirty > dirty 511 0 -1 0"]),
+    (stores.Flush(0), ["store_life 0 flush dirty > flushed 511 0 -1 0 HA-ST-28 60"]),
     (
-        s.FlushDerived(),
+        stores.FlushDerived(),
         [
             "store_life 0 flush_derived flushed > settled 511 0 -1 0 HA-ST-24",
             "consume_queue 540104639 flush_derived unsynced > synced -1 0 -1 0 HA-ST-24",
@@ -559,23 +561,23 @@ STORE: Final[Life] = [
         ],
     ),
     (
-        s.PutBatch("T", (b"a" * 50, b"b" * 60), "", 1),
+        stores.PutBatch("T", (b"a" * 50, b"b" * 60), "", 1),
         ["store_life 0 put_batch settled > dirty 805 294 -1 0 HA-ST-2 4 12 15 31 25"],
     ),
     (
-        s.Put("T", b"z" * 400, "", 0, 4),
+        stores.Put("T", b"z" * 400, "", 0, 4),
         ["store_life 0 put_roll dirty > dirty 1516 711 -1 0 HA-ST-2 4 12 15 8 3 25"],
     ),
-    (s.Put("T", b"q" * 2000, "", 0), ["store_life 0 put_refused dirty > dirty 1516 0 -1 0 HA-ST-3"]),
+    (stores.Put("T", b"q" * 2000, "", 0), ["store_life 0 put_refused dirty > dirty 1516 0 -1 0 HA-ST-3"]),
     (
-        s.Dispatch(),
+        stores.Dispatch(),
         [
             "store_life 0 dispatch dirty > dirty 1516 0 -1 0 HA-ST-35",
             "consume_queue 1463183145 append none > unsynced -1 0 -1 0 HA-ST-29 31",
         ],
     ),
     (
-        s.Kill(),
+        stores.Kill(),
         [
             "store_life 0 kill dirty > crashed 1516 0 -1 0 HA-ST-23",
             "consume_queue 540104639 kill synced > left -1 0 -1 0",
@@ -584,7 +586,7 @@ STORE: Final[Life] = [
         ],
     ),
     (
-        s.Open(),
+        stores.Open(),
         [
             "store_life 0 recover_abnormally crashed > dirty 1516 0 -1 0 HA-ST-1 5 21 19 24 46 82 45 73 9 23 28",
             "consume_queue 540104639 kept left > synced -1 0 -1 0 HA-ST-38 73 82",
@@ -593,7 +595,7 @@ STORE: Final[Life] = [
         ],
     ),
     (
-        s.PowerCut(ALL_PAGES, 9, 0),
+        stores.PowerCut(ALL_PAGES, 9, 0),
         [
             "store_life 0 power_cut dirty > crashed 2048 532 -1 0 HA-ST-28",
             "consume_queue 540104639 power_cut synced > left -1 0 -1 0",
@@ -602,7 +604,7 @@ STORE: Final[Life] = [
         ],
     ),
     (
-        s.Open(),
+        stores.Open(),
         [
             "store_life 0 recover_abnormally crashed > dirty 1516 0 -1 0 HA-ST-1 5 21 19 24 46 82 45 73 9 23 28",
             "consume_queue 540104639 kept left > synced -1 0 -1 0 HA-ST-38 73 82",
@@ -610,16 +612,16 @@ STORE: Final[Life] = [
             "index 0 kept left > unsynced -1 0 -1 0 HA-ST-45 73",
         ],
     ),
-    (s.Flush(0), ["store_life 0 flush dirty > settled 1516 0 -1 0 HA-ST-28 60"]),
+    (stores.Flush(0), ["store_life 0 flush dirty > settled 1516 0 -1 0 HA-ST-28 60"]),
     (
-        s.FlushDerived(),
+        stores.FlushDerived(),
         [
             "store_life 0 flush_derived settled > settled 1516 0 -1 0 HA-ST-24",
             "index 0 flush_derived unsynced > synced -1 0 -1 0 HA-ST-24",
         ],
     ),
     (
-        s.Close(),
+        stores.Close(),
         [
             "store_life 0 close settled > stopped 1516 0 -1 0 HA-ST-22 23 24",
             "consume_queue 540104639 close synced > left -1 0 -1 0",
@@ -628,7 +630,7 @@ STORE: Final[Life] = [
         ],
     ),
     (
-        s.Open(),
+        stores.Open(),
         [
             "store_life 0 recover_normally stopped > dirty 1516 0 -1 0 HA-ST-1 5 21 18 38 35 9 23 28",
             "consume_queue 540104639 kept left > synced -1 0 -1 0 HA-ST-38",
@@ -636,23 +638,23 @@ STORE: Final[Life] = [
             "index 0 kept left > synced -1 0 -1 0",
         ],
     ),
-    (s.DiskFull(is_full=True), []),
-    (s.Put("T", b"x" * 900, "", 0), ["store_life 0 put_refused dirty > dirty 1516 0 -1 0 HA-ST-67"]),
-    (s.WatchSpace(), ["store_life 0 watch_space dirty > dirty 1516 0 -1 0 HA-ST-67"]),
-    (s.DiskFull(is_full=False), []),
-    (s.WatchSpace(), ["store_life 0 watch_space dirty > dirty 1516 0 -1 0 HA-ST-67"]),
-    (s.Tick(100000), []),
+    (stores.DiskFull(is_full=True), []),
+    (stores.Put("T", b"x" * 900, "", 0), ["store_life 0 put_refused dirty > dirty 1516 0 -1 0 HA-ST-67"]),
+    (stores.WatchSpace(), ["store_life 0 watch_space dirty > dirty 1516 0 -1 0 HA-ST-67"]),
+    (stores.DiskFull(is_full=False), []),
+    (stores.WatchSpace(), ["store_life 0 watch_space dirty > dirty 1516 0 -1 0 HA-ST-67"]),
+    (stores.Tick(100000), []),
     (
-        s.Clean(4, 10, -1),
+        stores.Clean(4, 10, -1),
         [
             "store_life 0 expire dirty > dirty 1516 0 -1 0 HA-ST-62 69 13 63 71",
             "consume_queue 540104639 expire synced > expired -1 0 -1 0 HA-ST-71",
             "consume_queue 1463183145 expire synced > expired -1 0 -1 0 HA-ST-71",
         ],
     ),
-    (s.Clean(4, 10, -1), ["store_life 0 keep dirty > dirty 1516 0 -1 0 HA-ST-62 69"]),
+    (stores.Clean(4, 10, -1), ["store_life 0 keep dirty > dirty 1516 0 -1 0 HA-ST-62 69"]),
     (
-        s.Kill(),
+        stores.Kill(),
         [
             "store_life 0 kill dirty > crashed 1516 0 -1 0 HA-ST-23",
             "consume_queue 540104639 kill expired > left -1 0 -1 0",
@@ -660,17 +662,17 @@ STORE: Final[Life] = [
             "index 0 kill synced > left -1 0 -1 0",
         ],
     ),
-    (s.Shorten(0, 500), ["store_life 0 shorten crashed > crashed 1516 0 -1 0"]),
-    (s.Open(), ["store_life 0 refuse crashed > refused 1516 0 -1 0 HA-ST-21"]),
+    (stores.Shorten(0, 500), ["store_life 0 shorten crashed > crashed 1516 0 -1 0"]),
+    (stores.Open(), ["store_life 0 refuse crashed > refused 1516 0 -1 0 HA-ST-21"]),
 ]
 
 METADATA: Final[Life] = [
-    (m.PutTopic(0, "t", 4), ["table_file 0 put none > saved -1 0 -1 0 HA-BT-2 3 17"]),
-    (m.PutMessage(0, "t", 0), []),
-    (m.Commit(0, "t", "g", 0, 1), []),
-    (m.DeliverDelayed(0, 1), []),
+    (tables.PutTopic(0, "t", 4), ["table_file 0 put none > saved -1 0 -1 0 HA-BT-2 3 17"]),
+    (tables.PutMessage(0, "t", 0), []),
+    (tables.Commit(0, "t", "g", 0, 1), []),
+    (tables.DeliverDelayed(0, 1), []),
     (
-        m.Follow(0),
+        tables.Follow(0),
         [
             "synchronizing 0 follow idle > changes -1 0 -1 0 HA-MD-5 27 28",
             "slave_table 0 follow alone > new -1 0 -1 0 HA-MD-5 27 28",
@@ -679,9 +681,9 @@ METADATA: Final[Life] = [
             "slave_table 3 follow alone > new -1 0 -1 0 HA-MD-5 27 28",
         ],
     ),
-    (m.Reach(), []),
+    (tables.Reach(), []),
     (
-        m.Arrive(),
+        tables.Arrive(),
         [
             "synchronizing 0 answer changes > idle -1 0 -1 0 HA-MD-34 32 36",
             "slave_table 0 answer new > in_step -1 0 -1 0 HA-MD-34 32 36",
@@ -693,9 +695,9 @@ METADATA: Final[Life] = [
             "table_file 90 answer none > saved -1 0 -1 0 HA-MD-34 32 36",
         ],
     ),
-    (m.PutMessage(-1, "t", 0), ["delay_progress 0 grow waiting > usable -1 0 -1 0 HA-MD-36"]),
+    (tables.PutMessage(-1, "t", 0), ["delay_progress 0 grow waiting > usable -1 0 -1 0 HA-MD-36"]),
     (
-        m.DeleteTopic(0, "t"),
+        tables.DeleteTopic(0, "t"),
         [
             "slave_table 0 delete in_step > behind -1 0 -1 0 HA-BT-15 80",
             "slave_table 1 delete in_step > behind -1 0 -1 0 HA-BT-15 80",
@@ -703,15 +705,15 @@ METADATA: Final[Life] = [
             "table_file 2 delete none > saved -1 0 -1 0 HA-BT-15 80",
         ],
     ),
-    (m.Tick(500), ["synchronizing 0 tick idle > changes -1 0 -1 0 HA-MD-27 28"]),
-    (m.Reach(), []),
-    (m.BreakConnection(0), ["synchronizing 0 broken changes > idle -1 0 -1 0 HA-MD-3"]),
-    (m.Disk(-1, is_full=True), []),
-    (m.Tick(10000), ["synchronizing 0 tick idle > changes -1 0 -1 0 HA-MD-27 28 HA-BT-33"]),
-    (m.Tick(3000), ["synchronizing 0 failed changes > changes -1 0 -1 0 HA-MD-7 3 27 28"]),
-    (m.Reach(), []),
+    (tables.Tick(500), ["synchronizing 0 tick idle > changes -1 0 -1 0 HA-MD-27 28"]),
+    (tables.Reach(), []),
+    (tables.BreakConnection(0), ["synchronizing 0 broken changes > idle -1 0 -1 0 HA-MD-3"]),
+    (tables.Disk(-1, is_full=True), []),
+    (tables.Tick(10000), ["synchronizing 0 tick idle > changes -1 0 -1 0 HA-MD-27 28 HA-BT-33"]),
+    (tables.Tick(3000), ["synchronizing 0 failed changes > changes -1 0 -1 0 HA-MD-7 3 27 28"]),
+    (tables.Reach(), []),
     (
-        m.Arrive(),
+        tables.Arrive(),
         [
             "synchronizing 0 answer changes > idle -1 0 -1 0 HA-MD-34 32 36 HA-BT-6",
             "slave_table 0 answer behind > in_step -1 0 -1 0 HA-MD-34 32 36 HA-BT-6",
@@ -723,9 +725,9 @@ METADATA: Final[Life] = [
             "table_file 92 answer none > unsaved -1 0 -1 0 HA-MD-34 32 36 HA-BT-6",
         ],
     ),
-    (m.Disk(-1, is_full=False), []),
+    (tables.Disk(-1, is_full=False), []),
     (
-        m.Tick(5000),
+        tables.Tick(5000),
         [
             "synchronizing 0 tick idle > changes -1 0 -1 0 HA-MD-27 28 HA-BT-6 33",
             "table_file 90 tick unsaved > saved -1 0 -1 0 HA-MD-27 28 HA-BT-6 33",
@@ -733,7 +735,7 @@ METADATA: Final[Life] = [
         ],
     ),
     (
-        m.Follow(-2),
+        tables.Follow(-2),
         [
             "synchronizing 0 follow changes > idle -1 0 -1 0 HA-MD-5 4",
             "slave_table 0 follow in_step > alone -1 0 -1 0 HA-MD-5 4",
@@ -743,7 +745,7 @@ METADATA: Final[Life] = [
         ],
     ),
     (
-        m.RestartMaster(0, saves=True),
+        tables.RestartMaster(0, saves=True),
         [
             "synchronizing 0 life idle > idle -1 0 -1 0 HA-BT-10 20 33 HA-MD-31",
             "table_file 0 life saved > saved -1 0 -1 0 HA-BT-10 20 33 HA-MD-31",
@@ -752,7 +754,7 @@ METADATA: Final[Life] = [
         ],
     ),
     (
-        m.RestartSlave(saves=False),
+        tables.RestartSlave(saves=False),
         [
             "synchronizing 0 restart idle > idle -1 0 -1 0 HA-MD-5",
             "consumer_offset 674839627 restart told > lone -1 0 -1 0 HA-MD-5",
