@@ -394,7 +394,7 @@ def scenario_differs(file: Path) -> str:
 
 
 def table_differs(rows: Set[tuple[str, ...]], clauses: Set[str]) -> str:
-    """Compare the machines of link and replicas. Those of other worlds take two minutes, and few of their steps use BYTE_FILES."""
+    """Compare the machines of link and replicas. Those of other worlds take two minutes; few of their steps use BYTE_FILES."""
     from rocketmq_ha.reference import transitions
 
     machines = {actor: machine for actor, machine in transitions.MACHINES.items() if COMPARED & set(machine.worlds)}
