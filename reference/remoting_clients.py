@@ -22,6 +22,7 @@ from rocketmq_ha.reference.remoting_server import (
     Output,
     Passed,
     Server,
+    Spared,
     Told,
 )
 from rocketmq_ha.reference.remoting_states import QuestionState, RequestState
@@ -364,6 +365,9 @@ class _Work:
                     self.on_told(output)
                 case Closed():
                     self.on_closed(output)
+                case Spared():
+                    self.clauses.append("HA-RM-29")
+                    self.read_of = 0, -1  # its row is there though its state stays
                 case _:
                     assert_never(output)
 

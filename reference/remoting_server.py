@@ -149,7 +149,14 @@ class Closed:
     untaken: int
 
 
-Output = Answered | Given | Passed | Ignored | Told | Closed
+@dataclass(frozen=True, slots=True)
+class Spared:
+    """A deadline for bytes of a client has passed, and the server does not read from it."""
+
+    connection: int
+
+
+Output = Answered | Given | Passed | Ignored | Told | Closed | Spared
 Step = tuple[Server, tuple[Output, ...]]
 
 
@@ -160,8 +167,8 @@ def on_connect(server: Server, name: int, now_ms: int) -> Server:
 def may_take(server: Server, name: int) -> bool:
     """Whether more requests of a connection may be read and served.
 
-    Spec: HA-RM-23 "MUST NOT read from a connection while 4,096 of its requests, or 65,536 of all connections, have no answer
-    yet"; HA-RM-24 "MUST NOT read from a connection that has more than 8 MiB of answers to take".
+    Spec: HA-RM-23 "MUST NOT read from a connection while 4,096 of its requests, or 65,536 of all connections, that want an
+    answer have none yet"; HA-RM-24 "MUST NOT read from a connection that has more than 8 MiB to take".
     """
     conn, limits = server.connections[name], server.limits
     pending_in_all = sum(len(each.pending) for each in server.connections.values())
@@ -192,7 +199,7 @@ def _clause_of_length(stream: bytes) -> str:
 
 
 def serve(server: Server, name: int) -> Step:
-    """Serve frames, as far as the connection may take them. HA-RM-18 "only a frame that cannot be read ends it"."""
+    """Serve frames, as far as the connection may take them, and close it at one that cannot be read."""
     outputs: tuple[Output, ...] = ()
     while server.connections[name].frames and may_take(server, name):
         conn = server.connections[name]
@@ -217,7 +224,7 @@ def on_command(server: Server, name: int, command: Command) -> Step:
     conn = server.connections[name]
     if command.flag & RESPONSE:
         if command.opaque not in [opaque for opaque, _ in conn.waiting]:
-            return server, (Ignored(name, command.opaque),)  # HA-RM-15 "that of no request that waits MUST be ignored"
+            return server, (Ignored(name, command.opaque),)  # HA-RM-15 "that waits on its connection MUST be ignored"
         waiting = tuple(pair for pair in conn.waiting if pair[0] != command.opaque)
         told = Told(name, command.opaque, Ending.ANSWERED, command.body)
         return _with(server, name, replace(conn, waiting=waiting)), (told,)
@@ -304,23 +311,30 @@ def on_tick(server: Server, name: int, now_ms: int, *, is_ready: bool = False) -
 
     Spec: HA-RM-16 "MUST give up a request that has no answer at its deadline, or whose connection has ended"; HA-RM-17 "MUST
     close a connection that has neither sent nor received a byte for 120 s"; HA-RM-24 "MUST close one that has taken no byte of
-    them for 20 s"; HA-RM-25 "whose frame has begun and is not whole after 60 s MUST be closed".
+    what it has to take for 20 s"; HA-RM-25 "whose frame has begun and is not whole after 60 s MUST be closed"; HA-RM-29 "MUST
+    NOT close a connection for what it has not read".
     """
-    conn, limits = server.connections[name], server.limits
+    conn, limits, is_read = server.connections[name], server.limits, may_take(server, name)
     late = tuple(Told(name, opaque, Ending.LATE) for opaque, deadline_ms in conn.waiting if now_ms >= deadline_ms)
+    is_unfinished = bool(conn.left) and now_ms - conn.frame_since_ms >= limits.frame_ms
+    is_idle = now_ms - conn.active_ms >= limits.idle_ms and not is_ready
     stalled_ms = now_ms if conn.out and conn.stalled_ms is None else conn.stalled_ms
     conn = replace(
-        conn, waiting=tuple(pair for pair in conn.waiting if now_ms < pair[1]), stalled_ms=stalled_ms if conn.out else None
+        conn,
+        waiting=tuple(pair for pair in conn.waiting if now_ms < pair[1]),
+        stalled_ms=stalled_ms if conn.out else None,
+        frame_since_ms=conn.frame_since_ms if is_read else now_ms,
     )
     server = _with(server, name, conn)
+    closed: tuple[Output, ...] = ()
     if conn.stalled_ms is not None and now_ms - conn.stalled_ms >= limits.stall_ms:
         server, closed = close(server, name, "stall", "HA-RM-24")
-    elif conn.left and now_ms - conn.frame_since_ms >= limits.frame_ms:
+    elif not is_read:
+        closed = (Spared(name),) if is_unfinished or is_idle else ()
+    elif is_unfinished:
         server, closed = close(server, name, "unfinished", "HA-RM-25")
-    elif now_ms - conn.active_ms >= limits.idle_ms and not is_ready:
+    elif is_idle:
         server, closed = close(server, name, "idle", "HA-RM-17")
-    else:
-        closed = ()
     return server, (*late, *closed)
 
 

@@ -139,10 +139,10 @@ def rows_of_connections(
     read: tuple[int, int] | None,
     clauses: Sequence[str],
 ) -> Iterable[Transition]:
-    """The connections and outputs that have changed, and the subject if bytes were read from it.
+    """The connections and outputs that have changed, and the subject if `read` is there.
 
-    subject: the client that the event is about; what it does to another one is `others`. read: how many bytes, and how many
-    could have been. clauses: of the subject's connection.
+    subject: the client that the event is about; what it does to another one is `others`. read: how many bytes were read from
+    it, and how many could have been; none and -1 where a look at the time has spared it. clauses: of the subject's connection.
     """
     for client in range(len(after.ends)):
         conn, old = after.server.connections.get(client), before.server.connections.get(client)

@@ -19,7 +19,18 @@ from rocketmq_ha.impl.remoting.limits import RemotingLimits
 from rocketmq_ha.reference import remoting_clients, remoting_server
 from rocketmq_ha.reference import remoting_events as events
 from rocketmq_ha.reference.remoting_clients import ASKED, FILLING, NOTIFIED, Remoting, Settings, frame_bytes, reply_bytes
-from rocketmq_ha.reference.remoting_server import FIELD, Answered, Closed, Ending, Given, Ignored, Output, Passed, Told
+from rocketmq_ha.reference.remoting_server import (
+    FIELD,
+    Answered,
+    Closed,
+    Ending,
+    Given,
+    Ignored,
+    Output,
+    Passed,
+    Spared,
+    Told,
+)
 from rocketmq_ha.reference.step import Transition
 
 _ONEWAY: Final = 2
@@ -111,7 +122,9 @@ def _wanted(left: bytes) -> int:
 
 
 def _shown(outputs: Iterable[Output]) -> Iterable[tuple[object, ...]]:
-    """What an implementation can show of them, too: nothing shows that a oneway request was served, or an answer ignored."""
+    """What an implementation can show of them, too: nothing shows that a oneway request was served, an answer was ignored, or a
+    connection was spared.
+    """
     for output in outputs:
         match output:
             case Answered():
@@ -123,7 +136,7 @@ def _shown(outputs: Iterable[Output]) -> Iterable[tuple[object, ...]]:
                 yield "told", output.connection, output.ending.value, output.body
             case Closed():
                 yield "closed", output.connection, output.reason, output.untaken
-            case Passed() | Ignored():
+            case Passed() | Ignored() | Spared():
                 pass
             case _:
                 assert_never(output)

@@ -109,7 +109,7 @@ class Channel:
         """Whether more requests may be read and dispatched.
 
         Spec: HA-RM-23 "MUST NOT read from a connection while 4,096 of its requests, or 65,536 of all connections"; HA-RM-24
-        "MUST NOT read from a connection that has more than 8 MiB of answers to take".
+        "MUST NOT read from a connection that has more than 8 MiB to take".
         """
         limits = self._limits
         return (
@@ -173,14 +173,18 @@ class Channel:
         """Why the connection has to be closed by now; called at each tick. is_ready: there are bytes that were not read yet.
 
         Spec: HA-RM-17 "MUST close a connection that has neither sent nor received a byte for 120 s"; HA-RM-24 "MUST close one
-        that has taken no byte of them for 20 s"; HA-RM-25 "whose frame has begun and is not whole after 60 s MUST be closed".
+        that has taken no byte of what it has to take for 20 s"; HA-RM-25 "whose frame has begun and is not whole after 60 s
+        MUST be closed"; HA-RM-29 "MUST NOT close a connection for what it has not read".
         """
         limits = self._limits
         if self.unsent:
             if self._stalled_ms is None:
                 self._stalled_ms = now_ms
             elif now_ms - self._stalled_ms >= limits.write_stall_ms:
-                return f"it has taken no byte of its answers for {limits.write_stall_ms} ms"
+                return f"it has taken no byte of what it has to take for {limits.write_stall_ms} ms"
+        if not self.may_take:
+            self._frame_since_ms = now_ms
+            return None
         if self._reader.buffered and now_ms - self._frame_since_ms >= limits.frame_deadline_ms:
             return f"its frame is not whole after {limits.frame_deadline_ms} ms"
         if now_ms - self.active_ms >= limits.idle_ms and not is_ready:

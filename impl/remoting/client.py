@@ -170,7 +170,7 @@ class RemotingClient(Connections):
             self._drop(connection, f"cannot connect: no answer within {CONNECT_MS} ms")
 
     def _on_late(self, connection: Connection, late: int, now_ms: int) -> None:
-        """A peer that has said nothing at all may be gone without a word: the next request makes a new connection."""
+        """HA-RM-30 "MUST close its connection if nothing has come over it for 3 s": its peer may be gone without a word."""
         if late and now_ms - connection.channel.heard_ms >= SILENT_MS:
             self._drop(connection, f"silent for {SILENT_MS} ms")
 

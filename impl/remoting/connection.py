@@ -69,7 +69,10 @@ class Connection:
         return sent
 
     def missed_deadline(self, now_ms: int, *, is_ready: bool) -> str | None:
-        """Why it has to be closed by now. is_ready: there are bytes that were not read yet."""
+        """Why it has to be closed by now. is_ready: there are bytes that were not read yet.
+
+        Spec: HA-RM-22 "MUST close a connection whose TLS handshake is not done within 10 s".
+        """
         if self.is_shaking_hands and now_ms - self.channel.active_ms >= HANDSHAKE_MS:
             return f"no TLS within {HANDSHAKE_MS} ms"
         return self.channel.missed_deadline(now_ms, is_ready=is_ready)

@@ -161,6 +161,9 @@ class Connections:
                 self._on_writable(connection)
             if connection.is_paused or not channel.is_open:
                 continue
+            if not channel.may_take and not connection.is_shaking_hands:  # other connections have taken the room meanwhile
+                self._pause(connection)
+                continue
             if channel.frames:
                 self._dispatch(connection, now_ms)
             elif events & selectors.EVENT_READ:
@@ -231,11 +234,15 @@ class Connections:
         finally:
             self._budget -= self._dispatcher.served - before
         if channel.is_open and not channel.may_take:
-            connection.is_paused = True
-            self._paused.add(connection)
-            self._watch(connection)
+            self._pause(connection)
         elif channel.frames:
             self._ready.append((connection, 0))
+
+    def _pause(self, connection: Connection) -> None:
+        """Neither read from it nor serve its frames until it may take requests again. HA-RM-23, HA-RM-24."""
+        connection.is_paused = True
+        self._paused.add(connection)
+        self._watch(connection)
 
     def _resume(self, now_ms: int) -> None:
         """Go on with the connections that may take requests again."""

@@ -36,8 +36,8 @@ class WaitingAnswers:
     def on_answer(self, answer: RemotingCommand) -> bool:
         """Tell the caller. Returns: False for an answer that nobody waits for.
 
-        Spec: HA-RM-15 "whose `opaque` is that of no request that waits MUST be ignored"; HA-RM-12 "Answers MAY come in any
-        order": the opaque alone decides.
+        Spec: HA-RM-15 "that of no request that waits on its connection MUST be ignored"; HA-RM-12 "Answers MAY come in any
+        order"; `opaque` says which request.
         """
         found = self._waiting.pop(answer.opaque, None)
         if found is None:

@@ -166,6 +166,33 @@ RUN: tuple[tuple[Event, tuple[Row, ...], tuple[Shown, ...]], ...] = (
         (("closed", 1, "stall", 141),),
     ),
     (Serve(0), ((R, 4, "serve", "left", "untold", 0, -1, 0, ()),), ()),
+    (Send(0, (asks(LATER, 8), asks(LATER, 9))), (), ()),
+    (
+        Read(0, 58),
+        (
+            (R, 6, "read", "arrived", "pending", 0, -1, 0, ()),
+            (R, 7, "read", "arrived", "pending", 0, -1, 0, ()),
+            (C, 0, "read", "resting", "full", 58, 58, 0, ("HA-MD-18", "HA-RM-23")),
+        ),
+        (("given", 0, LATER, 8, 0, b""), ("given", 0, LATER, 9, 0, b"")),
+    ),
+    # A client that comes now is not read from, and neither is closed, however long that lasts.
+    (
+        Connect(1),
+        (
+            (C, 1, "connect", "closed_for_stall", "all_full", 0, -1, 0, ("HA-RM-23",)),
+            (T, 1, "connect", "lost", "empty", 0, -1, 0, ()),
+        ),
+        (),
+    ),
+    (
+        Tick(120_000),
+        (
+            (C, 0, "tick", "full", "full", 0, -1, 0, ("HA-RM-29", "HA-RM-23")),
+            (C, 1, "tick", "all_full", "all_full", 0, -1, 0, ("HA-RM-29", "HA-RM-23")),
+        ),
+        (),
+    ),
 )
 
 

@@ -282,7 +282,7 @@ def test_a_stream_cut_anywhere_gives_the_same_frames(pieces: list[bytes]) -> Non
 def test_what_real_brokers_and_clients_sent_is_read_and_written_again(transcript: Path) -> None:
     """Each recorded frame means the same after it was read and written.
 
-    HA-RM-9 "MUST use the codes of requests and of answers that RocketMQ has": its codes have their names.
+    HA-RM-9 "MUST use the codes that RocketMQ has for it": its codes have their names.
     """
     rows = json.loads(transcript.read_text(encoding="utf-8"))
     seen = 0

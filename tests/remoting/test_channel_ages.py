@@ -16,6 +16,7 @@ ASKED = 307
 FRAME = encode_whole(request(10, body=b"x" * 100))
 HALF, REST = FRAME[:50], FRAME[50:]
 BEGUN = FRAME + HALF  # a whole frame, and behind it the beginning of the next
+MUCH = 2 << 20  # more than a client may have to take
 REASONS = {"it has taken no byte": "stall", "its frame is not": "unfinished", "idle for": "idle"}
 LIMITS = model.Limits(
     pending=4096, pending_in_all=65_536, unsent=1 << 20, unfinished=1 << 20, stall_ms=20_000, frame_ms=60_000, idle_ms=120_000
@@ -112,13 +113,26 @@ class Both:
             "stall",
             id="it asks all the while",
         ),
+        pytest.param(
+            ((1, "hear", HALF), (1_000, "ask", MUCH), *((at * 10_000, "take", 1) for at in range(1, 10)), (95_000, "take", 0)),
+            154_000,  # the last second in which it was not read from was the 94th
+            "unfinished",
+            id="half a frame, and then it is not read from for 94 s",
+        ),
+        pytest.param(
+            ((1, "ask", MUCH), *((at * 10_000, "take", 1) for at in range(1, 15)), (141_000, "take", MUCH - 100)),
+            161_000,
+            "stall",
+            id="it has too much to take, and takes it slowly",
+        ),
     ],
 )
 def test_a_connection_is_closed_in_this_millisecond(
     story: tuple[tuple[int, str, bytes | int], ...], closed_ms: int, why: str
 ) -> None:
-    """HA-RM-17 "neither sent nor received a byte for 120 s"; HA-RM-24 "that has taken no byte of them for 20 s"; HA-RM-25
-    "whose frame has begun and is not whole after 60 s": since the frame has begun, not the one before it.
+    """HA-RM-17 "neither sent nor received a byte for 120 s"; HA-RM-24 "that has taken no byte of what it has to take for
+    20 s"; HA-RM-25 "whose frame has begun and is not whole after 60 s": since the frame has begun, not the one before it;
+    HA-RM-29 "the 60 s begin anew when it reads again".
     """
     assert Both().play(story, closed_ms) == [(closed_ms, why)]
 

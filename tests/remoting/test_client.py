@@ -105,6 +105,8 @@ def test_a_request_without_an_answer_fails_at_its_deadline_and_the_connection_go
 
 
 def test_a_silent_connection_is_given_up_with_its_late_request(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HA-RM-30 "MUST close its connection if nothing has come over it for 3 s"; here 0 s."""
+    assert client_module.SILENT_MS == 3_000
     monkeypatch.setattr(client_module, "SILENT_MS", 0)
     both.invoke(SILENT, timeout_ms=0)
     both.await_told(1)

@@ -38,7 +38,7 @@ def assert_sound(stand: Stand) -> None:
 
 @pytest.mark.parametrize("name", INPUTS)
 def test_one_hostile_input(served: Stand, name: str) -> None:
-    """HA-RM-18 "only a frame that cannot be read ends it": closed, or answered and still open."""
+    """HA-RM-18 "MUST close no connection because a request on it failed": answered and still open, or closed for its frame."""
     data, outcome = INPUTS[name]
     client = served.connect()
     first = request(ECHO, body=b"first")
@@ -156,7 +156,7 @@ def test_an_idle_connection_is_closed_after_120_s(served: Stand) -> None:
 
 
 def test_a_client_that_reads_nothing_is_closed_after_20_s(resources: ExitStack) -> None:
-    """HA-RM-24 "that has taken no byte of them for 20 s"."""
+    """HA-RM-24 "that has taken no byte of what it has to take for 20 s"."""
     stand = Stand(resources, RemotingLimits(max_unsent=1 << 20))
     stand.server.handlers[ECHO] = lambda _channel, asked, _now_ms: response_to(asked, body=bytes(4 << 20))
     client = stand.connect()
@@ -171,7 +171,7 @@ def test_a_client_that_reads_nothing_is_closed_after_20_s(resources: ExitStack) 
 
 
 def test_a_client_that_reads_slowly_is_not_closed(resources: ExitStack) -> None:
-    """HA-RM-24 "that has taken no byte of them for 20 s": this one takes some every 15 s."""
+    """HA-RM-24 "that has taken no byte of what it has to take for 20 s": this one takes some every 15 s."""
     stand = Stand(resources)
     stand.server.handlers[ECHO] = lambda _channel, asked, _now_ms: response_to(asked, body=bytes(15 << 20))
     client = stand.connect()

@@ -325,7 +325,7 @@ def test_a_client_that_asks_too_much_at_once_waits_for_answers(resources: ExitSt
 
 
 def test_a_client_that_takes_no_answers_is_not_read_from(resources: ExitStack) -> None:
-    """HA-RM-24 "MUST NOT read from a connection that has more than 8 MiB of answers to take"; here 1 MiB."""
+    """HA-RM-24 "MUST NOT read from a connection that has more than 8 MiB to take"; here 1 MiB."""
     stand = Stand(resources, RemotingLimits(max_unsent=1 << 20))
     stand.server.handlers[LATER] = lambda _channel, asked, _now_ms: response_to(asked, body=bytes(1 << 20))
     client = stand.connect()
@@ -364,8 +364,43 @@ def test_room_among_the_requests_of_all_wakes_those_that_wait_for_it(resources: 
     assert not stand.has_event()
     later.answer(0)
     assert stand.has_event()
-    stand.turn()
+    stand.turns(2)  # one watches its socket again, and the next one reads from it
     assert len(later.asked) == 2
+
+
+def test_where_others_have_taken_the_room_a_connection_is_not_read_from(resources: ExitStack) -> None:
+    """HA-RM-23 "MUST NOT read from a connection while": not even once, and whichever connections have the requests."""
+    stand = Stand(resources, RemotingLimits(max_pending_in_all=2))
+    later = stand.server.handlers[LATER] = Later()
+    first, second = stand.connect(), stand.connect()
+    first.send(request(LATER), request(LATER))
+    stand.turns()
+    read = stand.server.received_bytes
+    second.send(request(LATER))
+    stand.turns()
+    assert (len(later.asked), stand.server.received_bytes) == (2, read)
+    later.answer(0)
+    stand.turns()
+    assert len(later.asked) == 2
+    assert stand.server.received_bytes > read
+
+
+def test_a_frame_that_nobody_reads_is_not_late(resources: ExitStack) -> None:
+    """HA-RM-29 "MUST NOT close a connection for what it has not read": its second half has come, and waits there."""
+    stand = Stand(resources, RemotingLimits(max_pending_in_all=1))
+    later = stand.server.handlers[LATER] = Later()
+    first, second = stand.connect(), stand.connect()
+    frame = encode_whole(request(LATER, body=b"whole"))
+    second.sock.sendall(frame[:30])
+    stand.turns()
+    first.send(request(LATER))
+    stand.turns()
+    second.sock.sendall(frame[30:])
+    stand.pass_time(90_000)
+    assert len(stand.server.channels) == 2
+    later.answer(0)
+    stand.turns()
+    assert [asked.body for _, asked in later.asked] == [b"whole"]
 
 
 @pytest.mark.parametrize("says_something", [False, True])
