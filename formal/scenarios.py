@@ -15,7 +15,8 @@ changed:
     forge-header SLAVE SIZE                          a header that no master sent, with the next offset and SIZE
     disk-full SLAVE        disk-room SLAVE           the slave's disk is full; it has room again
     cut SLAVE both|slave|master                      the link breaks, and which end notices
-    restart-slave SLAVE    restart-master [clean]
+    restart-slave SLAVE    restart-master [clean] [lost=N]
+    delete-file                                      the master deletes its first file
 
 A node's line shows min..max offset. A link's line shows the master's end: the `next` transfer offset, the `pending` frame as
 offset+size, `>n` bytes in flight to the slave and `<n` bytes in flight to the master.
@@ -92,6 +93,8 @@ def parse_event(words: list[str]) -> events.Event:
             return events.RestartSlave(number[0])
         case "restart-master":
             return events.RestartMaster("clean" in words, int(options.get("lost", 0)))
+        case "delete-file":
+            return events.DeleteFile()
     raise AssertionError(f"no such step: {' '.join(words)}")
 
 

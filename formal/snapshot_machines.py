@@ -167,23 +167,31 @@ def of_store(profile: Profile) -> list[Happening]:
         if after := recorder.do(log, "recover", "without its last record", partial(store.recover, left, profile)):
             yield after
 
+    def deletes(log: Log, possible: bool) -> Iterator[Log]:
+        after = store.without_first_file(log)
+        step = Step(after, (), () if after == log else ("HA-ST-13",))
+        if found := recorder.do(log, "delete", "the first file", lambda: step, possible):
+            yield found
+
     def of_master_log(log: Log) -> Iterator[Log]:
         yield from recovers(log)
+        yield from deletes(log, True)
         yield from recovers_what_is_left(log)
         tuple(appends(log, False))
         for after in puts(log, True):
             complete[0] = max(complete[0], after, key=lambda candidate: len(candidate.data))
-            if len(after.data) <= 2 * size:
+            if store.max_offset(log) <= 2 * size:
                 yield after
 
     def of_slave_log(log: Log) -> Iterator[Log]:
         yield from recovers(log)
         tuple(puts(log, False))
+        tuple(deletes(log, False))
         yield from appends(log, True)
 
     explore([Log(size)], of_master_log)
     explore([Log(size)], of_slave_log)
-    return recorder.sorted(("put", "put_roll", "append_data", "recover"))
+    return recorder.sorted(("put", "put_roll", "append_data", "delete", "recover"))
 
 
 def _machine(title: str, happenings: Callable[[Profile], list[Happening]], *states: type[Enum]) -> Machine:

@@ -51,6 +51,8 @@ def draw(seed: int) -> LinkSchedule:
     settings = replace(settings, replicas=replicas, slave_file_size=slave_file_size, adopts_file_size=adopts_file_size)
     if rng.random() < 0.15:
         drawn = _with_full_disks(rng, drawn, slaves)
+    if rng.random() < 0.15:
+        drawn = _with_deletions(rng, drawn)
     drawn = [within(settings, event) for event in drawn]
     return LinkSchedule(seed, profile, settings, slaves, tuple(drawn))
 
@@ -86,6 +88,16 @@ def _with_full_disks(rng: random.Random, drawn: list[events.Event], slaves: int)
         found.append(event)
         if rng.random() < 0.1:
             found.append(events.DiskFull(rng.randrange(slaves), rng.random() < 0.5))
+    return found
+
+
+def _with_deletions(rng: random.Random, drawn: list[events.Event]) -> list[events.Event]:
+    """Add deletions of the master's first file."""
+    found: list[events.Event] = []
+    for event in drawn:
+        found.append(event)
+        if rng.random() < 0.07:
+            found.append(events.DeleteFile())
     return found
 
 
@@ -145,6 +157,8 @@ def fault_of(event: events.Event) -> str:
             return "restart_slave"
         case events.RestartMaster():
             return "lose_tail" if event.lost else "stop_master" if event.clean else "kill_master"
+        case events.DeleteFile():
+            return "delete_file"
         case _:
             return NO_FAULT
 

@@ -216,6 +216,8 @@ class ImplementationWorld:
                 self._restart_slave(event.slave)
             case events.RestartMaster():
                 self._restart_master(event.clean, event.lost)
+            case events.DeleteFile():
+                self._delete_file()
             case _:
                 assert_never(event)
         for connection in self._connections.values():
@@ -328,12 +330,21 @@ class ImplementationWorld:
             elif connection.master_open:
                 connection.at_master.close("end_of_stream")
         log = self._service.log
-        starts = [log.min_offset, *(offset for offset, _, _ in log.records())] if lost else []
+        records = [offset for offset, _, _ in log.records()] if lost else []
+        if log.min_offset:
+            records = records[1:]  # the first one behind deleted files was flushed before them
         log.close()
         if lost:
             self._now_ms += 1
-            self._zero("master", starts[max(0, len(starts) - lost)])
+        if taken := records[-lost:] if lost else []:
+            self._zero("master", taken[0])
         self._service = HAService(self._open("master", self._settings.mapped_file_size), self._settings, self._profile)
+
+    def _delete_file(self) -> None:
+        """A file of which nothing is written yet may follow the last byte; that byte's file is not deleted before it."""
+        log = self._service.log
+        if log.max_offset > log.min_offset + log.file_size:
+            log.delete_before(log.min_offset + log.file_size)
 
     def _zero(self, name: str, offset: int) -> None:
         """A power cut: the unflushed bytes from an offset on become zeros."""

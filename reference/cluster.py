@@ -122,6 +122,8 @@ def step(cluster: Cluster, event: events.Event, settings: Settings, profile: Pro
             work.restart_slave(event.slave)
         case events.RestartMaster():
             work.restart_master(event.clean, event.lost)
+        case events.DeleteFile():
+            work.delete_file()
         case _:
             assert_never(event)
     work.transfer()
@@ -274,13 +276,15 @@ class _Work:
             self.has_lost = True
             self.now_ms += 1
         for _ in range(lost):
-            kept = store.without_last_record(kept)
+            shorter = store.without_last_record(kept)
+            if kept.base and not shorter.data:
+                break  # the first record behind deleted files was flushed before them
+            kept = shorter
         recovered = store.recover(kept, self.profile)
         self.log = recovered.state
         self._store_row(0, before, self.log, "recover", recovered.clauses)
-        if lost:
-            found = store.next_queue_offsets(self.log)
-            self.queue_offsets = tuple((topic, queue_id, n) for (topic, queue_id), n in found.items())
+        found = store.next_queue_offsets(self.log)
+        self.queue_offsets = tuple((topic, queue_id, n) for (topic, queue_id), n in found.items())
         if clean:
             self._group_step("shutdown", group_transfer_service.on_shutdown(self.group))
         self.paused, self.push2_slave_max_offset = (), 0
@@ -289,6 +293,13 @@ class _Work:
         for link in self.open_at_master():  # the stale ones too: their process is gone
             self._master_step(link, "end_of_stream", master.on_end_of_stream(link.conn))
             self._close_at_slave(link.link_id)
+
+    def delete_file(self) -> None:
+        """A connection that sends bytes of the file goes on with them, since it holds them."""
+        before = self.log
+        self.log = store.without_first_file(before)
+        if self.log != before:
+            self._store_row(0, before, self.log, "delete", ("HA-ST-13",))
 
     def transfer(self) -> None:
         """Let every write side run until its socket or the log has no more. HA-M-32 "Every put MUST wake the write sides"."""

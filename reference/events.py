@@ -119,10 +119,16 @@ class RestartMaster:
     """The master's process ends and starts again over what its files hold. `clean`: it ends its waiting puts first.
 
     lost: records at the end of its log that had not been flushed, and that a power cut takes; that takes a millisecond, too.
+    The first record behind files that were deleted is none of them.
     """
 
     clean: bool
     lost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFile:
+    """The master deletes the first file of its log, unless it is the last. A slave may still need it (HA-ST-66)."""
 
 
 Event = (
@@ -140,4 +146,5 @@ Event = (
     | Cut
     | RestartSlave
     | RestartMaster
+    | DeleteFile
 )

@@ -32,12 +32,17 @@ def _served(cluster: Cluster) -> list[Slave]:
 
 def slave_holds_a_prefix(cluster: Cluster, _settings: Settings) -> bool:
     """Every byte of a slave's log equals the master's byte at that offset; the master has all of these bytes."""
+    return all(_agrees(cluster, node.log) for node in _served(cluster))
+
+
+def _agrees(cluster: Cluster, log: Log) -> bool:
+    """Whether the master has the bytes of a slave's log; of what is before the master's own log nobody can say it."""
+    if log.base is None:
+        return True
     first = store.min_offset(cluster.log)
-    for node in _served(cluster):
-        base = node.log.base
-        if base is not None and not cluster.log.data[base - first :].startswith(node.log.data):
-            return False
-    return True
+    begin = max(log.base, first)
+    held = log.data[begin - log.base :]
+    return cluster.log.data[begin - first : begin - first + len(held)] == held
 
 
 def slave_is_not_ahead(cluster: Cluster, _settings: Settings) -> bool:
@@ -69,7 +74,8 @@ def holds_up_to(cluster: Cluster, node: Slave, next_offset: int) -> bool:
     if base is None or store.max_offset(node.log) < next_offset:
         return False
     first, end = store.min_offset(cluster.log), max(base, next_offset)  # of what is before its log it need hold nothing
-    return node.log.data[: end - base] == cluster.log.data[base - first : end - first]
+    begin = max(base, first)
+    return end <= begin or node.log.data[begin - base : end - base] == cluster.log.data[begin - first : end - first]
 
 
 def put_ok_is_replicated(cluster: Cluster, settings: Settings) -> bool:
@@ -94,7 +100,7 @@ def slave_log_opens(cluster: Cluster, _settings: Settings) -> bool:
         recovered = _recovered(node.log)
         first = store.min_offset(cluster.log)
         cut = store.max_offset(recovered) if recovered.base is not None else store.min_offset(node.log)
-        if node.log.base is None or cut == store.max_offset(node.log):
+        if node.log.base is None or cut == store.max_offset(node.log) or cut < first:
             continue
         size = store.record_size(cluster.log, cut - first)
         if cut + size <= store.max_offset(node.log):

@@ -222,6 +222,9 @@ class _Witness:
                 self.restart_slave(self.event.slave)
             case events.RestartMaster():
                 self.restart_master(self.event)
+            case events.DeleteFile():
+                if (after := protocol.delete(self.state, self.scope)) is not None:
+                    self.act("Delete", after)
             case events.Resume():
                 self.resume(self.event.nth)
             case events.Grant() | events.Clog() | events.ForgeHeader() | events.DiskFull():

@@ -159,14 +159,16 @@ def normal(state: State) -> State:
     """The state without fields that no action depends on, or that only bound a scope.
 
     Slots are mere names: a byte-level master has a list of connections, so slots are numbered anew. A slave without a
-    connection never reads `reported` before it connects, which sets it. `flushed`, `epoch` and `used` have no counterpart.
+    connection never reads `reported` before it connects, which sets it. `flushed`, `epoch` and `used` have no counterpart. Of
+    units that were deleted the byte level has zeros.
     """
     conn, nodes = [], []
     for slots, node in zip(state.conn, state.slave, strict=True):
         conn.append((*(one for one in slots if one is not None), None))
         slot = sum(one is not None for one in slots[: node.slot])
         nodes.append(replace(node, slot=slot, reported=node.reported if slot else 0))
-    return replace(state, flushed=0, epoch=0, used=Used(), conn=tuple(conn), slave=tuple(nodes))
+    log = bytes(state.min) + state.log[state.min :]
+    return replace(state, log=log, flushed=0, epoch=0, used=Used(), conn=tuple(conn), slave=tuple(nodes))
 
 
 def first_difference(found: State, expected: State) -> str:

@@ -137,6 +137,13 @@ def next_queue_offsets(log: Log) -> dict[tuple[str, int], int]:
     return found
 
 
+def without_first_file(log: Log) -> Log:
+    """The log after its first file was deleted; the last one never is. HA-ST-13 "older files may have been deleted"."""
+    if log.base is None or len(log.data) <= log.file_size:
+        return log
+    return replace(log, base=log.base + log.file_size, data=log.data[log.file_size :])
+
+
 def without_last_record(log: Log) -> Log:
     """The log after a power cut that lost the unflushed last record: its bytes are zero, and zeros are nothing stale.
 

@@ -258,9 +258,12 @@ def explore_store(table: Table, profile: Profile) -> int:
     def of_master(log: Log) -> Iterator[Log]:
         nonlocal complete
         yield recovered(log)
+        shorter = store.without_first_file(log)
+        if shorter != log:
+            yield add(log, "delete", shorter, ("HA-ST-13",))
         cut = store.recover(store.without_last_record(log), profile)  # a power cut lost the unflushed record
         yield add(log, "recover", cut.state, cut.clauses)
-        if len(log.data) > 2 * size:
+        if store.max_offset(log) > 2 * size:
             complete = max(complete, log, key=lambda candidate: len(candidate.data))
             return
         for body in (b"", bytes(8)):

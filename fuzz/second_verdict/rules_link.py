@@ -369,13 +369,17 @@ def reports_were_sent(rows: Rows, name: str) -> Found:
 
 
 def a_log_grows_by_what_is_appended(rows: Rows, name: str) -> Found:
-    """Max offset and nbytes agree. A log without files begins where its first bytes say."""
+    """Max offset and nbytes agree. A log without files begins where its first bytes say; one that loses its first file ends
+    where it ended.
+    """
     at = link_of(rows)
     had_files, has_files = ~rows.from_in("no_files"), ~rows.to_in("no_files")
-    grown = at.max_offset + rows.nbytes
+    deletes = rows.event_in("delete")
+    grown = at.max_offset + np.where(deletes, 0, rows.nbytes)
     begins = np.where(rows.event_in("put", "put_roll"), rows.offset == rows.nbytes, rows.offset >= rows.nbytes)
     emptied = (rows.offset == 0) & (rows.nbytes <= 0) & (-rows.nbytes <= at.max_offset)
     holds = np.where(had_files & has_files, rows.offset == grown, np.where(has_files, begins, emptied))
+    holds &= ~deletes | (rows.nbytes < 0)
     return of_rows(
         rows, name, at.store, holds, lambda i: f"max offset {rows.offset[i]}, before {at.max_offset[i]}, {rows.nbytes[i]} bytes"
     )

@@ -155,6 +155,8 @@ def describe(event: events.Event) -> str:
         case events.RestartMaster():
             cut = f", without its last {event.lost} records" if event.lost else ""
             return f"master {'stopped' if event.clean else 'killed'} and restarted{cut}"
+        case events.DeleteFile():
+            return "master deletes its first file"
 
 
 def cells(cluster: Cluster) -> list[str]:

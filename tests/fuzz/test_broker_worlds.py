@@ -92,6 +92,14 @@ WORLDS: Final = {
                 "tick",
                 "closed_for_unfinished",
             ): "in one turn another client's end makes room, and its own deadline is over",
+            ("remoting_connection", "ready", "tick", "closed_for_idle"): "the same",
+            ("remoting_connection", "ready", "tick", "closed_for_stall"): "the same",
+            (
+                "remoting_connection",
+                "broken",
+                "tick",
+                "closed_for_idle",
+            ): "the same, and what waits ends in bytes that are no frame",
             (
                 "remoting_question",
                 "waiting",

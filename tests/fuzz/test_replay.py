@@ -19,6 +19,7 @@ from rocketmq_ha.reference.events import (
     Clog,
     Connect,
     Cut,
+    DeleteFile,
     DeliverFrames,
     DeliverReports,
     DiskFull,
@@ -88,6 +89,7 @@ CLASSIC_TABLE: Sequence[tuple[Event, str, str, str, str, str, str]] = (
     ),
     (DiskFull(0, is_full=True), "! disk of s0 is full", "214", "0 -", "", "0 -", ""),
     (DiskFull(0, is_full=False), "disk of s0 has room again", "214", "0 -", "", "0 -", ""),
+    (DeleteFile(), "! master deletes its first file", "214", "0 -", "", "0 -", ""),
 )
 
 

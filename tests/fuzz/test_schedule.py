@@ -10,14 +10,14 @@ import pytest
 
 from kit.schedules import drawn_schedules, frame_size, share
 from rocketmq_ha.fuzz import schedule
-from rocketmq_ha.reference.events import DiskFull
+from rocketmq_ha.reference.events import DeleteFile, DiskFull
 from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Settings
 
 SWEPT: Final = ("mapped_file_size", "ha_transfer_batch_size", "ha_slave_fallbehind_max", "master_read_buffer_size")
 FREE: Final = (*SWEPT, "slave_read_buffer_size", "slave_file_size", "adopts_file_size", "replicas")
 # Replays name a schedule by its seed, so a seed must draw the same on every machine and in every version that can keep it so.
 # A deliberate change of the drawing changes this; say so in CHANGELOG.md, since the seeds of older reports draw others then.
-DIGEST_OF_100: Final = "614d2606b3b0ed0e"
+DIGEST_OF_100: Final = "892f2ea91853c2b4"
 
 
 def test_a_seed_draws_the_schedule_that_it_has_always_drawn() -> None:
@@ -47,7 +47,7 @@ def test_a_schedule_has_100_to_220_events_and_both_bounds_occur() -> None:
     plain = [
         drawn
         for drawn in drawn_schedules()
-        if drawn.settings.replicas == 1 and not any(isinstance(e, DiskFull) for e in drawn.events)
+        if drawn.settings.replicas == 1 and not any(isinstance(e, DiskFull | DeleteFile) for e in drawn.events)
     ]
     sizes = {len(drawn.events) for drawn in plain}
     assert len(plain) > 500

@@ -16,6 +16,7 @@ from rocketmq_ha.reference.events import (
     Clog,
     Connect,
     Cut,
+    DeleteFile,
     DeliverFrames,
     DeliverReports,
     DiskFull,
@@ -59,8 +60,8 @@ def test_each_kind_of_event_has_its_share(kind: type) -> None:
 
 
 def test_the_rare_kinds_are_the_two_that_need_more() -> None:
-    """Resume needs producers that pause, DiskFull is added to some schedules alone."""
-    assert set(get_args(events.Event)) == {*KINDS, Resume, DiskFull}
+    """Resume needs producers that pause; DiskFull and DeleteFile are added to some schedules alone."""
+    assert set(get_args(events.Event)) == {*KINDS, Resume, DiskFull, DeleteFile}
 
 
 @pytest.mark.parametrize(
@@ -256,6 +257,15 @@ def test_a_tenth_of_the_events_of_some_schedules_fills_a_disk_or_empties_it() ->
     assert not any(isinstance(drawn.events[0], DiskFull) for drawn in some)
 
 
+def test_some_masters_delete_files() -> None:
+    """A deletion is drawn behind a fourteenth of the events."""
+    some = [drawn for drawn in drawn_schedules() if any(isinstance(event, DeleteFile) for event in drawn.events)]
+    assert 0.10 < share(len(some), 800) < 0.20
+    added = sum(1 for _ in all_of(DeleteFile))
+    assert 0.05 < share(added, sum(len(drawn.events) for drawn in some) - added) < 0.09
+    assert not any(isinstance(drawn.events[0], DeleteFile) for drawn in some)
+
+
 def is_round(found: Sequence[events.Event], slave: int, room: int) -> bool:
     return list(found) == [
         Connect(slave, room, UNBOUNDED_ROOM),
@@ -270,7 +280,7 @@ def test_where_two_replicas_are_needed_a_slave_often_catches_up() -> None:
     """A round is drawn behind a fifth of the events: connect, report, room, frames, report, all of one slave."""
     found = []
     for drawn in drawn_schedules():
-        kept = [event for event in drawn.events if not isinstance(event, DiskFull)]
+        kept = [event for event in drawn.events if not isinstance(event, DiskFull | DeleteFile)]
         connects = [(at, event.slave) for at, event in enumerate(kept) if isinstance(event, Connect)]
         rounds = [slave for at, slave in connects if is_round(kept[at : at + 5], slave, ample_room(drawn.settings))]
         if drawn.settings.replicas == 1:

@@ -24,6 +24,7 @@ from rocketmq_ha.reference import events
         (events.Clog(0, 3), "clog"),
         (events.DiskFull(0, is_full=True), "fill_disk"),
         (events.DiskFull(0, is_full=False), "none"),
+        (events.DeleteFile(), "delete_file"),
         (events.Cut(0, "both"), "cut_both"),
         (events.Cut(0, "slave"), "cut_slave"),
         (events.Cut(0, "master"), "cut_master"),
@@ -43,4 +44,4 @@ def test_the_draws_hold_every_fault() -> None:
     found = Counter(fault_of(event) for drawn in drawn_schedules() for event in drawn.events)
     cuts = {"cut_both", "cut_slave", "cut_master"}
     ends = {"restart_slave", "stop_master", "kill_master", "lose_tail"}
-    assert set(found) == {"none", *cuts, *ends, "forge_report", "forge_header", "clog", "fill_disk"}
+    assert set(found) == {"none", *cuts, *ends, "forge_report", "forge_header", "clog", "fill_disk", "delete_file"}

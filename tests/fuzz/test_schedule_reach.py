@@ -18,7 +18,7 @@ from rocketmq_ha.spec.event_log import NO_FAULT
 RUNS = 150
 CUTS = ("cut_both", "cut_slave", "cut_master")
 ENDS = ("restart_slave", "stop_master", "kill_master", "lose_tail")
-FAULTS = (*CUTS, *ENDS, "forge_report", "forge_header", "clog", "fill_disk")
+FAULTS = (*CUTS, *ENDS, "forge_report", "forge_header", "clog", "fill_disk", "delete_file")
 SLAVE_STATES = ("disconnected", "connected", "header_partial", "body_partial")
 MASTER_STATES = ("await_report", "caught_up", "frame_waiting", "header_partial", "body_partial")
 

@@ -483,7 +483,7 @@ IN_THE_MACHINERY = (
     InTheMachinery("both close on time", shared(close_on_time), "silence_closes", "", True),
     InTheMachinery("both acknowledge too much", shared(acknowledge_too_much), "an_ack_is_appended", INVARIANTS, True),
     InTheMachinery("both start one byte late", shared(start_one_late), "a_transfer_starts_where_the_report_says", "", True),
-    InTheMachinery("both lose a byte of a header", shared(forget_headers), "frames_are_whole", "", True),
+    InTheMachinery("both lose a byte of a header", shared(forget_headers), "frames_are_whole", INVARIANTS, True, last=200),
     InTheMachinery("both keep the acks of lost slaves", shared(keep_old_acks), "push2_is_acknowledged", "", True),
     InTheMachinery("both end no put by its ack", shared(end_no_put), "a_put_ends_ok_when_acknowledged", "", True, last=400),
     InTheMachinery(

@@ -15,6 +15,7 @@ from rocketmq_ha.reference.events import (
     Clog,
     Connect,
     Cut,
+    DeleteFile,
     DeliverFrames,
     DeliverReports,
     DiskFull,
@@ -90,6 +91,48 @@ ANEW = (CONNECT, REPORTS, FRAMES, REPORTS)
             (*(put(700) for _ in range(3)), RestartMaster(False, 2)),
             lambda found: store.max_offset(found.log) == 1000,  # with the BLANK of the first file
             id="a master loses records of two files",
+        ),
+        pytest.param(
+            HARDENED,
+            (*(put(700) for _ in range(3)), DeleteFile(), DeleteFile(), DeleteFile()),
+            lambda found: store.min_offset(found.log) == 2000,
+            id="a master never deletes its last file",
+        ),
+        pytest.param(
+            HARDENED,
+            (*(put(700) for _ in range(3)), RestartMaster(False, 1), DeleteFile(), DeleteFile()),
+            lambda found: (store.min_offset(found.log), store.max_offset(found.log)) == (1000, 2000),
+            id="a last file without a byte is none",
+        ),
+        pytest.param(
+            HARDENED,
+            (*(put(700) for _ in range(3)), DeleteFile(), RestartMaster(False, 5), put(10), *ANEW),
+            lambda found: store.max_offset(found.log) == store.max_offset(found.slaves[0].log) == 2000 + RECORD + 10,
+            id="a power cut leaves the first record behind a deleted file",
+        ),
+        pytest.param(
+            HARDENED,
+            (*(put(700) for _ in range(3)), DeleteFile(), DeleteFile(), RestartMaster(True), put(10)),
+            lambda found: found.queue_offsets == (("T", 0, 4),),
+            id="a queue goes on behind its last message that the log still has",
+        ),
+        pytest.param(
+            HARDENED,
+            (Connect(0, 12 + 100, ALL), put(700), put(700), REPORTS, put(700), DeleteFile(), Grant(0, ALL)),
+            lambda found: len(found.links[0].to_slave) > 300,
+            id="a frame is sent whole though its file is deleted meanwhile",
+        ),
+        pytest.param(
+            HARDENED,
+            (put(10), *ANEW, *(put(700) for _ in range(3)), Cut(0, "both"), DeleteFile(), CONNECT, REPORTS),
+            lambda found: found.slaves[0].connected is False and found.links == (),
+            id="a first report below the log closes the connection",
+        ),
+        pytest.param(
+            CLASSIC,
+            (put(10), *ANEW, *(put(700) for _ in range(3)), DeleteFile(), FRAMES, REPORTS),
+            lambda found: found.slaves[0].connected is True,
+            id="a slave whose next bytes are deleted keeps its connection in classic",
         ),
         pytest.param(
             HARDENED,

@@ -219,10 +219,7 @@ def test_where_the_log_has_no_byte_there_are_heartbeats_alone(offset: int, world
 
 
 def test_a_deleted_offset_is_served_heartbeats_alone() -> None:
-    """HA-M-35 "deleted, beyond the end or negative", in both worlds.
-
-    No schedule deletes a file, so the fuzzer never tests this.
-    """
+    """HA-M-35 "deleted, beyond the end or negative", in both worlds."""
 
     class FromTheSecondFileOn:
         min_offset, max_offset = FILE_SIZE, FILE_SIZE + 100

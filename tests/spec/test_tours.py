@@ -119,9 +119,9 @@ def test_the_worlds_agree_on_all_that_no_other_endpoint_sees(profile: str) -> No
 
 
 def test_every_event_of_a_schedule_is_in_a_tour() -> None:
-    """Except the pause of a producer, which no other endpoint sees, and a full disk, which a walk cannot cause."""
+    """Except the pause of a producer, which no other endpoint sees, and what no walk causes: a full disk, a deleted file."""
     told = {fields["event"] for name, profile in TOURS for fields in Vector(name, profile).head["actions"].values()}
-    assert {kind.__name__ for kind in events.Event.__args__} - told == {"Resume", "DiskFull"}
+    assert {kind.__name__ for kind in events.Event.__args__} - told == {"Resume", "DiskFull", "DeleteFile"}
 
 
 def record(offset: int, queue_offset: int, now_ms: int) -> bytes:

@@ -105,7 +105,7 @@ def test_the_table_quotes_the_clauses_as_they_stand(table: dict[str, Any]) -> No
     assert all(bool(found["tests"]) != bool(found["reason"]) for found in table["elsewhere"].values())
 
 
-# --- Cases that no schedule reaches: its master deletes no file, and its clock does not step back ----------------
+# --- Cases that schedules reach by chance alone, or never: a log whose first files were deleted, a clock that steps back ------
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_hardened_refuses_a_first_report_below_the_log(report: int, reason: str)
 @pytest.mark.parametrize("report", [0, 1, 511, 512, 700, 712, 713, -1])
 @pytest.mark.parametrize("profile", [CLASSIC, HARDENED], ids=lambda profile: profile.name)
 def test_the_implementation_refuses_what_the_model_refuses(report: int, profile: Profile) -> None:
-    """HA-M-11, HA-M-12: the lock-step never tests this, for no schedule deletes a file."""
+    """HA-M-11, HA-M-12, at each offset near the ends of a log whose first files were deleted."""
     from rocketmq_ha.impl.errors import PeerViolation
     from rocketmq_ha.impl.ha.master import MasterConnection
 

@@ -51,6 +51,7 @@ faults = st.one_of(
     st.builds(lambda full: lambda slave, _: events.DiskFull(slave, full), st.booleans()),
     st.builds(lambda clean: lambda *_: events.RestartMaster(clean), st.booleans()),
     st.builds(lambda lost: lambda *_: events.RestartMaster(clean=False, lost=lost), st.integers(1, 3)),
+    st.just(lambda *_: events.DeleteFile()),
 )
 
 

@@ -44,5 +44,5 @@ def test_the_steps_can_say_every_event() -> None:
         "disk-full 0",
         "cut 0 both",
     )
-    told = {type(parse_event(line.split())) for line in (*lines, "restart-slave 0", "restart-master clean")}
+    told = {type(parse_event(line.split())) for line in (*lines, "restart-slave 0", "restart-master clean", "delete-file")}
     assert told == set(get_args(events.Event))
