@@ -1,7 +1,7 @@
 """Read one or more logs: count what their events say, and put what cannot be right into quarantine.
 
 A run is (log, run_id): the number of a run that nobody drew by a seed says nothing outside of its log. A drawn run is its world
-and its seed; one that is in several logs counts once, from the first of them.
+and its seed, a guided one these and its schedule's digest; one that is in several logs counts once, from the first of them.
 
 Two passes read the files, both with pyarrow in the executors. The first reads runs/, and finds the runs that are there more
 than once. The second condenses events/ (counts.py). What a pass cannot read or believe becomes a row of quarantine, and the
@@ -29,7 +29,7 @@ from rocketmq_ha.analysis.part_files import DamagedError, empty, numbers, read_f
 from rocketmq_ha.analysis.published import Damage, Part, published, shared
 from rocketmq_ha.analysis.quarantine import QUARANTINE, quarantine
 from rocketmq_ha.analysis.schema import RUNS, WITHOUT_MANIFESTS, check_log, load_possible
-from rocketmq_ha.spec.event_log import EVENT_COLUMNS, PHASE_GENERATE, RUN_COLUMNS, WORLD_HYPOTHESIS
+from rocketmq_ha.spec.event_log import EVENT_COLUMNS, PHASE_GENERATE, PHASE_GUIDED, RUN_COLUMNS, WORLD_HYPOTHESIS
 
 CHUNK_ROWS: Final = 500_000  # of events that are condensed at once: some 200 MB at work
 ROWS_PER_TASK: Final = 2_000_000
@@ -48,6 +48,7 @@ class Log:
     runs: DataFrame  # log, RUN_COLUMNS: every sound row of runs/, each run once
     counted: DataFrame  # those of `runs` whose events count: the sample of the estimates
     all_runs: DataFrame  # log, run_id, n_steps, n: for each run of runs/, its rows there; before quarantine
+    missing: int  # runs that the campaigns have made and their logs lack
     quarantine: DataFrame  # columns of quarantine.quarantine
     campaigns: tuple[dict[str, Any], ...]  # the campaign.json of each log, in the given order
     places: tuple[str, ...]  # of the logs
@@ -72,7 +73,7 @@ def read_logs(
 
     Args: campaigns: the results of check_log for the paths, if the caller has already checked them.
           worlds: those that exist; by default those of the specification.
-          each_alone: a drawn run that is in several logs counts in each of them, for tables that have a row for each log.
+          each_alone: a run that is in several logs counts in each of them, for tables that have a row for each log.
     Raises: LogInvalid, for a place that is no log, and for logs of which nothing can be read.
     """
     checked = tuple(campaigns) if campaigns is not None else tuple(check_log(path) for path in paths)
@@ -103,7 +104,8 @@ def read_logs(
         counts=counts,
         runs=runs.select("log", *RUNS.fieldNames()),
         counted=counted,
-        all_runs=_all_runs(left_out.without_repeated_seeds(sound)),
+        all_runs=_all_runs(left_out.without_repeated_runs(sound)),
+        missing=_missing(sound, checked),
         quarantine=quarantine(run_rows, left_out.twice(sound), counts, _without_events(runs, counts, left_out), listed),
         campaigns=checked,
         places=shown,
@@ -172,7 +174,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 class LeftOut:
     """Runs whose events do not count, as far as the rows of runs/ and files show it."""
 
-    seeds: frozenset[tuple[int, int]]  # (log, run_id) of drawn runs that an earlier log has
+    repeated: frozenset[tuple[int, int]]  # (log, run_id) of drawn and guided runs that an earlier log has
     first_source: dict[tuple[int, int], str]  # of a run with several rows in a log: the file whose row counts
     several: frozenset[tuple[int, int]] = field(default_factory=frozenset)  # with rows in several files of events
 
@@ -182,10 +184,15 @@ class LeftOut:
         first = {(row["log"], row["run_id"]): row["source"] for row in twice.where(sf.col("n") > 1).collect()}
         if not across:
             return cls(frozenset(), first)
-        drawn = sound.where(sf.col("phase") == PHASE_GENERATE).select("log", "world", "run_id")
-        owner = drawn.groupBy("world", "run_id").agg(sf.min("log").alias("owner"), sf.max("log").alias("last"))
+        # A seed draws its schedule; another corpus makes another schedule of it.
+        schedule = sf.when(sf.col("phase") == PHASE_GENERATE, 0).otherwise(sf.col("digest")).alias("schedule")
+        is_told = (sf.col("phase") == PHASE_GUIDED) & (sf.col("digest") != 0)  # version 1 has no digests
+        made = sound.where((sf.col("phase") == PHASE_GENERATE) | is_told)
+        known = made.select("log", "world", "phase", "run_id", schedule)
+        same = ["world", "phase", "run_id", "schedule"]
+        owner = known.groupBy(*same).agg(sf.min("log").alias("owner"), sf.max("log").alias("last"))
         shared = owner.where(sf.col("owner") < sf.col("last"))
-        later = drawn.join(shared, on=["world", "run_id"], how="inner").where(sf.col("log") > sf.col("owner"))
+        later = known.join(shared, on=same, how="inner").where(sf.col("log") > sf.col("owner"))
         return cls(frozenset((row["log"], row["run_id"]) for row in later.select("log", "run_id").distinct().collect()), first)
 
     def also(self, several: Iterable[tuple[int, int]]) -> "LeftOut":
@@ -193,17 +200,17 @@ class LeftOut:
 
     def flags(self, log: int, source: str, run_id: Sequence[int]) -> list[bool]:
         """For each row of a file of runs: its events do not count."""
-        if not (self.seeds or self.first_source or self.several):
+        if not (self.repeated or self.first_source or self.several):
             return [False] * len(run_id)
         keys = [(log, one) for one in run_id]
-        return [k in self.seeds or k in self.several or self.first_source.get(k, source) != source for k in keys]
+        return [k in self.repeated or k in self.several or self.first_source.get(k, source) != source for k in keys]
 
-    def without_repeated_seeds(self, sound: DataFrame) -> DataFrame:
-        return _minus(sound, self.seeds)
+    def without_repeated_runs(self, sound: DataFrame) -> DataFrame:
+        return _minus(sound, self.repeated)
 
     def without_repeated(self, sound: DataFrame) -> DataFrame:
         """The rows of runs/, each run once."""
-        frame = self.without_repeated_seeds(sound)
+        frame = self.without_repeated_runs(sound)
         if not self.first_source:
             return frame
         first = _pairs(frame.sparkSession, self.first_source).withColumnRenamed("text", "first_source")
@@ -326,6 +333,19 @@ def _without_events(runs: DataFrame, counts: DataFrame, left_out: LeftOut) -> Da
 def _all_runs(sound: DataFrame) -> DataFrame:
     by_run = sound.groupBy("log", "run_id").agg(sf.max("n_steps").alias("n_steps"), sf.count("*").alias("n"))
     return by_run.select("log", "run_id", "n_steps", "n")
+
+
+def _missing(sound: DataFrame, campaigns: Sequence[dict[str, Any]]) -> int:
+    """The runs that campaigns have made and their logs lack. Each log is asked alone: what it lacks, no copy elsewhere brings.
+
+    Of a campaign that has not ended nobody knows how many it has made.
+    """
+    made = {log: one["made"] for log, one in enumerate(campaigns) if one.get("finished") and type(one.get("made")) is int}
+    if not made:
+        return 0
+    by_log = sound.groupBy("log").agg(sf.countDistinct("run_id").alias("n")).collect()
+    found = {row["log"]: row["n"] for row in by_log}
+    return sum(max(0, n - found.get(log, 0)) for log, n in made.items())
 
 
 def _over(spark: SparkSession, tasks: int) -> DataFrame:

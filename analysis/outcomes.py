@@ -41,15 +41,16 @@ def run_sizes(runs: DataFrame) -> DataFrame:
     ).select("runs", "median_steps", "median_ops", "max_steps")
 
 
-def integrity(counts: DataFrame, all_runs: DataFrame) -> DataFrame:
-    """A check of the log's consistency, one row. Columns: events, runs, runs_without_row, runs_short, runs_repeated.
+def integrity(counts: DataFrame, all_runs: DataFrame, missing: int) -> DataFrame:
+    """A check of the log's consistency, one row.
 
-    The last three are 0 if the log is consistent. It is made before anything goes into quarantine; the table of quarantine says
-    what became of it.
+    Columns: events, runs, runs_without_row, runs_short, runs_repeated, runs_missing. The last four are 0 if the log is
+    consistent. It is made before anything goes into quarantine; the table of quarantine says what became of it.
     runs_without_row: runs that have events but no row in runs/. runs_short: runs whose number of events is not their
-    n_steps. runs_repeated: runs that have several rows in runs/ of one log.
+    n_steps. runs_repeated: runs that have several rows in runs/ of one log. runs_missing: runs that the campaigns have made and
+    their logs lack.
 
-    Args: all_runs: log, run_id, n_steps, n (rows in runs/).
+    Args: all_runs: log, run_id, n_steps, n (rows in runs/). missing: ingest.Log has it.
     """
     of_runs = counts.where(sf.col("kind") == RUN).select("log", sf.col("first_run").alias("run_id"), "n")
     found = of_runs.groupBy("log", "run_id").agg(sf.sum("n").alias("n_events"))
@@ -63,7 +64,8 @@ def integrity(counts: DataFrame, all_runs: DataFrame) -> DataFrame:
         sf.count_if(~has_row).alias("runs_without_row"),
         sf.count_if(has_row & (n_events != sf.col("n_steps"))).alias("runs_short"),
         sf.count_if(sf.col("n_rows") > 1).alias("runs_repeated"),
-    ).select("events", "runs", "runs_without_row", "runs_short", "runs_repeated")
+        sf.lit(missing).cast("long").alias("runs_missing"),
+    ).select("events", "runs", "runs_without_row", "runs_short", "runs_repeated", "runs_missing")
 
 
 def replay_line(places: Sequence[str]) -> Column:

@@ -166,7 +166,7 @@ def _tables(spark: SparkSession, log: Log, possible: Possible, keep: Callable[[D
     pairs_seen = keep(pairs.pairs_seen(counts))
     rare = starved.starved(counts, counted, all_possible, starved.machine_worlds(spark, possible))
     return {
-        "integrity": Table(outcomes.integrity(counts, log.all_runs), ()),
+        "integrity": Table(outcomes.integrity(counts, log.all_runs, log.missing), ()),
         "quarantine": Table(log.quarantine, ("log", "source", "reason", "example")),
         "summary": Table(outcomes.summary(runs), ("profile", "phase", "verdict")),
         "run_sizes": Table(outcomes.run_sizes(runs), ()),

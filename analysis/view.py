@@ -201,7 +201,7 @@ def build(
     profiles = tuple(sorted({row["profile"] for row in rows["summary"]}))
     declared = {p for machine in possible.machines.values() for *_, ps in machine.transitions for p in ps}
     never = _named(rows["transitions_never_seen"])
-    figures = _figures(rows, campaigns)
+    figures = _figures(rows)
     compared = sections.comparison(rows)
     measures = figures.measures() | _measures(rows, compared)
     results = requirements.judge(required, measures)
@@ -267,14 +267,11 @@ def _optional(rows: Mapping[str, Sequence[Row]], name: str) -> tuple[Row, ...] |
     return tuple(rows[name]) if name in rows else None
 
 
-def _figures(rows: Mapping[str, Sequence[Row]], campaigns: Sequence[Mapping[str, Any]]) -> Figures:
+def _figures(rows: Mapping[str, Sequence[Row]]) -> Figures:
     summary, integrity = rows["summary"], rows["integrity"][0]
-    made = [campaign["made"] for campaign in campaigns if type(campaign.get("made")) is int and campaign.get("finished")]
-    n_runs = sum(row["runs"] for row in summary)
-    missing = max(0, sum(made) - n_runs) if len(made) == len(campaigns) else 0  # of others nobody knows how many there were
     known = [row for row in rows["clauses"] if row["sentence"]]
     return Figures(
-        runs=n_runs,
+        runs=sum(row["runs"] for row in summary),
         failed_runs=sum(row["runs"] for row in summary if row["verdict"] != VERDICT_OK),
         steps=integrity["events"],
         nbytes=sum(row["nbytes"] for row in summary),
@@ -290,7 +287,7 @@ def _figures(rows: Mapping[str, Sequence[Row]], campaigns: Sequence[Mapping[str,
         runs_without_row=integrity["runs_without_row"],
         runs_short=integrity["runs_short"],
         runs_repeated=integrity["runs_repeated"],
-        runs_missing=missing,
+        runs_missing=integrity["runs_missing"],
     )
 
 

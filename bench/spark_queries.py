@@ -129,7 +129,7 @@ QUERIES: Final = (
     ),
     Query(
         "integrity",
-        lambda _spark, log, _possible: outcomes.integrity(log.counts, log.all_runs),
+        lambda _spark, log, _possible: outcomes.integrity(log.counts, log.all_runs, log.missing),
         """
         WITH found AS (SELECT run_id, count(*) AS n FROM events GROUP BY ALL)
         SELECT sum(coalesce(n, 0)), count(runs.run_id), count(*) FILTER (runs.run_id IS NULL),

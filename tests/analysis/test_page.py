@@ -170,6 +170,7 @@ def test_more_signatures_than_are_shown_are_told() -> None:
         ("runs_without_row", "11 run(s) have events but no row in runs/. Their transitions are not counted."),
         ("runs_short", "11 run(s) have more or fewer events than their row in runs/ says."),
         ("runs_repeated", "11 run(s) have several rows in runs/. Their counts are too high."),
+        ("runs_missing", "11 run(s) that the campaign has made are missing: manifest/ or runs/ lacks a file."),
     ],
 )
 def test_an_inconsistent_log_says_how(column: str, told: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -177,7 +178,7 @@ def test_a_run_that_is_published_twice_counts_once(spark: SparkSession, log: Pat
     (log / "manifest" / "part-00009.json").write_text(json.dumps(manifest))
     assert read(spark, log) == ([("runs/part-00009.parquet", row_checks.TWICE, 1, 1, "run 3")], *ALL)
     found = read_logs(spark, [log])
-    assert integrity(found.counts, found.all_runs).collect()[0]["runs_repeated"] == 1
+    assert integrity(found.counts, found.all_runs, found.missing).collect()[0]["runs_repeated"] == 1
     found.close()
 
 
@@ -342,17 +343,91 @@ def test_a_log_of_version_1_has_what_it_lacks_filled_in(spark: SparkSession, tmp
 
 
 def test_runs_of_several_logs_are_told_apart_by_log_and_number(spark: SparkSession, tmp_path: Path) -> None:
-    """Seed 1 of the link is in all, and counts once; seed 2 is in two worlds; -1 is another run in each log."""
+    """Seed 1 of the link is in all, and counts once; seed 2 is in two worlds; -1 is another schedule in each log."""
     logs = []
-    for name, world in (("a", "link"), ("b", "store"), ("c", "link")):
+    for digest, (name, world) in enumerate((("a", "link"), ("b", "store"), ("c", "link")), start=1):
         runs = [event_logs.run_row(1, n_steps=STEPS), event_logs.run_row(2, n_steps=STEPS, world=world)]
-        runs.append(event_logs.run_row(-1, n_steps=STEPS, phase="guided"))
+        runs.append(event_logs.run_row(-1, n_steps=STEPS, phase="guided", digest=digest))
         events = [*rows_of(1), *rows_of(2, world=world), *rows_of(-1)]
         logs.append(event_logs.write_log(tmp_path / name, events, runs))
     assert read(spark, *logs[:2]) == ([], 5, 5, 5 * STEPS)
     assert read(spark, *logs) == ([], 6, 6, 6 * STEPS)
     assert read(spark, *logs, each_alone=True) == ([], 9, 9, 9 * STEPS)
-    assert read(spark, logs[0], logs[0]) == ([], 4, 4, 4 * STEPS)
+    assert read(spark, logs[0], logs[0]) == ([], 3, 3, 3 * STEPS)
+
+
+def with_made(log: Path, **values: Any) -> Path:
+    """The log with other values in its campaign.json."""
+    file = log / "campaign.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | values), encoding="utf-8")
+    return log
+
+
+def without_second_part(log: Path) -> Path:
+    """The log without the runs 1, 3, 5 and 7."""
+    (log / "manifest" / f"{SECOND}.json").unlink()
+    return log
+
+
+def runs_of_logs(spark: SparkSession, *logs: Path) -> tuple[int, int]:
+    """How many runs count, and how many are missing."""
+    found = read_logs(spark, logs, worlds=event_logs.WORLDS)
+    try:
+        (row,) = integrity(found.counts, found.all_runs, found.missing).collect()
+        return found.runs.count(), row["runs_missing"]
+    finally:
+        found.close()
+
+
+def test_a_log_and_its_copy_count_once_and_lack_nothing(spark: SparkSession, log: Path, tmp_path: Path) -> None:
+    with_made(log, finished=True, made=N_RUNS)
+    assert runs_of_logs(spark, log, shutil.copytree(log, tmp_path / "copy")) == (N_RUNS, 0)
+
+
+def test_the_runs_that_one_log_lacks_are_missing_though_another_holds_copies(
+    spark: SparkSession, log: Path, tmp_path: Path
+) -> None:
+    """The log has made ten runs, its copy twelve; four of the copy's files are gone."""
+    copy = without_second_part(with_made(shutil.copytree(log, tmp_path / "copy"), finished=True, made=N_RUNS + 4))
+    assert runs_of_logs(spark, with_made(log, finished=True, made=N_RUNS + 2), copy) == (N_RUNS, 2 + 8)
+
+
+@pytest.mark.parametrize(
+    ("campaign", "missing"),
+    [
+        ({"finished": True, "made": N_RUNS}, 0),
+        ({"finished": True, "made": N_RUNS + 2}, 2),
+        ({"finished": True, "made": N_RUNS - 1}, 0),
+        ({"finished": False, "made": N_RUNS + 2}, 0),
+        ({"finished": False, "made": None}, 0),
+        ({"finished": True}, 0),
+        ({"finished": True, "made": True}, 0),
+    ],
+    ids=str,
+)
+def test_runs_that_a_finished_campaign_has_made_must_be_in_its_log(
+    spark: SparkSession, log: Path, tmp_path: Path, campaign: dict[str, Any], missing: int
+) -> None:
+    """Of a campaign that has not ended nobody knows how many there were; what is beside it is judged all the same."""
+    ended = with_made(shutil.copytree(log, tmp_path / "ended"), finished=True, made=N_RUNS + 1)
+    assert runs_of_logs(spark, with_made(log, **campaign), ended) == (N_RUNS, missing + 1)
+
+
+def test_a_guided_run_in_two_logs_counts_once_if_both_made_it_of_one_schedule(spark: SparkSession, tmp_path: Path) -> None:
+    """Another corpus makes another schedule under the same number; 0 is none. What is recorded is told by its log."""
+    logs = []
+    for name, digest in (("1", 7), ("2", 7), ("3", 8), ("4", 0), ("5", 0)):
+        runs = [
+            event_logs.run_row(-3, n_steps=STEPS, phase="guided", digest=digest),
+            event_logs.run_row(-4, n_steps=STEPS, phase="recorded", digest=digest),
+        ]
+        logs.append(event_logs.write_log(tmp_path / name, [*rows_of(-4), *rows_of(-3)], runs))
+    found = read_logs(spark, logs, worlds=event_logs.WORLDS)
+    assert sorted((row["run_id"], row["log"]) for row in found.runs.collect()) == [
+        *((-4, log) for log in range(5)),
+        *((-3, log) for log in (0, 2, 3, 4)),
+    ]
+    found.close()
 
 
 def test_rows_in_another_order_count_the_same(log: Path) -> None:

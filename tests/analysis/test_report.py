@@ -328,7 +328,7 @@ def test_page_passes_without_failures_and_names_the_profile_that_was_not_run(qui
     assert 'id="divergences"' not in page
 
 
-@pytest.mark.parametrize("column", ["runs_without_row", "runs_short", "runs_repeated"])
+@pytest.mark.parametrize("column", ["runs_without_row", "runs_short", "runs_repeated", "runs_missing"])
 def test_report_fails_when_the_log_is_inconsistent(column: str, quiet: dict[str, pa.Table]) -> None:
     page = build(edited(quiet, "integrity", **{column: 1}), possible(), [])
     Page(page)

@@ -359,16 +359,16 @@ def test_integrity_counts_missing_and_repeated_rows(spark: SparkSession) -> None
     counts = spark.createDataFrame(count_rows(RUN, 0, 3, seen))
     columns = "log int, run_id bigint, n_steps int, n bigint"
     all_runs = spark.createDataFrame([(0, 1, 2, 1), (0, 2, 3, 1), (0, 4, 1, 1), (0, 5, 0, 2)], columns)
-    assert rows(outcomes.integrity(counts, all_runs)) == [(6, 4, 1, 2, 1)]
+    assert rows(outcomes.integrity(counts, all_runs, 7)) == [(6, 4, 1, 2, 1, 7)]
     nothing = spark.createDataFrame(COUNTS.empty_table())
-    assert rows(outcomes.integrity(nothing, all_runs.limit(0))) == [(0, 0, 0, 0, 0)]
+    assert rows(outcomes.integrity(nothing, all_runs.limit(0), 0)) == [(0, 0, 0, 0, 0, 0)]
 
 
 def test_a_run_of_one_log_is_none_of_another(spark: SparkSession) -> None:
     seen = {"first_run": [-1], "n": [2], "reason": [""], "source": ["f"]}
     both = spark.createDataFrame(count_rows(RUN, 0, 1, seen)).unionByName(spark.createDataFrame(count_rows(RUN, 1, 1, seen)))
     all_runs = spark.createDataFrame([(0, -1, 2, 1), (1, -1, 2, 1)], "log int, run_id bigint, n_steps int, n bigint")
-    assert rows(outcomes.integrity(both, all_runs)) == [(4, 2, 0, 0, 0)]
+    assert rows(outcomes.integrity(both, all_runs, 0)) == [(4, 2, 0, 0, 0, 0)]
 
 
 def test_summary_adds_up_and_median_is_exact(runs: Frame) -> None:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
@@ -46,10 +45,12 @@ def test_each_figure_is_the_sum_of_its_column(page: View) -> None:
 
 def with_figures(required: Sequence[Requirement] = (), **changes: int) -> View:
     """The page of five runs of 2 steps in which nothing has failed, with other numbers."""
-    of = {"failed": 0, "runs": 5, "impossible": 0, "runs_without_row": 0, "runs_short": 0, "runs_repeated": 0} | changes
+    of = {"failed": 0, "runs": 5, "impossible": 0, "runs_without_row": 0, "runs_short": 0, "runs_repeated": 0}
+    of |= {"runs_missing": 0} | changes
     ok = of["runs"] - of["failed"]
     summary = [row | {"runs": n} for n, row in zip((of["failed"], ok), tables()["summary"][:2], strict=True) if n]
-    integrity = [tables()["integrity"][0] | {name: of[name] for name in ("runs_without_row", "runs_short", "runs_repeated")}]
+    names = ("runs_without_row", "runs_short", "runs_repeated", "runs_missing")
+    integrity = [tables()["integrity"][0] | {name: of[name] for name in names}]
     made = arrow(tables() | {"integrity": integrity, "transitions_impossible": [IMPOSSIBLE] * of["impossible"] or [IMPOSSIBLE]})
     made["summary"] = arrow({"summary": summary or tables()["summary"]})["summary"].slice(0, len(summary))
     made["transitions_impossible"] = made["transitions_impossible"].slice(0, of["impossible"])
@@ -67,6 +68,7 @@ def with_figures(required: Sequence[Requirement] = (), **changes: int) -> View:
         ({"runs_without_row": 1}, "the log is inconsistent in 1 run", "inconsistent"),
         ({"runs_short": 2}, "the log is inconsistent in 2 runs", "inconsistent"),
         ({"runs_repeated": 1}, "the log is inconsistent in 1 run", "inconsistent"),
+        ({"runs_missing": 2}, "the log is inconsistent in 2 runs", "inconsistent"),
     ],
     ids=str,
 )
@@ -117,29 +119,11 @@ def test_each_measure_is_a_figure_of_its_own(page: View) -> None:
     assert set(page.measures) < set(requirements.NAMES)  # the others are those of further tables
 
 
-@pytest.mark.parametrize(
-    ("campaigns", "missing"),
-    [
-        ([{"finished": True, "made": 71}], 0),
-        ([{"finished": True, "made": 73}], 2),
-        ([{"finished": True, "made": 40}, {"finished": True, "made": 32}], 1),
-        ([{"finished": False, "made": 73}], 0),
-        ([{"finished": False, "made": None}, {"finished": True, "made": 73}], 0),
-        ([{"finished": True}], 0),
-    ],
-    ids=str,
-)
-def test_runs_that_a_finished_campaign_has_made_must_be_in_its_log(campaigns: list[dict[str, Any]], missing: int) -> None:
-    page = view.build(arrow(tables()), POSSIBLE, campaigns)
-    assert page.figures.runs_missing == page.figures.inconsistent == missing
-    told = Reason(f"the log is inconsistent in {missing} run{'s' * (missing > 1)}", "inconsistent")
-    assert (told in page.reasons) == (missing > 0)
-
-
 def test_the_figures_of_an_inconsistent_log_have_their_places() -> None:
-    integrity = [{"events": 9, "runs": 8, "runs_without_row": 11, "runs_short": 12, "runs_repeated": 13}]
+    integrity = [{"events": 9, "runs": 8, "runs_without_row": 11, "runs_short": 12, "runs_repeated": 13, "runs_missing": 14}]
     found = build(integrity=integrity).figures
     assert (found.steps, found.runs_without_row, found.runs_short, found.runs_repeated) == (9, 11, 12, 13)
+    assert (found.runs_missing, found.inconsistent) == (14, 11 + 12 + 13 + 14)
 
 
 def test_profiles_are_those_that_were_run_and_the_declared_ones_that_were_not(page: View) -> None:

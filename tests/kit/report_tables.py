@@ -56,7 +56,9 @@ def split(actor: str, event: str, unit: str, place: int, bucket: str, part: str,
 def tables() -> dict[str, Rows]:
     """The rows of each table of a report in which something has failed."""
     return {
-        "integrity": [{"events": 7001, "runs": 71, "runs_without_row": 0, "runs_short": 0, "runs_repeated": 0}],
+        "integrity": [
+            {"events": 7001, "runs": 71, "runs_without_row": 0, "runs_short": 0, "runs_repeated": 0, "runs_missing": 0}
+        ],
         "summary": [
             summary("classic", "generate", "divergence", 3, 301, 3072, 31),
             summary("classic", "generate", "ok", 40, 4001, 50_001, 41),
