@@ -13,6 +13,7 @@ from rocketmq_ha.analysis.schema import Possible
 # Where a clause is held.
 SCHEDULE_SEEN: Final = "schedule"  # a run exercised it
 SCHEDULE_NEVER: Final = "schedule, never"  # a schedule could, and none did
+OTHER_WORLD: Final = "schedule, other world"  # a schedule of a world that is not measured could
 TESTS: Final = "tests"  # no schedule can; tests quote it
 REASON: Final = "reason"  # neither; the specification says why
 UNKNOWN: Final = "unknown"  # the runs name it, the specification does not
@@ -57,14 +58,25 @@ def clause_coverage(counts: DataFrame, clauses: DataFrame) -> DataFrame:
     )
 
 
-def clauses_by_world(counts: DataFrame, clause_worlds: DataFrame, counted: DataFrame) -> DataFrame:
-    """Clause by world, for the worlds that were run. Columns: clause, world, n, n_runs, is_expected.
+def in_worlds_measured(clauses: DataFrame, measured: DataFrame) -> DataFrame:
+    """The clauses that the runs exercised or could have exercised. Columns: those of clause_coverage.
+
+    Args: clauses: columns of clause_coverage. measured: columns of possible_clauses, of the worlds measured.
+    """
+    could = measured.select("clause", sf.lit(True).alias("could"))
+    both = clauses.join(could, on="clause", how="left").where((sf.col("n") > 0) | sf.col("could"))
+    return both.select("clause", "sentence", "n", "n_runs")
+
+
+def clauses_by_world(counts: DataFrame, clause_worlds: DataFrame, worlds: DataFrame) -> DataFrame:
+    """Clause by world, for the worlds measured. Columns: clause, world, n, n_runs, is_expected.
 
     is_expected: schedules of the world can exercise the clause, as the specification has it. n is 0 where they can and no run
     did. A row with n > 0 and without is_expected means that the table of the specification is stale.
+
+    Args: worlds: columns of coverage.worlds_measured.
     """
-    run = counted.select("world").distinct()
-    expected = clause_worlds.join(run, on="world", how="left_semi").withColumn("is_expected", sf.lit(True))
+    expected = clause_worlds.join(worlds, on="world", how="left_semi").withColumn("is_expected", sf.lit(True))
     both = expected.join(_exercised(counts, "clause", "world"), on=["clause", "world"], how="full_outer")
     return both.select(
         "clause",
@@ -75,17 +87,20 @@ def clauses_by_world(counts: DataFrame, clause_worlds: DataFrame, counted: DataF
     )
 
 
-def clauses_held(clauses: DataFrame, elsewhere: DataFrame) -> DataFrame:
+def clauses_held(clauses: DataFrame, elsewhere: DataFrame, measured: DataFrame) -> DataFrame:
     """Every clause of the specification, and what holds it. Columns: clause, sentence, held, n, n_runs, tests, reason.
 
-    held: SCHEDULE_SEEN, SCHEDULE_NEVER, TESTS, REASON or UNKNOWN. tests: files that quote it, for those held by TESTS.
+    held: SCHEDULE_SEEN, SCHEDULE_NEVER, OTHER_WORLD, TESTS, REASON or UNKNOWN. tests: files that quote it, for those held by
+    TESTS.
 
-    Args: clauses: columns of clause_coverage.
+    Args: clauses: columns of clause_coverage. measured: columns of possible_clauses, of the worlds measured.
     """
-    scheduled = clauses.select(
+    could = measured.select("clause", sf.lit(True).alias("could"))
+    unseen = sf.when(sf.col("could"), SCHEDULE_NEVER).otherwise(OTHER_WORLD)
+    scheduled = clauses.join(could, on="clause", how="left").select(
         "clause",
         "sentence",
-        sf.when(sf.col("sentence") == "", UNKNOWN).when(sf.col("n") > 0, SCHEDULE_SEEN).otherwise(SCHEDULE_NEVER).alias("held"),
+        sf.when(sf.col("sentence") == "", UNKNOWN).when(sf.col("n") > 0, SCHEDULE_SEEN).otherwise(unseen).alias("held"),
         "n",
         "n_runs",
         sf.array().cast("array<string>").alias("tests"),

@@ -4,6 +4,7 @@ A transition is (profile, actor, from_state, event, to_state). The profile belon
 tested in each profile. `counts` has the rows of count_rows.py: a few thousand for each task of the pass over the log.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -35,6 +36,18 @@ def possible_transitions(spark: SparkSession, possible: Possible) -> DataFrame:
     ]
     schema = pa.schema([pa.field(name, pa.string(), nullable=False) for name in TRANSITION])
     return spark.createDataFrame(pa.table([list(column) for column in zip(*rows, strict=True)] or [[]] * len(schema), schema))
+
+
+def worlds_measured(spark: SparkSession, worlds: Sequence[str], runs: DataFrame) -> DataFrame:
+    """The worlds whose transitions and clauses count as possible. Columns: world, runs.
+
+    runs: 0 for a world that a campaign drew from in vain.
+
+    Args: worlds: ingest.Log has them.
+    """
+    named = spark.createDataFrame(pa.table([pa.array(list(worlds), pa.string())], ["world"]))
+    by_world = runs.groupBy("world").agg(sf.count("*").alias("runs"))
+    return named.join(by_world, on="world", how="left").select("world", sf.coalesce("runs", sf.lit(0)).alias("runs"))
 
 
 def in_profiles_run(possible: DataFrame, runs: DataFrame) -> DataFrame:

@@ -21,6 +21,7 @@ def to_json(page: View) -> str:
         "verdict": page.verdict,
         "reasons": [reason.words for reason in page.reasons],
         "requirements": [_requirement(result) for result in page.requirements],
+        "worlds": page.worlds_measured,
         "figures": {name: _without_none(found=measure.found, of=measure.whole) for name, measure in page.measures.items()},
         "failures": [{key: failure.row[key] for key in FAILURE_KEYS} for failure in page.failures],
         "impossible": [_transition(one) for one in page.impossible],

@@ -8,6 +8,7 @@ than once. The second condenses events/ (counts.py). What a pass cannot read or 
 rest counts. So damage never ends a report; only a log of which nothing is left is an error.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -18,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyspark.sql.functions as sf
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from rocketmq_ha.analysis import row_checks
 from rocketmq_ha.analysis.count_rows import COUNTS_DDL, DAMAGE, RUN, batches_of, rows
@@ -49,6 +50,7 @@ class Log:
     counted: DataFrame  # those of `runs` whose events count: the sample of the estimates
     all_runs: DataFrame  # log, run_id, n_steps, n: for each run of runs/, its rows there; before quarantine
     missing: int  # runs that the campaigns have made and their logs lack
+    worlds: tuple[str, ...]  # those that are measured: the tables count what was not seen in these alone
     quarantine: DataFrame  # columns of quarantine.quarantine
     campaigns: tuple[dict[str, Any], ...]  # the campaign.json of each log, in the given order
     places: tuple[str, ...]  # of the logs
@@ -77,7 +79,8 @@ def read_logs(
     Raises: LogInvalid, for a place that is no log, and for logs of which nothing can be read.
     """
     checked = tuple(campaigns) if campaigns is not None else tuple(check_log(path) for path in paths)
-    known = frozenset(worlds if worlds is not None else load_possible().worlds) | {WORLD_HYPOTHESIS}
+    existing = tuple(worlds if worlds is not None else load_possible().worlds)
+    known = frozenset(existing) | {WORLD_HYPOTHESIS}
     places = [LogFiles.at(path) for path in paths]
     found = [published(files, log, checked[log]["schema_version"]) for log, files in enumerate(places)]
     parts = tuple(part for one in found for part in one.parts)
@@ -98,6 +101,7 @@ def read_logs(
         ]
         left_out = left_out.also((log, run_id) for log, run_id, _, _ in several)
     runs = left_out.without_repeated(sound)
+    per_world = sound.groupBy("log", "world").agg(sf.countDistinct("run_id").alias("n")).collect()
     counted = _counted(runs, counts, left_out).persist(StorageLevel.MEMORY_AND_DISK)
     listed = spark.createDataFrame([(log, d.source, d.reason, d.n, d.n_runs, d.example) for log, d in damages], QUARANTINE)
     log = Log(
@@ -105,7 +109,8 @@ def read_logs(
         runs=runs.select("log", *RUNS.fieldNames()),
         counted=counted,
         all_runs=_all_runs(left_out.without_repeated_runs(sound)),
-        missing=_missing(sound, checked),
+        missing=_missing(per_world, checked),
+        worlds=_measured(per_world, checked, existing),
         quarantine=quarantine(run_rows, left_out.twice(sound), counts, _without_events(runs, counts, left_out), listed),
         campaigns=checked,
         places=shown,
@@ -335,17 +340,31 @@ def _all_runs(sound: DataFrame) -> DataFrame:
     return by_run.select("log", "run_id", "n_steps", "n")
 
 
-def _missing(sound: DataFrame, campaigns: Sequence[dict[str, Any]]) -> int:
+def _missing(per_world: Sequence[Row], campaigns: Sequence[dict[str, Any]]) -> int:
     """The runs that campaigns have made and their logs lack. Each log is asked alone: what it lacks, no copy elsewhere brings.
 
     Of a campaign that has not ended nobody knows how many it has made.
+
+    Args: per_world: log, world, n (runs).
     """
+    found: Counter[int] = Counter()
+    for row in per_world:
+        found[row["log"]] += row["n"]
     made = {log: one["made"] for log, one in enumerate(campaigns) if one.get("finished") and type(one.get("made")) is int}
-    if not made:
-        return 0
-    by_log = sound.groupBy("log").agg(sf.countDistinct("run_id").alias("n")).collect()
-    found = {row["log"]: row["n"] for row in by_log}
-    return sum(max(0, n - found.get(log, 0)) for log, n in made.items())
+    return sum(max(0, n - found[log]) for log, n in made.items())
+
+
+def _measured(per_world: Sequence[Row], campaigns: Sequence[dict[str, Any]], existing: Sequence[str]) -> tuple[str, ...]:
+    """The worlds that the campaigns drew from, and all of which there are runs: of a log without a plan these alone are known.
+
+    Args: per_world: log, world, n (runs).
+    """
+    found = {row["world"] for row in per_world}
+    for campaign in campaigns:
+        plan = campaign.get("plan")
+        if isinstance(plan, dict) and isinstance(plan.get("worlds"), list):
+            found.update(map(str, plan["worlds"] or existing))  # a plan that names none draws from all
+    return tuple(world for world in existing if world in found)
 
 
 def _over(spark: SparkSession, tasks: int) -> DataFrame:

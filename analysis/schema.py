@@ -5,8 +5,8 @@ costs milliseconds instead of a start of Java. Damage inside of a log is no erro
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
@@ -124,6 +124,13 @@ class Possible:
     def worlds(self) -> tuple[str, ...]:
         """All worlds, in the order in which the machines name them."""
         return tuple(dict.fromkeys(world for machine in self.machines.values() for world in machine.worlds))
+
+    def in_worlds(self, worlds: Collection[str]) -> "Possible":
+        """What is possible in some worlds: their machines, and the clauses that their schedules exercise."""
+        machines = {actor: one for actor, one in self.machines.items() if not set(worlds).isdisjoint(one.worlds)}
+        could = {clause for clause, found in self.worlds_of.items() if not set(worlds).isdisjoint(found)}
+        clauses = {clause: sentence for clause, sentence in self.clauses.items() if clause in could}
+        return replace(self, machines=machines, clauses=clauses)
 
 
 def load_possible(file: Path | None = None) -> Possible:

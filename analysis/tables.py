@@ -53,6 +53,7 @@ CONCURRENT_JOBS: Final = 3
 TITLES: Final[Mapping[str, str]] = {
     "integrity": "consistency of the log",
     "quarantine": "quarantine",
+    "worlds": "worlds measured",
     "summary": "runs by verdict",
     "run_sizes": "sizes of the runs",
     "run_durations": "time and steps of the runs",
@@ -154,20 +155,24 @@ def _tables(spark: SparkSession, log: Log, possible: Possible, keep: Callable[[D
     ranked = keep(coverage.ranked_runs(counted))
     seen = keep(coverage.transitions_seen(counts))
     all_possible = keep(coverage.possible_transitions(spark, possible))
-    expected = keep(coverage.in_profiles_run(all_possible, counted))
+    measured = possible.in_worlds(log.worlds)
+    worlds = keep(coverage.worlds_measured(spark, log.worlds, runs))
+    expected = keep(coverage.in_profiles_run(coverage.possible_transitions(spark, measured), counted))
     is_transition = list(coverage.TRANSITION)
     known = counts.where(sf.col("kind") == TRANSITION).join(all_possible, on=is_transition, how="left_semi")
     known_seen = seen.join(all_possible, on=is_transition, how="left_semi")
     known_in_worlds = coverage.world_transitions_seen(known)
     splits = keep(fragmentation.fragmentation(counts, fragmentation.places(spark)))
     exercised = keep(clauses.clause_coverage(counts, clauses.possible_clauses(spark, possible)))
-    by_world = clauses.clauses_by_world(counts, clauses.possible_clause_worlds(spark, possible), counted)
-    held = clauses.clauses_held(exercised, clauses.clauses_elsewhere(spark, possible))
+    could = clauses.possible_clauses(spark, measured)
+    by_world = clauses.clauses_by_world(counts, clauses.possible_clause_worlds(spark, possible), worlds)
+    held = clauses.clauses_held(exercised, clauses.clauses_elsewhere(spark, possible), could)
     pairs_seen = keep(pairs.pairs_seen(counts))
     rare = starved.starved(counts, counted, all_possible, starved.machine_worlds(spark, possible))
     return {
         "integrity": Table(outcomes.integrity(counts, log.all_runs, log.missing), ()),
         "quarantine": Table(log.quarantine, ("log", "source", "reason", "example")),
+        "worlds": Table(worlds, ("world",)),
         "summary": Table(outcomes.summary(runs), ("profile", "phase", "verdict")),
         "run_sizes": Table(outcomes.run_sizes(runs), ()),
         "run_durations": Table(durations.run_durations(runs), ("world", "measure")),
@@ -180,7 +185,7 @@ def _tables(spark: SparkSession, log: Log, possible: Possible, keep: Callable[[D
         "matrix": Table(coverage.matrix(expected, seen), ("actor", "from_state", "event")),
         "pairs": Table(pairs_seen, (*pairs.PAIR[1:], "profile")),
         "pairs_by_machine": Table(pairs.pairs_by_machine(pairs_seen, pairs.possible_pairs(expected)), ("actor", "profile")),
-        "clauses": Table(exercised, ("clause",)),
+        "clauses": Table(clauses.in_worlds_measured(exercised, could), ("clause",)),
         "clauses_by_world": Table(by_world, ("clause", "world")),
         "clauses_held": Table(held, ("clause",)),
         "fragmentation": Table(splits, ("actor", "event", "unit", "place")),

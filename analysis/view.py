@@ -157,6 +157,8 @@ class View:
     faults: tuple[Row, ...]
     provenance: tuple[tuple[tuple[str, str], ...], ...]  # for each log its campaign.json, flattened
     # What follows is None where its table is missing.
+    worlds_measured: tuple[str, ...] | None
+    worlds_not_measured: tuple[str, ...] | None  # their transitions and clauses are not listed
     comparison: sections.Comparison | None
     starved: sections.Shown | None
     pairs: tuple[Row, ...] | None
@@ -205,6 +207,7 @@ def build(
     compared = sections.comparison(rows)
     measures = figures.measures() | _measures(rows, compared)
     results = requirements.judge(required, measures)
+    measured = {row["world"] for row in rows["worlds"]} if "worlds" in rows else None
     return View(
         figures=figures,
         verdict=requirements.verdict(results),
@@ -231,6 +234,8 @@ def build(
         estimates=tuple(rows["estimates"] if len(rows["estimates"]) > 2 else rows["estimates"][-1:]),
         faults=tuple(rows["faults"]),
         provenance=tuple(tuple(_flattened(campaign)) for campaign in campaigns),
+        worlds_measured=None if measured is None else tuple(world for world in possible.worlds if world in measured),
+        worlds_not_measured=None if measured is None else tuple(world for world in possible.worlds if world not in measured),
         comparison=compared,
         starved=sections.first(rows["starved"]) if "starved" in rows else None,
         pairs=_optional(rows, "pairs_by_machine"),
@@ -349,9 +354,13 @@ def _clause_order(clause: str) -> tuple[str, int]:
 
 
 def _matrices(rows: Sequence[Row], possible: Possible) -> tuple[Matrix, ...]:
-    """Put machines, states and events in the model's order, followed by those that appear only in the log."""
+    """Put machines, states and events in the model's order, followed by those that appear only in the log.
+
+    A machine of no world that is measured has no rows, and no matrix.
+    """
     matrices = []
-    for actor in _in_order(possible.machines, (row["actor"] for row in rows)):
+    found = {row["actor"] for row in rows}
+    for actor in _in_order([actor for actor in possible.machines if actor in found], found):
         mine = [row for row in rows if row["actor"] == actor]
         machine = possible.machines.get(actor)
         matrices.append(

@@ -123,7 +123,9 @@ def test_clauses_are_held_by_schedules_by_tests_or_by_a_reason(spark: SparkSessi
     of = counted.counts(spark, steps, sample)
     found = clauses.clause_coverage(of, clauses.possible_clauses(spark, POSSIBLE))
     assert rows(found) == [("HA-1", "One.", 3, 2), ("HA-2", "Two.", 0, 0), ("HA-4", "", 1, 1), ("HA-9", "", 1, 1)]
-    by_world = clauses.clauses_by_world(of, clauses.possible_clause_worlds(spark, POSSIBLE), counted.runs_frame(spark, *sample))
+    worlds = coverage.worlds_measured(spark, ("link", "store"), counted.runs_frame(spark, *sample))
+    assert rows(worlds) == [("link", 1), ("store", 1)]
+    by_world = clauses.clauses_by_world(of, clauses.possible_clause_worlds(spark, POSSIBLE), worlds)
     assert rows(by_world) == [
         ("HA-1", "link", 2, 1, True),
         ("HA-1", "store", 1, 1, True),
@@ -131,7 +133,7 @@ def test_clauses_are_held_by_schedules_by_tests_or_by_a_reason(spark: SparkSessi
         ("HA-4", "store", 1, 1, False),
         ("HA-9", "link", 1, 1, False),
     ]
-    held = clauses.clauses_held(found, clauses.clauses_elsewhere(spark, POSSIBLE))
+    held = clauses.clauses_held(found, clauses.clauses_elsewhere(spark, POSSIBLE), clauses.possible_clauses(spark, POSSIBLE))
     assert rows(held) == [
         ("HA-1", "One.", "schedule", 3, 2, [], ""),
         ("HA-2", "Two.", "schedule, never", 0, 0, [], ""),
@@ -141,11 +143,34 @@ def test_clauses_are_held_by_schedules_by_tests_or_by_a_reason(spark: SparkSessi
     ]
 
 
-def test_a_clause_is_not_expected_in_a_world_that_was_not_run(spark: SparkSession) -> None:
+def test_a_clause_is_not_expected_in_a_world_that_is_not_measured(spark: SparkSession) -> None:
     of = counted.counts(spark, numbered(step(1, "a e b")), [event_logs.run_row(1)])
-    runs = counted.runs_frame(spark, event_logs.run_row(1))
-    by_world = clauses.clauses_by_world(of, clauses.possible_clause_worlds(spark, POSSIBLE), runs)
+    worlds = coverage.worlds_measured(spark, ("link",), counted.runs_frame(spark))
+    assert rows(worlds) == [("link", 0)]
+    by_world = clauses.clauses_by_world(of, clauses.possible_clause_worlds(spark, POSSIBLE), worlds)
     assert rows(by_world) == [("HA-1", "link", 0, 0, True)]
+    found = clauses.clause_coverage(of, clauses.possible_clauses(spark, POSSIBLE))
+    could = clauses.possible_clauses(spark, POSSIBLE.in_worlds(("link",)))
+    assert rows(clauses.in_worlds_measured(found, could)) == [("HA-1", "One.", 0, 0)]
+    held = clauses.clauses_held(found, clauses.clauses_elsewhere(spark, POSSIBLE), could).collect()
+    assert {row["clause"]: row["held"] for row in held} == {
+        "HA-1": "schedule, never",
+        "HA-2": "schedule, other world",
+        "HA-3": "tests",
+        "HA-4": "reason",
+    }
+
+
+def test_a_clause_that_a_run_exercised_counts_in_whichever_world(spark: SparkSession) -> None:
+    """HA-2 belongs to the store, HA-9 to no world: the table of the specification is stale."""
+    of = counted.counts(spark, numbered(step(1, "a e b", clauses=["HA-2", "HA-9"])), [event_logs.run_row(1)])
+    found = clauses.clause_coverage(of, clauses.possible_clauses(spark, POSSIBLE))
+    could = clauses.possible_clauses(spark, POSSIBLE.in_worlds(("link",)))
+    assert rows(clauses.in_worlds_measured(found, could)) == [
+        ("HA-1", "One.", 0, 0),
+        ("HA-2", "Two.", 1, 1),
+        ("HA-9", "", 1, 1),
+    ]
 
 
 # --- Two campaigns -----------------------------------------------------------------------------------------------------------

@@ -23,8 +23,10 @@ def test_the_json_object_has_the_verdict_and_all_behind_it() -> None:
     assert text.endswith("}\n")
     document = json.loads(text)
     assert list(document) == [
-        *("version", "verdict", "reasons", "requirements", "figures", "failures", "impossible", "comparison", "never_seen"),
+        *("version", "verdict", "reasons", "requirements", "worlds", "figures", "failures", "impossible", "comparison"),
+        "never_seen",
     ]
+    assert document["worlds"] is None  # no table of them
     assert (document["version"], document["verdict"]) == (1, "FAIL")
     assert document["reasons"] == [
         "transitions>=99% is not met: found 3 of 7, 42.85 %",

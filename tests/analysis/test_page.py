@@ -68,7 +68,7 @@ PARTS = {
     "glossary": (
         "Profiles run: classic and hardened. transitions seen A transition is a kind of step",
         "transitions_never_seen.parquet: actor, from_state, event, to_state, profile. --require never_seen; a percentage "
-        "is one of the possible transitions of the profiles that were run. impossible transitions",
+        "is one of the possible transitions of the worlds measured and the profiles that were run. impossible transitions",
         "transitions_impossible.parquet: n. --require impossible. clauses exercised",
         "Half of the runs have fewer steps, and half have more. run_sizes.parquet: median_steps. ",
     ),

@@ -1,12 +1,13 @@
 """The sections whose tables need not be there: what each says, and that it is left out without its table."""
 
+import json
 import re
 
 import pytest
 
 from kit.html_pages import plain
 from kit.report_tables import POSSIBLE, Rows, arrow, more_tables, tables
-from rocketmq_ha.analysis import report, requirements, sections, view
+from rocketmq_ha.analysis import exports, report, requirements, sections, view
 from rocketmq_ha.analysis.glossary import TERMS
 from rocketmq_ha.analysis.schema import Machine, Possible
 from rocketmq_ha.analysis.view import View
@@ -125,6 +126,33 @@ QUIET: dict[str, Rows] = {
     "state_faults": [],
     "quarantine": [],
 }
+
+
+@pytest.mark.parametrize(
+    ("worlds", "head", "never"),
+    [
+        (["link", "store", "both"], "Worlds measured: store, both, link.", ""),
+        (
+            ["both"],
+            "Worlds measured: both.",
+            "Not listed here and below: transitions and clauses of store, link alone, worlds that the campaign did not draw",
+        ),
+        (
+            ["link", "store"],
+            "Worlds measured: store, link.",
+            "Not listed here and below: transitions and clauses of both alone, a world that the campaign did not draw from.",
+        ),
+        ([], "Worlds measured: none.", "Not listed here and below: transitions and clauses of store, both, link alone, worlds"),
+    ],
+    ids=str,
+)
+def test_the_page_says_which_worlds_it_measures(worlds: list[str], head: str, never: str) -> None:
+    page = build(worlds=[{"world": world, "runs": 1} for world in worlds])
+    found = parts(page)
+    assert head in plain(found["html"].split("<nav")[0])
+    assert never in found["never"]
+    assert ("Not listed here" in found["never"]) == bool(never)
+    assert json.loads(exports.to_json(page))["worlds"] == list(page.worlds_measured or ())
 
 
 def test_sections_of_empty_tables_say_none() -> None:

@@ -194,6 +194,7 @@ def more_tables() -> dict[str, Rows]:
             quantiles("link", "elapsed_us", 12, 999, 1500, 2000, 950_000, 61_000_000, 125_000_000),
             quantiles("store", "n_steps", 1, 2, 3, 4, 5, 6, 1234),
         ],
+        "worlds": [{"world": "link", "runs": 70}, {"world": "store", "runs": 1}],
         "slowest_runs": [
             {"world": "link", "place": 1, "log": 0, "run_id": 5, "profile": "classic", "verdict": "timeout"}
             | {"elapsed_us": 125_000_000, "n_ops": 17, "n_steps": 18, "replay": "replay 5 --world link"},
