@@ -325,8 +325,7 @@ class _Chunk:
     def _splits(self, actor: Ints, actors: Sequence[str], event: Ints, events: Sequence[str], own: Ints) -> pa.Table:
         moved = own[numbers(self.table["fragment_len"])[own] > 0]
         units = [fragmentation.unit(name) for name in events]
-        is_report = np.array([unit == fragmentation.REPORT for unit in units])
-        place = fragmentation.places_of(numbers(self.table["split_at"])[moved].astype(np.int64), is_report[event[moved]])
+        place = fragmentation.places_of(numbers(self.table["split_at"])[moved].astype(np.int64), units, event[moved])
         place, found_places = _dense(place)
         key, packed = _dense((actor[moved] * len(events) + event[moved]) * len(found_places) + place)
         found = _grouped(key, self.run[moved], self.group, len(self.groups))

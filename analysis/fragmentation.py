@@ -1,9 +1,11 @@
-"""The bytes of frames and reports at which the channel split them, and the bytes at which it never did.
+"""The bytes of frames, reports and commands at which the channel split them, and the bytes at which it never did.
 
 The bytes of a header are counted one by one, because the parser is in another state after each. The bytes of a body
-differ only in their number, so they are counted in buckets by powers of four.
+differ only in their number, so they are counted in buckets by powers of four. A remoting command begins with two lengths of 4
+bytes; its header may have any size, and is counted as a body is.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -19,17 +21,31 @@ Ints = npt.NDArray[np.int64]
 
 FRAME: Final = "frame"
 REPORT: Final = "report"
+COMMAND: Final = "command"
+READ: Final = "read"  # the event of a server's connection that takes bytes of commands
+COMMAND_LENGTHS_SIZE: Final = 8  # bytes: HA-MD-18 "a 4-byte length that does not count itself", then a word with the header's
 
-# Buckets of a body: (first byte, name).
-BODY_BUCKETS: Final = ((1, "body 1-3"), (4, "body 4-15"), (16, "body 16-63"), (64, "body 64-255"), (256, "body 256+"))
+# Buckets of a body: (first byte, range).
+BODY_BUCKETS: Final = ((1, "1-3"), (4, "4-15"), (16, "16-63"), (64, "64-255"), (256, "256+"))
+
+
+def _places(unit: str, size: int, first: str, rest: str) -> tuple[tuple[str, int, str, str], ...]:
+    """The places of a unit whose first part has `size` bytes. Returns: (unit, place, bucket, part)."""
+    return (
+        *((unit, at, str(at), first) for at in range(1, size)),
+        (unit, size, str(size), f"after {first}"),
+        *((unit, size + 1 + n, f"{rest} {name}", rest) for n, (_, name) in enumerate(BODY_BUCKETS)),
+    )
+
 
 # (unit, place, bucket, part) of every possible split. A stop after the last byte of a unit is a boundary, not a split.
 PLACES: Final = (
-    *((FRAME, at, str(at), "header") for at in range(1, TRANSFER_HEADER_SIZE)),
-    (FRAME, TRANSFER_HEADER_SIZE, str(TRANSFER_HEADER_SIZE), "after header"),
-    *((FRAME, TRANSFER_HEADER_SIZE + 1 + n, name, "body") for n, (_, name) in enumerate(BODY_BUCKETS)),
+    *_places(FRAME, TRANSFER_HEADER_SIZE, "header", "body"),
     *((REPORT, at, str(at), "report") for at in range(1, REPORT_SIZE)),
+    *_places(COMMAND, COMMAND_LENGTHS_SIZE, "lengths", "rest"),
 )
+# The bytes of a unit that are counted one by one.
+_COUNTED: Final = {FRAME: TRANSFER_HEADER_SIZE, REPORT: np.iinfo(np.int32).max, COMMAND: COMMAND_LENGTHS_SIZE}
 
 _PLACES: Final = pa.schema(
     [
@@ -47,17 +63,21 @@ def places(spark: SparkSession) -> DataFrame:
 
 
 def unit(event: str) -> str:
-    """Return REPORT for events whose name contains it, and FRAME for all others: the wire carries nothing else."""
-    return REPORT if REPORT in event else FRAME
+    """Return what is split in an event: COMMAND where a server reads, REPORT where the name contains it, and else FRAME."""
+    return COMMAND if event == READ else REPORT if REPORT in event else FRAME
 
 
-def places_of(split_at: Ints, is_report: npt.NDArray[np.bool_]) -> Ints:
-    """Return the place of each split: the byte itself within a header or a report, and the bucket within a body."""
-    body = split_at - TRANSFER_HEADER_SIZE
-    bucket = np.full(len(split_at), TRANSFER_HEADER_SIZE)
+def places_of(split_at: Ints, units: Sequence[str], unit: Ints) -> Ints:
+    """Return the place of each split: the byte itself as far as bytes are counted one by one, and behind them the bucket.
+
+    Args: unit: for each split, which of `units` was split.
+    """
+    counted = np.array([_COUNTED[one] for one in units], np.int64)[unit]
+    rest = split_at - counted
+    bucket = counted.copy()
     for first, _ in BODY_BUCKETS:
-        bucket += body >= first
-    return np.where(~is_report & (body > 0), bucket, split_at)
+        bucket += rest >= first
+    return np.where(rest > 0, bucket, split_at)
 
 
 def fragmentation(counts: DataFrame, grid: DataFrame) -> DataFrame:
@@ -89,8 +109,8 @@ def fragmentation(counts: DataFrame, grid: DataFrame) -> DataFrame:
 
 
 def never_split(fragmentation: DataFrame) -> DataFrame:
-    """The bytes of a header or a report at which there was no split. Columns: actor, event, unit, n_never, never."""
-    by_byte = fragmentation.where(sf.col("part") != "body")
+    """The bytes that are counted one by one and at which there was no split. Columns: actor, event, unit, n_never, never."""
+    by_byte = fragmentation.where(~sf.col("part").isin("body", "rest"))
     missing = sf.when(sf.col("n") == 0, sf.col("place"))
     return (
         by_byte.groupBy("actor", "event", "unit")

@@ -29,8 +29,6 @@ _VARIABLES: Final[Mapping[str, str]] = {
 }
 _DASHES: Final = ("-", "--", "-.", ":")  # colour is never the only signal
 
-BODY: Final = "body "  # prefix of the labels of places in a body
-
 _MAX_NAME: Final = 24  # characters of a campaign's name below a plot
 _WIDTH_IN: Final = 4.6  # narrow, so that a phone shows the plot nearly at its drawn size
 _STYLE: Final[Any] = {
@@ -77,10 +75,14 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """The splits of one kind of transfer: counts[i] splits at the place labels[i]."""
+    """The splits of one kind of transfer: counts[i] splits at the place labels[i].
+
+    A label with two words, such as `body 1-3`, is a range of bytes behind those that are counted one by one.
+    """
 
     labels: Sequence[str]
     counts: Sequence[int]
+    parts: tuple[str, str]  # of what is split: that of the single bytes, and that of the ranges
 
 
 def growth(curves: Sequence[Curve], alt: str, name: str = "growth") -> Plot:
@@ -133,14 +135,14 @@ def splits(bars: Bars, name: str, alt: str) -> Plot:
     """Plot splits by place, as bars on a logarithmic scale. A cross marks a place without splits."""
     with matplotlib.rc_context(_STYLE):
         # The margins are fixed, because the automatic layouts leave no room for the names of the parts.
-        is_body = [label.startswith(BODY) for label in bars.labels]
-        below_in = 0.8 if any(is_body) else 0.3
+        is_range = [" " in label for label in bars.labels]
+        below_in = 0.8 if any(is_range) else 0.3
         height_in = 1.5 + below_in
         figure = Figure(figsize=(_WIDTH_IN, height_in))
         figure.subplots_adjust(left=0.15, right=0.995, top=0.97, bottom=below_in / height_in)
         axes = figure.add_subplot()
-        # A gap sets the body's buckets apart from the header's single bytes.
-        places = [at + 0.8 * body for at, body in enumerate(is_body)]
+        # A gap sets the ranges apart from the single bytes.
+        places = [at + 0.8 * is_one for at, is_one in enumerate(is_range)]
         axes.bar(places, bars.counts, width=0.72, color=SERIES[0])
         missing = [at for at, count in zip(places, bars.counts, strict=True) if count == 0]
         top = max(*bars.counts, 1)
@@ -148,11 +150,11 @@ def splits(bars: Bars, name: str, alt: str) -> Plot:
         axes.set_ylim(0, top * 2)
         axes.plot(missing, [0.25] * len(missing), linestyle="none", marker="x", color=BAD, markersize=6, markeredgewidth=1.8)
         _count_axis(axes, top)
-        axes.set_xticks(places, [label.removeprefix(BODY) for label in bars.labels])
-        if any(is_body):
+        axes.set_xticks(places, [label.rpartition(" ")[2] for label in bars.labels])
+        if any(is_range):
             axes.tick_params(axis="x", labelrotation=90)
-            first = is_body.index(True)
-            for at, part in (((first - 1) / 2, "header"), ((places[first] + places[-1]) / 2, "body")):
+            first = is_range.index(True)
+            for at, part in zip(((first - 1) / 2, (places[first] + places[-1]) / 2), bars.parts, strict=True):
                 axes.text(at, -0.46, f"bytes of the {part}", transform=axes.get_xaxis_transform(), ha="center", va="top")
         axes.set_ylabel("splits")
         return Plot(_svg(figure, name), alt)

@@ -392,7 +392,8 @@ def _splits(rows: Sequence[Row], never: Sequence[Row]) -> tuple[Splits, ...]:
             f"most at {most['bucket']} ({most['n']:,}), none at {len([row for row in members if row['n'] == 0])} "
             f"of {len(members)} places. The table below has the numbers."
         )
-        bars = plots.Bars([row["bucket"] for row in members], [row["n"] for row in members])
+        parts = (members[0]["part"], members[-1]["part"])
+        bars = plots.Bars([row["bucket"] for row in members], [row["n"] for row in members], parts)
         kinds.append(Splits(actor, event, unit, missing[key], members, plots.splits(bars, f"splits-{number}", alt)))
     return tuple(kinds)
 

@@ -179,6 +179,22 @@ def test_an_inconsistent_log_says_how(column: str, told: str) -> None:
     assert "✗ FAIL: the log is inconsistent in 11 runs. Requirements" in page["head"]
 
 
+def test_what_is_split_is_described_by_its_own_parts() -> None:
+    """A page of the world of remoting says nothing of HA frames, and one of the link nothing of commands."""
+    place = {"actor": "remoting_connection", "event": "read", "unit": "command"}
+    rows = [
+        place | {"place": at, "bucket": bucket, "part": part, "n": 3, "n_runs": 2}
+        for at, bucket, part in ((1, "1", "lengths"), (8, "8", "after lengths"), (9, "rest 1-3", "rest"))
+    ]
+    text = sections(fragmentation=rows, never_split=[place | {"n_never": 0, "never": []}])["fragmentation"]
+    assert "From a remoting client to its server: a command begins with two lengths of 4 bytes" in text
+    assert "by byte of the command. ✓ Split at every byte of the lengths, and directly after them." in text
+    assert "frame has 12 bytes" not in text
+    link = sections()["fragmentation"]
+    assert "Between master and slave: the header of a frame has 12 bytes, a report has 8." in link
+    assert "two lengths" not in link
+
+
 def test_a_page_without_runs_says_so() -> None:
     empty: dict[str, Rows] = {name: [] for name in tables() if name not in ("integrity", "run_sizes")}
     page = sections(**empty, run_sizes=[dict(tables()["run_sizes"][0], median_steps=None, median_ops=None)])

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from rocketmq_ha.analysis import plots
 from rocketmq_ha.analysis.plots import Bars, Curve, Plot
 
-HEADER_AND_BODY = Bars(["1", "2", "3", "12", "body 1-3", "body 4-15"], [5, 0, 123, 7, 0, 20])
-REPORT = Bars(["1", "2", "3"], [0, 4, 1])
+HEADER_AND_BODY = Bars(["1", "2", "3", "12", "body 1-3", "body 4-15"], [5, 0, 123, 7, 0, 20], ("header", "body"))
+REPORT = Bars(["1", "2", "3"], [0, 4, 1], ("report", "report"))
 
 AxesOf = Callable[[Callable[[], Plot]], tuple[Axes, str]]
 
@@ -81,7 +81,7 @@ def test_the_counts_are_logarithmic_with_room_above(axes_of: AxesOf) -> None:
     ],
 )
 def test_the_count_axis_has_at_most_six_powers_of_ten(axes_of: AxesOf, most: int, ticks: dict[int, str]) -> None:
-    axes, _ = axes_of(lambda: plots.splits(Bars(["1", "2"], [most, 0]), "x", "words"))
+    axes, _ = axes_of(lambda: plots.splits(Bars(["1", "2"], [most, 0], ("report", "report")), "x", "words"))
     found = {int(at): text.get_text() for at, text in zip(axes.get_yticks(), axes.get_yticklabels(), strict=True)}
     assert found == ticks
     assert axes.get_ylim() == (0, 2 * max(most, 1))
@@ -97,6 +97,13 @@ def test_the_parts_of_a_frame_are_named_below_their_middle(axes_of: AxesOf) -> N
     assert isinstance(figure, Figure)
     assert [round(float(inches), 2) for inches in figure.get_size_inches()] == [4.6, 2.3]
     assert round(figure.subplotpars.bottom, 4) == round(0.8 / 2.3, 4)
+
+
+def test_the_parts_of_a_command_have_their_own_names(axes_of: AxesOf) -> None:
+    command = Bars(["1", "8", "rest 1-3"], [1, 2, 3], ("lengths", "rest"))
+    axes, _ = axes_of(lambda: plots.splits(command, "x", "words"))
+    assert [text.get_text() for text in axes.texts] == ["bytes of the lengths", "bytes of the rest"]
+    assert labels(axes) == {0: "1", 1: "8", 2.8: "1-3"}
 
 
 def test_a_report_has_no_parts_and_is_lower(axes_of: AxesOf) -> None:

@@ -169,19 +169,23 @@ def test_possible_transitions_are_limited_to_the_profiles_that_were_run(spark: S
 
 
 def test_the_places_of_a_split_are_those_between_the_bytes_of_a_unit() -> None:
-    """A frame has 12 bytes before its body, a report 8. A stop behind the last byte of a report is no split."""
+    """A frame has 12 bytes before its body, a report 8, a command two lengths of 4. A stop behind a report is no split."""
     header = [(fragmentation.FRAME, at, str(at), "header") for at in range(1, 12)]
-    bodies = ["body 1-3", "body 4-15", "body 16-63", "body 64-255", "body 256+"]
+    lengths = [(fragmentation.COMMAND, at, str(at), "lengths") for at in range(1, 8)]
+    ranges = ["1-3", "4-15", "16-63", "64-255", "256+"]
     assert list(fragmentation.PLACES) == [
         *header,
         (fragmentation.FRAME, 12, "12", "after header"),
-        *((fragmentation.FRAME, 13 + number, name, "body") for number, name in enumerate(bodies)),
+        *((fragmentation.FRAME, 13 + number, f"body {name}", "body") for number, name in enumerate(ranges)),
         *((fragmentation.REPORT, at, str(at), "report") for at in range(1, 8)),
+        *lengths,
+        (fragmentation.COMMAND, 8, "8", "after lengths"),
+        *((fragmentation.COMMAND, 9 + number, f"rest {name}", "rest") for number, name in enumerate(ranges)),
     ]
     firsts = [first for first, _ in fragmentation.BODY_BUCKETS]
-    assert [name for _, name in fragmentation.BODY_BUCKETS] == bodies
-    assert firsts == [int(name.removeprefix("body ").rstrip("+").partition("-")[0]) for name in bodies]
-    ends = [int(name.rpartition("-")[2]) for name in bodies[:-1]]
+    assert [name for _, name in fragmentation.BODY_BUCKETS] == ranges
+    assert firsts == [int(name.rstrip("+").partition("-")[0]) for name in ranges]
+    ends = [int(name.rpartition("-")[2]) for name in ranges[:-1]]
     assert [end + 1 for end in ends] == firsts[1:]
 
 
@@ -191,11 +195,13 @@ BODIES = (13, 15, 16, 27, 28, 75, 76, 267, 268, 9999)
 
 def test_splits_are_counted_by_header_byte_and_by_body_bucket(spark: SparkSession) -> None:
     frame = {"actor": "slave_client", "event": "frames", "fragment_len": 9}
+    command = {"actor": "remoting_connection", "event": "read", "fragment_len": 9}
     steps = numbered(
         *(event_logs.event_row(1, 0, split_at=at, **frame) for at in (0, 1, 11, 12, *BODIES)),
         event_logs.event_row(2, 0, split_at=11, **frame),
         event_logs.event_row(2, 0, split_at=5, **frame | {"fragment_len": 0}),  # no bytes moved, so this is no new split
         event_logs.event_row(2, 0, split_at=7, actor="master_connection", event="reports", fragment_len=3),
+        *(event_logs.event_row(2, 0, split_at=at, **command) for at in (1, 8, 9, 12, 13)),
     )
     of = counted.counts(spark, steps, [event_logs.run_row(1), event_logs.run_row(2)])
     found = fragmentation.fragmentation(of, fragmentation.places(spark))
@@ -210,10 +216,15 @@ def test_splits_are_counted_by_header_byte_and_by_body_bucket(spark: SparkSessio
         ("slave_client", "body 64-255"): (2, 1),
         ("slave_client", "body 256+"): (2, 1),
         ("master_connection", "7"): (1, 1),
+        ("remoting_connection", "1"): (1, 1),
+        ("remoting_connection", "8"): (1, 1),
+        ("remoting_connection", "rest 1-3"): (1, 1),
+        ("remoting_connection", "rest 4-15"): (2, 1),
     }
-    assert len(n) == (11 + 1 + len(fragmentation.BODY_BUCKETS)) + 7
+    assert len(n) == (11 + 1 + len(fragmentation.BODY_BUCKETS)) + 7 + (7 + 1 + len(fragmentation.BODY_BUCKETS))
     assert rows(fragmentation.never_split(found)) == [
         ("master_connection", "reports", "report", 6, [1, 2, 3, 4, 5, 6]),
+        ("remoting_connection", "read", "command", 6, [2, 3, 4, 5, 6, 7]),
         ("slave_client", "frames", "frame", 9, [2, 3, 4, 5, 6, 7, 8, 9, 10]),
     ]
 
@@ -378,8 +389,10 @@ def test_summary_adds_up_and_median_is_exact(runs: Frame) -> None:
 
 
 def test_places_follow_the_unit() -> None:
-    """Behind byte 12 a frame has its body; a report has none."""
-    at = np.array([13, 13, 12, 0, 268])
-    is_report = np.array([False, True, False, False, False])
-    assert fragmentation.places_of(at, is_report).tolist() == [13, 13, 12, 0, 17]
-    assert [fragmentation.unit(event) for event in ("reports", "forge_report", "frames")] == ["report", "report", "frame"]
+    """Behind byte 12 a frame has its body, behind byte 8 a command its rest; a report has neither."""
+    at = np.array([13, 13, 12, 0, 268, 8, 9, 12, 264])
+    units = ("report", "frame", "command")
+    unit = np.array([1, 0, 1, 1, 1, 2, 2, 2, 2])
+    assert fragmentation.places_of(at, units, unit).tolist() == [13, 13, 12, 0, 17, 8, 9, 10, 13]
+    events = ("reports", "forge_report", "frames", "transfer", "read")
+    assert [fragmentation.unit(event) for event in events] == ["report", "report", "frame", "frame", "command"]
