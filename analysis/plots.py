@@ -91,7 +91,7 @@ def growth(curves: Sequence[Curve], alt: str, name: str = "growth") -> Plot:
     Args: name: of the plot, unique on the page.
     """
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(_WIDTH_IN, 2.9), layout="constrained")
+        figure = Figure(figsize=(_WIDTH_IN, 3.2), layout="constrained")
         axes = figure.add_subplot()
         for number, curve in enumerate(curves):
             colour, dash = SERIES[number % len(SERIES)], _DASHES[number % len(_DASHES)]
@@ -106,7 +106,8 @@ def growth(curves: Sequence[Curve], alt: str, name: str = "growth") -> Plot:
         axes.set_ylim(bottom=0)
         axes.set_xlabel("runs (logarithmic)")
         axes.set_ylabel("distinct transitions")
-        axes.legend(loc="lower right")
+        # Above the axes: a curve and its thin line may come to any corner within them.
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
         return Plot(_svg(figure, name), alt)
 
 

@@ -138,6 +138,20 @@ def test_each_profile_has_a_stepped_line_and_a_thin_one_at_what_is_possible(axes
     assert [text.get_text() for text in legend.get_texts()] == ["classic: 6 of 9", "hardened: 8 of 8"]
 
 
+@pytest.mark.parametrize("curves", [CURVES[:1], CURVES, [*CURVES, *CURVES]], ids=len)
+def test_the_legend_stands_above_the_curves(axes_of: AxesOf, curves: list[Curve]) -> None:
+    axes, _ = axes_of(lambda: plots.growth(curves, "words"))
+    figure, legend = axes.figure, axes.get_legend()
+    assert isinstance(figure, Figure)
+    assert legend is not None
+    figure.draw_without_rendering()
+    below, above = axes.get_window_extent(), legend.get_window_extent()
+    assert above.y0 >= below.y1
+    assert above.y1 <= figure.bbox.y1
+    assert above.x1 <= figure.bbox.x1
+    assert below.height > figure.bbox.height / 2
+
+
 def test_the_axes_of_growth_begin_at_one_run_and_at_no_transition(axes_of: AxesOf) -> None:
     axes, _ = axes_of(lambda: plots.growth(CURVES, "words"))
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "linear")
