@@ -1,5 +1,6 @@
 """Tables of the runs' outcomes: sums, failures by signature, faults, and the consistency of the log."""
 
+import shlex
 from collections.abc import Sequence
 from typing import Final
 
@@ -9,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 
 from rocketmq_ha.analysis.count_rows import FAULT, RUN, STATE_FAULT
 from rocketmq_ha.analysis.schema import Possible
-from rocketmq_ha.spec.event_log import FAILURES_DIR, PHASE_GENERATE, PHASE_HYPOTHESIS, PHASE_RECORDED, VERDICT_OK
+from rocketmq_ha.spec.event_log import PHASE_GENERATE, PHASE_GUIDED, VERDICT_OK
 
 REPLAY_COMMAND: Final = "rocketmq-ha fuzz replay"
 
@@ -71,16 +72,18 @@ def integrity(counts: DataFrame, all_runs: DataFrame, missing: int) -> DataFrame
 def replay_line(places: Sequence[str]) -> Column:
     """The command that shows a run again; empty for a run that no schedule has made.
 
-    Args: places: of the logs, in their order. Uses the columns log, run_id, world, phase and digest.
+    A seed alone gives a drawn run. A guided one is named by its log and its number: it has a file in failures/ if it failed,
+    one in corpus/ if it reached something new, and else only a recipe; `fuzz replay` looks for each.
+
+    Args: places: of the logs, in their order. Uses the columns log, run_id, world and phase.
     """
-    folder = sf.element_at(sf.array(*(sf.lit(f"{place}/{FAILURES_DIR}/") for place in places)), sf.col("log") + 1)
-    drawn = sf.concat(sf.lit(f"{REPLAY_COMMAND} "), sf.col("run_id").cast("string"), sf.lit(" --world "), sf.col("world"))
-    # Spark's hex() of a negative long is that of the same bits without a sign, as the names of the files are.
-    kept = sf.concat(sf.lit(f"{REPLAY_COMMAND} "), folder, sf.lpad(sf.lower(sf.hex("digest")), 16, "0"), sf.lit(".json"))
+    line = sf.lit(f"{REPLAY_COMMAND} ")
+    number = sf.col("run_id").cast("string")
+    of_log = sf.element_at(sf.array(*(sf.lit(f"{shlex.quote(place)}:") for place in places)), sf.col("log") + 1)
     return (
-        sf.when(sf.col("phase") == PHASE_GENERATE, drawn)
-        .when(sf.col("phase").isin(PHASE_RECORDED, PHASE_HYPOTHESIS), "")
-        .otherwise(kept)
+        sf.when(sf.col("phase") == PHASE_GENERATE, sf.concat(line, number, sf.lit(" --world "), sf.col("world")))
+        .when(sf.col("phase") == PHASE_GUIDED, sf.concat(line, of_log, number))
+        .otherwise("")
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import click
 from click.core import ParameterSource
 
-from rocketmq_ha.fuzz import faults, hunt, limits, replay, schedule_file, shrink
+from rocketmq_ha.fuzz import faults, hunt, limits, logged_run, replay, schedule_file, shrink
 from rocketmq_ha.fuzz.errors import FuzzError, check_writable
 from rocketmq_ha.fuzz.limits import Limits
 from rocketmq_ha.fuzz.progress import STARTING_SPARK, campaign_progress, shrink_progress
@@ -158,9 +158,10 @@ def _given(*names: str) -> list[str]:
 @click.option("--world", "world_name", help="Draw the schedule of this world.  [default: the world that the seed draws]")
 @click.option("--fault", "fault_name", help="Replay over a copy of the implementation with this planted fault.")
 def replay_command(what: str, world_name: str | None, fault_name: str | None) -> None:
-    """Show a schedule step by step, a column a node: that of the seed WHAT, or that in the file WHAT.
+    """Show a schedule step by step, a column a node.
 
-    Exit status 1 if the two sides disagree.
+    WHAT is a seed, the file of a schedule, or a run of a log, LOG:NUMBER: build/night:-18 is a guided one. Exit status 1 if the
+    two sides disagree.
     """
     schedule = _schedule_of(what, world_name)
     if fault_name:
@@ -171,11 +172,14 @@ def replay_command(what: str, world_name: str | None, fault_name: str | None) ->
 
 
 def _schedule_of(what: str, world_name: str | None) -> Schedule:
-    """The schedule of a seed, or in a file. Raises: FuzzError."""
+    """The schedule of a seed, of a run of a log, or in a file. Raises: FuzzError."""
     if what.isdecimal() and what.isascii():
         return registry.draw(int(what), registry.find([world_name] if world_name else []))
     if world_name is not None:
-        raise FuzzError(f"--world {world_name}: the file {what} names its world; expected no --world beside it")
+        raise FuzzError(f"--world {world_name}: {what} has a world already; expected no --world beside it")
+    of_log = re.fullmatch(r"(.+):(-?\d+)", what, re.ASCII)
+    if of_log is not None and not Path(what).exists():
+        return logged_run.schedule_of(of_log[1], int(of_log[2]))
     return schedule_file.read(Path(what))
 
 
@@ -185,10 +189,10 @@ def _schedule_of(what: str, world_name: str | None) -> Schedule:
 @click.option("--fault", "fault_name", help="Shrink over a copy of the implementation with this planted fault.")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The file to write.")
 def shrink_command(what: str, world_name: str | None, fault_name: str | None, out: Path) -> None:
-    """Make the failing schedule WHAT, a seed or a file, as short as it goes, show it, and write it to a file.
+    """Make the failing schedule WHAT as short as it goes, show it, and write it to a file.
 
-    The file replays with `fuzz replay`. Put into tests/stateful/schedules/, `make test` replays it. Exit status 1 if the
-    schedule does not fail.
+    WHAT is a seed, the file of a schedule, or a run of a log, LOG:NUMBER. What is written replays with `fuzz replay`. Put into
+    tests/stateful/schedules/, `make test` replays it. Exit status 1 if the schedule does not fail.
     """
     schedule = _schedule_of(what, world_name)
     out.parent.mkdir(parents=True, exist_ok=True)

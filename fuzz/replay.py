@@ -1,17 +1,17 @@
 """Show a schedule step by step: a line for each event, a column for each node; a failing line comes last, with both sides."""
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
 
-from rocketmq_ha.fuzz import lockstep
+from rocketmq_ha.fuzz import lockstep, logged_run
 from rocketmq_ha.fuzz.lockstep import StepOutcome
-from rocketmq_ha.fuzz.recorder import digest_name
 from rocketmq_ha.fuzz.worlds import registry
 from rocketmq_ha.fuzz.worlds.world import START_MS, Schedule
 from rocketmq_ha.impl.cli.table import Column, print_table
-from rocketmq_ha.spec.event_log import FAILURES_DIR, NO_FAULT, VERDICT_OK
+from rocketmq_ha.spec.event_log import NO_FAULT, VERDICT_OK
 
 LEGEND = """\
 ms      model time since the start
@@ -25,7 +25,7 @@ def command(row: Mapping[str, Any], log: str) -> str:
     """The command that replays the failed run of a row of runs/, in a log."""
     if row["run_id"] >= 0:
         return f"rocketmq-ha fuzz replay {row['run_id']} --world {row['world']}"
-    return f"rocketmq-ha fuzz replay {log}/{FAILURES_DIR}/{digest_name(row['digest'])}.json"
+    return f"rocketmq-ha fuzz replay {logged_run.name_of(shlex.quote(log), row['run_id'])}"
 
 
 def show(schedule: Schedule, console: Console) -> StepOutcome:

@@ -270,8 +270,8 @@ def test_outcomes_agree_with_duckdb(computed: dict[str, pa.Table], query: Query,
     found = computed["divergences"].to_pylist()
     assert [tuple(value for name, value in row.items() if name != "replay") for row in found] == expected
     for row in found:
-        file = f"{logs[row['log']]}/failures/{row['digest'] % 2**64:016x}.json"
-        again = f"{row['smallest_run']} --world {row['world']}" if row["phase"] == "generate" else file
+        number = row["smallest_run"]
+        again = f"{number} --world {row['world']}" if row["phase"] == "generate" else f"{logs[row['log']]}:{number}"
         assert row["replay"] == f"rocketmq-ha fuzz replay {again}"
     (events, runs), *_ = query("SELECT (SELECT count(*) FROM events), (SELECT count(*) FROM runs)")
     assert as_rows(computed["integrity"]) == [(events, runs, 0, 0, 0, 0)]

@@ -318,15 +318,26 @@ def test_divergences_are_grouped_and_show_the_smallest_run(runs: Frame) -> None:
             0,
             66,
         ),
-        ("error", "a", 1, -2, 1, 0, "classic", "o", f"{again} logs/a/failures/fffffffffffffffe.json", "link", "guided", 0, -2),
+        ("error", "a", 1, -2, 1, 0, "classic", "o", f"{again} logs/a:-2", "link", "guided", 0, -2),
         ("error", "b", 1, -3, 1, 0, "classic", "p", "", "link", "recorded", 0, 4),
     ]
 
 
-def test_a_replay_names_the_log_of_its_run_and_all_digits_of_the_digest(runs: Frame) -> None:
-    failed = runs(event_logs.run_row(-2, verdict="error", signature="a", phase="guided", digest=255), log=1)
-    (row,) = outcomes.divergences(failed, outcomes.replay_line(("logs/a", "logs/b"))).collect()
-    assert row["replay"] == "rocketmq-ha fuzz replay logs/b/failures/00000000000000ff.json"
+@pytest.mark.parametrize(
+    ("log", "phase", "line"),
+    [
+        (0, "generate", "rocketmq-ha fuzz replay -2 --world link"),
+        (0, "guided", "rocketmq-ha fuzz replay logs/a:-2"),
+        (1, "guided", "rocketmq-ha fuzz replay 's3://b/c?x=1&y=2':-2"),
+        (0, "recorded", ""),
+        (0, "hypothesis", ""),
+        (0, "replay", ""),
+    ],
+)
+def test_a_replay_names_a_seed_or_the_log_of_a_guided_run(runs: Frame, log: int, phase: str, line: str) -> None:
+    run = runs(event_logs.run_row(-2, phase=phase), log=log)
+    (row,) = run.select(outcomes.replay_line(("logs/a", "s3://b/c?x=1&y=2")).alias("replay")).collect()
+    assert row["replay"] == line
 
 
 def test_faults_count_an_operation_once_for_any_number_of_steps(spark: SparkSession) -> None:
