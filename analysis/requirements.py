@@ -126,11 +126,14 @@ def check(required: Sequence[Requirement], options: Collection[str]) -> None:
 def judge(given: Sequence[Requirement], measures: Mapping[str, Measure]) -> tuple[Result, ...]:
     """Return a result for each given requirement, and for each standing one whose name is not among theirs.
 
+    Several of one name must all be met. One that is given twice counts once.
+
     Raises: RequirementInvalid for a name that these tables do not measure.
     """
     for one in given:
         if one.name not in measures:
             raise RequirementInvalid(str(one), f"no table {TERMS[one.name].table}", f"one of {', '.join(measures)}")
+    given = tuple(dict.fromkeys(given))
     names = {requirement.name for requirement in given}
     standing = [Result(one, measures[one.name], is_given=False) for one in STANDING if one.name not in names]
     return (*(Result(one, measures[one.name], is_given=True) for one in given), *standing)

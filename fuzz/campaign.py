@@ -46,6 +46,7 @@ from rocketmq_ha.spec.event_log import (
     VERDICT_OK,
 )
 
+FIRST_SEED: Final = 1
 PARTITION_SECONDS: Final = (
     8.0  # of work: the most that a kill loses on each core, and hundreds of times what a task costs Spark
 )
@@ -65,16 +66,23 @@ _RESULT_SCHEMA: Final = pa.schema([("partition", pa.int64()), ("n_runs", pa.int6
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a campaign is to do. With neither `runs` nor `seconds` it has no end."""
+    """What a campaign is to do. With neither `runs` nor `seconds` it has no end.
 
-    seed: int = 1  # of the first run
+    None and () are what nobody asked for: a new campaign has the default, and one that goes on what it was begun with.
+    """
+
+    seed: int | None = None  # of the first run; by default FIRST_SEED
     runs: int | None = None
     seconds: float | None = None
-    worlds: tuple[str, ...] = ()  # all, if empty
-    is_guided: bool = False
+    worlds: tuple[str, ...] = ()  # by default all
+    is_guided: bool | None = None  # by default not
     limits: Limits = field(default_factory=Limits)
     corpus: str | None = None  # a log whose corpus a guided campaign begins with
-    runs_per_partition: int | None = None  # None: chosen by time
+    runs_per_partition: int | None = None  # by default chosen by time
+
+    @property
+    def first_seed(self) -> int:
+        return FIRST_SEED if self.seed is None else self.seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +138,7 @@ def check(plan: Plan, place: str, *, resumes: bool) -> None:
     store = LogStore(place)
     registry.find(plan.worlds)
     if plan.corpus is not None:
-        corpus.files_of(LogStore(plan.corpus))
+        corpus.files_of(LogStore(plan.corpus), plan.worlds)
     if resumes:
         settings, _ = _settings_to_resume(store, plan)
         if settings["plan"]["guided"] and any(True for _ in store.names(CORPUS_DIR)):
@@ -153,10 +161,11 @@ def retrying(master: str) -> str:
 def _begun(store: LogStore, plan: Plan) -> Task:
     """A new campaign at a place, after what was there is deleted."""
     registry.find(plan.worlds)
-    taken = {} if plan.corpus is None else corpus.files_of(LogStore(plan.corpus))
+    taken = {} if plan.corpus is None else corpus.files_of(LogStore(plan.corpus), plan.worlds)
     size = plan.runs_per_partition or _partition_size(plan)
     place = store.absolute
-    task = Task(secrets.token_hex(8), place, plan.seed, plan.runs, size, plan.worlds, plan.is_guided, plan.limits)
+    is_guided = bool(plan.is_guided)
+    task = Task(secrets.token_hex(8), place, plan.first_seed, plan.runs, size, plan.worlds, is_guided, plan.limits)
     # First: from now on an executor of the older campaign publishes nothing. Without a plan it cannot go on: until the older
     # manifests are gone they would count for it.
     settings = {"schema_version": SCHEMA_VERSION, "campaign": task.campaign, "finished": False}
@@ -174,7 +183,7 @@ def _partition_size(plan: Plan) -> int:
     runs = SAMPLE if plan.runs is None else min(SAMPLE, plan.runs)
     among = registry.find(plan.worlds)
     began = time.perf_counter()
-    for seed in range(plan.seed, plan.seed + runs):
+    for seed in range(plan.first_seed, plan.first_seed + runs):
         runner.limited_outcome(registry.draw(seed, among), plan.limits)
     seconds = PARTITION_SECONDS if plan.seconds is None else min(PARTITION_SECONDS, plan.seconds / 4)
     size = seconds * runs / max(1e-6, time.perf_counter() - began)
@@ -189,9 +198,9 @@ def _settings_to_resume(store: LogStore, plan: Plan) -> tuple[dict[str, Any], in
     found = settings.get("plan")
     if settings.get("schema_version") != SCHEMA_VERSION or not isinstance(found, dict):
         raise FuzzError(f"{store.place}: found a log that cannot go on, expected one of schema_version {SCHEMA_VERSION}")
-    own = {"seed": plan.seed, "worlds": list(plan.worlds), "guided": plan.is_guided}
-    for name, value in own.items():
-        if value not in (found[name], _DEFAULTS[name]):
+    asked = {"seed": plan.seed, "worlds": list(plan.worlds) or None, "guided": plan.is_guided}
+    for name, value in asked.items():
+        if value is not None and value != found[name]:
             raise FuzzError(
                 f"{store.place}: found a campaign with {name} {_shown(found[name])}, expected {_shown(value)}; "
                 "leave it out to go on"
@@ -220,9 +229,6 @@ def _forget_a_short_end(store: LogStore, before: int | None, size: int, runs: in
     """If a campaign gets more runs, its last partition becomes a full one: take back the manifest, so that it is made again."""
     if before is not None and before % size and runs != before:
         store.delete(manifest_name(before // size))
-
-
-_DEFAULTS: Final[dict[str, Any]] = {"seed": 1, "worlds": [], "guided": False}
 
 
 def _shown(value: Any) -> str:

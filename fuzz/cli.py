@@ -66,12 +66,15 @@ WORLD_OPTION = click.option("--world", "worlds", multiple=True, help="Only this 
 @fuzz.command()
 @click.option("--runs", type=click.IntRange(min=1), help="Schedules.  [default: 1000, or as many as --for allows]")
 @click.option("--for", "seconds", type=Duration(), help="Go on for so long: 90s, 30m, 8h.")
-@click.option("--seed", type=click.IntRange(0, MOST_SEED), default=1, show_default=True, help="The first seed.")
+@click.option("--seed", type=click.IntRange(0, MOST_SEED), help="The first seed.  [default: 1]")
 @click.option("--out", required=True, help="Directory of the event log, or a URI such as s3://bucket/prefix.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @WORLD_OPTION
 @click.option(
-    "--guided/--random", "is_guided", default=False, help="Make most schedules from those that reached something new."
+    "--guided/--random",
+    "is_guided",
+    default=None,
+    help="Make most schedules from those that reached something new.  [default: random]",
 )
 @click.option("--corpus", help="A log whose corpus a guided campaign begins with.")
 @click.option("--resume", is_flag=True, help="Go on with the campaign in --out; --runs or --for may ask for more.")
@@ -92,11 +95,11 @@ WORLD_OPTION = click.option("--world", "worlds", multiple=True, help="Only this 
 def run(
     runs: int | None,
     seconds: float | None,
-    seed: int,
+    seed: int | None,
     out: str,
     master: str,
     worlds: tuple[str, ...],
-    is_guided: bool,
+    is_guided: bool | None,
     corpus: str | None,
     resume: bool,
     overwrite: bool,

@@ -141,18 +141,27 @@ def _made(maker: str, seed: int, parents: Sequence[Schedule]) -> Schedule:
     return mutate.weave(registry.world_of(parents[0]).draw(seed), parents, -seed - 1)
 
 
-def files_of(store: LogStore) -> dict[str, bytes]:
-    """The files of a log's corpus, by name, for another campaign to begin with. Raises: FuzzError, for a wrong or empty one."""
-    found = {}
+def files_of(store: LogStore, worlds: Sequence[str] = ()) -> dict[str, bytes]:
+    """The files of a log's corpus, by name, for another campaign to begin with.
+
+    Args: worlds: of that campaign; all, if empty.
+    Raises: FuzzError, for a wrong or empty corpus, and for one that has nothing for any of the worlds.
+    """
+    found: dict[str, bytes] = {}
+    of_worlds: set[str] = set()
     for folder in (CORPUS_DIR, FEATURES_DIR):
         for name in store.names(folder):
             data = store.read(name)
             assert data is not None
             if folder == CORPUS_DIR:
-                schedule_file.from_json(data.decode(), f"{store.place}/{name}")
+                schedule = schedule_file.from_json(data.decode(), f"{store.place}/{name}")
+                of_worlds.add(registry.world_of(schedule).name)
             found[name] = data
     if not any(name.startswith(CORPUS_DIR) for name in found):
         raise FuzzError(f"{store.place}: found no {CORPUS_DIR}/ with schedules, expected the log of a guided campaign")
+    if worlds and of_worlds.isdisjoint(worlds):
+        held = ", ".join(sorted(of_worlds))
+        raise FuzzError(f"{store.place}: found a corpus of {held}, expected one of {' or '.join(worlds)}")
     return found
 
 

@@ -26,9 +26,11 @@ class LogStore:
     """The files of one log. Names are relative and have forward slashes."""
 
     def __init__(self, place: str) -> None:
-        """Raises: FuzzError, where nothing can be written to such a place."""
+        """Raises: FuzzError, where no log can be at such a place."""
         self.place = place
         self.is_local = "://" not in place
+        if self.is_local and Path(place).is_file():
+            raise FuzzError(f"{place}: found a file, expected the directory of a log")
         try:
             self._files, root = (
                 (pafs.LocalFileSystem(), str(Path(place).absolute())) if self.is_local else pafs.FileSystem.from_uri(place)

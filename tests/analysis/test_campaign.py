@@ -287,6 +287,7 @@ def test_a_finished_campaign_can_get_more_runs(spark: "SparkSession", tmp_path: 
     for plan, told in (
         (Plan(runs=8), "found a campaign of 9 runs, expected that many or more, not 8"),
         (Plan(seed=77), f"found a campaign with seed {SEED}, expected 77"),
+        (Plan(seed=1), f"found a campaign with seed {SEED}, expected 1"),
         (Plan(is_guided=True), "found a campaign with guided no, expected yes"),
     ):
         with pytest.raises(FuzzError, match=told):

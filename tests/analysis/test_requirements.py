@@ -121,6 +121,11 @@ def test_a_given_requirement_replaces_the_standing_ones_of_its_name_and_no_other
     )
 
 
+def test_a_requirement_that_is_given_twice_counts_once() -> None:
+    results = judge([parse("steps>=0"), parse("steps >= 0"), parse("steps>=1")], MEASURES)
+    assert [str(one.requirement) for one in results if one.is_given] == ["steps>=0", "steps>=1"]
+
+
 @pytest.mark.parametrize(
     ("measure", "text"),
     [

@@ -126,7 +126,7 @@ def test_the_defaults_of_a_campaign(
     told = campaigns(monkeypatch, result_of(ROWS, 1.0))
     monkeypatch.chdir(tmp_path)
     assert CliRunner().invoke(fuzz_cli.fuzz, ["run", "--out", "o"]).exit_code == 0
-    assert (told, sessions) == ([(campaign.Plan(1, 1000), "o")], [("rocketmq-ha fuzz", "local[*,4]", True)])
+    assert (told, sessions) == ([(campaign.Plan(runs=1000), "o")], [("rocketmq-ha fuzz", "local[*,4]", True)])
 
 
 @pytest.mark.parametrize(
@@ -136,9 +136,10 @@ def test_the_defaults_of_a_campaign(
         (["--for", "90s", "--runs", "7"], campaign.Plan(runs=7, seconds=90.0)),
         (
             ["--guided", "--world", "link", "--partition-runs", "3"],
-            campaign.Plan(1, 1000, None, ("link",), True, runs_per_partition=3),
+            campaign.Plan(None, 1000, None, ("link",), True, runs_per_partition=3),
         ),
-        (["--run-seconds", "2.5", "--run-memory", "2000000"], campaign.Plan(1, 1000, limits=Limits(2.5, 2_000_000))),
+        (["--seed", "0", "--random"], campaign.Plan(0, 1000, is_guided=False)),
+        (["--run-seconds", "2.5", "--run-memory", "2000000"], campaign.Plan(runs=1000, limits=Limits(2.5, 2_000_000))),
     ],
 )
 def test_each_option_of_a_campaign_reaches_its_plan(

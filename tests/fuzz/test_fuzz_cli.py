@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from rocketmq_ha.fuzz import cli, schedule
+from rocketmq_ha.fuzz import campaign, cli, schedule, schedule_file
 from rocketmq_ha.fuzz.errors import FuzzError
 from rocketmq_ha.fuzz.faults import FAULTS
+from rocketmq_ha.fuzz.worlds import registry
 
 
 def run(*arguments: str) -> Result:
@@ -96,6 +97,52 @@ def test_a_campaign_deletes_nothing_that_it_was_not_told_to(
         (tmp_path / name).write_text(text)
     assert told in refusal("run", "--out", str(tmp_path), *options)
     assert {file.relative_to(tmp_path).as_posix(): file.read_text() for file in tmp_path.rglob("*") if file.is_file()} == files
+
+
+BEGUN = {"seed": 5, "worlds": ["link", "store"], "guided": True, "runs": 9, "runs_per_partition": 3}
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--random"], "found a campaign with guided yes, expected no"),
+        (["--seed", "1"], "found a campaign with seed 5, expected 1"),
+        (["--seed", "0"], "found a campaign with seed 5, expected 0"),
+        (["--world", "link"], "found a campaign with worlds link, store, expected link"),
+    ],
+    ids=str,
+)
+def test_a_campaign_does_not_go_on_under_other_settings(options: list[str], told: str, tmp_path: Path) -> None:
+    """Also where the other setting is what a new campaign has by default."""
+    (tmp_path / "campaign.json").write_text(json.dumps(CAMPAIGN | {"plan": BEGUN}))
+    refused = refusal("run", "--out", str(tmp_path), "--resume", *options)
+    assert refused == f"rocketmq-ha: {tmp_path}: {told}; leave it out to go on\n"
+
+
+@pytest.mark.parametrize("options", [[], ["--overwrite"], ["--resume"]], ids=str)
+def test_a_place_that_is_a_file_is_refused(options: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    file.write_text("mine")
+    told = f"rocketmq-ha: {file}: found a file, expected the directory of a log\n"
+    assert refusal("run", "--runs", "1", "--out", str(file), *options) == told
+    assert file.read_text() == "mine"
+
+
+def test_a_corpus_of_other_worlds_is_refused_before_spark_starts(tmp_path: Path) -> None:
+    for world in ("link", "store"):
+        file = tmp_path / "old" / "corpus" / world / "00.json"
+        file.parent.mkdir(parents=True)
+        file.write_text(schedule_file.to_json(registry.WORLDS[world].draw(1)))
+    arguments = ["run", "--runs", "1", "--out", str(tmp_path / "log"), "--guided", "--corpus", str(tmp_path / "old")]
+    assert refusal(*arguments, "--world", "remoting", "--world", "reads") == (
+        f"rocketmq-ha: {tmp_path}/old: found a corpus of link, store, expected one of remoting or reads\n"
+    )
+    assert not (tmp_path / "log").exists()
+    campaign.check(
+        campaign.Plan(worlds=("remoting", "link"), is_guided=True, corpus=str(tmp_path / "old")),
+        str(tmp_path / "l"),
+        resumes=False,
+    )
 
 
 def test_a_place_without_a_name_is_refused() -> None:
