@@ -1,7 +1,8 @@
 """A fuzz campaign on Spark: its plan, its partitions, its progress, and how it goes on after an end.
 
-Partition `n` has the runs from `n * runs_per_partition` on, whoever makes it and when: so a repeated or late attempt of a
-partition can add nothing to a log that has it (runner.py). The size is chosen at the begin so that a partition takes some
+Partition `n` has the seeds from `n * runs_per_partition` on, whoever makes it and when: so a repeated or late attempt of a
+partition can add nothing to a log that has it (runner.py). What a guided campaign makes of a seed depends on its corpus at that
+moment. The size is chosen at the begin so that a partition takes some
 seconds. A campaign that ends early, by a signal, a deadline or a power cut, loses the partitions in flight and no others.
 
 `local[*]` by default; on a cluster, `out` must be a directory that all machines share, or a URI of an object store.

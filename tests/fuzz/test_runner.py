@@ -238,6 +238,22 @@ def test_a_guided_partition_draws_some_runs_and_makes_others_from_its_corpus(tmp
         assert (again.seed, recorder.digest(again)) == (row["run_id"], row["digest"])
 
 
+@pytest.mark.parametrize("is_guided", [False, True])
+def test_partitions_in_another_order_have_the_same_seeds_and_without_a_corpus_the_same_runs(
+    is_guided: bool, tmp_path: Path
+) -> None:
+    """A guided run hangs on what the corpus holds when its partition begins (docs/campaigns.md)."""
+    found = []
+    for name, order in (("first", (0, 1)), ("again", (1, 0))):
+        of = task(tmp_path / name, runs=60, runs_per_partition=30, is_guided=is_guided)
+        for number in order:
+            run_partition(of, number)
+        found.append({max(row["run_id"], ~row["run_id"]): row["digest"] for row in rows(tmp_path / name, "runs")})
+    first, again = found
+    assert [*first] == [*again] == [*range(7, 67)]
+    assert (first == again) == (not is_guided)
+
+
 def test_the_implementation_logs_nothing_in_a_campaign_and_goes_on_afterwards(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
