@@ -1,6 +1,8 @@
-"""`python -m rocketmq_ha.fuzz`: the fuzz commands without the console script."""
+"""`python -m rocketmq_ha.fuzz`: the fuzz commands without the console script, from whatever tree comes first on the path."""
 
-from rocketmq_ha.fuzz.cli import fuzz
+import sys
+
+from rocketmq_ha.impl.cli import main
 
 if __name__ == "__main__":
-    fuzz(prog_name="rocketmq-ha fuzz")
+    main(["fuzz", *sys.argv[1:]], prog_name="rocketmq-ha")

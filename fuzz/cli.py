@@ -19,6 +19,7 @@ from rocketmq_ha.fuzz.progress import STARTING_SPARK, campaign_progress, shrink_
 from rocketmq_ha.fuzz.worlds import registry
 from rocketmq_ha.fuzz.worlds.world import Schedule
 from rocketmq_ha.impl.cli.table import console_for, print_pairs
+from rocketmq_ha.impl.store.log.creation import replace_file
 from rocketmq_ha.spec.event_log import VERDICT_OK
 
 HUNT_SECONDS = 60.0
@@ -210,7 +211,7 @@ def shrink_command(what: str, world_name: str | None, fault_name: str | None, ou
         click.echo(f"{what}: its {len(schedule.events)} events do not fail", err=True)
         sys.exit(1)
     shortest = found.outcome.schedule
-    out.write_text(schedule_file.to_json(shortest), encoding="utf-8")
+    replace_file(out, schedule_file.to_json(shortest).encode())
     replay.show(shortest, console_for())
     click.echo(f"events={len(shortest.events)} of={len(schedule.events)} tries={found.tries} file={out}")
 

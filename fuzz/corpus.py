@@ -154,7 +154,7 @@ def files_of(store: LogStore, worlds: Sequence[str] = ()) -> dict[str, bytes]:
             data = store.read(name)
             assert data is not None
             if folder == CORPUS_DIR:
-                schedule = schedule_file.from_json(data.decode(), f"{store.place}/{name}")
+                schedule = schedule_file.from_user(data.decode(), f"{store.place}/{name}")
                 of_worlds.add(registry.world_of(schedule).name)
             found[name] = data
     if not any(name.startswith(CORPUS_DIR) for name in found):

@@ -9,18 +9,22 @@ not have, or a value that it cannot have, is an error that names it.
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
+from rocketmq_ha.fuzz import schedule_numbers
 from rocketmq_ha.fuzz.errors import FuzzError
 from rocketmq_ha.fuzz.worlds import registry
 from rocketmq_ha.fuzz.worlds.world import Schedule
 from rocketmq_ha.spec.profile import PROFILES
 
 _OF_EVERY_SCHEDULE: Final = ("seed", "profile", "events")
+_DIGITS: Final = 20
+_NAMES: Final = {int: "an integer", str: "a text", bool: "true or false"}
+_SHOWN: Final = 60  # characters of a wrong value
 
 
 def to_json(schedule: Schedule) -> str:
@@ -41,7 +45,9 @@ def to_json(schedule: Schedule) -> str:
 def from_json(text: str, place: str = "schedule") -> Schedule:
     """The schedule of a text. Raises: FuzzError, with the place and the field that is wrong."""
     try:
-        document = json.loads(text)
+        document = json.loads(text, parse_int=_int, object_pairs_hook=_fields)
+    except FuzzError as error:
+        raise FuzzError(f"{place}: {error.message}") from error
     except (ValueError, RecursionError) as error:
         raise FuzzError(f"{place}: found no JSON ({error}), expected a schedule") from error
     if not isinstance(document, dict) or {*document} != {"world", *_OF_EVERY_SCHEDULE, "setup"}:
@@ -51,39 +57,50 @@ def from_json(text: str, place: str = "schedule") -> Schedule:
         (world,) = registry.find([str(document["world"])])
     except FuzzError as error:
         raise FuzzError(f"{place}: {error.message}") from error
-    if document["profile"] not in PROFILES:
-        raise FuzzError(f"{place}: profile {document['profile']!r}: expected one of {', '.join(PROFILES)}")
+    if document["profile"] not in [*PROFILES]:
+        raise FuzzError(f"{place}: profile: found {_shown(document['profile'])}, expected one of {', '.join(PROFILES)}")
     kinds = {kind.__name__: kind for kind in world.event_types}
     events = []
     for index, entry in enumerate(_list(document["events"], f"{place}: events")):
         name, values = entry if isinstance(entry, list) and len(entry) == 2 else (None, None)
-        if name not in kinds:
-            raise FuzzError(f"{place}: event {index}: found {name!r}, expected one of {', '.join(kinds)}")
+        if name not in [*kinds]:
+            raise FuzzError(f"{place}: event {index}: found {_shown(entry)}, expected [NAME, FIELDS] of {', '.join(kinds)}")
         events.append(_object(kinds[name], values, f"{place}: event {index}, {name}"))
     if not events:
         raise FuzzError(f"{place}: events: found none, expected at least one")
-    _check_sizes(document["setup"], f"{place}: setup")
     fixed = {"seed": _value(int, document["seed"], f"{place}: seed"), "profile": PROFILES[document["profile"]]}
     schedule: Schedule = _object(world.schedule_type, document["setup"], f"{place}: setup", **fixed, events=tuple(events))
+    return schedule
+
+
+def from_user(text: str, place: str) -> Schedule:
+    """The schedule of a text that a user may have written: its numbers are checked as well. Raises: FuzzError."""
+    schedule = from_json(text, place)
+    schedule_numbers.check(schedule, place)
     return schedule
 
 
 def read(file: Path) -> Schedule:
     """The schedule in a file. Raises: FuzzError."""
     try:
-        return from_json(file.read_text(encoding="utf-8"), str(file))
+        return from_user(file.read_text(encoding="utf-8"), str(file))
     except (OSError, UnicodeDecodeError) as error:
         told = error.strerror if isinstance(error, OSError) else "no UTF-8"
         raise FuzzError(f"{file}: found {told}, expected a schedule as JSON") from error
 
 
-def _check_sizes(value: Any, place: str) -> None:
-    """Raises: FuzzError for a negative number: those of a setup are sizes, times and counts."""
-    if type(value) is int and value < 0:
-        raise FuzzError(f"{place}: found {value}, expected 0 or more")
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for name, item in items:
-        _check_sizes(item, f"{place}.{name}" if isinstance(value, dict) else f"{place}[{name}]")
+def _int(digits: str) -> int:
+    if len(digits) > _DIGITS:
+        raise FuzzError(f"found a number of {len(digits)} characters, expected at most {_DIGITS}")
+    return int(digits)
+
+
+def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise FuzzError(f"found two fields {next(name for name in names if names.count(name) > 1)} in one object, expected one")
+    return found
 
 
 def _plain(value: Any) -> Any:
@@ -102,15 +119,15 @@ def _hints(kind: type) -> Mapping[str, Any]:
 def _object(kind: type, values: Any, place: str, **fixed: Any) -> Any:
     """An object of a dataclass from its fields; `fixed` are given as they are."""
     if not isinstance(values, dict):
-        raise FuzzError(f"{place}: found {type(values).__name__}, expected an object of fields")
+        raise FuzzError(f"{place}: found {_shown(values)}, expected an object of fields")
     hints = {field.name: _hints(kind)[field.name] for field in fields(kind) if field.name not in fixed}
     if unknown := [name for name in values if name not in hints]:
         raise FuzzError(f"{place}: found field {', '.join(unknown)}, expected {', '.join(hints) or 'none'}")
+    needed = [one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING]
+    if missing := [name for name in needed if name not in values and name not in fixed]:
+        raise FuzzError(f"{place}: found no field {', '.join(missing)}, expected {', '.join(hints)}")
     made = {name: _value(hints[name], value, f"{place}.{name}") for name, value in values.items()}
-    try:
-        return kind(**made, **fixed)
-    except TypeError as error:
-        raise FuzzError(f"{place}: {error}") from error
+    return kind(**made, **fixed)
 
 
 def _value(kind: Any, value: Any, place: str) -> Any:
@@ -123,7 +140,7 @@ def _value(kind: Any, value: Any, place: str) -> Any:
         try:
             return bytes.fromhex(value)
         except (TypeError, ValueError):
-            raise FuzzError(f"{place}: found {value!r}, expected bytes in hexadecimal") from None
+            raise FuzzError(f"{place}: found {_shown(value)}, expected bytes in hexadecimal") from None
     if origin is tuple:
         items = _list(value, place)
         if arguments[-1] is Ellipsis:
@@ -133,7 +150,7 @@ def _value(kind: Any, value: Any, place: str) -> Any:
         return tuple(_value(one, item, f"{place}[{at}]") for at, (one, item) in enumerate(zip(arguments, items, strict=True)))
     if origin is Literal:
         if value not in arguments:
-            raise FuzzError(f"{place}: found {value!r}, expected one of {', '.join(map(repr, arguments))}")
+            raise FuzzError(f"{place}: found {_shown(value)}, expected one of {', '.join(map(_shown, arguments))}")
         return value
     if origin in (Union, UnionType):
         if value is None and type(None) in arguments:
@@ -141,11 +158,17 @@ def _value(kind: Any, value: Any, place: str) -> Any:
         (rest,) = (one for one in arguments if one is not type(None))
         return _value(rest, value, place)
     if type(value) is not kind:
-        raise FuzzError(f"{place}: found {value!r}, expected {kind.__name__}")
+        raise FuzzError(f"{place}: found {_shown(value)}, expected {_NAMES.get(kind, kind.__name__)}")
     return value
+
+
+def _shown(value: Any) -> str:
+    """A value as the file has it."""
+    text = json.dumps(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
 def _list(value: Any, place: str) -> list[Any]:
     if not isinstance(value, list):
-        raise FuzzError(f"{place}: found {type(value).__name__}, expected a list")
+        raise FuzzError(f"{place}: found {_shown(value)}, expected a list")
     return value

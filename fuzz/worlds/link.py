@@ -99,7 +99,8 @@ def fits(drawn: LinkSchedule, event: events.Event) -> bool:
     if getattr(event, "slave", 0) >= drawn.slaves:
         return False
     if isinstance(event, events.Put):
-        return len(event.body) <= schedule.largest_body(drawn.settings) - 8
+        is_known = event.topic in schedule.TOPICS and len(event.properties) <= 8
+        return is_known and len(event.body) <= schedule.largest_body(drawn.settings) - 8
     if isinstance(event, events.ForgeHeader) and drawn.profile.checks_frames:
         return not 0 <= event.body_size <= drawn.settings.slave_read_buffer_size - TRANSFER_HEADER_SIZE
     return not isinstance(event, events.ForgeReport) or event.offset in schedule.forged_offsets(drawn.profile)

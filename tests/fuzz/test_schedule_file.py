@@ -31,6 +31,10 @@ def changed(**changes: Any) -> str:
     return json.dumps(json.loads(schedule_file.to_json(registry.WORLDS["link"].draw(5))) | changes)
 
 
+SETUP = json.loads(changed())["setup"]
+PUT = {"topic": "T", "body": "", "properties": "", "queue_id": 0, "wait": False}
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -41,30 +45,50 @@ def changed(**changes: Any) -> str:
         (changed(world="lnik"), "s.json: world 'lnik': expected one of"),
         ("[" * 100_000, "s.json: found no JSON (maximum recursion depth exceeded"),
         (changed(events=[]), "s.json: events: found none, expected at least one"),
-        (changed(setup={"slaves": -1}), "s.json: setup.slaves: found -1, expected 0 or more"),
+        (changed(setup=SETUP | {"slaves": 0}), "s.json: setup.slaves: found 0, expected 1 to 9"),
         (
-            changed(setup={"slaves": 1, "settings": {"x": [0, {"y": -3}]}}),
-            "setup.settings.x[1].y: found -3, expected 0 or more",
+            changed(setup=SETUP | {"settings": SETUP["settings"] | {"replicas": -3}}),
+            "s.json: setup.settings.replicas: found -3, expected 1 to 9",
         ),
-        (changed(profile="soft"), "profile 'soft': expected one of classic, hardened"),
-        (changed(seed="5"), "seed: found '5', expected int"),
-        (changed(events={}), "events: found dict, expected a list"),
-        (changed(events=["Tick"]), "event 0: found None, expected one of Put, "),
-        (changed(events=[["Tock", {}]]), "event 0: found 'Tock', expected one of Put, "),
-        (changed(events=[["Tick", {"ms": 1}], ["Tick", {}]]), "event 1, Tick: "),
-        (changed(events=[["Tick", {"ms": 1.5}]]), "event 0, Tick.ms: found 1.5, expected int"),
-        (changed(events=[["Tick", {"ms": True}]]), "event 0, Tick.ms: found True, expected int"),
+        (
+            changed(setup={"slaves": 1, "settings": {}}),
+            "setup.settings.mapped_file_size: found 1073741824, expected 200 to 65536",
+        ),
+        (changed(profile="soft"), 'profile: found "soft", expected one of classic, hardened'),
+        (changed(profile=[1]), "profile: found [1], expected one of classic, hardened"),
+        (changed(seed="5"), 'seed: found "5", expected an integer'),
+        (changed(seed=None), "seed: found null, expected an integer"),
+        (changed(events={}), "events: found {}, expected a list"),
+        (changed(events=["Tick"]), 'event 0: found "Tick", expected [NAME, FIELDS] of Put, '),
+        (changed(events=[["Tock", {}]]), 'event 0: found ["Tock", {}], expected [NAME, FIELDS] of Put, '),
+        (changed(events=[[["Tick"], {}]]), 'event 0: found [["Tick"], {}], expected [NAME, FIELDS] of Put, '),
+        (changed(events=[["Tick", {"ms": 1}], ["Tick", {}]]), "event 1, Tick: found no field ms, expected ms"),
+        (changed(events=[["Tick", {"ms": 1.5}]]), "event 0, Tick.ms: found 1.5, expected an integer"),
+        (changed(events=[["Tick", {"ms": True}]]), "event 0, Tick.ms: found true, expected an integer"),
+        (changed(events=[["Tick", {"ms": -1}]]), "event 0, Tick.ms: found -1, expected 0 to "),
+        (
+            changed(events=[["RestartSlave", {"slave": 2}]]),
+            "RestartSlave: found RestartSlave(slave=2), expected one that the setup",
+        ),
+        (
+            changed(events=[["Tick", {"ms": 1}]]).replace('"ms": 1', '"ms": 1, "ms": 2'),
+            "s.json: found two fields ms in one object",
+        ),
+        (
+            changed(events=[["Tick", {"ms": 1}]]).replace('"ms": 1', '"ms": ' + "1" * 5_000),
+            "s.json: found a number of 5000 char",
+        ),
         (changed(events=[["Tick", {"ms": 1, "us": 2}]]), "event 0, Tick: found field us, expected ms"),
-        (changed(events=[["Tick", []]]), "event 0, Tick: found list, expected an object of fields"),
-        (changed(events=[["Cut", {"slave": 0, "tell": "none"}]]), "Cut.tell: found 'none', expected one of 'both', "),
-        (changed(events=[["Put", {"topic": "T", "body": "xy"}]]), "Put.body: found 'xy', expected bytes in hexadecimal"),
-        (changed(setup={"slaves": 1}), "setup: "),
-        (changed(setup={"slaves": 1, "settings": 3}), "setup.settings: found int, expected an object of fields"),
+        (changed(events=[["Tick", []]]), "event 0, Tick: found [], expected an object of fields"),
+        (changed(events=[["Cut", {"slave": 0, "tell": "none"}]]), 'Cut.tell: found "none", expected one of "both", '),
+        (changed(events=[["Put", PUT | {"body": "xy"}]]), 'Put.body: found "xy", expected bytes in hexadecimal'),
+        (changed(setup={"slaves": 1}), "setup: found no field settings, expected settings, slaves"),
+        (changed(setup={"slaves": 1, "settings": 3}), "setup.settings: found 3, expected an object of fields"),
     ],
 )
 def test_what_is_wrong_is_named(text: str, told: str) -> None:
     with pytest.raises(FuzzError) as caught:
-        schedule_file.from_json(text, "s.json")
+        schedule_file.from_user(text, "s.json")
     assert told in caught.value.message
     assert "\n" not in caught.value.message
 

@@ -83,6 +83,19 @@ def test_the_shortest_run_of_a_planted_fault_is_a_file_that_replays(tmp_path: Pa
     assert replace(shortest, events=()) == replace(LINK.draw(seed), events=())
 
 
+def test_a_file_that_cannot_be_written_in_the_end_is_one_line_and_no_file(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The disk has taken something else for the new file's name meanwhile; a full disk takes this way, too."""
+    out = tmp_path / "shortest.json"
+    (tmp_path / "shortest.json.tmp").mkdir()
+    status = faults.run_with(faults.find("report-rounds-up"), tmp_path, ["shrink", "4", "--world", "link", "--out", str(out)])
+    told = capfd.readouterr().err.splitlines()
+    assert (status, told[-1]) == (2, f"rocketmq-ha: {out}: Is a directory")
+    assert not out.exists()
+    assert not [line for line in told if "Traceback" in line]
+
+
 def test_shrinking_what_does_not_fail_says_so(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli.fuzz, ["shrink", "4", "--world", "link", "--out", str(tmp_path / "x")])
     assert (result.exit_code, (tmp_path / "x").exists()) == (1, False)
