@@ -72,8 +72,8 @@ class Follower:
         self.back_off = BackOff()
         self.connects = self.failed_connects = 0
         self.connected_timestamp = 0  # clock_ms at the last connect
-        self._link: SlaveLink | None = None  # of the last connection
-        self._received = self._sent = 0  # bytes of all earlier connections
+        # Bytes received and sent on all earlier connections, and the last one: one value, for another thread reads it.
+        self._carried: tuple[int, int, SlaveLink | None] = (0, 0, None)
         self.last_close_reason = ""  # why the last connection ended
         self.last_close_clause = ""  # the clause that the master violated on it, if any
         self.master_subject = ""  # subject of the master's certificate on the last TLS connection
@@ -84,11 +84,13 @@ class Follower:
 
     @property
     def received_bytes(self) -> int:
-        return self._received + (self._link.received if self._link else 0)
+        received, _, link = self._carried
+        return received + (link.received if link else 0)
 
     @property
     def sent_bytes(self) -> int:
-        return self._sent + (self._link.sent if self._link else 0)
+        _, sent, link = self._carried
+        return sent + (link.sent if link else 0)
 
     def run(self, stopped: Callable[[], bool], prepare: Callable[[], bool] | None = None) -> None:
         """Replicate until `stopped()` returns True; it is polled at least every 100 ms while connected.
@@ -201,9 +203,8 @@ class Follower:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError:  # some systems refuse this if the peer has gone already: the first read will show it
             pass
-        self._received, self._sent = self.received_bytes, self.sent_bytes
         link = SlaveLink(end, self.client, self._frame_deadline_ms, self._before_report, ends_short=True)
-        self._link = link
+        self._carried = (self.received_bytes, self.sent_bytes, link)
         self.connected_timestamp = clock_ms()
         link.on_connect(self.connected_timestamp)
         start_offset, since_s = self.client.current_reported_offset, time.monotonic()

@@ -235,7 +235,7 @@ def test_every_number_of_a_slaves_process_stands_in_its_place(tmp_path: Path, re
     follower.client.recv_buffer()[:5] = bytes(5)
     follower.client.on_frames(5, clock.ms + 70)
     follower.connected_timestamp = clock.ms + 50
-    follower.connects, follower.failed_connects, follower._received, follower._sent = 4, 6, 7, 8
+    follower.connects, follower.failed_connects, follower._carried = 4, 6, (7, 8, None)
     follower.last_close_reason, follower.master_subject = "frame", "CN=m"
     clock.ms += 100
     found = figures.snapshot()
