@@ -115,6 +115,7 @@ _SCOPES: Final = (
     _beside_another(_limits(2, 1, 1, 0), _BESIDE, main=0),
     _beside_another(_limits(2, 1, 1, 0), _BESIDE),
     _beside_another(_limits(2, 3, 2, MUCH), _BESIDE),
+    _beside_another(_limits(2, 2, 2, MUCH, LITTLE), ((HELD, HELD), (HELD, HELD, HELD))),
     _beside_another(_limits(2, 3, 2, ONE_ANSWER), ((HELD,), (NOW, NOW, NOW), (HELD, HELD, NOW), (HELD, NOW, NOW))),
 )
 

@@ -101,6 +101,12 @@ WORLDS: Final = {
                 "closed_for_idle",
             ): "the same, and what waits ends in bytes that are no frame",
             (
+                "remoting_connection",
+                "broken",
+                "tick",
+                "closed_for_unfinished",
+            ): "the same, of unfinished frames that are too much",
+            (
                 "remoting_question",
                 "waiting",
                 "resume",
