@@ -165,13 +165,13 @@ class IndexService:
     def flush(self) -> int:
         """Force all keys, and the names of new files, to the disk. Raises: OSError.
 
-        Returns: the checkpoint's index time, the end of the last full file; 0 where none is full.
+        Returns: the checkpoint's index time, the end of the last full file; 0 where none is full, or a damaged time is below 0.
         """
         files = self.files
         self._sync_names()
         for file in files:
             file.flush()
-        return max((file.header.end_timestamp for file in files if file.is_full), default=0)
+        return max([0, *(file.header.end_timestamp for file in files if file.is_full)])
 
     def _sync_names(self) -> None:
         """A file whose name is not on the disk is lost with all that was flushed into it; a removed one can come back."""
