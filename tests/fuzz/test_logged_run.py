@@ -151,6 +151,18 @@ def test_a_number_outside_of_the_campaign_is_refused(log: Path, number: int) -> 
         logged_run.schedule_of(str(log), number)
 
 
+@pytest.mark.parametrize("is_guided", [False, True])
+def test_a_partition_of_one_run_has_its_first_and_its_last_seed(log: Path, tmp_path: Path, is_guided: bool) -> None:
+    row = of_kind(log, is_guided=is_guided, has_file=is_guided)
+    copy = shutil.copytree(log, tmp_path / "copy")
+    seed = ~row["run_id"] if is_guided else row["run_id"]
+    manifests = sorted((copy / "manifest").iterdir())
+    own = manifests.pop((seed - FIRST) // (RUNS // 2))
+    manifests[0].unlink()
+    own.write_text(json.dumps(json.loads(own.read_text()) | {"seed": seed, "n_runs": 1}), encoding="utf-8")
+    assert recorder.digest(logged_run.schedule_of(str(copy), row["run_id"])) == row["digest"]
+
+
 def test_a_seed_whose_run_was_guided_is_no_drawn_run(log: Path) -> None:
     row = of_kind(log, is_guided=True, has_file=False)
     with pytest.raises(FuzzError, match="found no such run"):
