@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from rocketmq_ha.fuzz import faults, hunt, limits, logged_run, replay, schedule_file, shrink
-from rocketmq_ha.fuzz.errors import FuzzError, check_writable
+from rocketmq_ha.fuzz.errors import FuzzError, check_replaceable
 from rocketmq_ha.fuzz.limits import Limits
 from rocketmq_ha.fuzz.progress import STARTING_SPARK, campaign_progress, shrink_progress
 from rocketmq_ha.fuzz.worlds import registry
@@ -199,8 +199,7 @@ def shrink_command(what: str, world_name: str | None, fault_name: str | None, ou
     tests/stateful/schedules/, `make test` replays it. Exit status 1 if the schedule does not fail.
     """
     schedule = _schedule_of(what, world_name)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    check_writable("--out", out if out.exists() else out.parent)
+    check_replaceable("--out", out)
     if fault_name:
         again = ["shrink", what, "--out", str(out.absolute()), *(["--world", world_name] if world_name else [])]
         with tempfile.TemporaryDirectory(prefix="rocketmq-ha-") as directory:

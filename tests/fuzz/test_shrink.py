@@ -1,5 +1,6 @@
 """A failing schedule becomes as short as its failure allows, and fails in the same way."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,44 @@ def test_a_file_that_cannot_be_written_in_the_end_is_one_line_and_no_file(
     assert (status, told[-1]) == (2, f"rocketmq-ha: {out}: Is a directory")
     assert not out.exists()
     assert not [line for line in told if "Traceback" in line]
+
+
+@pytest.mark.parametrize(
+    ("out", "told"),
+    [
+        ("file/x", "found Not a directory (file/x), expected a folder with room"),
+        ("n" * 300, f"found File name too long ({'n' * 300}), expected a folder with room"),
+        ("pipe", "found something that is no file, expected a file or a new name"),
+        ("link", "found something that is no file, expected a file or a new name"),
+    ],
+)
+def test_a_place_that_takes_no_file_is_told_before_the_work_and_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str, told: str
+) -> None:
+    """A pipe stands for /dev/null and /dev/full, which root may replace."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(shrink, "shrink", lambda *_, **__: pytest.fail("the work has begun"))
+    Path("file").write_text("kept")
+    os.mkfifo("pipe")
+    Path("link").symlink_to("pipe")
+    result = CliRunner().invoke(cli.fuzz, ["shrink", "4", "--world", "link", "--out", out])
+    assert (result.exit_code, result.stderr) == (2, f"rocketmq-ha: --out {out}: {told}\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "link", "pipe"]
+    assert Path("pipe").is_fifo()
+
+
+def test_a_file_in_a_folder_that_takes_no_new_one_is_told_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new file is written beside the old one, so that the folder must take it."""
+    out = tmp_path / "x.json"
+    out.write_text("kept")
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != tmp_path)  # root may write into every folder
+    monkeypatch.setattr(shrink, "shrink", lambda *_, **__: pytest.fail("the work has begun"))
+    result = CliRunner().invoke(cli.fuzz, ["shrink", "4", "--world", "link", "--out", str(out)])
+    told = f"rocketmq-ha: --out {tmp_path}: found a place that cannot be written, expected one that can\n"
+    assert (result.exit_code, result.stderr) == (2, told)
+    assert out.read_text() == "kept"
 
 
 def test_shrinking_what_does_not_fail_says_so(tmp_path: Path) -> None:
