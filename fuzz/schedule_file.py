@@ -15,7 +15,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
-from rocketmq_ha.fuzz import schedule_numbers
+from rocketmq_ha.fuzz import schedule_numbers, schedule_texts
 from rocketmq_ha.fuzz.errors import FuzzError
 from rocketmq_ha.fuzz.worlds import registry
 from rocketmq_ha.fuzz.worlds.world import Schedule
@@ -74,10 +74,31 @@ def from_json(text: str, place: str = "schedule") -> Schedule:
 
 
 def from_user(text: str, place: str) -> Schedule:
-    """The schedule of a text that a user may have written: its numbers are checked as well. Raises: FuzzError."""
+    """The schedule of a text that a user may have written: it is checked as well. Raises: FuzzError."""
     schedule = from_json(text, place)
-    schedule_numbers.check(schedule, place)
+    check(schedule, place)
     return schedule
+
+
+def check(schedule: Schedule, place: str) -> None:
+    """See that both sides of its world can take a schedule. Raises: FuzzError, with the place of what they cannot take."""
+    world = registry.world_of(schedule)
+    least, most = schedule_texts.EVENTS
+    if not least <= len(schedule.events) <= most:
+        raise FuzzError(f"{place}: events: found {len(schedule.events)}, expected {least} to {most}")
+    parts = [
+        (field.name, getattr(schedule, field.name), f"{place}: setup.{field.name}")
+        for field in fields(schedule)  # type: ignore[arg-type]
+        if field.name not in _OF_EVERY_SCHEDULE
+    ]
+    events = [("", event, f"{place}: event {index}, {type(event).__name__}") for index, event in enumerate(schedule.events)]
+    for name, value, where in (*parts, *events):
+        schedule_numbers.check(world.name, name, value, where)
+        schedule_texts.check(world.name, name, value, where)
+    schedule_numbers.check_settings(schedule, place)
+    for _, event, where in events:
+        if not world.fits(schedule, event):
+            raise FuzzError(f"{where}: found {_shown(_plain(event))}, expected one that fits the setup, its slaves and files")
 
 
 def read(file: Path) -> Schedule:

@@ -1,7 +1,7 @@
 """The numbers that a schedule from a file may have: what the two sides of each world can take, in little time and memory.
 
 Schedules that a seed draws, or that a campaign makes, stay far within these ranges. A number that the setup bounds as well,
-such as that of a slave, is checked by the world (`World.fits`).
+such as that of a slave, is checked by the world (`World.fits`); texts and lists stand in schedule_texts.py.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,8 +9,8 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
 from rocketmq_ha.fuzz.errors import FuzzError
-from rocketmq_ha.fuzz.worlds import registry
 from rocketmq_ha.fuzz.worlds.world import Schedule
+from rocketmq_ha.spec.profile import Settings
 
 Range = tuple[int, int]  # the least and the greatest value
 
@@ -258,37 +258,51 @@ NUMBERS: Final[Mapping[str, Mapping[str, Range]]] = {
 }
 
 
-def check(schedule: Schedule, place: str) -> None:
-    """Raises: FuzzError for the first number out of its range, and for the first event that the setup does not allow."""
-    world = registry.world_of(schedule)
-    for field in fields(schedule):  # type: ignore[arg-type]
-        if field.name not in ("seed", "profile", "events"):
-            _check(world.name, field.name, getattr(schedule, field.name), f"{place}: setup.{field.name}")
-    for index, event in enumerate(schedule.events):
-        where = f"{place}: event {index}, {type(event).__name__}"
-        _check(world.name, "", event, where)
-        if not world.fits(schedule, event):
-            raise FuzzError(
-                f"{where}: found {event}, expected one that the setup allows: its slave, client or file is not there"
-            )
+# Numbers of a setup that stand for whole units, and those that another number or the profile bounds.
+UNITS: Final[Mapping[str, int]] = {
+    "Settings.master_read_buffer_size": 8,  # a report (HA-M-10)
+    "StoreSettings.queue_file_size": 20,  # an entry
+}
+LEAST_FILE: Final = 8  # bytes: a BLANK
+CLASSIC_REPLICAS: Final = 1  # HA-G-33
 
 
-def _check(world: str, name: str, value: Any, place: str) -> None:
+def check(world: str, name: str, value: Any, place: str) -> None:
+    """Check a value in depth. Raises: FuzzError for the first number that may not stand there."""
     for found, number, where in numbers(name, value):
         least, greatest = NUMBERS[world][found]
         if not least <= number <= greatest:
             raise FuzzError(f"{place}{where}: found {number}, expected {least} to {greatest}")
+        if number % UNITS.get(found, 1):
+            raise FuzzError(f"{place}{where}: found {number}, expected a multiple of {UNITS[found]}")
+
+
+def check_settings(schedule: Schedule, place: str) -> None:
+    """Check the replicas and the slave's files of a link, or of a master. Raises: FuzzError."""
+    settings = getattr(schedule, "settings", None)
+    if isinstance(settings, Settings):
+        if settings.replicas != CLASSIC_REPLICAS and not schedule.profile.counts_replicas:
+            found = f"found {settings.replicas} with the profile {schedule.profile.name}"
+            raise FuzzError(f"{place}: setup.settings.replicas: {found}, expected {CLASSIC_REPLICAS}")
+        if 0 < settings.slave_file_size < LEAST_FILE:
+            found = f"found {settings.slave_file_size}, expected 0 or at least {LEAST_FILE}"
+            raise FuzzError(f"{place}: setup.settings.slave_file_size: {found}")
 
 
 def numbers(name: str, value: Any) -> Iterator[tuple[str, int, str]]:
     """Every number in a value, in depth. Yields: its name in NUMBERS, the number, and where it stands in the value."""
-    if type(value) is int:
-        yield name, value, ""
-    elif is_dataclass(value):
+    return ((found, leaf, where) for found, leaf, where in leaves(name, value) if type(leaf) is int)
+
+
+def leaves(name: str, value: Any) -> Iterator[tuple[str, Any, str]]:
+    """Every value in a value, in depth, that is no object. Yields: its class and field, it, and where it stands."""
+    if is_dataclass(value):
         for field in fields(value):
-            for found, number, where in numbers(f"{type(value).__name__}.{field.name}", getattr(value, field.name)):
-                yield found, number, f".{field.name}{where}"
-    elif isinstance(value, tuple):
+            for found, leaf, where in leaves(f"{type(value).__name__}.{field.name}", getattr(value, field.name)):
+                yield found, leaf, f".{field.name}{where}"
+        return
+    yield name, value, ""
+    if isinstance(value, tuple):
         for at, one in enumerate(value):
-            for found, number, where in numbers(name, one):
-                yield found, number, f"[{at}]{where}"
+            for found, leaf, where in leaves(name, one):
+                yield found, leaf, f"[{at}]{where}"

@@ -68,7 +68,7 @@ PUT = {"topic": "T", "body": "", "properties": "", "queue_id": 0, "wait": False}
         (changed(events=[["Tick", {"ms": -1}]]), "event 0, Tick.ms: found -1, expected 0 to "),
         (
             changed(events=[["RestartSlave", {"slave": 2}]]),
-            "RestartSlave: found RestartSlave(slave=2), expected one that the setup",
+            'RestartSlave: found {"slave": 2}, expected one that fits the setup',
         ),
         (
             changed(events=[["Tick", {"ms": 1}]]).replace('"ms": 1', '"ms": 1, "ms": 2'),

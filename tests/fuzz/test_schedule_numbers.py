@@ -45,7 +45,7 @@ def test_the_table_has_every_number_of_a_world_and_no_other(world: World[Any]) -
 def test_what_is_drawn_and_what_a_mutation_changes_is_in_the_ranges(world: World[Any]) -> None:
     for seed in range(SEEDS):
         drawn = world.draw(seed)
-        schedule_numbers.check(drawn, "drawn")
+        schedule_file.check(drawn, "drawn")
         for (kind, field), (least, greatest) in world.bounds(drawn).items():
             allowed = NUMBERS[world.name][f"{kind.__name__}.{field}"]
             assert allowed[0] <= least <= greatest <= allowed[1], (kind, field)
@@ -81,6 +81,33 @@ def with_number(world: World[Any], name: str, number: int) -> Schedule | None:
     return None
 
 
+def inside(least: int, greatest: int) -> set[int]:
+    """Numbers in a range: beside its ends, in its middle, and a few that are no multiple of a unit."""
+    middle = (least + greatest) // 2
+    return {one for one in (least + 1, greatest - 1, middle, 1, 2, 3, 7, 9, 13, 100, 120) if least < one < greatest}
+
+
+@pytest.mark.parametrize(
+    ("world", "name"),
+    [(world, name) for world in registry.WORLDS.values() for name in NUMBERS[world.name] if "Set" in name],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_within_the_bounds_of_a_setup_both_sides_agree_or_it_is_refused(world: World[Any], name: str) -> None:
+    agreed = 0
+    for number in inside(*NUMBERS[world.name][name]):
+        schedule = with_number(world, name, number)
+        assert schedule is not None
+        try:
+            schedule_file.check(schedule, "file")
+        except FuzzError as error:
+            assert "\n" not in error.message
+            continue
+        outcome = lockstep.run(schedule)
+        assert outcome.verdict == VERDICT_OK, (number, outcome.last.op_index, outcome.last.signature, outcome.last.detail)
+        agreed += 1
+    assert agreed
+
+
 ROWS = [
     (world, name, number) for world in registry.WORLDS.values() for name, ends in NUMBERS[world.name].items() for number in ends
 ]
@@ -91,9 +118,11 @@ def test_at_each_bound_both_sides_agree_or_the_event_does_not_fit(world: World[A
     schedule = with_number(world, name, number)
     assert schedule is not None
     try:
-        schedule_numbers.check(schedule, "file")
+        schedule_file.check(schedule, "file")
     except FuzzError as error:
-        assert "expected one that the setup allows" in error.message
+        assert (
+            "expected one that fits the setup" in error.message or f"setup.settings.{name.partition('.')[2]}: " in error.message
+        )
         return
     outcome = lockstep.run(schedule)
     assert outcome.verdict == VERDICT_OK, (outcome.last.op_index, outcome.last.signature, outcome.last.detail)
