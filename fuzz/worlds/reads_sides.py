@@ -24,6 +24,7 @@ from rocketmq_ha.spec.role import BrokerRole
 
 CHANNELS: Final = 3
 LITE_PULL_MESSAGE: Final = 361
+BLANKS: Final = "".join(map(chr, range(0x21)))  # what Java's trim drops
 NONE: Final = -1  # a field that an answer does not have
 
 
@@ -207,8 +208,9 @@ class ImplementationReads:
             queue.delete_expired(log.min_offset)
 
     def _heartbeat(self, event: events.SetConsumers) -> None:
-        stand, parts = self._stand, event.sub_string.split("||")
-        codes = frozenset(java_hash(part.strip()) for part in parts) if event.sub_string != "*" else frozenset()
+        stand, tags = self._stand, [part.strip(BLANKS) for part in event.sub_string.split("||")]
+        # A consumer drops empty tags: a message without a tag is of none of them (HA-P-4).
+        codes = frozenset(java_hash(tag) for tag in tags if tag) if event.sub_string != "*" else frozenset()
         told = pull_stand.subscription(
             sub_string=event.sub_string,
             code_set=codes,

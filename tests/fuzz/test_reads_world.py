@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -12,6 +13,7 @@ from rocketmq_ha.fuzz.worlds.reads import READS
 from rocketmq_ha.fuzz.worlds.reads_schedule import MAX_OPS, MIN_OPS, ReadsSchedule, fault_of
 from rocketmq_ha.fuzz.worlds.reads_sides import ReferenceReads
 from rocketmq_ha.fuzz.worlds.world import START_MS
+from rocketmq_ha.reference.read_events import Dispatch, Message, Pull, SetConsumers
 from rocketmq_ha.spec.event_log import NO_FAULT, VERDICT_OK
 from rocketmq_ha.spec.profile import PROFILES
 
@@ -87,3 +89,15 @@ def test_a_drawn_event_fits_its_schedule(drawn: list[ReadsSchedule]) -> None:
 def test_schedules_agree(seed: int) -> None:
     outcome = lockstep.run(READS.draw(seed))
     assert outcome.verdict == VERDICT_OK, f"{outcome.last.signature}: {outcome.last.detail}"
+
+
+@pytest.mark.parametrize("sub_string", ["*", "", "a", "a||", " a || b ", "||", "|||", "a||\u00a0", "a||\x1f"])
+def test_a_heartbeat_of_any_subscription_means_the_same_to_both_sides(sub_string: str) -> None:
+    """Empty tags are none, so that a message without a tag is not of them."""
+    messages = Dispatch(tuple(Message(0, 10, tag) for tag in ("", "a", "b", "\u00a0", "|")))
+    pulls = tuple(Pull(0, 0, "min", more, sys_flag=0, max_msg_nums=1) for more in range(5))
+    drawn = READS.draw(1)
+    schedule = replace(drawn, events=(SetConsumers(sub_string=sub_string), messages, *pulls))
+    outcome = lockstep.run(schedule)
+    assert outcome.verdict == VERDICT_OK, outcome.last.detail
+    assert len(outcome.steps) == len(schedule.events)
