@@ -153,8 +153,9 @@ def files_of(store: LogStore, worlds: Sequence[str] = ()) -> dict[str, bytes]:
         for name in store.names(folder):
             data = store.read(name)
             assert data is not None
+            text = schedule_file.decoded(data, f"{store.place}/{name}")
             if folder == CORPUS_DIR:
-                schedule = schedule_file.from_user(data.decode(), f"{store.place}/{name}")
+                schedule = schedule_file.from_user(text, f"{store.place}/{name}")
                 of_worlds.add(registry.world_of(schedule).name)
             found[name] = data
     if not any(name.startswith(CORPUS_DIR) for name in found):

@@ -104,10 +104,18 @@ def check(schedule: Schedule, place: str) -> None:
 def read(file: Path) -> Schedule:
     """The schedule in a file. Raises: FuzzError."""
     try:
-        return from_user(file.read_text(encoding="utf-8"), str(file))
-    except (OSError, UnicodeDecodeError) as error:
-        told = error.strerror if isinstance(error, OSError) else "no UTF-8"
-        raise FuzzError(f"{file}: found {told}, expected a schedule as JSON") from error
+        data = file.read_bytes()
+    except OSError as error:
+        raise FuzzError(f"{file}: found {error.strerror}, expected a schedule as JSON") from error
+    return from_user(decoded(data, str(file)), str(file))
+
+
+def decoded(data: bytes, place: str) -> str:
+    """The text of a file. Raises: FuzzError."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise FuzzError(f"{place}: found no UTF-8 at byte {error.start}, expected a text") from error
 
 
 def _int(digits: str) -> int:

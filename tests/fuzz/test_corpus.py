@@ -152,6 +152,16 @@ def test_the_corpus_of_another_log_can_be_taken_over(tmp_path: Path) -> None:
         corpus.files_of(LogStore(str(tmp_path / "new")))
 
 
+@pytest.mark.parametrize("folder", ["corpus/link", "features"])
+def test_a_file_of_another_corpus_that_is_no_text_is_named(tmp_path: Path, folder: str) -> None:
+    learn(Corpus(str(tmp_path)), lockstep.run(SPLIT))
+    (file,) = (tmp_path / folder).iterdir()
+    file.write_bytes(b"{}\xff")
+    with pytest.raises(FuzzError) as caught:
+        corpus.files_of(LogStore(str(tmp_path)))
+    assert caught.value.message.endswith(f"/{folder}/{file.name}: found no UTF-8 at byte 2, expected a text")
+
+
 @pytest.mark.parametrize("recipe", ["", "mutate", "mutate x a b", "splice 1 a b", "mutate 1 a b c", "weave 1 a b"])
 def test_a_recipe_of_another_form_is_refused(recipe: str) -> None:
     with pytest.raises(FuzzError, match="expected mutate SEED DIGEST DIGEST or weave SEED DIGEST DIGEST DIGEST DIGEST"):
