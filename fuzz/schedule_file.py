@@ -8,8 +8,9 @@ not have, or a value that it cannot have, is an error that names it.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from types import UnionType
@@ -45,16 +46,16 @@ def to_json(schedule: Schedule) -> str:
 def from_json(text: str, place: str = "schedule") -> Schedule:
     """The schedule of a text. Raises: FuzzError, with the place and the field that is wrong."""
     try:
-        document = json.loads(text, parse_int=_int, object_pairs_hook=_fields)
-    except FuzzError as error:
-        raise FuzzError(f"{place}: {error.message}") from error
+        document = json.loads(text, parse_int=_int, object_pairs_hook=_Fields)
     except (ValueError, RecursionError) as error:
         raise FuzzError(f"{place}: found no JSON ({error}), expected a schedule") from error
     if not isinstance(document, dict) or {*document} != {"world", *_OF_EVERY_SCHEDULE, "setup"}:
-        found = ", ".join(document) if isinstance(document, dict) else type(document).__name__
+        found = _names(document) if isinstance(document, dict) else _shown(document)
         raise FuzzError(f"{place}: found {found or 'nothing'}, expected world, seed, profile, setup and events")
+    _once(document, place)
+    name = _value(str, document["world"], f"{place}: world")
     try:
-        (world,) = registry.find([str(document["world"])])
+        (world,) = registry.find([name[:_SHOWN]])
     except FuzzError as error:
         raise FuzzError(f"{place}: {error.message}") from error
     if document["profile"] not in [*PROFILES]:
@@ -118,18 +119,32 @@ def decoded(data: bytes, place: str) -> str:
         raise FuzzError(f"{place}: found no UTF-8 at byte {error.start}, expected a text") from error
 
 
-def _int(digits: str) -> int:
-    if len(digits) > _DIGITS:
-        raise FuzzError(f"found a number of {len(digits)} characters, expected at most {_DIGITS}")
-    return int(digits)
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """An integer that is larger than any of a schedule: Python reads none of thousands of digits."""
+
+    digits: int
+
+    def __str__(self) -> str:
+        return f"a number of {self.digits} digits"
 
 
-def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise FuzzError(f"found two fields {next(name for name in names if names.count(name) > 1)} in one object, expected one")
-    return found
+def _int(text: str) -> int | _Number:
+    return int(text) if len(text) <= _DIGITS else _Number(len(text.lstrip("-")))
+
+
+class _Fields(dict[str, Any]):
+    """The fields of an object. Which of them stands in it twice is told where the object's place is known."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        counts = Counter(name for name, _ in pairs) if len(self) < len(pairs) else {}
+        self.twice = [name for name, times in counts.items() if times > 1]
+
+
+def _once(values: Any, place: str) -> None:
+    if isinstance(values, _Fields) and values.twice:
+        raise FuzzError(f"{place}: found field {_names(values.twice)} twice, expected it once")
 
 
 def _plain(value: Any) -> Any:
@@ -149,9 +164,10 @@ def _object(kind: type, values: Any, place: str, **fixed: Any) -> Any:
     """An object of a dataclass from its fields; `fixed` are given as they are."""
     if not isinstance(values, dict):
         raise FuzzError(f"{place}: found {_shown(values)}, expected an object of fields")
+    _once(values, place)
     hints = {field.name: _hints(kind)[field.name] for field in fields(kind) if field.name not in fixed}
     if unknown := [name for name in values if name not in hints]:
-        raise FuzzError(f"{place}: found field {', '.join(unknown)}, expected {', '.join(hints) or 'none'}")
+        raise FuzzError(f"{place}: found field {_names(unknown)}, expected {', '.join(hints) or 'none'}")
     needed = [one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING]
     if missing := [name for name in needed if name not in values and name not in fixed]:
         raise FuzzError(f"{place}: found no field {', '.join(missing)}, expected {', '.join(hints)}")
@@ -193,7 +209,15 @@ def _value(kind: Any, value: Any, place: str) -> Any:
 
 def _shown(value: Any) -> str:
     """A value as the file has it."""
-    text = json.dumps(value)
+    if isinstance(value, _Number):
+        return str(value)
+    text = json.dumps(value, default=str)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+def _names(names: Iterable[str]) -> str:
+    """Names of fields, on one line: those that are no names are quoted."""
+    text = ", ".join(name if name.isidentifier() and name.isascii() else json.dumps(name) for name in names)
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 

@@ -39,7 +39,7 @@ PUT = {"topic": "T", "body": "", "properties": "", "queue_id": 0, "wait": False}
     ("text", "told"),
     [
         ("{", "found no JSON"),
-        ("[]", "found list, expected world, seed, profile, setup and events"),
+        ("[]", "found [], expected world, seed, profile, setup and events"),
         ("{}", "found nothing, expected world, seed"),
         (changed(more=1), "found world, seed, profile, setup, events, more"),
         (changed(world="lnik"), "s.json: world 'lnik': expected one of"),
@@ -72,12 +72,28 @@ PUT = {"topic": "T", "body": "", "properties": "", "queue_id": 0, "wait": False}
         ),
         (
             changed(events=[["Tick", {"ms": 1}]]).replace('"ms": 1', '"ms": 1, "ms": 2'),
-            "s.json: found two fields ms in one object",
+            "s.json: event 0, Tick: found field ms twice, expected it once",
         ),
         (
             changed(events=[["Tick", {"ms": 1}]]).replace('"ms": 1', '"ms": ' + "1" * 5_000),
-            "s.json: found a number of 5000 char",
+            "s.json: event 0, Tick.ms: found a number of 5000 digits, expected an integer",
         ),
+        (changed(seed=None).replace("null", "-" + "1" * 5_000), "s.json: seed: found a number of 5000 digits, expected an"),
+        (changed(events=[[None, {}]]).replace("null", "1" * 50), 'event 0: found ["a number of 50 digits", {}], expected'),
+        (
+            changed(events=[["Put", PUT | {"body": None}]]).replace("null", "1" * 50),
+            "Put.body: found a number of 50 digits, expected bytes in hexadecimal",
+        ),
+        ("1" * 5_000, "s.json: found a number of 5000 digits, expected world, seed, "),
+        (changed().replace('"world":', '"world": "store", "world":'), "s.json: found field world twice, expected it once"),
+        (changed(world=None), "s.json: world: found null, expected a text"),
+        (changed(world="x" * 1_000), "s.json: world 'xxx"),
+        (changed(**{"a\nb": 1}), 'found world, seed, profile, setup, events, "a\\nb", expected world'),
+        (changed(events=[["Tick", {"ms": 1, "a\nb": 2}]]), 'event 0, Tick: found field "a\\nb", expected ms'),
+        (changed(events=[["Tick", {"ms": 1, "x" * 1_000: 2}]]), f"event 0, Tick: found field {'x' * 60}..., expected ms"),
+        (changed(events=[["Tick", None]]), "event 0, Tick: found null, expected an object of fields"),
+        (changed(events=[["Tick", {"ms": None}]]), "event 0, Tick.ms: found null, expected an integer"),
+        (changed(events=[["Put", PUT | {"body": None}]]), "event 0, Put.body: found null, expected bytes in hexadecimal"),
         (changed(events=[["Tick", {"ms": 1, "us": 2}]]), "event 0, Tick: found field us, expected ms"),
         (changed(events=[["Tick", []]]), "event 0, Tick: found [], expected an object of fields"),
         (changed(events=[["Cut", {"slave": 0, "tell": "none"}]]), 'Cut.tell: found "none", expected one of "both", '),
@@ -90,7 +106,9 @@ def test_what_is_wrong_is_named(text: str, told: str) -> None:
     with pytest.raises(FuzzError) as caught:
         schedule_file.from_user(text, "s.json")
     assert told in caught.value.message
-    assert "\n" not in caught.value.message
+    assert caught.value.message.startswith("s.json: ")
+    assert caught.value.message.isprintable()
+    assert len(caught.value.message) < 400
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
