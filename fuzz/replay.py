@@ -1,6 +1,8 @@
 """Show a schedule step by step: a line for each event, a column for each node; a failing line comes last, with both sides."""
 
+import re
 import shlex
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -48,13 +50,26 @@ def show(schedule: Schedule, console: Console) -> StepOutcome:
                     break
         finally:
             both.close()
-    console.print(f"seed {schedule.seed}: world {world.name}, {schedule.profile.name}, {world.headline(schedule)}")
-    console.print(f"{LEGEND}\n{world.legend}\n{AGREEMENT}", style="dim", highlight=False)
+    _print(console, f"seed {schedule.seed}: world {world.name}, {schedule.profile.name}, {world.headline(schedule)}")
+    _print(console, f"{LEGEND}\n{world.legend}\n{AGREEMENT}", "dim")
     print_table(console, columns, rows, styles)
     if outcome.verdict == VERDICT_OK:
         console.print(f"{outcome.op_index + 1} operations, both sides agree after every one")
     else:
-        console.print(f"{outcome.verdict} at operation {outcome.op_index}: {world.describe(outcome.event)}", style="bold red")
+        _print(console, f"{outcome.verdict} at operation {outcome.op_index}: {world.describe(outcome.event)}", "bold red")
         for line in outcome.detail.split("; "):
-            console.print(f"  {line}", highlight=False, soft_wrap=True)
+            _print(console, f"  {line}")
     return outcome
+
+
+def _print(console: Console, text: str, style: str = "") -> None:
+    """Print lines as they are. One that is too wide is wrapped between words, and goes on under its own text."""
+    for line in text.splitlines():
+        begin = re.match(r"\S+ {2,}| *", line)
+        assert begin is not None
+        indent = " " * begin.end()
+        shown = textwrap.wrap(
+            line, console.width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, expand_tabs=False
+        )
+        for one in shown:
+            console.print(one, style=style, highlight=False, markup=False, soft_wrap=True)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 from rich.console import Console
@@ -14,7 +15,8 @@ from rocketmq_ha.fuzz import lockstep, replay
 from rocketmq_ha.fuzz.lockstep import Lockstep, StepOutcome
 from rocketmq_ha.fuzz.schedule import LinkSchedule
 from rocketmq_ha.fuzz.world import ImplementationWorld
-from rocketmq_ha.fuzz.worlds.world import Implementation, Reference
+from rocketmq_ha.fuzz.worlds import registry
+from rocketmq_ha.fuzz.worlds.world import Implementation, Reference, Schedule, World
 from rocketmq_ha.reference.events import (
     Clog,
     Connect,
@@ -151,6 +153,37 @@ def test_each_difference_has_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
         "  master.max_offset: reference 0, implementation 102",
     ]
     assert text.splitlines()[-1].startswith("  master.log: reference 0 bytes, from 0: end, implementation 102 bytes")
+
+
+def above_the_table(schedule: Schedule, width: int) -> str:
+    """What a replay prints before the rows."""
+    text = io.StringIO()
+    replay.show(schedule, Console(file=text, width=width, highlight=False, soft_wrap=True))  # as console_for makes it
+    return text.getvalue().partition("otherwise.\n")[0]
+
+
+@pytest.mark.parametrize("world", registry.WORLDS.values(), ids=lambda world: world.name)
+def test_what_stands_above_the_table_fits_the_terminal_and_loses_no_word(world: World[Any]) -> None:
+    drawn = world.draw(4)
+    narrow, wide = (above_the_table(replace(drawn, events=drawn.events[:1]), width) for width in (80, 1_000))
+    assert narrow.split() == wide.split()
+    assert max(map(len, narrow.splitlines())) <= 80 < max(map(len, wide.splitlines()))
+
+
+def test_a_detail_that_is_too_wide_goes_on_under_its_own_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands in brackets is no markup."""
+    fault = f"[red] {'word ' * 30}end"
+
+    def fails(*_: object) -> NoReturn:
+        raise RuntimeError(fault)
+
+    monkeypatch.setattr(ImplementationWorld, "apply", fails)
+    text = io.StringIO()
+    replay.show(schedule_of(put(10)), Console(file=text, width=80, highlight=False, soft_wrap=True))
+    lines = text.getvalue().partition("error at operation 0: put 10 B\n")[2].splitlines()
+    assert len(lines) == 3
+    assert all(line.startswith("  ") and len(line) <= 80 for line in lines)
+    assert " ".join(text.getvalue().split()).endswith(fault)
 
 
 def test_rows_without_an_effect_are_dim_and_a_failing_one_is_red() -> None:
