@@ -54,6 +54,18 @@ PUT = {"topic": "T", "body": "", "properties": "", "queue_id": 0, "wait": False}
             changed(setup={"slaves": 1, "settings": {}}),
             "setup.settings.mapped_file_size: found 1073741824, expected 200 to 65536",
         ),
+        (
+            changed(profile="classic", setup=SETUP | {"settings": SETUP["settings"] | {"replicas": 2}}),
+            "s.json: setup.settings.replicas: found 2 with the profile classic, expected 1",
+        ),
+        (
+            changed(setup=SETUP | {"settings": SETUP["settings"] | {"master_read_buffer_size": 12}}),
+            "s.json: setup.settings.master_read_buffer_size: found 12, expected a multiple of 8",
+        ),
+        (
+            changed(setup=SETUP | {"settings": SETUP["settings"] | {"slave_file_size": 7}}),
+            "s.json: setup.settings.slave_file_size: found 7, expected 0 or at least 8",
+        ),
         (changed(profile="soft"), 'profile: found "soft", expected one of classic, hardened'),
         (changed(profile=[1]), "profile: found [1], expected one of classic, hardened"),
         (changed(seed="5"), 'seed: found "5", expected an integer'),
