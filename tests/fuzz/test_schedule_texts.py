@@ -11,7 +11,8 @@ import pytest
 
 from rocketmq_ha.fuzz import lockstep, schedule_file
 from rocketmq_ha.fuzz.errors import FuzzError
-from rocketmq_ha.fuzz.schedule_numbers import leaves
+from rocketmq_ha.fuzz.mutate import MOST_EVENTS
+from rocketmq_ha.fuzz.schedule_numbers import NUMBERS, leaves
 from rocketmq_ha.fuzz.schedule_texts import EVENTS, LENGTHS, TEXTS
 from rocketmq_ha.fuzz.worlds import registry
 from rocketmq_ha.fuzz.worlds.world import Schedule, World
@@ -173,3 +174,10 @@ def test_a_schedule_has_no_more_events_than_anybody_reads(tmp_path: Path) -> Non
     for count, is_refused in ((EVENTS[1], False), (EVENTS[1] + 1, True)):
         told = refused(replace(drawn, events=(drawn.events[0],) * count), tmp_path / "s.json")
         assert bool(told) is is_refused
+
+
+def test_the_largest_schedule_that_is_read_stands_for_no_more_bytes_than_a_machine_has() -> None:
+    """A client that sends, and whose server never reads, keeps each byte on the way: some of a file stand for 4,096."""
+    body_size, frames = NUMBERS["remoting"]["Frame.body_size"][1], LENGTHS["remoting"]["Send.frames"][1]
+    assert EVENTS[1] * frames * body_size < 200_000_000
+    assert EVENTS[1] >= MOST_EVENTS * 10
