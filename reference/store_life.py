@@ -4,7 +4,7 @@ Every transition is a function of the state (store_state.py), the event, the set
 apply to the present state does nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from rocketmq_ha.reference import (
     store_opening,
     store_recovery,
 )
+from rocketmq_ha.reference.checkpoint import StoreCheckpoint
 from rocketmq_ha.reference.group_transfer import PUT_OK
 from rocketmq_ha.reference.message import Record
 from rocketmq_ha.reference.replace import replace
@@ -41,6 +42,7 @@ from rocketmq_ha.reference.store_state import (
     index_images,
     last_message_before,
     loaded,
+    log_of,
     min_offset,
     of_images,
     policy_of,
@@ -422,7 +424,7 @@ def _lose_pages_of_derived(life: StoreLife, pages: int) -> StoreLife:
 def on_damage(life: StoreLife, event: store_events.Damage, _settings: StoreSettings, profile: Profile) -> Told:
     """Bytes of a closed log change, in memory and on the disk alike."""
     found = images(life)
-    if not found or life.shortened is not None or moves_recovery(event, life.log.file_size, profile, is_clean=not life.abort):
+    if not found or life.shortened is not None:
         return "", Step(life)
     size = life.log.file_size
     start = sorted(found)[event.file % len(found)]
@@ -430,18 +432,26 @@ def on_damage(life: StoreLife, event: store_events.Damage, _settings: StoreSetti
     healthy = life.healthy or Healthy(life.log, life.spare, life.synced)
     synced = life.synced.get(start, bytes(size))
     damaged = {side: damage(data, position, event.size, event.mask) for side, data in (("now", found[start]), ("on", synced))}
-    after = of_images(life, {**found, start: damaged["now"]})
-    after = replace(after, healthy=healthy, synced={**life.synced, start: damaged["on"]}, told=())
+    now = {**found, start: damaged["now"]}
+    if life.abort and moves_recovery(found, now, life.checkpoint_file or StoreCheckpoint(), profile):
+        return "", Step(life)
+    after = replace(of_images(life, now), healthy=healthy, synced={**life.synced, start: damaged["on"]}, told=())
     return "damage", Step(after)
 
 
-def moves_recovery(event: store_events.Damage, file_size: int, profile: Profile, *, is_clean: bool) -> bool:
-    """Return True if damage may let recovery begin behind pages that a power cut has taken: such events do nothing.
+def moves_recovery(
+    before: Mapping[int, bytes], after: Mapping[int, bytes], checkpoint: StoreCheckpoint, profile: Profile
+) -> bool:
+    """Return True if damage lets a recovery after a crash begin later than without it: such events do nothing.
 
-    In classic the first times of files say where recovery begins (HA-ST-19), whatever their messages are. Which entries it
-    finds in queues that have lost pages before that place is a matter of chance.
+    Only times say that the messages before a file are in the queues (HA-ST-19), and no CRC shows that one is wrong. So recovery
+    may begin behind pages of queues that a power cut has taken, and which entries it finds there is a matter of chance.
+
+    Args:  before, after: the files of the log by their starts, without the damage and with it.
     """
-    return not (profile.clears_tail or is_clean) and event.position % file_size < store_recovery.STORE_TIMESTAMP_POSITION + 8
+    logs = (log_of(len(next(iter(files.values()))), files) for files in (before, after))
+    usual, moved = (store_recovery.start_of_recovery(log, False, checkpoint, profile_of_store(profile)) for log in logs)
+    return moved > usual
 
 
 def damage(data: bytes, position: int, size: int, mask: int) -> bytes:

@@ -104,7 +104,8 @@ def on_open(life: StoreLife, settings: StoreSettings, profile: Profile) -> Step[
         return _refused(after, where, "HA-ST-73")
     after = _of_files_there(after)
     if dispatched.reput_from_offset > cut.reput_from_offset:
-        after = replace(after, dispatched_ms=last_message_before(after, dispatched.reput_from_offset))
+        last_ms = last_message_before(after, dispatched.reput_from_offset)
+        after = replace(after, dispatched_ms=max(0, last_ms))  # damage may have made it less
         clauses.append("HA-ST-73" if life.abort else "HA-ST-35")
     else:
         after = replace(after, dispatched_ms=0)

@@ -125,7 +125,7 @@ def start_of_recovery(log: Log, last_exit_ok: bool, checkpoint: StoreCheckpoint,
             index
             for index, image in enumerate(images)
             if is_mapped_file_matched_recover(image, checkpoint)
-            and (not profile.checks_recovery or begins_with_whole_message(image, log.base + index * log.file_size))
+            and (not profile.checks_recovery or begins_with_sound_message(image, log.base + index * log.file_size))
         ]
         index = matched[-1] if matched else 0
     return log.base + index * log.file_size
@@ -143,10 +143,10 @@ def is_mapped_file_matched_recover(image: bytes, checkpoint: StoreCheckpoint) ->
     return image[4:8] in MAGICS and store_timestamp != 0 and store_timestamp <= checkpoints.min_timestamp(checkpoint)
 
 
-def begins_with_whole_message(image: bytes, base: int) -> bool:
-    """Return True if a file begins with a whole message that holds its own offset."""
+def begins_with_sound_message(image: bytes, base: int) -> bool:
+    """Return True if a file begins with a whole message that holds its own offset and was stored after 1970."""
     found = message.decode(image, 0)
-    return found is not None and found[0].physical_offset == base
+    return found is not None and found[0].physical_offset == base and found[0].store_timestamp > 0
 
 
 # --- The log ---------------------------------------------------------------------------------------------------------
@@ -463,7 +463,7 @@ def _kept(state: Store, log: Log, dispatched: Dispatched, start_offset: int) -> 
         logics, vouched_until = min(told.physic_msg_timestamp, logics), min(start_offset, max_offset(log))
     offset = 0 if dispatched.reput_from_offset < max_offset(log) else told.logics_physical_offset
     if dispatched.reput_from_offset < vouched_until:
-        logics = min(logics, dispatch_request.stored_ms(log, dispatched.reput_from_offset))
+        logics = min(logics, max(0, dispatch_request.stored_ms(log, dispatched.reput_from_offset)))  # less than 0 after damage
     end_timestamp = index_file.header(index[whole - 1]).end_timestamp if whole else 0
     if not state.abort and whole == len(state.dispatched.index):  # nothing is cut; the last file may tell no time
         end_timestamp = told.index_msg_timestamp

@@ -183,9 +183,12 @@ def images(life: StoreLife) -> dict[int, bytes]:
 
 def of_images(life: StoreLife, found: Mapping[int, bytes]) -> StoreLife:
     """The store whose log has these files, each of full length."""
-    size = life.log.file_size
-    log = Log(size, min(found), b"".join(found[start] for start in sorted(found))) if found else Log(size)
-    return replace(life, log=log, spare=Spare.NONE)
+    return replace(life, log=log_of(life.log.file_size, found), spare=Spare.NONE)
+
+
+def log_of(file_size: int, found: Mapping[int, bytes]) -> Log:
+    """The log of these files, each of full length, by their starts."""
+    return Log(file_size, min(found), b"".join(found[start] for start in sorted(found))) if found else Log(file_size)
 
 
 def queue_images(life: StoreLife) -> dict[Path, bytes]:

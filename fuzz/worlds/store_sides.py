@@ -27,6 +27,7 @@ from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.store.retention import Disk, Retention
 from rocketmq_ha.impl.wire.batch import MessageBatch
 from rocketmq_ha.impl.wire.message import Message
+from rocketmq_ha.reference import checkpoint as checkpoints
 from rocketmq_ha.reference import java_string, store_events, store_life
 from rocketmq_ha.reference.step import Transition
 from rocketmq_ha.reference.store_disk import after_power_cut, left_of_cut, names_after_power_cut
@@ -245,14 +246,16 @@ class ImplementationStore:
         starts = sorted(self._files)
         if not starts or any(len(data) != self._size for data in self._files.values()):
             return
-        is_clean = not os.path.exists(f"{self._root}/{ABORT_FILE}")
-        if store_life.moves_recovery(event, self._size, self._profile, is_clean=is_clean):
+        start, position = starts[event.file % len(starts)], event.position % self._size
+        damaged = self._files | {start: store_life.damage(self._files[start], position, event.size, event.mask)}
+        is_aborted = os.path.exists(f"{self._root}/{ABORT_FILE}")
+        told = checkpoints.StoreCheckpoint(*(self._checkpoint_file() or ()))
+        if is_aborted and store_life.moves_recovery(self._files, damaged, told, self._profile):
             return
         self._keep_healthy()
-        start, position = starts[event.file % len(starts)], event.position % self._size
         path = f"{self._log_dir}/{file_name(start)}"
         synced = self._disk.bytes_of(path, self._size)
-        self._files[start] = store_life.damage(self._files[start], position, event.size, event.mask)  # nobody has written
+        self._files = damaged  # nobody has written
         _write(path, self._files[start])
         self._disk.note(path, store_life.damage(synced, position, event.size, event.mask))
 

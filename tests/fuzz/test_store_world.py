@@ -74,6 +74,7 @@ SELDOM_OF_DERIVED = {
     ("index", "left_unsynced", "cut", "full"): ROOM,
     ("index", "left_unsynced", "cut", "full_unsynced"): ROOM,
     ("index", "left_unsynced", "kept", "full"): "all messages of its full file have expired, and none is left to dispatch",
+    ("index", "full_unsynced", "roll", "full_unsynced"): "the keys of one dispatch fill a whole new file",
     ("index", "full_unsynced", "expire", "full_unsynced"): "the last file is full, and the first one goes",
 }
 

@@ -79,7 +79,6 @@ class DerivedRecovery:
                 index.destroy()
             return 0
         known = min(log.found.start, log.max_offset)
-        whole = len(index.files)
         if is_clean:
             queues.recover(log.min_offset, log.max_offset)
             queues.truncate_dirty(log.max_offset)
@@ -104,7 +103,7 @@ class DerivedRecovery:
         if lacking is not None:
             start = min(start, self._first_record(lacking))
         if start < (log.max_offset if is_clean else known):
-            self._vouch_for(self.stored_ms(start), whole)
+            self._vouch_for(max(0, self.stored_ms(start)))  # less than 0 after damage
         return start
 
     def _firsts(self) -> dict[Key, int]:
@@ -115,8 +114,8 @@ class DerivedRecovery:
                 found.setdefault((request.topic, request.queue_id), request.queue_offset)
         return found
 
-    def _vouch_for(self, logics_msg_timestamp: int, whole: int) -> None:
-        """Lower the checkpoint to the kept part: messages up to a time, and the first index files.
+    def _vouch_for(self, logics_msg_timestamp: int, whole: int | None = None) -> None:
+        """Lower the checkpoint to the kept part: messages up to a time, and the first `whole` index files; None: all.
 
         Messages dispatched again are on the disk only after the next flush. If the machine failed before it, a checkpoint that
         still covered them would let the next recovery begin behind them. A cut index file, too, fills up again with times that
@@ -128,9 +127,10 @@ class DerivedRecovery:
         if not self._writable:
             return
         checkpoint, files = self._checkpoint, self._index.files
-        end_timestamp = files[whole - 1].header.end_timestamp if whole else 0
         checkpoint.logics_msg_timestamp = min(checkpoint.logics_msg_timestamp, logics_msg_timestamp)
-        checkpoint.index_msg_timestamp = min(checkpoint.index_msg_timestamp, end_timestamp)
+        if whole is not None:
+            end_timestamp = files[whole - 1].header.end_timestamp if whole else 0
+            checkpoint.index_msg_timestamp = min(checkpoint.index_msg_timestamp, end_timestamp)
         checkpoint.logics_physical_offset = 0
         checkpoint.flush()
 

@@ -54,14 +54,14 @@ def first_file(files: Sequence[MappedFile], min_timestamp: int, *, strict: bool 
     """The index of the last file whose first message was stored at a time or before it; 0 where there is none.
 
     Spec: HA-ST-19 "the last file whose first message has a known magic and a store timestamp that is not 0"; HA-ST-46 "whose
-    first message is not whole MUST NOT be the one": a part of a timestamp is an earlier time.
+    first message is not whole MUST NOT be the one": a part of a timestamp is an earlier time, and so is a damaged one below 0.
     """
     for index in range(len(files) - 1, 0, -1):
         file = files[index]
         stored_ms = _first_stored_ms(file)
-        is_whole = not strict or scan(file.mapping, file.base, 0, 1).messages == 1
+        is_sound = not strict or (stored_ms > 0 and scan(file.mapping, file.base, 0, 1).messages == 1)
         file.close()
-        if stored_ms and stored_ms <= min_timestamp and is_whole:
+        if stored_ms and stored_ms <= min_timestamp and is_sound:
             return index
     return 0
 
