@@ -31,7 +31,7 @@ from rocketmq_ha.fuzz import corpus, runner
 from rocketmq_ha.fuzz.errors import FuzzError
 from rocketmq_ha.fuzz.limits import Limits
 from rocketmq_ha.fuzz.log_store import LogStore
-from rocketmq_ha.fuzz.progress import LogProgress
+from rocketmq_ha.fuzz.progress import LogProgress, run_progress
 from rocketmq_ha.fuzz.runner import Manifest, Task, manifest_name
 from rocketmq_ha.fuzz.worlds import registry
 from rocketmq_ha.spec.event_log import (
@@ -139,13 +139,19 @@ def check(plan: Plan, place: str, *, resumes: bool) -> None:
     store = LogStore(place)
     registry.find(plan.worlds)
     if plan.corpus is not None:
-        corpus.files_of(LogStore(plan.corpus), plan.worlds)
+        _check_corpus(LogStore(plan.corpus), plan.worlds)
     if resumes:
         settings, _ = _settings_to_resume(store, plan)
         if settings["plan"]["guided"] and any(True for _ in store.names(CORPUS_DIR)):
-            corpus.files_of(store)
+            _check_corpus(store)
     store.write(CHECK_FILE, b"")
     store.delete(CHECK_FILE)
+
+
+def _check_corpus(store: LogStore, worlds: Sequence[str] = ()) -> None:
+    files = corpus.files_of(store)
+    with run_progress(f"{store.place}: looking at its corpus", len(files)) as progress:
+        corpus.check(store.place, files, worlds, progress)
 
 
 def retrying(master: str) -> str:
@@ -162,7 +168,7 @@ def retrying(master: str) -> str:
 def _begun(store: LogStore, plan: Plan) -> Task:
     """A new campaign at a place, after what was there is deleted."""
     registry.find(plan.worlds)
-    taken = {} if plan.corpus is None else corpus.files_of(LogStore(plan.corpus), plan.worlds)
+    taken = {} if plan.corpus is None else corpus.files_of(LogStore(plan.corpus))
     size = plan.runs_per_partition or _partition_size(plan)
     place = store.absolute
     is_guided = bool(plan.is_guided)

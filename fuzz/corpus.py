@@ -7,7 +7,7 @@ corpus/WORLD/DIGEST.json, so that all executors learn of it at the begin of thei
 """
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -141,29 +141,37 @@ def _made(maker: str, seed: int, parents: Sequence[Schedule]) -> Schedule:
     return mutate.weave(registry.world_of(parents[0]).draw(seed), parents, -seed - 1)
 
 
-def files_of(store: LogStore, worlds: Sequence[str] = ()) -> dict[str, bytes]:
-    """The files of a log's corpus, by name, for another campaign to begin with.
-
-    Args: worlds: of that campaign; all, if empty.
-    Raises: FuzzError, for a wrong or empty corpus, and for one that has nothing for any of the worlds.
-    """
-    found: dict[str, bytes] = {}
-    of_worlds: set[str] = set()
+def files_of(store: LogStore) -> dict[str, bytes]:
+    """The files of a log's corpus, by name, for another campaign to begin with, as they are."""
+    found = {}
     for folder in (CORPUS_DIR, FEATURES_DIR):
         for name in store.names(folder):
             data = store.read(name)
             assert data is not None
-            text = schedule_file.decoded(data, f"{store.place}/{name}")
-            if folder == CORPUS_DIR:
-                schedule = schedule_file.from_user(text, f"{store.place}/{name}")
-                of_worlds.add(registry.world_of(schedule).name)
             found[name] = data
-    if not any(name.startswith(CORPUS_DIR) for name in found):
-        raise FuzzError(f"{store.place}: found no {CORPUS_DIR}/ with schedules, expected the log of a guided campaign")
+    return found
+
+
+def check(
+    place: str, files: Mapping[str, bytes], worlds: Sequence[str], progress: Callable[[int], None] = lambda _: None
+) -> None:
+    """See that a campaign can begin with the corpus of a log, or go on with its own. Thousands of schedules take some seconds.
+
+    Args: place: of the log. files: see files_of. worlds: of the campaign; all, if empty. progress: is called with the number of
+          files that are done.
+    Raises: FuzzError, for a wrong or empty corpus, and for one that has nothing for any of the worlds.
+    """
+    of_worlds: set[str] = set()
+    for number, (name, data) in enumerate(files.items(), 1):
+        text = schedule_file.decoded(data, f"{place}/{name}")
+        if name.startswith(CORPUS_DIR):
+            of_worlds.add(registry.world_of(schedule_file.from_user(text, f"{place}/{name}")).name)
+        progress(number)
+    if not of_worlds:
+        raise FuzzError(f"{place}: found no {CORPUS_DIR}/ with schedules, expected the log of a guided campaign")
     if worlds and of_worlds.isdisjoint(worlds):
         held = ", ".join(sorted(of_worlds))
-        raise FuzzError(f"{store.place}: found a corpus of {held}, expected one of {' or '.join(worlds)}")
-    return found
+        raise FuzzError(f"{place}: found a corpus of {held}, expected one of {' or '.join(worlds)}")
 
 
 def from_recipe(recipe: str, find: Callable[[str], Schedule | None]) -> Schedule:

@@ -6,6 +6,7 @@ such as that of a slave, is checked by the world (`World.fits`); texts and lists
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any, Final
 
 from rocketmq_ha.fuzz.errors import FuzzError
@@ -296,13 +297,20 @@ def numbers(name: str, value: Any) -> Iterator[tuple[str, int, str]]:
 
 def leaves(name: str, value: Any) -> Iterator[tuple[str, Any, str]]:
     """Every value in a value, in depth, that is no object. Yields: its class and field, it, and where it stands."""
-    if is_dataclass(value):
-        for field in fields(value):
-            for found, leaf, where in leaves(f"{type(value).__name__}.{field.name}", getattr(value, field.name)):
-                yield found, leaf, f".{field.name}{where}"
+    kind: type = type(value)
+    if is_dataclass(kind):
+        for field, named in _fields(kind):
+            for found, leaf, where in leaves(named, getattr(value, field)):
+                yield found, leaf, f".{field}{where}"
         return
     yield name, value, ""
     if isinstance(value, tuple):
         for at, one in enumerate(value):
             for found, leaf, where in leaves(name, one):
                 yield found, leaf, f"[{at}]{where}"
+
+
+@cache
+def _fields(kind: type) -> tuple[tuple[str, str], ...]:
+    """The fields of a dataclass: name, and the class with it."""
+    return tuple((field.name, f"{kind.__name__}.{field.name}") for field in fields(kind))

@@ -140,6 +140,10 @@ def test_the_maker_that_reaches_more_makes_more(tmp_path: Path) -> None:
         assert min(found.values()) > 10 and len(found) == 3, found
 
 
+def looked_at(place: str) -> None:
+    corpus.check(place, corpus.files_of(LogStore(place)), ())
+
+
 def test_the_corpus_of_another_log_can_be_taken_over(tmp_path: Path) -> None:
     learn(Corpus(str(tmp_path / "old")), lockstep.run(SPLIT))
     found = corpus.files_of(LogStore(str(tmp_path / "old")))
@@ -147,9 +151,9 @@ def test_the_corpus_of_another_log_can_be_taken_over(tmp_path: Path) -> None:
     assert set(found) == {f"corpus/link/{name}.json", f"features/{name}.txt"}
     (tmp_path / "old" / "corpus" / "link" / f"{name}.json").write_text("{")
     with pytest.raises(FuzzError, match=r"corpus/link/\w+\.json: found no JSON"):
-        corpus.files_of(LogStore(str(tmp_path / "old")))
+        looked_at(str(tmp_path / "old"))
     with pytest.raises(FuzzError, match="found no corpus/ with schedules"):
-        corpus.files_of(LogStore(str(tmp_path / "new")))
+        looked_at(str(tmp_path / "new"))
 
 
 @pytest.mark.parametrize("folder", ["corpus/link", "features"])
@@ -158,7 +162,7 @@ def test_a_file_of_another_corpus_that_is_no_text_is_named(tmp_path: Path, folde
     (file,) = (tmp_path / folder).iterdir()
     file.write_bytes(b"{}\xff")
     with pytest.raises(FuzzError) as caught:
-        corpus.files_of(LogStore(str(tmp_path)))
+        looked_at(str(tmp_path))
     assert caught.value.message.endswith(f"/{folder}/{file.name}: found no UTF-8 at byte 2, expected a text")
 
 

@@ -459,6 +459,16 @@ def test_a_file_whose_first_message_is_not_whole_is_none_to_begin_at(present: in
     assert begin == [2 if 60 < present < 63 else 1, 1]
 
 
+@pytest.mark.parametrize(("checkpoint", "first"), [(StoreCheckpoint(), 0), (StoreCheckpoint(10_000, 10_000, 0), 1)])
+def test_a_file_that_begins_with_a_time_below_0_is_none_to_begin_at(checkpoint: StoreCheckpoint, first: int) -> None:
+    """HA-ST-46 "The same holds where the store timestamp of that message is below 0": a damaged time, which no CRC shows."""
+    log = log_with_times(5_000, 7_000, -1)
+    begin = [
+        store_recovery.start_of_recovery(log, False, checkpoint, profile) // LOG_FILE_SIZE for profile in (CLASSIC, HARDENED)
+    ]
+    assert begin == [2, first]
+
+
 @profiles
 @pytest.mark.parametrize("seed", range(10))
 def test_nothing_before_the_start_is_read(profile: Profile, seed: int) -> None:

@@ -134,6 +134,16 @@ def test_a_file_whose_first_message_is_not_whole_is_none_to_begin_at(full: Path,
         assert store.max_offset == 7 * FILE_SIZE
 
 
+def test_a_file_that_begins_with_a_time_below_0_is_none_to_begin_at(full: Path, looked_at: list[int]) -> None:
+    """HA-ST-46 "The same holds where the store timestamp of that message is below 0": a damaged time, which no CRC shows."""
+    set_times(full)
+    patch(log_file(full, 5 * FILE_SIZE), 56, b"\xff")
+    abort(full, 0, 0)
+    with MessageStore.open(full, OPTIONS) as store:
+        assert looked_at == [base * FILE_SIZE for base in range(8)]
+        assert len(list(store.log.records())) == 110
+
+
 def test_queues_and_index_that_are_gone_are_made_again(full: Path, looked_at: list[int]) -> None:
     """Queues and index are built again from the whole log; recovery itself checks only the tail."""
     shutil.rmtree(full / "consumequeue")
