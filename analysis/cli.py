@@ -87,7 +87,8 @@ def report(
     """Write the coverage report of LOGS, the event logs that `fuzz run` and `demo` write.
 
     The report is one HTML file that needs no network. Each of its tables is also written as Parquet. A drawn or guided run
-    that is in several of the logs counts once. A log is a directory, or the URI of one on an object store.
+    that is in several of the logs counts once, as a failure if it failed in any. A log is a directory, or the URI of one on
+    an object store.
 
     The last line on stdout is: report=FILE runs=N steps=N transitions=SEEN/POSSIBLE divergences=N impossible=N. With
     `--json -` stdout holds the JSON object instead.

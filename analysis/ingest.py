@@ -1,14 +1,14 @@
 """Read one or more logs: count what their events say, and put what cannot be right into quarantine.
 
 A run is (log, run_id): the number of a run that nobody drew by a seed says nothing outside of its log. A drawn run is its world
-and its seed, a guided one these and its schedule's digest; one that is in several logs counts once, from the first of them.
+and its seed, a guided one these and its schedule's digest. One that is in several logs counts once: from the first log in which
+it failed, and from the first of all if it failed in none.
 
 Two passes read the files, both with pyarrow in the executors. The first reads runs/, and finds the runs that are there more
 than once. The second condenses events/ (counts.py). What a pass cannot read or believe becomes a row of quarantine, and the
 rest counts. So damage never ends a report; only a log of which nothing is left is an error.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -30,7 +30,7 @@ from rocketmq_ha.analysis.part_files import DamagedError, empty, numbers, read_f
 from rocketmq_ha.analysis.published import Damage, Part, published, shared
 from rocketmq_ha.analysis.quarantine import QUARANTINE, quarantine
 from rocketmq_ha.analysis.schema import RUNS, WITHOUT_MANIFESTS, check_log, load_possible
-from rocketmq_ha.spec.event_log import EVENT_COLUMNS, PHASE_GENERATE, PHASE_GUIDED, RUN_COLUMNS, WORLD_HYPOTHESIS
+from rocketmq_ha.spec.event_log import EVENT_COLUMNS, PHASE_GENERATE, PHASE_GUIDED, RUN_COLUMNS, VERDICT_OK, WORLD_HYPOTHESIS
 
 CHUNK_ROWS: Final = 500_000  # of events that are condensed at once: some 200 MB at work
 ROWS_PER_TASK: Final = 2_000_000
@@ -109,7 +109,7 @@ def read_logs(
         runs=runs.select("log", *RUNS.fieldNames()),
         counted=counted,
         all_runs=_all_runs(left_out.without_repeated_runs(sound)),
-        missing=_missing(per_world, checked),
+        missing=_missing(sound, counts, checked),
         worlds=_measured(per_world, checked, existing),
         quarantine=quarantine(run_rows, left_out.twice(sound), counts, _without_events(runs, counts, left_out), listed),
         campaigns=checked,
@@ -179,7 +179,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 class LeftOut:
     """Runs whose events do not count, as far as the rows of runs/ and files show it."""
 
-    repeated: frozenset[tuple[int, int]]  # (log, run_id) of drawn and guided runs that an earlier log has
+    repeated: frozenset[tuple[int, int]]  # (log, run_id) of drawn and guided runs that count from another log
     first_source: dict[tuple[int, int], str]  # of a run with several rows in a log: the file whose row counts
     several: frozenset[tuple[int, int]] = field(default_factory=frozenset)  # with rows in several files of events
 
@@ -193,12 +193,15 @@ class LeftOut:
         schedule = sf.when(sf.col("phase") == PHASE_GENERATE, 0).otherwise(sf.col("digest")).alias("schedule")
         is_told = (sf.col("phase") == PHASE_GUIDED) & (sf.col("digest") != 0)  # version 1 has no digests
         made = sound.where((sf.col("phase") == PHASE_GENERATE) | is_told)
-        known = made.select("log", "world", "phase", "run_id", schedule)
+        is_ok = (sf.col("verdict") == VERDICT_OK).alias("is_ok")
+        known = made.select("log", "world", "phase", "run_id", schedule, is_ok)
         same = ["world", "phase", "run_id", "schedule"]
-        owner = known.groupBy(*same).agg(sf.min("log").alias("owner"), sf.max("log").alias("last"))
-        shared = owner.where(sf.col("owner") < sf.col("last"))
-        later = known.join(shared, on=same, how="inner").where(sf.col("log") > sf.col("owner"))
-        return cls(frozenset((row["log"], row["run_id"]) for row in later.select("log", "run_id").distinct().collect()), first)
+        # A failure counts in whatever order the logs are given: false is less than true.
+        owner = sf.min(sf.struct("is_ok", "log")).getField("log").alias("owner")
+        owners = known.groupBy(*same).agg(owner, sf.min("log").alias("first"), sf.max("log").alias("last"))
+        shared = owners.where(sf.col("first") < sf.col("last"))
+        others = known.join(shared, on=same, how="inner").where(sf.col("log") != sf.col("owner"))
+        return cls(frozenset((row["log"], row["run_id"]) for row in others.select("log", "run_id").distinct().collect()), first)
 
     def also(self, several: Iterable[tuple[int, int]]) -> "LeftOut":
         return replace(self, several=self.several | {*several})
@@ -340,18 +343,18 @@ def _all_runs(sound: DataFrame) -> DataFrame:
     return by_run.select("log", "run_id", "n_steps", "n")
 
 
-def _missing(per_world: Sequence[Row], campaigns: Sequence[dict[str, Any]]) -> int:
+def _missing(sound: DataFrame, counts: DataFrame, campaigns: Sequence[dict[str, Any]]) -> int:
     """The runs that campaigns have made and their logs lack. Each log is asked alone: what it lacks, no copy elsewhere brings.
 
-    Of a campaign that has not ended nobody knows how many it has made.
-
-    Args: per_world: log, world, n (runs).
+    A run that has events and no row in runs/ is there. Of a campaign that has not ended nobody knows how many it has made.
     """
-    found: Counter[int] = Counter()
-    for row in per_world:
-        found[row["log"]] += row["n"]
     made = {log: one["made"] for log, one in enumerate(campaigns) if one.get("finished") and type(one.get("made")) is int}
-    return sum(max(0, n - found[log]) for log, n in made.items())
+    if not made:
+        return 0
+    with_events = counts.where(sf.col("kind") == RUN).select("log", sf.col("first_run").alias("run_id"))
+    runs = sound.select("log", "run_id").union(with_events).distinct()
+    found = {row["log"]: row["count"] for row in runs.groupBy("log").count().collect()}
+    return sum(max(0, n - found.get(log, 0)) for log, n in made.items())
 
 
 def _measured(per_world: Sequence[Row], campaigns: Sequence[dict[str, Any]], existing: Sequence[str]) -> tuple[str, ...]:

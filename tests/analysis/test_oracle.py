@@ -51,8 +51,9 @@ def query(logs: tuple[Path, Path], transitions_file: Path) -> Query:
             SELECT 1 AS log, *, 'link' AS world, 0::BIGINT AS digest, '' AS recipe, -1::BIGINT AS elapsed_us
             FROM '{old}/runs/*.parquet';
         CREATE TABLE runs AS SELECT * FROM all_runs AS a WHERE NOT EXISTS (SELECT 1 FROM all_runs AS b
-            WHERE a.phase IN ('generate', 'guided') AND b.phase = a.phase AND b.log < a.log AND b.world = a.world
-                AND b.run_id = a.run_id AND (a.phase = 'generate' OR b.digest = a.digest));
+            WHERE a.phase IN ('generate', 'guided') AND b.phase = a.phase AND b.log <> a.log
+                AND (b.verdict = 'ok', b.log) < (a.verdict = 'ok', a.log)
+                AND b.world = a.world AND b.run_id = a.run_id AND (a.phase = 'generate' OR b.digest = a.digest));
         CREATE TABLE events AS SELECT * FROM (SELECT 0 AS log, * FROM '{newer}/events/*.parquet' UNION ALL BY NAME
             SELECT 1 AS log, *, 'link' AS world FROM '{old}/events/*.parquet') SEMI JOIN runs USING (log, run_id);
         CREATE TABLE ranked AS SELECT log, run_id, profile, world, phase,

@@ -1,5 +1,6 @@
 """Damage inside of a log goes into quarantine, with its source and reason, and all the rest of the log still counts."""
 
+import itertools
 import json
 import os
 import shutil
@@ -356,6 +357,23 @@ def test_runs_of_several_logs_are_told_apart_by_log_and_number(spark: SparkSessi
     assert read(spark, logs[0], logs[0]) == ([], 3, 3, 3 * STEPS)
 
 
+@pytest.mark.parametrize("phase", ["generate", "guided"])
+def test_a_run_that_failed_in_one_log_has_failed_in_any_order_of_logs(spark: SparkSession, tmp_path: Path, phase: str) -> None:
+    """The first run fails in the second log, the second run in the second and in the third log."""
+    failed, logs = {"verdict": "divergence", "signature": "s"}, []
+    for name, fails in (("a", ()), ("b", (1, 2)), ("c", (2,))):
+        runs = [
+            event_logs.run_row(n, n_steps=STEPS, phase=phase, digest=9, **(failed if n in fails else {})) for n in (1, 2, 3)
+        ]
+        logs.append(event_logs.write_log(tmp_path / name, [row for n in (1, 2, 3) for row in rows_of(n)], runs))
+    for order in itertools.permutations(logs):
+        found = read_logs(spark, order, worlds=event_logs.WORLDS)
+        verdicts = {row["run_id"]: (row["verdict"], order[row["log"]]) for row in found.runs.collect()}
+        found.close()
+        failing = order[min(order.index(logs[1]), order.index(logs[2]))]
+        assert verdicts == {1: ("divergence", logs[1]), 2: ("divergence", failing), 3: ("ok", order[0])}
+
+
 def with_made(log: Path, **values: Any) -> Path:
     """The log with other values in its campaign.json."""
     file = log / "campaign.json"
@@ -390,6 +408,16 @@ def test_the_runs_that_one_log_lacks_are_missing_though_another_holds_copies(
     """The log has made ten runs, its copy twelve; four of the copy's files are gone."""
     copy = without_second_part(with_made(shutil.copytree(log, tmp_path / "copy"), finished=True, made=N_RUNS + 4))
     assert runs_of_logs(spark, with_made(log, finished=True, made=N_RUNS + 2), copy) == (N_RUNS, 2 + 8)
+
+
+def test_a_run_without_its_row_is_not_also_missing(spark: SparkSession, log: Path) -> None:
+    """A file of runs/ cannot be read: its four runs have events, and the campaign has made one run that the log lacks."""
+    with_made(log, finished=True, made=N_RUNS + 1)
+    (log / "runs" / f"{SECOND}.parquet").write_bytes(b"damaged")
+    found = read_logs(spark, [log], worlds=event_logs.WORLDS)
+    (row,) = integrity(found.counts, found.all_runs, found.missing).collect()
+    found.close()
+    assert (row["runs"], row["runs_without_row"], row["runs_missing"]) == (N_RUNS - 4, 4, 1)
 
 
 @pytest.mark.parametrize(
