@@ -165,7 +165,7 @@ def replay_command(what: str, world_name: str | None, fault_name: str | None) ->
     """Show a schedule step by step, a column a node.
 
     WHAT is a seed, the file of a schedule, or a run of a log, LOG:NUMBER: build/night:-18 is a guided one. Exit status 1 if the
-    two sides disagree.
+    two sides disagree. A replay has no limit of time or memory: a run that a campaign ended for one of these goes on to its end.
     """
     schedule = _schedule_of(what, world_name)
     if fault_name:
@@ -207,7 +207,7 @@ def shrink_command(what: str, world_name: str | None, fault_name: str | None, ou
     with shrink_progress() as progress:
         found = shrink.shrink(schedule, progress=progress)
     if found is None:
-        click.echo(f"{what}: its {len(schedule.events)} events do not fail", err=True)
+        click.echo(f"{what}: its {len(schedule.events)} events do not fail without a limit of time and memory", err=True)
         sys.exit(1)
     shortest = found.outcome.schedule
     replace_file(out, schedule_file.to_json(shortest).encode())
