@@ -27,12 +27,13 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from rocketmq_ha.fuzz import corpus, runner
+from rocketmq_ha.fuzz import campaign_file, corpus, runner
+from rocketmq_ha.fuzz.campaign_file import manifest_name
 from rocketmq_ha.fuzz.errors import FuzzError
 from rocketmq_ha.fuzz.limits import Limits
 from rocketmq_ha.fuzz.log_store import LogStore
 from rocketmq_ha.fuzz.progress import LogProgress, run_progress
-from rocketmq_ha.fuzz.runner import Manifest, Task, manifest_name
+from rocketmq_ha.fuzz.runner import Manifest, Task
 from rocketmq_ha.fuzz.worlds import registry
 from rocketmq_ha.spec.event_log import (
     CAMPAIGN_FILE,
@@ -141,7 +142,10 @@ def check(plan: Plan, place: str, *, resumes: bool) -> None:
     if plan.corpus is not None:
         _check_corpus(LogStore(plan.corpus), plan.worlds)
     if resumes:
-        settings, _ = _settings_to_resume(store, plan)
+        settings, runs = _settings_to_resume(store, plan)
+        end = campaign_file.check_manifests(store.place, settings["plan"], _Manifests(store).read().by_name)
+        if runs is not None and runs < end:  # of a campaign that had a time
+            raise FuzzError(f"{store.place}: found a campaign of {end} runs, expected that many or more, not {runs}")
         if settings["plan"]["guided"] and any(True for _ in store.names(CORPUS_DIR)):
             _check_corpus(store)
     store.write(CHECK_FILE, b"")
@@ -202,9 +206,8 @@ def _partition_size(plan: Plan) -> int:
 def _settings_to_resume(store: LogStore, plan: Plan) -> tuple[dict[str, Any], int | None]:
     """campaign.json, and the runs of a campaign that goes on. Raises: FuzzError, where it cannot, or not with such a plan."""
     settings = read_campaign(store)
-    found = settings.get("plan")
-    if settings.get("schema_version") != SCHEMA_VERSION or not isinstance(found, dict):
-        raise FuzzError(f"{store.place}: found a log that cannot go on, expected one of schema_version {SCHEMA_VERSION}")
+    campaign_file.check_settings(store.place, settings)
+    found = settings["plan"]
     asked = {"seed": plan.seed, "worlds": list(plan.worlds) or None, "guided": plan.is_guided}
     for name, value in asked.items():
         if value is not None and value != found[name]:
@@ -256,7 +259,7 @@ def _json_object(store_place: str, name: str, data: bytes) -> dict[str, Any]:
     """Raises: FuzzError, for a file that was damaged: each is written whole."""
     try:
         found = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FuzzError(f"{store_place}/{name}: found no JSON, expected what a campaign writes there") from error
     if not isinstance(found, dict):
         raise FuzzError(f"{store_place}/{name}: found {type(found).__name__}, expected an object")
@@ -280,7 +283,9 @@ def check_free(store: LogStore, *, overwrites: bool) -> None:
         raise FuzzError(
             f"{store.place}: found a campaign that has ended; --overwrite deletes it, --resume with --runs adds to it"
         )
-    total = settings.get("plan", {}).get("runs")
+    found = settings.get("plan")
+    total = found.get("runs") if isinstance(found, dict) else None
+    total = total if type(total) is int else None
     done = _Manifests(store).read().progress(total).runs
     runs = f"{done:,} of {total:,} runs" if total is not None else f"{done:,} runs"
     raise FuzzError(
@@ -342,6 +347,10 @@ class _Manifests:
             if name not in self._rows and (data := self._store.read(name)) is not None:
                 self._rows[name] = _json_object(self._store.place, name, data)
         return self
+
+    @property
+    def by_name(self) -> dict[str, Manifest]:
+        return self._rows
 
     @property
     def rows(self) -> list[Manifest]:

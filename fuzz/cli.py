@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import click
 from click.core import ParameterSource
 
-from rocketmq_ha.fuzz import faults, hunt, limits, logged_run, replay, schedule_file, shrink
+from rocketmq_ha.fuzz import campaign_file, faults, hunt, limits, logged_run, replay, schedule_file, shrink
 from rocketmq_ha.fuzz.errors import FuzzError, check_replaceable
 from rocketmq_ha.fuzz.limits import Limits
 from rocketmq_ha.fuzz.progress import STARTING_SPARK, campaign_progress, shrink_progress
@@ -24,8 +24,6 @@ from rocketmq_ha.spec.event_log import VERDICT_OK
 
 HUNT_SECONDS = 60.0
 DEFAULT_RUNS = 1000
-MOST_SEED = 1 << 62  # so that the last run's number is one of 64 bits, too
-MOST_MEMORY = 1 << 46  # bytes
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # newer click has it generic
@@ -67,7 +65,7 @@ WORLD_OPTION = click.option("--world", "worlds", multiple=True, help="Only this 
 @fuzz.command()
 @click.option("--runs", type=click.IntRange(min=1), help="Schedules.  [default: 1000, or as many as --for allows]")
 @click.option("--for", "seconds", type=Duration(), help="Go on for so long: 90s, 30m, 8h.")
-@click.option("--seed", type=click.IntRange(0, MOST_SEED), help="The first seed.  [default: 1]")
+@click.option("--seed", type=click.IntRange(0, campaign_file.MOST_SEED), help="The first seed.  [default: 1]")
 @click.option("--out", required=True, help="Directory of the event log, or a URI such as s3://bucket/prefix.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @WORLD_OPTION
@@ -81,11 +79,15 @@ WORLD_OPTION = click.option("--world", "worlds", multiple=True, help="Only this 
 @click.option("--resume", is_flag=True, help="Go on with the campaign in --out; --runs or --for may ask for more.")
 @click.option("--overwrite", is_flag=True, help="Delete the campaign in --out.")
 @click.option(
-    "--run-seconds", type=Seconds(0.1, 86_400), default=limits.RUN_SECONDS, show_default=True, help="The most of one run."
+    "--run-seconds",
+    type=Seconds(limits.LEAST_SECONDS, limits.MOST_SECONDS),
+    default=limits.RUN_SECONDS,
+    show_default=True,
+    help="The most of one run.",
 )
 @click.option(
     "--run-memory",
-    type=click.IntRange(1 << 20, MOST_MEMORY),
+    type=click.IntRange(limits.LEAST_MEMORY, limits.MOST_MEMORY),
     default=limits.RUN_MEMORY,
     show_default=True,
     help="Bytes: the most of one run.",

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rocketmq_ha.fuzz import limits, lockstep, recorder, schedule_file
+from rocketmq_ha.fuzz.campaign_file import manifest_name
 from rocketmq_ha.fuzz.corpus import Corpus
 from rocketmq_ha.fuzz.errors import FuzzError
 from rocketmq_ha.fuzz.limits import Limits, RunDied, RunTimeout
@@ -30,7 +31,6 @@ from rocketmq_ha.spec.event_log import (
     CAMPAIGN_FILE,
     EVENTS_DIR,
     FAILURES_DIR,
-    MANIFEST_DIR,
     PHASE_GENERATE,
     PHASE_GUIDED,
     RUNS_DIR,
@@ -62,10 +62,6 @@ class Task:
     is_guided: bool = False
     limits: Limits = field(default_factory=Limits)
     deadline: float | None = None  # time.time() from which on no partition begins
-
-
-def manifest_name(number: int) -> str:
-    return f"{MANIFEST_DIR}/part-{number:08d}.json"
 
 
 def run_partition(task: Task, number: int) -> Manifest | None:

@@ -85,6 +85,12 @@ CAMPAIGN = {"schema_version": 2, "campaign": "c", "finished": True, "plan": {"ru
             (),
             "found a campaign that has not ended (0 of 9 runs); --resume goes on with it, --overwrite deletes it",
         ),
+        (
+            {"campaign.json": json.dumps(CAMPAIGN | {"finished": False, "plan": None})},
+            (),
+            "found a campaign that has not ended (0 runs); --resume goes on with it",
+        ),
+        ({"campaign.json": "[" * 100_000}, ("--overwrite",), "campaign.json: found no JSON"),
         ({"campaign.json": json.dumps(CAMPAIGN)}, ("--resume", "--run-seconds", "9"), "found --run-seconds beside it"),
         ({"campaign.json": json.dumps(CAMPAIGN)}, ("--resume", "--overwrite"), "found --overwrite beside it"),
     ],
@@ -99,7 +105,15 @@ def test_a_campaign_deletes_nothing_that_it_was_not_told_to(
     assert {file.relative_to(tmp_path).as_posix(): file.read_text() for file in tmp_path.rglob("*") if file.is_file()} == files
 
 
-BEGUN = {"seed": 5, "worlds": ["link", "store"], "guided": True, "runs": 9, "runs_per_partition": 3}
+BEGUN = {
+    "seed": 5,
+    "runs": 9,
+    "runs_per_partition": 3,
+    "worlds": ["link", "store"],
+    "guided": True,
+    "run_seconds": 60.0,
+    "run_memory": 1 << 30,
+}
 
 
 @pytest.mark.parametrize(
@@ -114,7 +128,7 @@ BEGUN = {"seed": 5, "worlds": ["link", "store"], "guided": True, "runs": 9, "run
 )
 def test_a_campaign_does_not_go_on_under_other_settings(options: list[str], told: str, tmp_path: Path) -> None:
     """Also where the other setting is what a new campaign has by default."""
-    (tmp_path / "campaign.json").write_text(json.dumps(CAMPAIGN | {"plan": BEGUN}))
+    (tmp_path / "campaign.json").write_text(json.dumps(CAMPAIGN | {"seed": 5, "runs": 9, "plan": BEGUN}))
     refused = refusal("run", "--out", str(tmp_path), "--resume", *options)
     assert refused == f"rocketmq-ha: {tmp_path}: {told}; leave it out to go on\n"
 
