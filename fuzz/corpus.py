@@ -142,11 +142,11 @@ def _made(maker: str, seed: int, parents: Sequence[Schedule]) -> Schedule:
 
 
 def files_of(store: LogStore) -> dict[str, bytes]:
-    """The files of a log's corpus, by name, for another campaign to begin with, as they are."""
+    """The files of a log's corpus, by name, for another campaign to begin with, as they are; `check` refuses a cut one."""
     found = {}
     for folder in (CORPUS_DIR, FEATURES_DIR):
         for name in store.names(folder):
-            data = store.read(name)
+            data = store.read(name, schedule_file.MOST_SIZE + 1)
             assert data is not None
             found[name] = data
     return found

@@ -59,11 +59,11 @@ class LogStore:
         pq.write_table(table, sink, compression="zstd")
         self.write(name, sink.getvalue())
 
-    def read(self, name: str) -> bytes | None:
-        """The bytes of a file; None if there is none."""
+    def read(self, name: str, most: int | None = None) -> bytes | None:
+        """The bytes of a file, or the first ones, `most` at most; None if there is none."""
         try:
             with self._naming(name), self._files.open_input_stream(self._path(name)) as stream:
-                data: bytes = stream.readall()
+                data: bytes = stream.read(most)
                 return data
         except FileNotFoundError:
             return None

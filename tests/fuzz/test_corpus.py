@@ -149,7 +149,12 @@ def test_the_corpus_of_another_log_can_be_taken_over(tmp_path: Path) -> None:
     found = corpus.files_of(LogStore(str(tmp_path / "old")))
     name = recorder.digest_name(recorder.digest(SPLIT))
     assert set(found) == {f"corpus/link/{name}.json", f"features/{name}.txt"}
-    (tmp_path / "old" / "corpus" / "link" / f"{name}.json").write_text("{")
+    file = tmp_path / "old" / "corpus" / "link" / f"{name}.json"
+    with file.open("r+b") as sparse:
+        sparse.truncate(1 << 40)
+    with pytest.raises(FuzzError, match=r"corpus/link/\w+\.json: found more than 16,777,216 bytes, expected at most so many"):
+        looked_at(str(tmp_path / "old"))
+    file.write_text("{")
     with pytest.raises(FuzzError, match=r"corpus/link/\w+\.json: found no JSON"):
         looked_at(str(tmp_path / "old"))
     with pytest.raises(FuzzError, match="found no corpus/ with schedules"):

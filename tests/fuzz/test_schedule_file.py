@@ -1,6 +1,8 @@
 """A schedule comes back from its file as it was, and a file that is none is named with what is wrong in it."""
 
 import json
+import resource
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import pytest
 
 from rocketmq_ha.fuzz import schedule_file
 from rocketmq_ha.fuzz.errors import FuzzError
+from rocketmq_ha.fuzz.schedule_texts import EVENTS
 from rocketmq_ha.fuzz.worlds import registry
 from rocketmq_ha.fuzz.worlds.world import World
 
@@ -133,3 +136,26 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     drawn = registry.WORLDS["link"].draw(1)
     file.write_text(schedule_file.to_json(drawn))
     assert schedule_file.read(file) == drawn
+
+
+def test_a_file_without_an_end_is_refused_after_the_bytes_that_a_schedule_may_have(tmp_path: Path) -> None:
+    begin = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    told = f"found more than {schedule_file.MOST_SIZE:,} bytes, expected at most so many"
+    with pytest.raises(FuzzError, match=f"^/dev/zero: {told}$"):
+        schedule_file.read(Path("/dev/zero"))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - begin < 5 * schedule_file.MOST_SIZE // 1024
+    file = tmp_path / "s.json"
+    text = schedule_file.to_json(registry.WORLDS["link"].draw(1))
+    file.write_text(text.ljust(schedule_file.MOST_SIZE))
+    assert schedule_file.read(file) == registry.WORLDS["link"].draw(1)
+    file.write_text(text.ljust(schedule_file.MOST_SIZE + 1))
+    with pytest.raises(FuzzError, match=f"^{file}: {told}$"):
+        schedule_file.read(file)
+
+
+@pytest.mark.parametrize("world", registry.WORLDS.values(), ids=list(registry.WORLDS))
+def test_the_most_events_of_a_drawn_schedule_fit_into_a_file(world: World[Any]) -> None:
+    for seed in range(5):
+        drawn = world.draw(seed)
+        repeated = drawn.events * (EVENTS[1] // len(drawn.events))
+        assert len(schedule_file.to_json(replace(drawn, events=repeated))) < schedule_file.MOST_SIZE
