@@ -266,6 +266,16 @@ def _json_object(store_place: str, name: str, data: bytes) -> dict[str, Any]:
     return found
 
 
+def name_to_resume(place: str) -> str | None:
+    """The name of the campaign at a place that can go on; None if there is none, or not any more."""
+    try:
+        settings, _ = _settings_to_resume(LogStore(place), Plan())
+    except (FuzzError, OSError):
+        return None
+    name: str = settings["campaign"]
+    return name
+
+
 def check_free(store: LogStore, *, overwrites: bool) -> None:
     """Look at what a new campaign would delete. Raises: FuzzError, for files of no campaign, or of one unless `overwrites`."""
     if store.read(CAMPAIGN_FILE) is None:

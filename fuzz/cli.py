@@ -3,6 +3,7 @@
 import logging
 import math
 import re
+import shlex
 import sys
 import tempfile
 from functools import partial
@@ -134,6 +135,7 @@ def run(
     campaign.check(plan, out, resumes=resume)
     if resume and campaign.has_other_code(out):
         click.echo(f"{out}: its runs were made by other code than this; what is added is of this", err=True)
+    older = None if resume else campaign.name_to_resume(out)  # with --overwrite
     click.echo(STARTING_SPARK, err=True)
     try:
         with starting(master):
@@ -142,7 +144,11 @@ def run(
         with campaign_progress() as progress:
             result = campaign.run(spark, plan, out, progress, resumes=resume)
     except (KeyboardInterrupt, SystemExit):  # SIGINT, SIGTERM
-        click.echo(f"stopped; rocketmq-ha fuzz run --resume --out {out} goes on", err=True)
+        if campaign.name_to_resume(out) in (None, older):
+            click.echo("stopped before the campaign had begun", err=True)
+        else:
+            options = ["--out", out, *(["--master", master] if _given("master") else [])]
+            click.echo(f"stopped; rocketmq-ha fuzz run --resume {shlex.join(options)} goes on", err=True)
         raise
     for row in result.failed[:5]:
         click.echo(f"{row['verdict']}: {row['signature']}: {replay.command(row, out)}", err=True)

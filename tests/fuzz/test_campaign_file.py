@@ -1,12 +1,14 @@
 """A campaign goes on only if its campaign.json has what one writes there, and says what its manifests say."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from rocketmq_ha.analysis import session
 from rocketmq_ha.fuzz import campaign, cli
 from rocketmq_ha.fuzz.campaign import Plan
 from rocketmq_ha.fuzz.errors import FuzzError
@@ -193,3 +195,44 @@ def test_a_campaign_of_a_time_does_not_go_on_with_fewer_runs_than_it_has(tmp_pat
     write_manifests(tmp_path, 0, 3, runs=None)
     with pytest.raises(FuzzError, match="found a campaign of 44 runs, expected that many or more, not 43"):
         campaign.check(Plan(runs=43), str(tmp_path), resumes=True)
+
+
+# --- What an interrupt says ----------------------------------------------------------------------------------------------
+
+NOT_BEGUN = "stopped before the campaign had begun"
+
+
+def interrupted(monkeypatch: pytest.MonkeyPatch, log: Path, *options: str, begins: bool) -> str:
+    """The last line of a campaign that is interrupted, before or after it has begun."""
+
+    def spark_session(*_arguments: object, **_options: object) -> None:
+        if not begins:
+            raise KeyboardInterrupt
+
+    def run(_spark: object, plan: Plan, place: str, _progress: object, *, resumes: bool) -> None:
+        if not resumes:
+            campaign._begun(LogStore(place), replace(plan, runs_per_partition=1))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(session, "spark_session", spark_session)
+    monkeypatch.setattr(campaign, "run", run)
+    result = CliRunner().invoke(cli.fuzz, ["run", "--out", str(log), *options])
+    assert result.exit_code == 1  # click's, for an interrupt
+    return next(line for line in result.stderr.splitlines() if line.startswith("stopped"))
+
+
+def test_an_interrupt_says_how_the_campaign_goes_on_only_if_it_can(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    log = tmp_path / "a log"
+    assert interrupted(monkeypatch, log, begins=False) == NOT_BEGUN
+    assert not (log / "campaign.json").exists()
+    goes_on = f"stopped; rocketmq-ha fuzz run --resume --out '{log}' goes on"
+    assert interrupted(monkeypatch, log, begins=True) == goes_on
+    assert interrupted(monkeypatch, log, "--overwrite", begins=False) == NOT_BEGUN  # what would go on is the older one
+    assert interrupted(monkeypatch, log, "--overwrite", begins=True) == goes_on
+
+
+def test_an_interrupt_names_the_master_that_was_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    begun(tmp_path)
+    goes_on = f"stopped; rocketmq-ha fuzz run --resume --out {tmp_path} --master 'local[2]' goes on"
+    for begins in (False, True):
+        assert interrupted(monkeypatch, tmp_path, "--resume", "--master", "local[2]", begins=begins) == goes_on
