@@ -24,7 +24,7 @@ RUN_SECONDS: Final = 60.0
 # The largest runs take some MiB.
 RUN_MEMORY: Final = 1 << 30
 LEAST_SECONDS: Final = 0.1
-MOST_SECONDS: Final = 86_400.0
+MOST_SECONDS: Final = 86_400
 LEAST_MEMORY: Final = 1 << 20  # bytes
 MOST_MEMORY: Final = 1 << 46
 _PAGE: Final = resource.getpagesize()
