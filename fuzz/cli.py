@@ -1,7 +1,6 @@
 """`rocketmq-ha fuzz run|replay|shrink|hunt` and `rocketmq-ha demo-bug`."""
 
 import logging
-import math
 import re
 import shlex
 import sys
@@ -16,6 +15,7 @@ from click.core import ParameterSource
 from rocketmq_ha.fuzz import campaign_file, faults, hunt, limits, logged_run, replay, schedule_file, shrink
 from rocketmq_ha.fuzz.errors import FuzzError, check_replaceable
 from rocketmq_ha.fuzz.limits import Limits
+from rocketmq_ha.fuzz.option_types import FiniteRange
 from rocketmq_ha.fuzz.progress import STARTING_SPARK, campaign_progress, shrink_progress
 from rocketmq_ha.fuzz.worlds import registry
 from rocketmq_ha.fuzz.worlds.world import Schedule
@@ -38,16 +38,6 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # newe
         if found is None or not float(found[1]):
             self.fail(f"{value!r} is no duration; expected a number with a unit, such as 90s, 30m or 8h", param, ctx)
         return float(found[1]) * self.UNITS[found[2]]
-
-
-class Seconds(click.FloatRange):
-    """A number of seconds that is one: no nan, which no bound refuses."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        found = super().convert(value, param, ctx)
-        if not math.isfinite(found):
-            self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
-        return found
 
 
 @click.group()
@@ -81,7 +71,7 @@ WORLD_OPTION = click.option("--world", "worlds", multiple=True, help="Only this 
 @click.option("--overwrite", is_flag=True, help="Delete the campaign in --out.")
 @click.option(
     "--run-seconds",
-    type=Seconds(limits.LEAST_SECONDS, limits.MOST_SECONDS),
+    type=FiniteRange(limits.LEAST_SECONDS, limits.MOST_SECONDS),
     default=limits.RUN_SECONDS,
     show_default=True,
     help="The most of one run.",
@@ -226,7 +216,7 @@ def shrink_command(what: str, world_name: str | None, fault_name: str | None, ou
 @fuzz.command(name="hunt")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The first seed.")
 @WORLD_OPTION
-@click.option("--seconds", type=Seconds(0), default=HUNT_SECONDS, show_default=True, help="Give up after this long.")
+@click.option("--seconds", type=FiniteRange(0), default=HUNT_SECONDS, show_default=True, help="Give up after this long.")
 @click.option(
     "--more",
     type=click.IntRange(min=0),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rocketmq_ha.fuzz.errors import check_writable
+from rocketmq_ha.fuzz.option_types import FiniteRange
 from rocketmq_ha.fuzz.progress import STARTING_SPARK, run_progress
 from rocketmq_ha.impl.cli.table import Column, console_for, print_table
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--share",
-    type=click.FloatRange(0, 1),
+    type=FiniteRange(0, 1),
     default=0.0,
     show_default=True,
     help="Part of the runs that the model goes through again, by a hash of run_id.",
