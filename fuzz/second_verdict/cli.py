@@ -41,10 +41,11 @@ def second_verdict(
     a run breaks a rule, or if a rule was never reached and so has shown nothing.
     """
     from rocketmq_ha.analysis.session import check_master, spark_session, starting
-    from rocketmq_ha.fuzz.second_verdict import log_files, spark
+    from rocketmq_ha.fuzz.second_verdict import log_files, output, spark
 
     check_master(master)
     if out is not None:
+        output.check(out)
         out.mkdir(parents=True, exist_ok=True)
         check_writable("--out", out)
     found_logs = [log_files.find(path, number) for number, path in enumerate(logs)]

@@ -5,6 +5,8 @@ not work as well: to let Spark read the files and bring the rows of a run togeth
 rules, and no object store without Hadoop's libraries.
 """
 
+import os
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +25,7 @@ from rocketmq_ha.analysis.part_files import DamagedError, empty, read_file
 from rocketmq_ha.analysis.published import shared
 from rocketmq_ha.analysis.schema import WITHOUT_MANIFESTS
 from rocketmq_ha.fuzz.errors import FuzzError
-from rocketmq_ha.fuzz.second_verdict import chunk, monitor, rerun
+from rocketmq_ha.fuzz.second_verdict import chunk, monitor, output, rerun
 from rocketmq_ha.fuzz.second_verdict.log_files import Log, Unit, weight_of
 from rocketmq_ha.spec.event_log import EVENT_COLUMNS, RUN_COLUMNS, VERDICT_OK
 
@@ -87,9 +89,12 @@ def judge(
     """Judge all runs of the logs by their rows, and a share of them by the model too. Each log is judged by itself.
 
     Args: out: gets runs/ and rules/, two tables as Parquet. progress: called with the part of the tasks that is done, 0 to 1.
-    Raises: FuzzError for a file that cannot be read.
+    Raises: FuzzError for a file that cannot be read, or for one in the place of a table that no second verdict has made;
+        OSError, where the tables, or what Spark keeps in between, cannot be written.
     """
     started = time.monotonic()
+    spark.sparkContext.setLogLevel("OFF")  # what ends a task comes here as an exception
+    scratch = os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()
     units = [unit for log in logs for unit in log.units]
     tasks = shared(units, [*map(weight_of, units)], TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
     places, shown = tuple(log.place for log in logs), tuple(log.shown for log in logs)
@@ -102,7 +107,8 @@ def judge(
 
     results = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(judge_tasks, RESULT_DDL).persist(StorageLevel.DISK_ONLY)
     try:
-        found = _collect(spark, results, progress)
+        with output.naming(scratch):
+            found = _collect(spark, results, progress)
         if out is not None:
             _write(results, out)
     finally:
@@ -259,11 +265,19 @@ def _if_about(name: str) -> Column:
 def _write(results: DataFrame, out: Path) -> None:
     """Write runs/ and rules/: a row a run and check, and a row a rule."""
     runs = results.where(sf.col("kind").isin(_RUN, _RERUN)).withColumnRenamed("kind", "check")
-    runs.write.mode("overwrite").parquet(str((out / "runs").absolute()))
-    rules = results.where(sf.col("kind") == _RULE).groupBy("rule")
-    rules.agg(sf.sum("n_rows").alias("premises"), sf.sum("n_violations").alias("violations")).orderBy("rule").coalesce(
-        1
-    ).write.mode("overwrite").parquet(str((out / "rules").absolute()))
+    of_rules = results.where(sf.col("kind") == _RULE).groupBy("rule")
+    rules = of_rules.agg(sf.sum("n_rows").alias("premises"), sf.sum("n_violations").alias("violations")).orderBy("rule")
+    with output.replacing(out.absolute()) as folder:
+        try:
+            _write_table(runs, folder / output.RUNS)
+            _write_table(rules.coalesce(1), folder / output.RULES)
+        except BaseException:
+            results.sparkSession.sparkContext.cancelAllJobs()  # no task makes a file in a folder that is being deleted
+            raise
+
+
+def _write_table(table: DataFrame, folder: Path) -> None:
+    table.write.parquet(str(folder))
 
 
 def _while_showing(spark: SparkSession, work: Callable[[], list[Any]], progress: Callable[[float], None]) -> list[Any]:

@@ -1,6 +1,8 @@
 """The second verdict on Spark: the command over logs on disk, what it prints, writes and ends with."""
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,15 +10,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
+from py4j.protocol import Py4JError
 
 from kit import second_verdicts
 from kit.second_verdicts import MemoryLog
 from rocketmq_ha.fuzz.log_store import LogStore
 from rocketmq_ha.fuzz.second_verdict import monitor, rerun
+from rocketmq_ha.fuzz.second_verdict import spark as spark_verdict
 from rocketmq_ha.fuzz.second_verdict.cli import second_verdict
+from rocketmq_ha.impl.cli import main
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]  # one Spark session for all of these
 
@@ -105,3 +110,51 @@ def test_pages_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
     result = call(log)
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-1].startswith(f"rocketmq-ha: {file}: found pages that cannot be read")
+
+
+@pytest.mark.parametrize("mine", ["campaign.json", "runs/mine.txt", "rules/mine.txt"])
+def test_tables_in_the_place_of_a_log_or_of_foreign_files_are_refused_before_the_work(mine: str, tmp_path: Path) -> None:
+    log = write(tmp_path / "log", second_verdicts.sound(*SEEDS))
+    out = log if mine == "campaign.json" else tmp_path / "out"
+    if out != log:
+        (out / mine).parent.mkdir(parents=True)
+        (out / mine).write_text("mine", encoding="utf-8")
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    result = call(log, "--out", out)
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1), result.output
+    assert str(out) in result.stderr and mine in result.stderr
+    assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == before
+
+
+def test_tables_replace_those_of_an_older_second_verdict(tmp_path: Path) -> None:
+    """The columns are those by which older tables are known."""
+    out = tmp_path / "out"
+    for last in (5, 3):
+        log = write(tmp_path / f"log-{last}", second_verdicts.sound(1, last))
+        assert call(log, "--unreached-ok", "--out", out).exit_code == 0
+        assert len(pq.read_table(out / "runs")) == last
+    assert sorted(path.name for path in out.iterdir()) == ["rules", "runs"]
+
+
+def test_a_full_disk_is_one_line_and_leaves_the_older_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first table is complete when the disk is full. The error has Java's form: words of the system, and no number."""
+    out = tmp_path / "out"
+    log = write(tmp_path / "log", second_verdicts.sound(1, 3))
+    assert call(log, "--unreached-ok", "--out", out).exit_code == 0
+    before = {file: file.read_bytes() for file in out.rglob("*") if file.is_file()}
+    write_table = spark_verdict._write_table
+
+    def write_the_first(table: "DataFrame", folder: Path) -> None:
+        if folder.name == "rules":
+            raise Py4JError(
+                f"An error occurred\n\tat a.B\nCaused by: java.io.IOException: {os.strerror(errno.ENOSPC)}\n\tat c.D"
+            )
+        write_table(table, folder)
+
+    monkeypatch.setattr(spark_verdict, "_write_table", write_the_first)
+    result = CliRunner().invoke(main, ["second-verdict", str(log), "--unreached-ok", "--out", str(out), "--master", "local[2]"])
+    assert (result.exit_code, result.stdout) == (75, ""), result.output
+    assert result.stderr.splitlines()[-1] == f"rocketmq-ha: {out}: No space left on device"
+    assert "Traceback" not in result.stderr and "at a.B" not in result.stderr
+    assert {file: file.read_bytes() for file in out.rglob("*") if file.is_file()} == before
+    assert sorted(path.name for path in out.iterdir()) == ["rules", "runs"]
