@@ -163,7 +163,7 @@ def replay_command(what: str, world_name: str | None, fault_name: str | None) ->
     """Show a schedule step by step, a column a node.
 
     WHAT is a seed, the file of a schedule, or a run of a log, LOG:NUMBER: build/night:-18 is a guided one. Exit status 1 if the
-    two sides disagree. A replay has no limit of time or memory: a run that a campaign ended for one of these goes on to its end.
+    two sides disagree. A replay has no limit of time or memory: a run that a campaign ended for one of these goes on.
     """
     schedule = _schedule_of(what, world_name)
     if fault_name:
