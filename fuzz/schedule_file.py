@@ -29,6 +29,7 @@ MOST_SIZE: Final = 16 << 20
 _DIGITS: Final = 20
 _NAMES: Final = {int: "an integer", str: "a text", bool: "true or false"}
 _SHOWN: Final = 60  # characters of a wrong value
+_SHOWN_OF_A_FIELD: Final = 20  # characters, where an event is shown whole
 
 
 def to_json(schedule: Schedule) -> str:
@@ -50,8 +51,10 @@ def from_json(text: str, place: str = "schedule") -> Schedule:
     """The schedule of a text. Raises: FuzzError, with the place and the field that is wrong."""
     try:
         document = json.loads(text, parse_int=_int, object_pairs_hook=_Fields)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise FuzzError(f"{place}: found no JSON ({error}), expected a schedule") from error
+    except RecursionError as error:
+        raise FuzzError(f"{place}: found JSON that is nested too deep, expected a schedule") from error
     if not isinstance(document, dict) or {*document} != {"world", *_OF_EVERY_SCHEDULE, "setup"}:
         found = _names(document) if isinstance(document, dict) else _shown(document)
         raise FuzzError(f"{place}: found {found or 'nothing'}, expected world, seed, profile, setup and events")
@@ -72,9 +75,17 @@ def from_json(text: str, place: str = "schedule") -> Schedule:
         events.append(_object(kinds[name], values, f"{place}: event {index}, {name}"))
     if not events:
         raise FuzzError(f"{place}: events: found none, expected at least one")
-    fixed = {"seed": _value(int, document["seed"], f"{place}: seed"), "profile": PROFILES[document["profile"]]}
+    fixed = {"seed": _seed(document["seed"], f"{place}: seed"), "profile": PROFILES[document["profile"]]}
     schedule: Schedule = _object(world.schedule_type, document["setup"], f"{place}: setup", **fixed, events=tuple(events))
     return schedule
+
+
+def _seed(value: Any, place: str) -> int:
+    """A seed is the number of a run, which the event log has in 64 bits."""
+    least, most = schedule_numbers.I64
+    if type(value) is not int or not least <= value <= most:
+        raise FuzzError(f"{place}: found {_shown(value)}, expected an integer from {least} to {most}")
+    return value
 
 
 def from_user(text: str, place: str) -> Schedule:
@@ -102,7 +113,7 @@ def check(schedule: Schedule, place: str) -> None:
     schedule_numbers.check_settings(schedule, place)
     for _, event, where in events:
         if not world.fits(schedule, event):
-            raise FuzzError(f"{where}: found {_shown(_plain(event))}, expected one that fits the setup, its slaves and files")
+            raise FuzzError(f"{where}: found {_shown_fields(event)}, expected {world.fitting(event)}")
 
 
 def read(file: Path) -> Schedule:
@@ -136,7 +147,8 @@ class _Number:
 
 
 def _int(text: str) -> int | _Number:
-    return int(text) if len(text) <= _DIGITS else _Number(len(text.lstrip("-")))
+    digits = len(text.lstrip("-"))
+    return int(text) if digits <= _DIGITS else _Number(digits)
 
 
 class _Fields(dict[str, Any]):
@@ -173,7 +185,7 @@ def _object(kind: type, values: Any, place: str, **fixed: Any) -> Any:
     _once(values, place)
     hints = {field.name: _hints(kind)[field.name] for field in fields(kind) if field.name not in fixed}
     if unknown := [name for name in values if name not in hints]:
-        raise FuzzError(f"{place}: found field {_names(unknown)}, expected {', '.join(hints) or 'none'}")
+        raise FuzzError(f"{place}: found field {_names(unknown)}, expected {', '.join(hints) or 'no field'}")
     needed = [one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING]
     if missing := [name for name in needed if name not in values and name not in fixed]:
         raise FuzzError(f"{place}: found no field {', '.join(missing)}, expected {', '.join(hints)}")
@@ -208,6 +220,8 @@ def _value(kind: Any, value: Any, place: str) -> Any:
             return None
         (rest,) = (one for one in arguments if one is not type(None))
         return _value(rest, value, place)
+    if kind is int and isinstance(value, _Number):
+        raise FuzzError(f"{place}: found {value}, expected an integer of at most {_DIGITS} digits")
     if type(value) is not kind:
         raise FuzzError(f"{place}: found {_shown(value)}, expected {_NAMES.get(kind, kind.__name__)}")
     return value
@@ -219,6 +233,13 @@ def _shown(value: Any) -> str:
         return str(value)
     text = json.dumps(value, default=str)
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+def _shown_fields(event: Any) -> str:
+    """The fields of an event as the file has them; long values are cut, so that each field is seen."""
+    values = {name: json.dumps(value) for name, value in _plain(event).items()}
+    cut = {name: text if len(text) <= _SHOWN_OF_A_FIELD else text[:_SHOWN_OF_A_FIELD] + "..." for name, text in values.items()}
+    return "{" + ", ".join(f'"{name}": {text}' for name, text in cut.items()) + "}"
 
 
 def _names(names: Iterable[str]) -> str:

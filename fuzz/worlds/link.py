@@ -45,6 +45,18 @@ class LinkWorld(World[LinkSchedule]):
     def fits(self, schedule: LinkSchedule, event: events.Event) -> bool:
         return fits(schedule, event)
 
+    def fitting(self, event: events.Event) -> str:
+        match event:
+            case events.Put():
+                topics = " or ".join(schedule.TOPICS)
+                return f"the topic {topics}, at most {MOST_PROPERTIES} characters of properties, and a body that fits a file"
+            case events.ForgeReport():
+                return "a slave of the setup, and an offset that campaigns forge under its profile"
+            case events.ForgeHeader():
+                return "a slave of the setup, and a body_size that hardened refuses"
+            case _:
+                return "a slave of the setup"
+
     def bounds(self, drawn: LinkSchedule) -> Mapping[tuple[type, str], tuple[int, int]]:
         room = schedule.ample_room(drawn.settings)
         return BOUNDS | {(events.Grant, "room"): (0, room), (events.Connect, "room"): (0, room)}
@@ -90,6 +102,9 @@ BOUNDS: Final = {
 }
 
 
+MOST_PROPERTIES: Final = 8  # characters; the body leaves room for as many
+
+
 def fits(drawn: LinkSchedule, event: events.Event) -> bool:
     """Return True if an event may stand in a schedule: its slave is there, and its message fits a file.
 
@@ -99,8 +114,8 @@ def fits(drawn: LinkSchedule, event: events.Event) -> bool:
     if getattr(event, "slave", 0) >= drawn.slaves:
         return False
     if isinstance(event, events.Put):
-        is_known = event.topic in schedule.TOPICS and len(event.properties) <= 8
-        return is_known and len(event.body) <= schedule.largest_body(drawn.settings) - 8
+        is_known = event.topic in schedule.TOPICS and len(event.properties) <= MOST_PROPERTIES
+        return is_known and len(event.body) <= schedule.largest_body(drawn.settings) - MOST_PROPERTIES
     if isinstance(event, events.ForgeHeader) and drawn.profile.checks_frames:
         return not 0 <= event.body_size <= drawn.settings.slave_read_buffer_size - TRANSFER_HEADER_SIZE
     return not isinstance(event, events.ForgeReport) or event.offset in schedule.forged_offsets(drawn.profile)

@@ -57,6 +57,9 @@ class MetadataWorld(World[MetadataSchedule]):
         """Return True if the event's master, or the process that it is about, is there."""
         return getattr(event, "master", getattr(event, "process", 0)) < len(schedule.settings.tells)
 
+    def fitting(self, event: events.Event) -> str:  # noqa: ARG002
+        return "a master or a process of the setup"
+
     def bounds(self, schedule: MetadataSchedule) -> Mapping[tuple[type, str], tuple[int, int]]:
         del schedule  # every number may stand in every schedule
         return BOUNDS

@@ -37,6 +37,15 @@ class ReadsWorld(World[ReadsSchedule]):
     def fits(self, schedule: ReadsSchedule, event: events.Event) -> bool:
         return reads_schedule.fits(schedule.setup, event)
 
+    def fitting(self, event: events.Event) -> str:
+        match event:
+            case events.Dispatch():
+                return "queues of the setup, and sizes that fit a file of its log"
+            case events.MasterLink():
+                return "it only where setup.setup.is_slave"
+            case _:
+                return "at most as many queues as the setup has"
+
     def bounds(self, schedule: ReadsSchedule) -> Mapping[tuple[type, str], tuple[int, int]]:
         return {**reads_schedule.BOUNDS, (events.SetTopic, "read_queue_nums"): (0, schedule.setup.queues)}
 

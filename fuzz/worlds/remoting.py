@@ -36,6 +36,9 @@ class RemotingWorld(World[RemotingSchedule]):
     def fits(self, schedule: RemotingSchedule, event: events.Event) -> bool:
         return remoting_schedule.fits(schedule.settings, event)
 
+    def fitting(self, event: events.Event) -> str:  # noqa: ARG002
+        return "a client of the setup"
+
     def bounds(self, schedule: RemotingSchedule) -> Mapping[tuple[type, str], tuple[int, int]]:
         del schedule  # every number may stand in every schedule
         return remoting_schedule.BOUNDS

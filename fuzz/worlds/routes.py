@@ -81,6 +81,9 @@ class RoutesWorld(World[RoutesSchedule]):
         settings = schedule.settings
         return getattr(event, "server", 0) < settings.servers and getattr(event, "broker", -1) < len(settings.brokers)
 
+    def fitting(self, event: events.Event) -> str:  # noqa: ARG002
+        return "a name server and a broker of the setup"
+
     def bounds(self, schedule: RoutesSchedule) -> Mapping[tuple[type, str], tuple[int, int]]:
         most = {"server": schedule.settings.servers - 1, "broker": len(schedule.settings.brokers) - 1, "channel": 2}
         places = {

@@ -105,6 +105,10 @@ class World(ABC, Generic[S]):
         """Return True if an event of another schedule may stand in this one. For mutations."""
         return False
 
+    def fitting(self, event: Any) -> str:  # noqa: ARG002
+        """What `fits` asks of such an event, for who wrote one that does not fit."""
+        return "an event of another kind"
+
     def bounds(self, schedule: S) -> Mapping[tuple[type, str], tuple[int, int]]:  # noqa: ARG002
         """The numbers that a mutation may change: (event type, field) to (least, greatest)."""
         return {}

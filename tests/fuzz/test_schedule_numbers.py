@@ -120,9 +120,8 @@ def test_at_each_bound_both_sides_agree_or_the_event_does_not_fit(world: World[A
     try:
         schedule_file.check(schedule, "file")
     except FuzzError as error:
-        assert (
-            "expected one that fits the setup" in error.message or f"setup.settings.{name.partition('.')[2]}: " in error.message
-        )
+        told = {f", expected {world.fitting(event)}" for event in schedule.events}
+        assert any(error.message.endswith(one) for one in told) or f"setup.settings.{name.partition('.')[2]}: " in error.message
         return
     outcome = lockstep.run(schedule)
     assert outcome.verdict == VERDICT_OK, (outcome.last.op_index, outcome.last.signature, outcome.last.detail)
