@@ -6,10 +6,8 @@ The campaign, the report and their tests all use this session, locally or, with 
 import logging
 import os
 import re
-import signal
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from rocketmq_ha.analysis.errors import SparkUnavailable
 from rocketmq_ha.analysis.java import JavaNotFound, java_environment
+from rocketmq_ha.analysis.jvm_start import ending_with_python
 
 LOOPBACK: Final = "127.0.0.1"
 _MASTER: Final = re.compile(r"local(\[(\*|[1-9]\d*)(,[1-9]\d*)?\])?|spark://.+|yarn|k8s://.+|local-cluster\[.+\]")
@@ -116,12 +115,8 @@ def spark_session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     logging.getLogger().addFilter(_is_no_repetition)
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    on_interrupt = signal.getsignal(signal.SIGINT)
-    session = builder.getOrCreate()
-    if in_main_thread:  # PySpark's own handler calls the JVM, also in the middle of another call
-        signal.signal(signal.SIGINT, on_interrupt)
-    return session
+    with ending_with_python():
+        return builder.getOrCreate()
 
 
 def _is_no_repetition(record: logging.LogRecord) -> bool:
