@@ -24,8 +24,8 @@ END_S: Final = 10.0  # of a process that was killed: the kernel frees its memory
 def ending_with_python() -> Iterator[None]:
     """Within, a JVM that PySpark starts is ended before SIGINT or SIGTERM does what it does in this process.
 
-    PySpark gives its child to nobody before it has started, so the class is replaced by which it makes the child. What does not
-    work: to end the JVM where the exception arrives, for PySpark has deleted the folder by then.
+    PySpark hands out its child process only when the JVM has started. So the class that PySpark makes the child of is replaced
+    meanwhile. The JVM cannot be ended where the exception arrives: PySpark has deleted the folder by then.
     """
     started: list[subprocess.Popen[bytes]] = []
     raised: list[BaseException] = []
@@ -64,7 +64,8 @@ def ending_with_python() -> Iterator[None]:
         raise
     finally:
         vars(java_gateway)["Popen"] = replaced
-        if threading.current_thread() is threading.main_thread():  # also of PySpark, whose own calls the JVM amid other calls
+        # PySpark has set a handler of its own, which calls the JVM in the middle of another call. It goes, too.
+        if threading.current_thread() is threading.main_thread():
             for number in (number for number in SIGNALS if before[number] is not None):
                 signal.signal(number, before[number])
 

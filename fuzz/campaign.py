@@ -144,7 +144,7 @@ def check(plan: Plan, place: str, *, resumes: bool) -> None:
     if resumes:
         settings, runs = _settings_to_resume(store, plan)
         end = campaign_file.check_manifests(store.place, settings["plan"], _Manifests(store).read().by_name)
-        if runs is not None and runs < end:  # of a campaign that had a time
+        if runs is not None and runs < end:  # a campaign with --for has no number of runs in its plan
             raise FuzzError(f"{store.place}: found a campaign of {end} runs, expected that many or more, not {runs}")
         if settings["plan"]["guided"] and any(True for _ in store.names(CORPUS_DIR)):
             _check_corpus(store)

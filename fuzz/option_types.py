@@ -7,7 +7,7 @@ import click
 
 
 class FiniteRange(click.FloatRange):
-    """A number within bounds that is one: no nan, which no bound refuses, and not inf."""
+    """A finite number within bounds. FloatRange alone takes nan, since no comparison with a bound refuses it."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         found = super().convert(value, param, ctx)

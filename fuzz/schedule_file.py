@@ -129,7 +129,7 @@ def read(file: Path) -> Schedule:
 def decoded(data: bytes, place: str) -> str:
     """The text of a file, of which at most MOST_SIZE bytes and one more were read. Raises: FuzzError."""
     if len(data) > MOST_SIZE:
-        raise FuzzError(f"{place}: found more than {MOST_SIZE:,} bytes, expected at most so many")
+        raise FuzzError(f"{place}: found more than {MOST_SIZE:,} bytes, expected at most that number")
     try:
         return data.decode()
     except UnicodeDecodeError as error:

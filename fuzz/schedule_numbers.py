@@ -237,7 +237,7 @@ NUMBERS: Final[Mapping[str, Mapping[str, Range]]] = {
         "Frame.code": (0, (1 << 15) - 1),
         "Frame.opaque": I32,
         "Frame.flag": (0, 3),
-        "Frame.body_size": (0, 1 << 12),  # a few bytes of a file stand for so many in memory
+        "Frame.body_size": (0, 1 << 12),  # bytes: each frame of a file becomes that much memory
         "Connect.client": FEW,
         "End.client": FEW,
         "Send.client": FEW,

@@ -18,12 +18,12 @@ class Kind(NamedTuple):
     told: str
 
 
-# What reaches a name server or a consumer's request: it may say anything that is UTF-8. Half of a surrogate pair is none.
+# A text in a request to a name server or of a consumer may be anything that is UTF-8. Half of a surrogate pair is not.
 ANY: Final = Kind(re.compile("[^\ud800-\udfff]{0,1000}"), "at most 1000 characters of UTF-8")
-# Of a topic, a group or a cluster in a table, a log or a folder's name: who sends another is refused before.
+# The name of a topic, a group or a cluster in a table, a log or a folder: a request with any other name is refused before.
 NAME: Final = Kind(re.compile(r"[A-Za-z0-9_%|-]{1,127}"), "1 to 127 of the characters A-Z a-z 0-9 _ - % |")
 ADDRESS: Final = Kind(re.compile(r"[A-Za-z0-9.-]{1,50}:[0-9]{1,5}"), "HOST:PORT")
-# As stored. A file has room for so many behind the largest body; a zero byte at the end is refused (HA-ST-89).
+# As stored. Behind the largest body a file has room for 100 characters. A zero byte at the end is refused (HA-ST-89).
 PROPERTIES: Final = Kind(re.compile("[\1\2 -~]{0,100}"), "at most 100 characters of ASCII, without a zero byte")
 # In the world of a store both sides refuse what they cannot store.
 ALL_PROPERTIES: Final = Kind(re.compile("[\0-\x7f]{0,2000}"), "at most 2000 characters of ASCII")

@@ -106,7 +106,7 @@ class World(ABC, Generic[S]):
         return False
 
     def fitting(self, event: Any) -> str:  # noqa: ARG002
-        """What `fits` asks of such an event, for who wrote one that does not fit."""
+        """What `fits` asks of an event of this class, for the message about one that does not fit."""
         return "an event of another kind"
 
     def bounds(self, schedule: S) -> Mapping[tuple[type, str], tuple[int, int]]:  # noqa: ARG002

@@ -167,7 +167,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 def test_a_file_without_an_end_is_refused_after_the_bytes_that_a_schedule_may_have(tmp_path: Path) -> None:
     begin = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    told = f"found more than {schedule_file.MOST_SIZE:,} bytes, expected at most so many"
+    told = f"found more than {schedule_file.MOST_SIZE:,} bytes, expected at most that number"
     with pytest.raises(FuzzError, match=f"^/dev/zero: {told}$"):
         schedule_file.read(Path("/dev/zero"))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - begin < 5 * schedule_file.MOST_SIZE // 1024
