@@ -2,7 +2,8 @@
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -40,6 +41,8 @@ class Output:
 
         Raises: OutputInvalid.
         """
+        if STDOUT in (self.page, self.junit):
+            raise OutputInvalid("-: found the sign of stdout, which --json alone takes, expected the name of a file to write")
         files = self.files()
         for number, file in enumerate(files):
             if file.absolute() in [other.absolute() for other in files[:number]]:
@@ -49,27 +52,45 @@ class Output:
             raise OutputInvalid(f"{self.tables}: found a file, expected a directory for the tables")
 
     def write(self, tables: "Mapping[str, pa.Table]", texts: Mapping[Path, str]) -> None:
-        """Write the tables, then the texts, each file whole. The page comes last, and so stands for a complete report."""
+        """Write the tables and the texts beside their places, and then give each its name.
+
+        The page gets its name last, and so stands for a complete report.
+
+        Raises: OSError with the file or folder that cannot be written. No output has its name then.
+        """
         from rocketmq_ha.analysis import tables as made
 
-        for file in self.files():
-            file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.page.parent, prefix=".report-") as name:
-            unfinished = Path(name)
-            made.write(tables, unfinished)
+        with ExitStack() as stack:
+            with _naming(self.tables):
+                unfinished_tables = _unfinished(stack, self.tables)
+                made.write(tables, unfinished_tables)
+            unfinished_files = {}
+            for file in reversed(self.files()):
+                with _naming(file):
+                    unfinished_files[file] = _unfinished(stack, file) / file.name
+                    unfinished_files[file].write_text(texts[file], encoding="utf-8")
             self.tables.mkdir(exist_ok=True)
-            for file in sorted(unfinished.iterdir()):
-                file.replace(self.tables / file.name)
-        for file in reversed(self.files()):
-            _write_whole(file, texts[file])
+            for table in sorted(unfinished_tables.iterdir()):
+                table.replace(self.tables / table.name)
+            for file, unfinished in unfinished_files.items():
+                unfinished.replace(file)
 
 
-def _write_whole(file: Path, text: str) -> None:
-    """Write beside the file first, so that its name never stands for half of it, on whatever file system it lies."""
-    with tempfile.TemporaryDirectory(dir=file.parent, prefix=".report-") as name:
-        unfinished = Path(name) / file.name
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(file)
+def _unfinished(stack: ExitStack, place: Path) -> Path:
+    """Make a folder beside a place, until the stack ends: a move from there is a rename, on whatever file system it lies."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    return Path(stack.enter_context(tempfile.TemporaryDirectory(dir=place.parent, prefix=".report-")))
+
+
+@contextmanager
+def _naming(place: Path) -> Iterator[None]:
+    """Raise OSError with the place for one that has the name of an unfinished file, or none: that the disk is full, say."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), str(place)) from error
 
 
 def _check_file(file: Path, what: str) -> None:

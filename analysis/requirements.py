@@ -27,6 +27,7 @@ _OPERATORS: Final[Mapping[str, Callable[[Fraction, Fraction], bool]]] = {
     "<": operator.lt,
 }
 _FORM: Final = re.compile(r"\s*([^\s<>=]*)\s*([<>=]*)\s*([^\s%]*)\s*(%?)\s*")
+_ALL: Final = 100  # per cent
 _VALUE: Final = re.compile(r"\d+(\.\d+)?", re.ASCII)
 
 
@@ -106,6 +107,8 @@ def parse(text: str) -> Requirement:
     if percent and not TERMS[name].whole:
         shares = ", ".join(term for term in NAMES if TERMS[term].whole)
         raise RequirementInvalid(text, f"a percentage of {name}", f"a number; only these are parts of a whole: {shares}")
+    if percent and Fraction(bound) > _ALL:
+        raise RequirementInvalid(text, f"{bound}%", f"at most {_ALL}%, which is all {name}")
     return Requirement(name, sign, bound, bool(percent))
 
 

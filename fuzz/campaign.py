@@ -210,7 +210,8 @@ def _settings_to_resume(store: LogStore, plan: Plan) -> tuple[dict[str, Any], in
     found = settings["plan"]
     asked = {"seed": plan.seed, "worlds": list(plan.worlds) or None, "guided": plan.is_guided}
     for name, value in asked.items():
-        if value is not None and value != found[name]:
+        is_same = set(value) == set(found[name]) if isinstance(value, list) else value == found[name]
+        if value is not None and not is_same:
             raise FuzzError(
                 f"{store.place}: found a campaign with {name} {_shown(found[name])}, expected {_shown(value)}; "
                 "leave it out to go on"

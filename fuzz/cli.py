@@ -15,10 +15,10 @@ from click.core import ParameterSource
 from rocketmq_ha.fuzz import campaign_file, faults, hunt, limits, logged_run, replay, schedule_file, shrink
 from rocketmq_ha.fuzz.errors import FuzzError, check_replaceable
 from rocketmq_ha.fuzz.limits import Limits
-from rocketmq_ha.fuzz.option_types import FiniteRange
 from rocketmq_ha.fuzz.progress import STARTING_SPARK, campaign_progress, shrink_progress
 from rocketmq_ha.fuzz.worlds import registry
 from rocketmq_ha.fuzz.worlds.world import Schedule
+from rocketmq_ha.impl.cli.finite_range import FiniteRange
 from rocketmq_ha.impl.cli.table import console_for, print_pairs
 from rocketmq_ha.impl.store.log.creation import replace_file
 from rocketmq_ha.spec.event_log import VERDICT_OK
@@ -43,11 +43,11 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # newe
 @click.group()
 def fuzz() -> None:
     """Drive the reference model and the implementation in lock-step."""
-    # A campaign kills slaves by the thousand: that each has cut its tail off is no news. The level comes back at the end of the
-    # command, for a process that goes on after it, as that of the tests does.
+    # The implementation would tell of what schedules make: cut tails, full disks, damage. The level comes back at the end of
+    # the command, for a process that goes on after it, as that of the tests does.
     logger = logging.getLogger("rocketmq_ha.impl")
     click.get_current_context().call_on_close(partial(logger.setLevel, logger.level))
-    logger.setLevel(logging.ERROR)
+    logger.setLevel(logging.CRITICAL)
 
 
 WORLD_OPTION = click.option("--world", "worlds", multiple=True, help="Only this world; repeatable.  [default: all]")
@@ -140,6 +140,8 @@ def run(
             options = ["--out", out, *(["--master", master] if _given("master") else [])]
             click.echo(f"stopped; rocketmq-ha fuzz run --resume {shlex.join(options)} goes on", err=True)
         raise
+    if not result.runs:
+        raise FuzzError("--for: found the time over before a run was made, expected more: Spark's workers start within it")
     for row in result.failed[:5]:
         click.echo(f"{row['verdict']}: {row['signature']}: {replay.command(row, out)}", err=True)
     click.echo(

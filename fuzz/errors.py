@@ -30,6 +30,8 @@ def check_replaceable(option: str, file: Path) -> None:
     A device is no file: the file would stand in its place, and root's /dev/null would be gone for all.
     Raises: FuzzError.
     """
+    if not file.name or file.name == "-":
+        raise FuzzError(f"{option} {str(file)!r}: expected the name of a file")
     try:
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISREG(file.stat().st_mode):

@@ -53,6 +53,8 @@ def draw(seed: int) -> LinkSchedule:
         drawn = _with_full_disks(rng, drawn, slaves)
     if rng.random() < 0.15:
         drawn = _with_deletions(rng, drawn)
+    if not profile.reports_on_connect:
+        drawn = _with_first_reports(rng, drawn, settings)
     drawn = [within(settings, event) for event in drawn]
     return LinkSchedule(seed, profile, settings, slaves, tuple(drawn))
 
@@ -98,6 +100,18 @@ def _with_deletions(rng: random.Random, drawn: list[events.Event]) -> list[event
         found.append(event)
         if rng.random() < 0.07:
             found.append(events.DeleteFile())
+    return found
+
+
+def _with_first_reports(rng: random.Random, drawn: list[events.Event], settings: Settings) -> list[events.Event]:
+    """Add the silence that classic's first report waits for (HA-S-2); otherwise most of its slaves get no byte."""
+    share = rng.choice((0, 0.3, 0.6))
+    found: list[events.Event] = []
+    for event in drawn:
+        found.append(event)
+        if isinstance(event, events.Connect) and rng.random() < share:
+            found.append(events.Tick(settings.ha_send_heartbeat_interval_ms + 1))
+            found.append(events.DeliverReports(event.slave, UNBOUNDED_ROOM))
     return found
 
 

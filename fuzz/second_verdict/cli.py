@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rocketmq_ha.fuzz.errors import check_writable
-from rocketmq_ha.fuzz.option_types import FiniteRange
 from rocketmq_ha.fuzz.progress import STARTING_SPARK, run_progress
+from rocketmq_ha.impl.cli.finite_range import FiniteRange
 from rocketmq_ha.impl.cli.table import Column, console_for, print_table
 
 if TYPE_CHECKING:

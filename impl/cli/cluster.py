@@ -24,6 +24,7 @@ from rocketmq_ha.impl.app.cluster.processes import our_command
 from rocketmq_ha.impl.app.cluster.status import cluster_status
 from rocketmq_ha.impl.app.stop import Stop
 from rocketmq_ha.impl.cli.cluster_screen import show
+from rocketmq_ha.impl.cli.finite_range import FiniteRange
 from rocketmq_ha.impl.cli.status import clear
 from rocketmq_ha.impl.cli.table import console_for
 from rocketmq_ha.impl.errors import ConfigInvalid
@@ -185,7 +186,7 @@ def _is_ready(directory: Path, pid: int) -> bool:
 @click.option("--watch", is_flag=True, help="Show it repeatedly, until interrupted.")
 @click.option(
     "--every",
-    type=click.FloatRange(min=0.1),
+    type=FiniteRange(min=0.1),
     default=1.0,
     show_default=True,
     metavar="SECONDS",

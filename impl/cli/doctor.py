@@ -11,6 +11,7 @@ from rocketmq_ha.impl.app.doctor.diagnosis import DoctorOptions, diagnose
 from rocketmq_ha.impl.app.doctor.findings import Finding, Findings
 from rocketmq_ha.impl.app.endpoints import MasterEndpoint
 from rocketmq_ha.impl.app.stop import Stop
+from rocketmq_ha.impl.cli.finite_range import FiniteRange
 from rocketmq_ha.impl.cli.master_options import master_options, settle_option
 from rocketmq_ha.impl.net.address import parse_address
 from rocketmq_ha.impl.net.feed import Stopped
@@ -27,7 +28,7 @@ from rocketmq_ha.impl.net.feed import Stopped
 @click.option("--store", type=click.Path(path_type=Path), metavar="DIR", help="The slave's store, to compare with the master.")
 @click.option(
     "--patience",
-    type=click.FloatRange(min=0.1),
+    type=FiniteRange(min=0.1),
     default=8.0,
     show_default=True,
     metavar="SECONDS",

@@ -6,12 +6,13 @@ from typing import Any, Final
 
 import click
 
+from rocketmq_ha.impl.cli.finite_range import FiniteRange
 from rocketmq_ha.impl.cli.option_group import Command, option_group
 from rocketmq_ha.impl.net.limits import HARDENED_LIMITS, Limits, limits_of, parse_networks
 from rocketmq_ha.spec.profile import PROFILES, Profile
 
 _LEAST_RATE: Final = 1024  # bytes a second; a heartbeat and the answer to a report still arrive before the slave gives up
-_SECONDS: Final = click.FloatRange(min=0, min_open=True)
+_SECONDS: Final = FiniteRange(min=0, min_open=True)
 
 
 def _default(value: object) -> str:

@@ -7,6 +7,7 @@ from typing import Final
 import click
 
 from rocketmq_ha.impl.app.endpoints import MasterEndpoint
+from rocketmq_ha.impl.cli.finite_range import FiniteRange
 from rocketmq_ha.impl.cli.option_group import Command, option_group
 from rocketmq_ha.impl.cli.tls_options import CLIENT_OPTIONS, tls_identity
 from rocketmq_ha.impl.errors import ConfigInvalid
@@ -15,7 +16,7 @@ from rocketmq_ha.impl.net.open_feed import SETTLE_S
 
 settle_option: Final = click.option(
     "--settle",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     default=SETTLE_S,
     show_default=True,
     metavar="SECONDS",

@@ -3,6 +3,7 @@
 import click
 
 from rocketmq_ha.impl.app.producer import ProducerSettings
+from rocketmq_ha.impl.cli.finite_range import FiniteRange
 from rocketmq_ha.impl.cli.option_group import option_group
 
 producer_options = option_group(
@@ -20,7 +21,7 @@ producer_options = option_group(
     ),
     click.option(
         "--sync",
-        type=click.FloatRange(0, 1),
+        type=FiniteRange(0, 1),
         default=1.0,
         show_default=True,
         metavar="SHARE",

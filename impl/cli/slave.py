@@ -4,6 +4,7 @@ import click
 
 from rocketmq_ha.impl.app.run_slave import FollowSettings, SlaveOptions, run_slave
 from rocketmq_ha.impl.cli.config_file import config_option
+from rocketmq_ha.impl.cli.finite_range import FiniteRange
 from rocketmq_ha.impl.cli.flush_options import flush_options
 from rocketmq_ha.impl.cli.master_options import master_options
 from rocketmq_ha.impl.cli.option_group import option_group
@@ -39,7 +40,7 @@ _follow_options = option_group(
     ),
     click.option(
         "--frame-deadline",
-        type=click.FloatRange(min=0, min_open=True),
+        type=FiniteRange(min=0, min_open=True),
         metavar="SECONDS",
         help=f"Close a connection on which one frame takes longer. [default: {FRAME_DEADLINE_MS // 1000}; classic: none]",
     ),

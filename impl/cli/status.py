@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rocketmq_ha.impl.cli.broker_status import broker_lines
+from rocketmq_ha.impl.cli.finite_range import FiniteRange
 from rocketmq_ha.impl.cli.quantities import ago, duration, number, rate, size
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.net.address import parse_address
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--watch", is_flag=True, help="Show it repeatedly, until interrupted.")
 @click.option(
     "--every",
-    type=click.FloatRange(min=0.1),
+    type=FiniteRange(min=0.1),
     default=1.0,
     show_default=True,
     metavar="SECONDS",

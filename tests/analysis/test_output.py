@@ -1,6 +1,12 @@
 """Where a report is written: what is refused before anything is computed, and that each file is whole or not there."""
 
+import errno
 import os
+import re
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -57,6 +63,11 @@ def test_two_outputs_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest
     assert refused(Output(Path("r.html"), Path("x"), Path("x"))) == f"x: {told}"
 
 
+@pytest.mark.parametrize("output", [Output(STDOUT), Output(Path("r.html"), junit=STDOUT)])
+def test_only_json_goes_to_stdout(output: Output) -> None:
+    assert refused(output) == "-: found the sign of stdout, which --json alone takes, expected the name of a file to write"
+
+
 @pytest.mark.parametrize(("page", "folder"), [("r.html", "r-tables"), ("a/b.c.html", "a/b.c-tables"), ("r", "r-tables")])
 def test_the_tables_lie_beside_the_page(page: str, folder: str) -> None:
     assert Output(Path(page)).tables == Path(folder)
@@ -75,12 +86,39 @@ def test_each_file_is_written_in_its_place_and_an_older_one_replaced(tmp_path: P
     assert pq.read_table(output.tables / "one.parquet").to_pylist() == [{"n": 1}]
 
 
+@contextmanager
+def files_up_to(size: int) -> Iterator[None]:
+    """Let writes fail behind `size` bytes of a file, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+
+
+@pytest.mark.parametrize(("large", "named"), [(None, "a/r-tables"), ("a/r.html", "a/r.html"), ("b/r.json", "b/r.json")])
+def test_a_full_disk_is_told_with_the_output_and_leaves_none(tmp_path: Path, large: str | None, named: str) -> None:
+    output = Output(tmp_path / "a" / "r.html", tmp_path / "b" / "r.json")
+    texts = {file: "é" * 5000 if large is not None and file == tmp_path / large else "é" for file in output.files()}
+    tables = TABLES if large is not None else {"one": pa.table({"n": list(range(10_000))})}
+    with files_up_to(8000), pytest.raises(OSError, match=re.escape(str(tmp_path / named))) as caught:
+        output.write(tables, texts)
+    assert (caught.value.errno, caught.value.filename) == (errno.EFBIG, str(tmp_path / named))
+    assert [path for path in tmp_path.rglob("*") if path.name not in ("a", "b")] == []
+    output.write(tables, texts)
+    assert sorted(path.name for path in tmp_path.rglob("*.*")) == ["one.parquet", "r.html", "r.json"]
+
+
 def test_the_page_comes_last(tmp_path: Path) -> None:
-    """A text that cannot be encoded stands for whatever ends a report in the middle."""
+    """A folder in the place of another file ends a report in the middle."""
     output = Output(tmp_path / "r.html", tmp_path / "r.json")
-    with pytest.raises(UnicodeEncodeError):
-        output.write(TABLES, {output.page: "p", tmp_path / "r.json": "\ud800"})
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["r-tables"]
+    (tmp_path / "r.json").mkdir()
+    with pytest.raises(IsADirectoryError):
+        output.write(TABLES, dict.fromkeys(output.files(), "p"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r-tables", "r.json"]
 
 
 def test_json_on_stdout_is_no_file(tmp_path: Path) -> None:

@@ -38,6 +38,8 @@ A_NUMBER = "a number or a percentage behind {}, such as 99 or 99.5%"
     ("text", "found_", "expected"),
     [
         ("", "no name", f"one of {NAMES}"),
+        ("transitions>=101%", "101%", "at most 100%, which is all transitions"),
+        ("clauses<100.01%", "100.01%", "at most 100%, which is all clauses"),
         (">=3", "no name", f"one of {NAMES}"),
         ("tranistions>=99%", "the name 'tranistions'", f"one of {NAMES}"),
         ("Runs>=1", "the name 'Runs'", f"one of {NAMES}"),

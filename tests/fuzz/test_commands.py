@@ -177,6 +177,14 @@ def test_a_wrong_option_of_a_campaign_is_named_before_spark_starts(
     assert not (tmp_path / "o" / "campaign.json").exists()
 
 
+@pytest.mark.usefixtures("sessions")
+def test_a_campaign_without_a_run_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    campaigns(monkeypatch, replace(result_of(ROWS, 2.5), runs=0))
+    result = CliRunner().invoke(fuzz_cli.fuzz, ["run", "--for", "2s", "--out", str(tmp_path)])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--for: found the time over before a run was made, expected more" in result.stderr
+
+
 # --- fuzz replay, hunt and demo-bug --------------------------------------------------------------------------------------
 
 
@@ -267,7 +275,7 @@ def test_a_fault_that_there_is_not_is_refused_with_a_similar_name() -> None:
 def test_the_log_level_of_the_implementation_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     logger = logging.getLogger("rocketmq_ha.impl")
     before = logger.level
-    monkeypatch.setattr(hunt, "hunt", lambda *_, **__: (logger.level == logging.ERROR) or pytest.fail("lines are shown"))
+    monkeypatch.setattr(hunt, "hunt", lambda *_, **__: (logger.level == logging.CRITICAL) or pytest.fail("lines are shown"))
     monkeypatch.setattr(replay, "show", lambda *_: None)
     CliRunner().invoke(fuzz_cli.fuzz, ["hunt"])
     assert logger.level == before

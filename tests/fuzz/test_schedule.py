@@ -17,7 +17,7 @@ SWEPT: Final = ("mapped_file_size", "ha_transfer_batch_size", "ha_slave_fallbehi
 FREE: Final = (*SWEPT, "slave_read_buffer_size", "slave_file_size", "adopts_file_size", "replicas")
 # Replays name a schedule by its seed, so a seed must draw the same on every machine and in every version that can keep it so.
 # A deliberate change of the drawing changes this; say so in CHANGELOG.md, since the seeds of older reports draw others then.
-DIGEST_OF_100: Final = "892f2ea91853c2b4"
+DIGEST_OF_100: Final = "f0ff2c66c8179a4b"
 
 
 def test_a_seed_draws_the_schedule_that_it_has_always_drawn() -> None:
@@ -47,12 +47,14 @@ def test_a_schedule_has_100_to_220_events_and_both_bounds_occur() -> None:
     plain = [
         drawn
         for drawn in drawn_schedules()
-        if drawn.settings.replicas == 1 and not any(isinstance(e, DiskFull | DeleteFile) for e in drawn.events)
+        if drawn.profile.reports_on_connect  # nothing is added for a first report
+        and drawn.settings.replicas == 1
+        and not any(isinstance(e, DiskFull | DeleteFile) for e in drawn.events)
     ]
     sizes = {len(drawn.events) for drawn in plain}
-    assert len(plain) > 500
+    assert len(plain) > 200
     assert (min(sizes), max(sizes)) == (100, 220)
-    assert len(sizes) > 110
+    assert len(sizes) > 90
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ def test_time_passes_in_three_kinds_of_steps_and_sometimes_in_a_long_one() -> No
     assert share(sum(menu == short for menu in menus), 800) > 0.15
     shorts = [drawn for drawn, menu in zip(drawn_schedules(), menus, strict=True) if menu == short]
     ticks = Counter(event.ms for drawn in shorts for event in drawn.events if isinstance(event, Tick))
-    assert ticks[1000] > 3 * ticks[100]
+    assert ticks[1000] > 2.5 * ticks[100]  # 4 times in all; each of these schedules has one of 100 or more
     assert {ms for ms in values(Tick, "ms") if ms > 5001} == {20_000, 20_001}
 
 

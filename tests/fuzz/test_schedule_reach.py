@@ -3,6 +3,7 @@
 The event log's report shows the same of a campaign. Here a scheduler that no longer reaches a place is a failure.
 """
 
+import statistics
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -12,8 +13,9 @@ from rocketmq_ha.fuzz import schedule
 from rocketmq_ha.fuzz.schedule import fault_of
 from rocketmq_ha.fuzz.world import ReferenceWorld
 from rocketmq_ha.fuzz.worlds.world import START_MS
-from rocketmq_ha.reference import master, slave
+from rocketmq_ha.reference import master, slave, store
 from rocketmq_ha.spec.event_log import NO_FAULT
+from rocketmq_ha.spec.profile import PROFILES
 
 RUNS = 150
 CUTS = ("cut_both", "cut_slave", "cut_master")
@@ -29,6 +31,7 @@ class Reached:
     slaves: Counter[tuple[str, str]] = field(default_factory=Counter)  # by fault, and the state of its slave before
     masters: Counter[tuple[str, str]] = field(default_factory=Counter)  # ... and the state of the master's end of its link
     transitions: set[tuple[str, ...]] = field(default_factory=set)
+    highest: dict[str, list[int]] = field(default_factory=dict)  # by profile: the greatest max offset of a slave in each run
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +40,7 @@ def reached() -> Reached:
     for seed in range(RUNS):
         drawn = schedule.draw(seed)
         world = ReferenceWorld(drawn.slaves, drawn.settings, drawn.profile, START_MS)
+        highest = 0
         for event in drawn.events:
             if (fault := fault_of(event)) != NO_FAULT:
                 index = getattr(event, "slave", 0)
@@ -47,6 +51,8 @@ def reached() -> Reached:
             for row in world.apply(event):
                 found.splits[row.actor, row.event, row.split_at] += 1
                 found.transitions.add((drawn.profile.name, row.actor, row.from_state, row.event, row.to_state))
+            highest = max(highest, *(store.max_offset(node.log) for node in world.cluster.slaves))
+        found.highest.setdefault(drawn.profile.name, []).append(highest)
     return found
 
 
@@ -77,3 +83,9 @@ def test_no_fault_is_missing_in_the_list() -> None:
 
 def test_most_transitions_are_seen_in_a_few_runs(reached: Reached) -> None:
     assert len(reached.transitions) > 215  # of 280; 233 when this was written
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_most_slaves_get_a_message_in_each_profile(reached: Reached, profile: str) -> None:
+    """In classic a slave waits for an interval before it reports: without that in the schedules half of them had no byte."""
+    assert statistics.median(reached.highest[profile]) > 500

@@ -1,4 +1,4 @@
-"""Types of options that several commands of fuzz have."""
+"""The type of options whose value is a number with a fraction."""
 
 import math
 from typing import Any
