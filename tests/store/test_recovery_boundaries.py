@@ -16,6 +16,7 @@ from rocketmq_ha.impl.store.log.checkpoint_hint import first_file, place_hint, r
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.store.log.find_record import find_record
 from rocketmq_ha.impl.store.log.mapped_file import MappedFile
+from rocketmq_ha.impl.store.log.opening import RecoveryHint
 from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.store.log.recovery import recover
 from rocketmq_ha.impl.store.recovery_plan import plan_recovery
@@ -361,3 +362,18 @@ def test_a_blank_may_be_as_small_as_its_head(tmp_path: Path, room: int) -> None:
     found = recover(files, strict=True)
     assert (found.messages, found.files, found.last_offset) == (2, 2, FILE_SIZE)
     assert found.queue_offsets == {(0, b"t"): 2}
+
+
+@pytest.mark.parametrize("base", [0, FILE_SIZE])
+@pytest.mark.parametrize("keeps_place", [True, False])
+def test_a_record_that_was_cut_off_says_the_next_queue_offset_if_the_log_keeps_its_place(
+    tmp_path: Path, base: int, keeps_place: bool
+) -> None:
+    """HA-ST-7. Found by a guided campaign (torn-record-of-a-log-that-begins-anew.json)."""
+    record = encode(replace(USUAL, properties_string="K\x01v"), 5, base)
+    for file in write_files(tmp_path, record[:-3], base=base):
+        file.close()
+    with CommitLog.open(tmp_path, hint=lambda _: RecoveryHint(keeps_place=keeps_place)) as log:
+        assert log.max_offset == (base if keeps_place else 0)
+        put = log.append(USUAL)
+        assert (put.offset, put.queue_offset) == ((base, 5) if keeps_place else (0, 0))

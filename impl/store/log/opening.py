@@ -167,5 +167,6 @@ def _cut(queue: MappedFileQueue, found: Recovery, clear_tail: bool, keeps_place:
                 files[0].path,
             )
         queue.remove_all()
+        found.queue_offsets.clear()  # of a record that was cut off: a log that begins anew knows no queue
     else:
         queue.truncate(found.end, clear=clear_tail and bool(found.cut_size))
