@@ -86,7 +86,7 @@ def on_open(life: StoreLife, settings: StoreSettings, profile: Profile) -> Step[
         recovery_start=start,
         healthy=None,
         is_tainted=life.is_tainted or life.healthy is not None,
-        synced_queues=_synced_queues(life, log, cut),
+        synced_queues=_synced_queues(life, log, cut, dispatched),
         synced_index=_synced_index(life, state, log, cut),
     )
     after = _sync_what_changed(replace(after, spare=_spare(after, found)), found)
@@ -156,9 +156,16 @@ def _sync_what_changed(life: StoreLife, found: dict[int, bytes]) -> StoreLife:
     return replace(life, synced=synced, modified_ms=modified_ms, named=named)
 
 
-def _synced_queues(life: StoreLife, log: Log, cut: Dispatched) -> dict[Path, bytes]:
-    """What of the files of queues that are kept a sync has covered. The others are made anew."""
-    kept = {*queue_images(replace(life, dispatched=cut)), *_emptied(life, log, cut)}
+def _synced_queues(life: StoreLife, log: Log, cut: Dispatched, dispatched: Dispatched) -> dict[Path, bytes]:
+    """What of the files of queues that are kept a sync has covered. The others are made anew.
+
+    An emptied file is made anew, too, if its queue now begins with another file: then it went before the first entry came.
+    """
+    kept = set(queue_images(replace(life, dispatched=cut)))
+    for path in _emptied(life, log, cut):
+        queue = dispatched.queues.get(path[:2])
+        if queue is None or queue.mapped_file_queue.base in (None, int(path[2])):
+            kept.add(path)
     return {path: data for path, data in life.synced_queues.items() if path in kept}
 
 

@@ -101,6 +101,7 @@ class ImplementationStore:
 
     def close(self) -> None:
         self._leave()
+        self._disk.close()
 
     def apply(self, event: store_events.Event) -> None:
         """Apply one event. An event that does not apply to the present state does nothing."""

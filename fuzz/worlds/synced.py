@@ -35,9 +35,10 @@ _OWNERS: Final[dict[str, list[tuple[Any, str]]]] = {}
 
 
 class Synced:
-    """The disk under a directory tree.
+    """The disk under a directory tree. The caller must close it.
 
-    files: path -> inode and bytes of the last sync. names: path of a directory -> its names.
+    files: path -> inode and bytes of the last sync. names: path of a directory -> its names. Each of these inodes is held open:
+    a file system may give the number of a removed file to the next one, which nobody has synced.
 
     fails_after: syncs of data of the commit log that succeed before all fail; below 0 none fails.
     """
@@ -47,6 +48,7 @@ class Synced:
         self.files: dict[str, tuple[int, bytes]] = {}
         self.names: dict[str, frozenset[str]] = {}
         self.fails_after = -1
+        self._held: dict[int, int] = {}  # inode -> descriptor
         self._log = f"{self.root}/{COMMIT_LOG_DIR}/"
 
     def replacements(self) -> list[Replacement]:
@@ -62,9 +64,19 @@ class Synced:
         is_same = inode == os.stat(path).st_ino if os.path.exists(path) else inode >= 0
         return data if is_same else bytes(size)
 
+    def close(self) -> None:
+        while self._held:
+            os.close(self._held.popitem()[1])
+
     def note(self, path: str, data: bytes) -> None:
         """A file that is on the disk as it is."""
-        self.files[path] = os.stat(path).st_ino, data
+        self._note(path, os.stat(path).st_ino, data, path)
+
+    def _note(self, path: str, inode: int, data: bytes, present: str) -> None:
+        """present: a name of the file now."""
+        if inode not in self._held:
+            self._held[inode] = os.open(present, os.O_RDONLY)
+        self.files[path] = inode, data
 
     def _fsync(self, fd: int) -> None:
         self._sync(fd, _FSYNC, is_data=False)
@@ -83,7 +95,7 @@ class Synced:
         if os.path.isdir(path):
             self._sync_names(path)
         elif found.st_nlink:
-            self.files[path] = found.st_ino, os.pread(fd, found.st_size, 0)
+            self._note(path, found.st_ino, os.pread(fd, found.st_size, 0), f"/proc/self/fd/{fd}")
 
     def _sync_names(self, directory: str) -> None:
         """Note the names of a directory, and forget what was synced of files that it no longer has."""

@@ -16,6 +16,7 @@ from rocketmq_ha.fuzz import lockstep, schedule_file
 from rocketmq_ha.fuzz.worlds.store import STORE
 from rocketmq_ha.fuzz.worlds.store_schedule import draw, draw_event, fault_of
 from rocketmq_ha.fuzz.worlds.store_sides import ReferenceStore
+from rocketmq_ha.fuzz.worlds.synced import Synced
 from rocketmq_ha.fuzz.worlds.world import START_MS
 from rocketmq_ha.reference import store_events as events
 from rocketmq_ha.spec.event_log import NO_FAULT, VERDICT_OK
@@ -174,3 +175,17 @@ def test_events_of_mutations_can_stand_in_their_schedule() -> None:
         made = tuple(STORE.draw_event(rng, drawn) for _ in range(60))
         outcome = lockstep.run(replace(drawn, events=(events.Open(), *made)))
         assert outcome.verdict == VERDICT_OK, (seed, outcome.last.signature, outcome.last.detail)
+
+
+def test_a_new_file_is_not_synced_because_a_removed_one_had_its_inode(tmp_path: Path) -> None:
+    """ext4 gives the number of a removed file to the next one."""
+    disk = Synced(tmp_path)
+    for number in range(20):
+        file = tmp_path / "00"
+        file.write_bytes(b"%02d" % number)
+        assert disk.bytes_of(str(file), 2) == b"\0\0"
+        disk.note(str(file), b"%02d" % number)
+        assert disk.bytes_of(str(file), 2) == b"%02d" % number
+        file.unlink()
+    disk.close()
+    disk.close()
