@@ -18,7 +18,7 @@ from rocketmq_ha.fuzz.errors import FuzzError
 from rocketmq_ha.fuzz.runner import Task, run_partition
 from rocketmq_ha.fuzz.worlds import registry
 
-FIRST, RUNS = 7, 60
+FIRST, RUNS = 7, 100
 Row = dict[str, Any]
 
 

@@ -5,7 +5,7 @@ names a rule of the row check, `again` one of the re-run; empty where that check
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from rocketmq_ha.reference import cluster, group_transfer, master, slave
 from rocketmq_ha.reference.replace import replace
 from rocketmq_ha.reference.step import Step
 from rocketmq_ha.spec.event_log import VERDICT_OK
+from rocketmq_ha.spec.profile import CLASSIC, HARDENED, PROFILES
 
 FIRST, LAST = 1, 30
 
@@ -106,16 +107,25 @@ def give_another_run_its_rows(log: MemoryLog) -> int:
 
 
 def changed(
-    column: str, by: int, actor: str, event: str, where: Callable[[Row], bool] = lambda _: True
+    column: str,
+    by: int,
+    actor: str,
+    event: str,
+    where: Callable[[Row], bool] = lambda _: True,
+    profiles: Collection[str] = PROFILES,
 ) -> Callable[[MemoryLog], int]:
     """Change a number of the first row of an actor and event that fits."""
 
     def change(log: MemoryLog) -> int:
-        row = log.find(lambda row: step_of(row, actor, event) and where(row))
+        row = log.find(lambda row: step_of(row, actor, event) and where(row) and log.run(row["run_id"])["profile"] in profiles)
         row[column] += by
         return int(row["run_id"])
 
     return change
+
+
+def begins_behind_0(row: Row) -> bool:
+    return bool(row["from_state"] == "no_files" and row["offset"] > row["nbytes"] > 0)
 
 
 def turn_the_state(log: MemoryLog) -> int:
@@ -198,7 +208,12 @@ def change_the_run(column: str, value: Any) -> Callable[[MemoryLog], int]:
 
 
 IN_THE_LOG = (
-    InTheLog("two rows are swapped", swap, "operations_are_in_order|a_log_grows_by_what_is_appended|state_continues", ROWS),
+    InTheLog(
+        "two rows are swapped",
+        swap,
+        "operations_are_in_order|a_log_grows_by_what_is_appended|state_continues|transfer_is_within_the_log",
+        ROWS,
+    ),
     InTheLog("a row is lost", lose, "a_log_grows_by_what_is_appended", ROWS),
     InTheLog("the rows of a run's end are lost", lose_the_end, "", ROWS),  # a shorter run is a run
     InTheLog("all rows of a run are lost", lose_the_run, "n_steps_is_the_number_of_rows", ROWS),
@@ -222,12 +237,17 @@ IN_THE_LOG = (
         ROWS,
     ),
     InTheLog(  # it may begin at any file; in classic a body may have been dropped, so what was read does not tell either
-        "the bytes of a slave's first append are changed",
-        changed("nbytes", 1, "store", "append_data", lambda row: row["from_state"] == "no_files" and row["nbytes"] > 0),
+        "the bytes of a first append behind offset 0 are changed",
+        changed("nbytes", 1, "store", "append_data", begins_behind_0, [CLASSIC.name]),
         "",
         ROWS,
     ),
-    InTheLog("a split is changed", changed("split_at", 1, "slave_client", "frames"), "split_fits_its_state", ROWS),
+    InTheLog(
+        "a split is changed",
+        changed("split_at", 1, "slave_client", "frames", profiles=[HARDENED.name]),
+        "split_fits_its_state",
+        ROWS,
+    ),
     InTheLog("a fragment is changed", changed("fragment_len", -1, "slave_client", "frames"), "bytes_fit_their_fragment", ROWS),
     InTheLog("a slave is another", changed("instance", 5, "slave_client", "connect"), "state_continues", ROWS),
     InTheLog("a state is changed", turn_the_state, "state_continues", ROWS),
