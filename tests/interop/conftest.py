@@ -2,23 +2,25 @@
 
 Where Java or Maven is missing the tests are skipped, and one line says so; with CI=true in the environment that is a failure.
 `make interop VIOLATIONS=1` runs the files test_known_*.py, and nothing else of these; without it all but those.
-RELEASE=4.5.2 runs either on that release alone.
+RELEASE=4.5.2 runs either on that release alone. `make interop` has two processes, each with the tests of one release at a time.
 """
 
 import os
 import shutil
 import socket
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import jars
 import pytest
 from our_broker import OurBroker
 from releases import PROMOTED, RELEASES, refusal
-from results import Results
+from results import Results, Row
 from rocketmq import Rocketmq
 from servers import Servers
+from xdist.scheduler import LoadScopeScheduling
 
 from kit.command_line import Start
 
@@ -55,6 +57,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.timeout(TIMEOUT_S))
         if absent:
             item.add_marker(pytest.mark.skip(reason=f"{absent} is not on the PATH"))
+
+
+class ByRelease(LoadScopeScheduling):
+    """All tests of a release run in one process, which starts the name server and the clients of that release once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return nodeid.rpartition("[")[2].rstrip("]").partition("-")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByRelease:
+    config.option.loadscopereorder = False
+    return ByRelease(config, log)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output["rows"] = [asdict(row) for row in RESULTS.rows]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    RESULTS.rows += [Row(**row) for row in getattr(node, "workeroutput", {}).get("rows", ())]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

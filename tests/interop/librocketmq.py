@@ -1,5 +1,6 @@
 """The client of librocketmq.lock: installed into build/, and run as processes."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -17,7 +18,17 @@ PROGRAM = (sys.executable, "-P", HERE / "librocketmq_program.py")  # -P: its `ro
 
 
 def install(directory: Path) -> str:
-    """Install the pinned package. Returns: why it cannot be had here; the empty string if it is there."""
+    """Install the pinned package; processes that come at once wait for the first.
+
+    Returns: why it cannot be had here; the empty string if it is there.
+    """
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with directory.with_suffix(".wait").open("w") as wait:
+        fcntl.flock(wait, fcntl.LOCK_EX)
+        return _install(directory)
+
+
+def _install(directory: Path) -> str:
     done = directory / "installed.lock"
     if done.exists() and done.read_bytes() == LOCK.read_bytes():
         return ""
