@@ -118,23 +118,29 @@ def compare(
 ) -> dict[str, pa.Table]:
     """Compute every table of COMPARISON_TITLES from the tables of two reports. Returns: the sorted tables by name.
 
-    What is worst comes first: of lost coverage that which chance explains least, of failures the new ones.
+    What tells most comes first: of lost coverage the transitions, then the clauses, then the pairs, which are lost with those,
+    and of each kind that which chance explains least; of failures the new ones.
     """
     before, now = comparison.frames(spark, older), comparison.frames(spark, newer)
     lost = comparison.lost_coverage(before, now)
     failures = comparison.failures_compared(before, now)
     tables = {
-        "lost_coverage": Table(lost, ("miss_probability", "kind", "profile", "world", "name")),
+        "lost_coverage": Table(lost, ("miss_probability", "profile", "world", "name")),
         "failures_compared": Table(failures, ("change", "verdict", "signature")),
         "new_coverage": Table(comparison.new_coverage(before, now), ("kind", "profile", "world", "name")),
         "rates": Table(comparison.rates(before, now), ("measure",)),
     }
     collected = _collect(tables, COMPARISON_TITLES, progress)
-    by_change = {"new": 0, "still": 1, "gone": 2}
-    order = [by_change[change] for change in collected["failures_compared"]["change"].to_pylist()]
-    places = sorted(range(len(order)), key=lambda place: (order[place], place))
-    collected["failures_compared"] = collected["failures_compared"].take(pa.array(places, pa.int64()))
-    return collected
+    return collected | {
+        "lost_coverage": _grouped(collected["lost_coverage"], "kind", comparison.KINDS),
+        "failures_compared": _grouped(collected["failures_compared"], "change", ("new", "still", "gone")),
+    }
+
+
+def _grouped(table: pa.Table, column: str, values: Sequence[str]) -> pa.Table:
+    """The rows with the first of the values in a column, then those with the next; else in the order that they have."""
+    order = [values.index(value) for value in table[column].to_pylist()]
+    return table.take(pa.array(sorted(range(len(order)), key=order.__getitem__), pa.int64()))
 
 
 def _collect(tables: Mapping[str, Table], titles: Mapping[str, str], progress: Callable[[str], object]) -> dict[str, pa.Table]:

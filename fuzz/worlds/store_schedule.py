@@ -12,6 +12,7 @@ from typing import Final
 from rocketmq_ha.fuzz.worlds.drawing import draw_weights
 from rocketmq_ha.reference import store_events as events
 from rocketmq_ha.reference.store_disk import BITS
+from rocketmq_ha.reference.store_recovery import STORE_TIMESTAMP_POSITION
 from rocketmq_ha.reference.store_state import StoreSettings
 from rocketmq_ha.spec.constants import END_FILE_MIN_BLANK_SIZE, MESSAGE_FIXED_SIZE, SECTOR_SIZE
 from rocketmq_ha.spec.event_log import NO_FAULT
@@ -25,6 +26,9 @@ PROPERTIES: Final = (
     "KEYS\1m\2note\1" + "n" * 40,
 )
 LONG: Final = "note\1" + "n" * (2 * SECTOR_SIZE)  # a whole sector of it may be lost
+# Position and size, in bytes, of the fields of a record that an opening reads: TOTALSIZE, MAGICCODE, BODYCRC, QUEUEOFFSET,
+# PHYSICALOFFSET, STORETIMESTAMP, BODYLENGTH. Damage meets those of the first record of a file, whose place is known.
+READ_BY_OPENING: Final = ((0, 4), (4, 4), (8, 4), (20, 8), (28, 8), (STORE_TIMESTAMP_POSITION, 8), (84, 4))
 ILLEGAL: Final = ("TAGS\1a\0", "note\1" + "\0" * (SECTOR_SIZE + 1) + "n")  # HA-ST-89
 
 
@@ -149,6 +153,9 @@ def event_draws(rng: random.Random, settings: StoreSettings) -> list[Draw]:
             return events.Damage(0, 4, 4, 0xFF)  # the first magic of all (HA-ST-92)
         position = rng.choice((rng.randint(0, 120), rng.randrange(settings.mapped_file_size)))
         size = rng.choice((1, 1, 8, 60, SECTOR_SIZE, settings.mapped_file_size))
+        if rng.random() < 0.4:
+            position, field_size = rng.choice(READ_BY_OPENING)
+            size = rng.choice((1, field_size))
         return events.Damage(rng.choice((0, 1, 2, -1, -2)), position, size, rng.choice((0, 1, 0x80, 0xFF)))
 
     def ended(how: events.Event) -> list[events.Event]:
