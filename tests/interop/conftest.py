@@ -47,12 +47,12 @@ def missing() -> str:
 def pytest_configure() -> None:
     if refused := refusal():
         pytest.exit(f"interop: {refused}", returncode=2)
+    if (absent := missing()) and os.environ.get("CI") == "true":
+        pytest.exit(f"interop: {absent} is not on the PATH, and CI=true: the real RocketMQ must be run", returncode=1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     absent = missing()
-    if absent and os.environ.get("CI") == "true":
-        pytest.exit(f"interop: {absent} is not on the PATH, and CI=true: the real RocketMQ must be run", returncode=1)
     for item in items:
         item.add_marker(pytest.mark.timeout(TIMEOUT_S))
         if absent:
