@@ -100,6 +100,11 @@ def is_entry(entry: Entry) -> bool:
     return entry.offset >= 0 and entry.size > 0
 
 
+def is_filler(entry: Entry) -> bool:
+    """Return True if the entry names no message: none has that size. A power cut may leave the tags code of an older entry."""
+    return entry.size == FILLER.size
+
+
 # --- Reading ---------------------------------------------------------------------------------------------------------
 
 
@@ -211,7 +216,7 @@ def correct_min_offset(queue: ConsumeQueue, phy_min_offset: int, profile: Profil
         return queue
     data = files.data if profile.keeps_queues_right else files.data[: files.file_size]
     for index, entry in enumerate(entries(data)):
-        if entry.offset >= phy_min_offset and not (profile.keeps_queues_right and entry == FILLER):
+        if entry.offset >= phy_min_offset and not (profile.keeps_queues_right and is_filler(entry)):
             return replace(queue, min_logic_offset=files.base + index * CQ_STORE_UNIT_SIZE)
     return replace(queue, min_logic_offset=mapped_file_queue.end(files)) if profile.keeps_queues_right else queue
 
@@ -226,7 +231,7 @@ def upper_offset_in_queue_by_time(queue: ConsumeQueue, log: Log, timestamp: int)
     for index in range(min_offset_in_queue(queue), max_offset_in_queue(queue)):
         entry = entry_at(queue, index)
         assert entry is not None
-        if entry != FILLER and entry.offset >= store.min_offset(log):
+        if not is_filler(entry) and entry.offset >= store.min_offset(log):
             if dispatch_request.pickup_store_timestamp(log, entry.offset) > timestamp:
                 break
             found = index
@@ -251,7 +256,7 @@ def recover(queue: ConsumeQueue, profile: Profile) -> ConsumeQueue:
         if not is_entry(entry):
             break
         position += CQ_STORE_UNIT_SIZE
-        if entry != FILLER or not profile.keeps_queues_right:
+        if not is_filler(entry) or not profile.keeps_queues_right:
             max_physic_offset = entry.offset + entry.size
     files = mapped_file_queue.truncate_dirty_files(files, files.base + position, profile)
     return replace(queue, mapped_file_queue=files, max_physic_offset=max_physic_offset)
@@ -301,11 +306,11 @@ def cut(queue: ConsumeQueue, log: Log, phy_offset: int, profile: Profile, *, is_
         return queue
     found = entries(files.data)
     of_a_file = files.file_size // CQ_STORE_UNIT_SIZE
-    begins = (first for first in range(0, len(found), of_a_file) if found[first] != FILLER)
+    begins = (first for first in range(0, len(found), of_a_file) if not is_filler(found[first]))
     count = max((first for first in begins if _ends_by(found[first], phy_offset)), default=0)
     last = None  # message
     while count < len(found) and _ends_by(found[count], phy_offset) and _follows(found[count], last):
-        last = found[count] if found[count] != FILLER else last
+        last = last if is_filler(found[count]) else found[count]
         count += 1
     first_index = files.base // CQ_STORE_UNIT_SIZE
     while count > 0 and not _is_last(queue, found[count - 1], first_index + count - 1, log, phy_offset, is_clean=is_clean):
@@ -337,7 +342,7 @@ def keep_expired(queue: ConsumeQueue, log: Log, before: int | None, profile: Pro
     found = entries(files.data)
     first_index = files.base // CQ_STORE_UNIT_SIZE
     count = len(found) if before is None else max(0, min(len(found), before - first_index))
-    while count > 0 and (found[count - 1] == FILLER or not _ends_by(found[count - 1], store.min_offset(log))):
+    while count > 0 and (is_filler(found[count - 1]) or not _ends_by(found[count - 1], store.min_offset(log))):
         count -= 1
     if count == 0:
         return empty(queue.topic, queue.queue_id, files.file_size)
@@ -352,16 +357,16 @@ def keep_expired(queue: ConsumeQueue, log: Log, before: int | None, profile: Pro
 
 
 def _ends_by(entry: Entry, phy_offset: int) -> bool:
-    return entry == FILLER or (is_entry(entry) and entry.offset + entry.size <= phy_offset)
+    return is_filler(entry) or (is_entry(entry) and entry.offset + entry.size <= phy_offset)
 
 
 def _follows(entry: Entry, last: Entry | None) -> bool:
-    return entry == FILLER or last is None or last.offset + last.size <= entry.offset
+    return is_filler(entry) or last is None or last.offset + last.size <= entry.offset
 
 
 def _is_last(queue: ConsumeQueue, entry: Entry, cq_offset: int, log: Log, phy_offset: int, *, is_clean: bool) -> bool:
     """Return True if the entry may be the queue's last: the log has its message there, or the message has expired."""
-    if entry == FILLER or not _ends_by(entry, phy_offset):
+    if is_filler(entry) or not _ends_by(entry, phy_offset):
         return False
     if is_clean or entry.offset < store.min_offset(log):
         return True
@@ -422,6 +427,11 @@ def offset_in_queue_by_time(queue: ConsumeQueue, log: Log, timestamp: int, last_
     return max(0, base + offset) // CQ_STORE_UNIT_SIZE
 
 
+def _is_filler_at(queue: ConsumeQueue, index: int) -> bool:
+    entry = entry_at(queue, index)
+    return entry is not None and is_filler(entry)
+
+
 def lower_offset_in_queue_by_time(queue: ConsumeQueue, log: Log, timestamp: int) -> int:
     """Hardened: the queue offset of the first message that was stored at `timestamp` or after; the max offset if none was.
 
@@ -432,11 +442,11 @@ def lower_offset_in_queue_by_time(queue: ConsumeQueue, log: Log, timestamp: int)
     low, high = min_offset_in_queue(queue), max_offset_in_queue(queue)
     while low < high:
         middle = told_by = (low + high) // 2
-        while told_by > low and entry_at(queue, told_by) == FILLER:
+        while told_by > low and _is_filler_at(queue, told_by):
             told_by -= 1
         entry = entry_at(queue, told_by)
         assert entry is not None
-        gone = entry == FILLER or entry.offset < store.min_offset(log)
+        gone = is_filler(entry) or entry.offset < store.min_offset(log)
         if gone or dispatch_request.pickup_store_timestamp(log, entry.offset) < timestamp:
             low = middle + 1
         else:

@@ -116,7 +116,7 @@ def get_message(state: Dispatched, log: Log, topic: str, queue_id: int, cq_offse
     """
     queue = state.queues.get((topic, queue_id))
     entry = consume_queue.entry_at(queue, cq_offset) if queue else None
-    if entry is None or entry == consume_queue.FILLER or not min_offset(log) <= entry.offset < max_offset(log):
+    if entry is None or consume_queue.is_filler(entry) or not min_offset(log) <= entry.offset < max_offset(log):
         return b""
     position = entry.offset - min_offset(log)
     return log.data[position : position + entry.size]

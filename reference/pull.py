@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from rocketmq_ha.reference.consume_queue import FILLER, Entry
+from rocketmq_ha.reference.consume_queue import Entry, is_filler
 from rocketmq_ha.reference.java_string import hash_code
 from rocketmq_ha.spec.role import BrokerRole
 
@@ -295,7 +295,7 @@ def get_message(
     at = queue_offset
     while at < stop:
         entry = queue.entries[at - queue.first]
-        if entry == FILLER:  # HA-P-12 "MUST be passed over, and MUST NOT count for the batch"
+        if is_filler(entry):  # HA-P-12 "MUST be passed over, and MUST NOT count for the batch"
             at += 1
             continue
         # HA-R-21 "The lag MUST be counted", "whether or not it matched the subscription", also if it does not fit any more.

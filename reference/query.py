@@ -6,7 +6,7 @@ A log is its messages. `index_service.py` says what the index finds, `consume_qu
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rocketmq_ha.reference.consume_queue import FILLER
+from rocketmq_ha.reference.consume_queue import is_filler
 from rocketmq_ha.reference.pull import Queue
 
 DEFAULT_QUERY_MAX_NUM = 32
@@ -72,5 +72,5 @@ def get_earliest_msg_storetime(queue: Queue, log: Sequence[Stored]) -> int:
     if not queue.first <= queue.min_offset < queue.max_offset:
         return -1
     entry = queue.entries[queue.min_offset - queue.first]
-    found = view_message_by_id(log, entry.offset) if entry != FILLER else None
+    found = view_message_by_id(log, entry.offset) if not is_filler(entry) else None
     return found.store_timestamp if found is not None else -1

@@ -8,7 +8,7 @@ from typing import Final, assert_never
 
 from rocketmq_ha.reference import consume_queue, pull, pull_hold
 from rocketmq_ha.reference import read_events as events
-from rocketmq_ha.reference.consume_queue import FILLER, Entry
+from rocketmq_ha.reference.consume_queue import Entry, is_filler
 from rocketmq_ha.reference.java_string import hash_code
 from rocketmq_ha.reference.pull import Answer, LogRange, PullRequest, Queue, Status
 from rocketmq_ha.reference.pull_hold import Hold, Parked
@@ -258,9 +258,9 @@ class _Work:
         if until < min(queue.max_offset, request.queue_offset - request.queue_offset % queue.file_entries + queue.file_entries):
             found.append("HA-P-9")
         looked = queue.entries[request.queue_offset - queue.first : until - queue.first]
-        if FILLER in looked:
+        if any(map(is_filler, looked)):
             found.append("HA-P-12")
-        if any(entry != FILLER and broker.log.max_offset - entry.offset > broker.bounds.memory for entry in looked):
+        if any(not is_filler(entry) and broker.log.max_offset - entry.offset > broker.bounds.memory for entry in looked):
             found.append("HA-P-10")
         if answer.status is Status.MESSAGE_WAS_REMOVING:
             found.append("HA-P-11")

@@ -113,7 +113,7 @@ def _rows_of_queue(before: StoreLife, after: StoreLife, event: str, key: QueueKe
 def _clauses_after_crash(after: StoreLife, now: list[Entry]) -> tuple[str, ...]:
     first = min_offset(after)
     keeps_expired = after.recovery_start == first and any(
-        entry != consume_queue.FILLER and entry.offset < first for entry in now
+        not consume_queue.is_filler(entry) and entry.offset < first for entry in now
     )
     return ("HA-ST-73", "HA-ST-82", *(("HA-ST-97",) if keeps_expired else ()))
 

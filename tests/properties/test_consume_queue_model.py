@@ -421,6 +421,16 @@ def test_a_hole_among_expired_messages_is_not_the_end_of_a_queue_after_the_next_
     assert consume_queue.max_offset_in_queue(after_a_clean_stop(torn)) == 5, "a hole in the last three files is the end"
 
 
+def test_a_filler_beside_the_tags_code_of_a_lost_entry_is_a_filler() -> None:
+    """HA-ST-33: a power cut between two sectors left it (filler-with-the-tags-of-a-lost-entry.json). Recovery after a stop
+    took it for a message that ends at 2 GiB, behind the log, and gave the queue's numbers away again.
+    """
+    log = Log(1000, 2000)  # all messages of the queue have expired
+    torn = with_holes(put_all(0, 11, HARDENED), (1, 2, 5), consume_queue.encode(replace(FILLER, tags_code=97)))
+    found = consume_queue.cut(consume_queue.recover(loaded(torn), HARDENED), log, 2000, HARDENED, is_clean=True)
+    assert consume_queue.max_offset_in_queue(found) == 11
+
+
 no_entries = st.one_of(
     st.builds(Entry, st.integers(-(1 << 63), -1), st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-5, 5)),
     st.builds(Entry, st.integers(0, 1 << 40), st.integers(-(1 << 31), 0), st.integers(-5, 5)),

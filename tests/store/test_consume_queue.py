@@ -71,6 +71,19 @@ def test_a_hole_among_expired_messages_is_not_the_end_of_a_queue_after_the_next_
     queue.close()
 
 
+def test_a_filler_beside_the_tags_code_of_a_lost_entry_is_a_filler(tmp_path: Path) -> None:
+    """HA-ST-33: a power cut between two sectors leaves it. It names no message, so no queue ends with it."""
+    filled(tmp_path / "0", 3).close()
+    with (tmp_path / "0" / f"{0:020d}").open("r+b") as file:
+        file.seek(1 * ENTRY_SIZE)
+        file.write(struct.pack(">qiq", 0, FILLER_SIZE, 97))
+    queue = opened(tmp_path / "0")
+    assert [index for index, entry in queue.entries() if entry.is_filler] == [1]
+    queue.truncate_dirty(1200)
+    assert (queue.max_offset, queue.max_physic_offset) == (1, 1100)
+    queue.close()
+
+
 def test_a_torn_entry_of_a_message_of_the_log_is_none_of_an_expired_message(tmp_path: Path) -> None:
     """HA-ST-97 "that comes before the queue's first message in the log": kept, it would hide that message from consumers."""
     filled(tmp_path / "0", 3).close()

@@ -26,8 +26,8 @@ class Entry(NamedTuple):
 
     @property
     def is_filler(self) -> bool:
-        """HA-ST-33 "MUST be offset 0, size 2,147,483,647, tags code 0"."""
-        return self == (0, FILLER_SIZE, 0)
+        """HA-ST-33 "MUST be offset 0, size 2,147,483,647, tags code 0": a power cut may leave another tags code there."""
+        return self.size == FILLER_SIZE
 
     def ends_by(self, offset: int) -> bool:
         """Return True if its message ends by a commit-log offset, or if it is a filler."""
