@@ -327,10 +327,10 @@ def cut(queue: ConsumeQueue, log: Log, phy_offset: int, profile: Profile, *, is_
 
 
 def keep_expired(queue: ConsumeQueue, log: Log, before: int | None, profile: Profile) -> ConsumeQueue:
-    """Hardened, if recovery begins where the log does: keep the entries of expired messages, and replace invalid ones by
-    fillers.
+    """Hardened, if recovery begins where the log does: keep the entries of expired messages, with fillers in all other places.
 
-    The checkpoint vouches for none of them. They are kept so that the next message gets the next queue offset.
+    The checkpoint vouches for none of them. They are kept so that the next message gets the next queue offset. A power cut
+    between two sectors may leave parts of a filler and of a lost entry as one: of a filler's size, or out of order.
 
     Args:  before: the queue offset of the first message of this queue in the log; None if it has none.
     Spec: HA-ST-97 "MUST keep its entries up to the last one of a message that has expired"; HA-ST-33 "an entry that names no
@@ -342,16 +342,21 @@ def keep_expired(queue: ConsumeQueue, log: Log, before: int | None, profile: Pro
     found = entries(files.data)
     first_index = files.base // CQ_STORE_UNIT_SIZE
     count = len(found) if before is None else max(0, min(len(found), before - first_index))
-    while count > 0 and (is_filler(found[count - 1]) or not _ends_by(found[count - 1], store.min_offset(log))):
-        count -= 1
-    if count == 0:
+    kept: list[Entry] = []
+    last = None  # message
+    for entry in found[:count]:
+        is_expired = not is_filler(entry) and _ends_by(entry, store.min_offset(log)) and _follows(entry, last)
+        last = entry if is_expired else last
+        kept.append(entry if is_expired else FILLER)
+    while kept and kept[-1] == FILLER:
+        kept.pop()
+    if last is None:
         return empty(queue.topic, queue.queue_id, files.file_size)
-    files = mapped_file_queue.truncate_dirty_files(files, files.base + count * CQ_STORE_UNIT_SIZE, profile)
-    data = b"".join(encode(entry if is_entry(entry) else FILLER) for entry in found[:count])
+    files = mapped_file_queue.truncate_dirty_files(files, files.base + len(kept) * CQ_STORE_UNIT_SIZE, profile)
     return replace(
         queue,
-        mapped_file_queue=replace(files, data=data),
-        max_physic_offset=found[count - 1].offset + found[count - 1].size,
+        mapped_file_queue=replace(files, data=b"".join(map(encode, kept))),
+        max_physic_offset=last.offset + last.size,
         min_logic_offset=min(queue.min_logic_offset, mapped_file_queue.end(files)),
     )
 

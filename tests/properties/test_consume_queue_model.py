@@ -431,6 +431,16 @@ def test_a_filler_beside_the_tags_code_of_a_lost_entry_is_a_filler() -> None:
     assert consume_queue.max_offset_in_queue(found) == 11
 
 
+def test_the_offset_of_a_filler_beside_the_size_of_a_lost_entry_becomes_a_filler() -> None:
+    """HA-ST-97 "or that begin before the message of an earlier entry ends": a clean start ended the queue there."""
+    log = Log(1000, 2000)  # all messages of the queue have expired
+    torn = with_holes(put_all(0, 11, HARDENED), (5,), consume_queue.encode(Entry(0, 100, 5)))
+    kept = consume_queue.keep_expired(torn, log, None, HARDENED)
+    assert consume_queue.entry_at(kept, 5) == FILLER
+    found = consume_queue.cut(consume_queue.recover(loaded(kept), HARDENED), log, 2000, HARDENED, is_clean=True)
+    assert consume_queue.max_offset_in_queue(found) == 11
+
+
 no_entries = st.one_of(
     st.builds(Entry, st.integers(-(1 << 63), -1), st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-5, 5)),
     st.builds(Entry, st.integers(0, 1 << 40), st.integers(-(1 << 31), 0), st.integers(-5, 5)),

@@ -84,6 +84,19 @@ def test_a_filler_beside_the_tags_code_of_a_lost_entry_is_a_filler(tmp_path: Pat
     queue.close()
 
 
+def test_the_offset_of_a_filler_beside_the_size_of_a_lost_entry_becomes_a_filler(tmp_path: Path) -> None:
+    """HA-ST-97 "or that begin before the message of an earlier entry ends": searches rely on the order of offsets."""
+    filled(tmp_path / "0", 6).close()
+    with (tmp_path / "0" / f"{0:020d}").open("r+b") as file:
+        file.seek(3 * ENTRY_SIZE)
+        file.write(struct.pack(">qiq", 0, 100, 3))
+    queue = ConsumeQueue(tmp_path / "0", SIZE, writable=True)
+    queue.keep_expired(2000, None)
+    assert [index for index, entry in queue.entries() if entry.is_filler] == [3]
+    assert (queue.max_offset, queue.max_physic_offset) == (6, 1600)
+    queue.close()
+
+
 def test_a_torn_entry_of_a_message_of_the_log_is_none_of_an_expired_message(tmp_path: Path) -> None:
     """HA-ST-97 "that comes before the queue's first message in the log": kept, it would hide that message from consumers."""
     filled(tmp_path / "0", 3).close()

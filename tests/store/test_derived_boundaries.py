@@ -37,8 +37,8 @@ MAX_INT, MAX_LONG = 2**31 - 1, 2**63 - 1
         ((900, 0, 5), 1000, False),
         ((900, -1, 5), 1000, False),
         ((0, MAX_INT, 0), 0, True),  # a filler
-        ((0, MAX_INT, 1), 0, False),
-        ((1, MAX_INT, 0), 0, False),
+        ((0, MAX_INT, 1), 0, True),  # the same beside the tags code of a lost entry
+        ((1, MAX_INT, 0), 0, True),  # no message has that size
         ((0, MAX_INT - 1, 0), 0, False),
     ],
 )

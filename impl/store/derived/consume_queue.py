@@ -32,7 +32,7 @@ logger.addHandler(logging.NullHandler())
 FILE_ENTRIES: Final = 300_000
 FILE_SIZE: Final = FILE_ENTRIES * ENTRY_SIZE
 _PACKED_AT_ONCE: Final = 256
-_FILLER: Final = ENTRY.pack(0, FILLER_SIZE, 0)
+FILLER: Final = Entry(0, FILLER_SIZE, 0)
 # The largest gap that fillers close, in files. The bound keeps a flipped bit in a queue offset from filling the disk.
 _LARGEST_GAP: Final = 10
 _CLEARED_SIZE: Final = 1 << 16  # bytes; a file with more of them is removed and not cleared
@@ -125,7 +125,7 @@ class ConsumeQueue(QueueReader):
             logger.error("%s: messages %d to %d are missing in the log", self.directory, begin, queue_offset - 1)
         has_none = is_new or self._first_kept == begin  # the log has no message of this queue
         for index in range(begin, queue_offset, _PACKED_AT_ONCE):
-            self._append([0, FILLER_SIZE, 0] * min(_PACKED_AT_ONCE, queue_offset - index))
+            self._append([*FILLER] * min(_PACKED_AT_ONCE, queue_offset - index))
         if has_none:
             self._first_kept = queue_offset
         self._append([offset, size, tags_code])
@@ -236,8 +236,9 @@ class ConsumeQueue(QueueReader):
 
         Spec: HA-ST-97 "MUST keep its entries up to the last one of a message that has expired".
 
-        They only keep the number of the queue's next message right. Any flush may have missed them, so the next one syncs them,
-        and fillers take the places of those that are lost: the next `recover` would end the queue at the first invalid entry.
+        They only keep the number of the queue's next message right. Any flush may have missed them, so the next one syncs them.
+        Fillers take all other places: the next `recover` would end the queue at the first invalid entry, and searches rely on
+        the order of offsets. A power cut between two sectors may leave parts of a filler and of a lost entry as one.
 
         Args:  min_offset: of the log. before: the queue offset of the first message that the log has; None if it has none. A
                torn entry from there on may look like that of an expired message.
@@ -245,20 +246,27 @@ class ConsumeQueue(QueueReader):
         with self._guard:
             first, last = self._bounds()
             count = last if before is None else max(first, min(before, last))
-            while count > first and not self._has_expired(count - 1, min_offset):
-                count -= 1
-            self._keep(first, count)
+            holes: list[int] = []
+            kept, end = first, 0  # behind the last entry that is kept; where its message ends
+            for index in range(first, count):
+                entry = self._entry(index)
+                if self._has_expired(entry, min_offset) and entry.offset >= end:
+                    kept, end = index + 1, entry.offset + entry.size
+                elif entry != FILLER:
+                    holes.append(index)
+            self._keep(first, kept)
             if self._writable:
-                self._fill_holes()
+                for index in holes[: bisect_left(holes, kept)]:
+                    self._queue.rewrite(index * ENTRY_SIZE, ENTRY.pack(*FILLER))
 
     def _bounds(self) -> tuple[int, int]:
         """The queue offsets of the first entry, and behind the last one that may have been written."""
         self._end = self._queue.max_offset
         return self._first(), -(-self._queue.data_limit() // ENTRY_SIZE)
 
-    def _has_expired(self, index: int, min_offset: int) -> bool:
-        found = self._entry(index)
-        return not found.is_filler and found.ends_by(min_offset) and ENTRY.pack(*found) not in TORN_FILLERS
+    @staticmethod
+    def _has_expired(entry: Entry, min_offset: int) -> bool:
+        return not entry.is_filler and entry.ends_by(min_offset) and ENTRY.pack(*entry) not in TORN_FILLERS
 
     def _keep(self, first: int, count: int) -> None:
         """Cut off the entries from a queue offset on."""
@@ -293,16 +301,6 @@ class ConsumeQueue(QueueReader):
         unused, self._unused = self._unused, None
         if unused is not None and (not self._queue.files or self._queue.files[0].base != unused.base):
             self._queue.drop(unused)
-
-    def _fill_holes(self) -> None:
-        """Replace invalid entries by fillers. HA-ST-33."""
-        for file in self._queue.files:
-            end = min(file.size, self._end - file.base)
-            for position in range(valid_end(file), end, ENTRY_SIZE):
-                data = bytes(file.view(position, position + ENTRY_SIZE))
-                offset, size, _ = ENTRY.unpack(data)
-                if offset < 0 or size <= 0 or data in TORN_FILLERS:
-                    self._queue.rewrite(file.base + position, _FILLER)
 
     def recover(self) -> None:
         """Find the end of the queue: the first entry in the last three files with a negative offset or a size of 0 or less.
