@@ -28,12 +28,13 @@ demo: setup ## Messages over a broker and its slave; faults on a real store; a f
 test: setup ## All tests, three processes for two processors; ARGS="..." goes to pytest, ARGS=-n0 is one process
 	@$(BIN)/python -m pytest -n auto $(ARGS)
 
-# spec/transitions.json is compared with the model by a test, since that takes as long as all of this.
+# Of spec/transitions.json a test compares the transitions with the model, since that takes as long as all of this.
 check: setup ## Format, lint, types, the import table, and that generated files are up to date
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/project/test_imports.py tests/project/test_documents.py
+	$(BIN)/python -m rocketmq_ha.reference.transitions --check-texts
 	$(BIN)/python -m rocketmq_ha.reference.diagram --check
 	$(BIN)/python -m formal.snapshots --check
 	$(BIN)/python -m rocketmq_ha.spec.clause_form --check

@@ -146,6 +146,8 @@ def check(plan: Plan, place: str, *, resumes: bool) -> None:
         end = campaign_file.check_manifests(store.place, settings["plan"], _Manifests(store).read().by_name)
         if runs is not None and runs < end:  # a campaign with --for has no number of runs in its plan
             raise FuzzError(f"{store.place}: found a campaign of {end} runs, expected that many or more, not {runs}")
+        if runs is None and plan.seconds is None:
+            raise FuzzError(f"{store.place}: found a campaign with --for and without --runs, expected either beside --resume")
         if settings["plan"]["guided"] and any(True for _ in store.names(CORPUS_DIR)):
             _check_corpus(store)
     store.write(CHECK_FILE, b"")
@@ -299,8 +301,9 @@ def check_free(store: LogStore, *, overwrites: bool) -> None:
     total = total if type(total) is int else None
     done = _Manifests(store).read().progress(total).runs
     runs = f"{done:,} of {total:,} runs" if total is not None else f"{done:,} runs"
+    resume = "--resume" if total is not None else "--resume with --for"
     raise FuzzError(
-        f"{store.place}: found a campaign that has not ended ({runs}); --resume goes on with it, --overwrite deletes it"
+        f"{store.place}: found a campaign that has not ended ({runs}); {resume} goes on with it, --overwrite deletes it"
     )
 
 

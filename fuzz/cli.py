@@ -1,10 +1,12 @@
 """`rocketmq-ha fuzz run|replay|shrink|hunt` and `rocketmq-ha demo-bug`."""
 
 import logging
+import math
 import re
 import shlex
 import sys
 import tempfile
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -64,7 +66,7 @@ WORLD_OPTION = click.option("--world", "worlds", multiple=True, help="Only this 
     "--guided/--random",
     "is_guided",
     default=None,
-    help="Make most schedules from those that reached something new.  [default: random]",
+    help="Also make schedules from those that reached something new.  [default: random]",
 )
 @click.option("--corpus", help="A log whose corpus a guided campaign begins with.")
 @click.option("--resume", is_flag=True, help="Go on with the campaign in --out; --runs or --for may ask for more.")
@@ -126,6 +128,7 @@ def run(
     if resume and campaign.has_other_code(out):
         click.echo(f"{out}: its runs were made by other code than this; what is added is of this", err=True)
     older = None if resume else campaign.name_to_resume(out)  # with --overwrite
+    began = time.monotonic()
     click.echo(STARTING_SPARK, err=True)
     try:
         with starting(master):
@@ -138,6 +141,9 @@ def run(
             click.echo("stopped before the campaign had begun", err=True)
         else:
             options = ["--out", out, *(["--master", master] if _given("master") else [])]
+            if seconds is not None:
+                left_s = seconds - (time.monotonic() - began)
+                options += ["--for", f"{max(1, math.ceil(left_s / 60))}m"]
             click.echo(f"stopped; rocketmq-ha fuzz run --resume {shlex.join(options)} goes on", err=True)
         raise
     if not result.runs:

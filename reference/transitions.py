@@ -4,9 +4,10 @@ The result is spec/transitions.json: the transitions that a campaign can possibl
 files of 12 bytes, three appends, times of a few milliseconds. A test compares the file with this module, and every transition
 of a campaign with the file.
 
-    python -m rocketmq_ha.reference.transitions           print the table as JSON
-    python -m rocketmq_ha.reference.transitions --check   exit status 1 if spec/transitions.json differs
-    python -m rocketmq_ha.reference.transitions --write   write it
+    python -m rocketmq_ha.reference.transitions                 print the table as JSON
+    python -m rocketmq_ha.reference.transitions --check         exit status 1 if spec/transitions.json differs
+    python -m rocketmq_ha.reference.transitions --check-texts   the same in a second, for all but the transitions
+    python -m rocketmq_ha.reference.transitions --write         write it
 """
 
 import json
@@ -488,9 +489,18 @@ def explored_in_processes() -> Table:
     return table
 
 
-def generate() -> str:
-    """The text of spec/transitions.json."""
-    table = explored_in_processes()
+def found_in(text: str) -> Table:
+    """The transitions of a file of these, and the clauses of their steps."""
+    document, table = json.loads(text), Table()
+    for actor, machine in document["machines"].items():
+        table.rows |= {(actor, *names, profile) for *names, profiles in machine["transitions"] for profile in profiles}
+    table.clauses = {clause: set(told["worlds"]) for clause, told in document["clauses"].items()}
+    return table
+
+
+def generate(table: Table | None = None) -> str:
+    """The text of spec/transitions.json. table: the transitions; None: explore the model."""
+    table = table or explored_in_processes()
     machines = {}
     for actor, machine in MACHINES.items():
         rows = sorted(row[1:] for row in table.rows if row[0] == actor)
@@ -520,11 +530,12 @@ def generate() -> str:
 
 def main(arguments: list[str]) -> int:
     file = resources.files("rocketmq_ha.spec") / TRANSITIONS_FILE
-    text = generate()
+    only_texts = arguments == ["--check-texts"] and file.is_file()
+    text = generate(found_in(file.read_text(encoding="utf-8")) if only_texts else None)
     if arguments == ["--write"]:
         with resources.as_file(file) as path:
             path.write_text(text, encoding="utf-8")
-    elif arguments == ["--check"]:
+    elif arguments in (["--check"], ["--check-texts"]):
         if not file.is_file() or file.read_text(encoding="utf-8") != text:
             sys.stderr.write(f"{file}: differs from the model; make transitions writes it anew\n")
             return 1

@@ -177,7 +177,7 @@ def test_a_wrong_field_of_a_manifest_is_named(changes: dict[str, Any], told: str
         (RUNS, [1, 5, 27], Plan()),
         (RUNS, [1, 5, 27], Plan(runs=RUNS + 50)),
         (RUNS, [1, 5, 27], Plan(seconds=5.0)),
-        (None, [0, 3], Plan()),
+        (None, [0, 3], Plan(seconds=9.0)),
         (None, [0, 3], Plan(runs=4 * SIZE)),
         (5, [0], Plan()),
     ],
@@ -195,6 +195,13 @@ def test_a_campaign_of_a_time_does_not_go_on_with_fewer_runs_than_it_has(tmp_pat
     write_manifests(tmp_path, 0, 3, runs=None)
     with pytest.raises(FuzzError, match="found a campaign of 44 runs, expected that many or more, not 43"):
         campaign.check(Plan(runs=43), str(tmp_path), resumes=True)
+
+
+def test_a_campaign_of_a_time_goes_on_for_a_time_or_for_runs_and_not_for_ever(tmp_path: Path) -> None:
+    begun(tmp_path, None)
+    write_manifests(tmp_path, 0, 3, runs=None)
+    with pytest.raises(FuzzError, match="found a campaign with --for and without --runs, expected either beside --resume"):
+        campaign.check(Plan(), str(tmp_path), resumes=True)
 
 
 # --- What an interrupt says ----------------------------------------------------------------------------------------------
@@ -236,3 +243,8 @@ def test_an_interrupt_names_the_master_that_was_given(monkeypatch: pytest.Monkey
     goes_on = f"stopped; rocketmq-ha fuzz run --resume --out {tmp_path} --master 'local[2]' goes on"
     for begins in (False, True):
         assert interrupted(monkeypatch, tmp_path, "--resume", "--master", "local[2]", begins=begins) == goes_on
+
+
+def test_an_interrupt_names_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    goes_on = f"stopped; rocketmq-ha fuzz run --resume --out {tmp_path} --for 480m goes on"
+    assert interrupted(monkeypatch, tmp_path, "--for", "8h", begins=True) == goes_on

@@ -88,7 +88,7 @@ CAMPAIGN = {"schema_version": 2, "campaign": "c", "finished": True, "plan": {"ru
         (
             {"campaign.json": json.dumps(CAMPAIGN | {"finished": False, "plan": None})},
             (),
-            "found a campaign that has not ended (0 runs); --resume goes on with it",
+            "found a campaign that has not ended (0 runs); --resume with --for goes on with it",
         ),
         ({"campaign.json": "[" * 100_000}, ("--overwrite",), "campaign.json: found no JSON"),
         ({"campaign.json": json.dumps(CAMPAIGN)}, ("--resume", "--run-seconds", "9"), "found --run-seconds beside it"),

@@ -38,7 +38,7 @@ def test_the_program_prints_checks_and_writes_the_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(transitions.resources, "files", lambda _: tmp_path)
-    monkeypatch.setattr(transitions, "generate", lambda: "new\n")
+    monkeypatch.setattr(transitions, "generate", lambda *_: "new\n")
     file = tmp_path / "transitions.json"
     told = f"{file}: differs from the model; make transitions writes it anew\n"
     seen = []
@@ -55,6 +55,21 @@ def test_the_program_prints_checks_and_writes_the_table(
         (0, "", "", "new\n"),
         (0, "", "", "new\n"),
     ]
+
+
+def test_texts_are_checked_without_the_transitions(
+    table: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(transitions.resources, "files", lambda _: tmp_path)
+    monkeypatch.setattr(transitions, "explored_in_processes", None)  # nothing is explored
+    file = tmp_path / "transitions.json"
+    rows = table["machines"]["store"]["transitions"]
+    shorter = table | {"machines": table["machines"] | {"store": table["machines"]["store"] | {"transitions": rows[:-1]}}}
+    other = table | {"clauses": table["clauses"] | {"HA-M-1": table["clauses"]["HA-M-1"] | {"sentence": "Another one."}}}
+    told = f"{file}: differs from the model; make transitions writes it anew\n"
+    for found, status, error in ((table, 0, ""), (shorter, 0, ""), (other, 1, told)):
+        file.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        assert (transitions.main(["--check-texts"]), capsys.readouterr().err) == (status, error)
 
 
 def test_every_state_and_event_of_the_table_is_in_some_transition(table: dict[str, Any]) -> None:
