@@ -3,7 +3,7 @@
 A row of runs/ is judged alone. Of events/ a whole run is judged: one bad row means that nobody knows what the run did.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -96,8 +96,3 @@ def judge_steps(run: Ints, step: npt.NDArray[Any], n_runs: int, n_steps: Ints, h
     reason[wrong] = GAP
     reason[~has_row] = NO_ROW
     return reason
-
-
-def first_example(mask: Flags, show: Callable[[int], str]) -> str:
-    """`show` of the first marked place."""
-    return show(int(np.flatnonzero(mask)[0]))

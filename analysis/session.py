@@ -79,7 +79,8 @@ def spark_session(
     """Make a session, or return the one that this process already has.
 
     The session prints only errors on the terminal, and writes nothing into the working directory. The settings that
-    affect results are fixed: the time zone is UTC, and the workers run the Python of this process.
+    affect results are fixed: the time zone is UTC, and the workers on this machine run the Python of this process. Elsewhere
+    PYSPARK_PYTHON may name theirs.
 
     Args:  shuffle_partitions: Spark's default of 200 costs more than it gains on logs of this size.
            fast_start: use JVM options for sessions of a few seconds (tests, short reports).
@@ -89,7 +90,9 @@ def spark_session(
     """
     # The JVM reads these when it starts, before there is a session that could be configured.
     os.environ.update(java_environment())
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if is_on_this_machine(master) or not os.environ.get("PYSPARK_PYTHON"):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark_conf"))
 
     settings = {

@@ -1,4 +1,4 @@
-"""The two worlds that the lock-step drives: the reference cluster, and the implementation over scripted sockets and real files.
+"""Both sides of the world of the link: the reference cluster, and the implementation over scripted sockets and real files.
 
 Each takes the same events (reference/events.py) and returns its state by `observe()`. The implementation's world plays network
 and operating system: connections, notices of a break, ends of processes. The implementation makes all decisions itself.

@@ -214,7 +214,8 @@ def on_dispatch(life: StoreLife, _event: store_events.Dispatch, settings: StoreS
     made_at = f"{life.now_ms:017d}"
     dispatched = dispatch.do_reput(life.dispatched, life.log, made_at, sizes_of(settings), profile_of_store(profile))
     after = replace(life, dispatched=dispatched, told=())
-    if dispatched.reput_from_offset <= life.dispatched.reput_from_offset:
+    # Messages that have expired before their dispatch are in no queue.
+    if dispatched.reput_from_offset <= max(life.dispatched.reput_from_offset, min_offset(life)):
         return "dispatch", Step(after)
     last_ms = last_message_before(after, dispatched.reput_from_offset)
     after = replace(after, dispatched_ms=max(life.dispatched_ms, last_ms))

@@ -403,8 +403,9 @@ def _agree(
     reached = max((queue.max_physic_offset for queue in queues.values()), default=-1)
     reput_from_offset = _record_at_or_before(log, min(reached if last_exit_ok else known, in_order))
     queues = {key: queue for key, queue in queues.items() if queue.mapped_file_queue.base is not None}
-    for end in ends_of_lacking(queues, log, start_offset, reput_from_offset, last_exit_ok):
-        reput_from_offset = min(reput_from_offset, _record_at_or_before(log, max(end, min_offset(log))))
+    if ends := ends_of_lacking(queues, log, start_offset, reput_from_offset, last_exit_ok):
+        # Of the least alone: damage may hide the record at or before another, and then the search begins with its file.
+        reput_from_offset = min(reput_from_offset, _record_at_or_before(log, max(min(ends), min_offset(log))))
     return Dispatched(queues, index, reput_from_offset)
 
 

@@ -1,6 +1,5 @@
 """A pull processor over real consume queues, a played log, and tables that the test fills."""
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -49,17 +48,6 @@ class PlayedLog:
 def bytes_of(offset: int, size: int) -> bytes:
     """What a played log has there."""
     return bytes(at % 251 for at in range(offset, offset + size))
-
-
-@dataclass
-class Messages:
-    """Messages of one queue. Each is its queue offset, its offset in the log, its size and its tags code."""
-
-    rows: list[tuple[int, int, int, int]] = field(default_factory=list)
-
-    def add_to(self, queue: ConsumeQueue) -> None:
-        for queue_offset, offset, size, tags_code in self.rows:
-            queue.put(offset, size, tags_code, queue_offset)
 
 
 class PlayedStore:

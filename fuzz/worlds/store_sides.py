@@ -7,6 +7,7 @@ from its process, and changes the files as a power cut would (synced.py).
 # ruff: noqa: PTH108, PTH110, PTH112, PTH208
 # Paths are strings here: a run makes hundreds of these calls, and a Path costs as much as some of them.
 
+import contextlib
 import os
 import struct
 from collections.abc import Callable
@@ -169,7 +170,8 @@ class ImplementationStore:
             self._told = ("flush failed",)
 
     def _dispatch(self, _: store_events.Dispatch) -> None:
-        self._open_store.dispatcher.dispatch_all()
+        with contextlib.suppress(StoreCorrupt):  # it ends before an impossible queue offset, and tells nobody but the log
+            self._open_store.dispatcher.dispatch_all()
 
     def _flush_derived(self, _: store_events.FlushDerived) -> None:
         store = self._open_store

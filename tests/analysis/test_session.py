@@ -75,6 +75,16 @@ def test_the_environment_is_that_of_the_java_that_was_found_and_of_this_python()
     assert (Path(os.environ["SPARK_CONF_DIR"]) / "log4j2.properties").is_file()
 
 
+def test_the_python_of_other_machines_may_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "./env/bin/python")
+    settings(master="yarn")
+    assert (os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"]) == ("./env/bin/python", sys.executable)
+    settings(master="local[2]")
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    settings(master="yarn")
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+
+
 def test_a_callers_configuration_folder_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_CONF_DIR", "/the/callers")
     settings()
