@@ -145,6 +145,8 @@ def main() -> None:
     parser.add_argument("--measure", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     place = spark_log.of_this_code(options.out)
+    if AT not in options.cores and not options.measure:
+        parser.error(f"--cores: found {options.cores}, expected {AT} among them: the targets are for {AT} cores")
     log = spark_log.make(place, options.rows)
     part = spark_log.part_of(log, options.verdict_rows, place)
     if options.measure:

@@ -47,11 +47,12 @@ def cluster_demo(out: Path, runs: int) -> None:
     console.print(f"1. Spark's master and two workers start; a campaign of {runs} runs begins on them", style="bold")
     with SparkCluster(out / "spark") as cluster:
         console.print(f"   {cluster.url}")
-        arguments = ("fuzz", "run", "--runs", str(runs), "--seed", str(SEED), "--partition-runs", str(max(2, runs // 40)))
+        size = max(2, runs // 40)  # of a partition
+        arguments = ("fuzz", "run", "--runs", str(runs), "--seed", str(SEED), "--partition-runs", str(size))
         campaign = _begin(out, "campaign", *arguments, "--out", str(log), "--master", cluster.url)
         published = _await_partitions(log, 8, campaign)
         cluster.kill_worker(0)
-        console.print(f"2. A worker was killed with kill -9 after {published} of 40 partitions", style="bold")
+        console.print(f"2. A worker was killed with kill -9 after {published} of {-(-runs // size)} partitions", style="bold")
         _join(out, "campaign", campaign)
         console.print("3. The second verdict and the report, on the worker that is left", style="bold")
         _run(out, "second-verdict", "second-verdict", str(log), "--out", str(out / "second-verdict"), "--master", cluster.url)

@@ -9,7 +9,7 @@ A log is a directory, or a prefix of an object store:
     corpus/WORLD/*.json   guided campaigns: schedules that reached something new
     features/*.txt      guided campaigns: what each schedule of the corpus reached first
     failures/*.json     the schedules of the failed runs
-    started/*.json      the runs that executors were about to make: which one killed its process
+    started/*.json      one file for each partition that an executor has begun; without a manifest, a run may have ended it
 
 A data file that no manifest names is a remnant of a lost attempt, and is not read. A partition is published by writing its
 manifest, which is one small object: by a rename on a file system, by one request on an object store. So a partition is in the
@@ -89,7 +89,7 @@ VERDICT_INVARIANT: Final = "invariant"  # they agree, but a safety property is b
 VERDICT_ERROR: Final = "error"  # an exception that no clause allows
 VERDICT_TIMEOUT: Final = "timeout"  # the run took longer than a run may
 VERDICT_MEMORY: Final = "memory"  # it asked for more memory than a run may have
-VERDICT_CRASH: Final = "crash"  # it ended the process of its executor, twice
+VERDICT_CRASH: Final = "crash"  # its process ended with it, and the executor before that
 VERDICTS: Final = (
     VERDICT_OK,
     VERDICT_DIVERGENCE,
