@@ -28,7 +28,7 @@ demo: setup ## Messages over a broker and its slave; faults on a real store; a f
 test: setup ## All tests, three processes for two processors; ARGS="..." goes to pytest, ARGS=-n0 is one process
 	@$(BIN)/python -m pytest -n auto $(ARGS)
 
-# Of spec/transitions.json a test compares the transitions with the model, since that takes as long as all of this.
+# Only a test compares the transitions of spec/transitions.json with the model: it takes longer than all of this.
 check: setup ## Format, lint, types, the import table, and that generated files are up to date
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .

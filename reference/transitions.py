@@ -490,7 +490,7 @@ def explored_in_processes() -> Table:
 
 
 def found_in(text: str) -> Table:
-    """The transitions of a file of these, and the clauses of their steps."""
+    """The transitions that the text of spec/transitions.json tells, with the clauses of their steps."""
     document, table = json.loads(text), Table()
     for actor, machine in document["machines"].items():
         table.rows |= {(actor, *names, profile) for *names, profiles in machine["transitions"] for profile in profiles}
@@ -499,7 +499,10 @@ def found_in(text: str) -> Table:
 
 
 def generate(table: Table | None = None) -> str:
-    """The text of spec/transitions.json. table: the transitions; None: explore the model."""
+    """The text of spec/transitions.json.
+
+    Args:  table: the transitions; None: those that an exploration of the model finds.
+    """
     table = table or explored_in_processes()
     machines = {}
     for actor, machine in MACHINES.items():

@@ -170,7 +170,7 @@ class ImplementationStore:
             self._told = ("flush failed",)
 
     def _dispatch(self, _: store_events.Dispatch) -> None:
-        with contextlib.suppress(StoreCorrupt):  # it ends before an impossible queue offset, and tells nobody but the log
+        with contextlib.suppress(StoreCorrupt):  # its thread ends where it cannot go on; the model's stays there
             self._open_store.dispatcher.dispatch_all()
 
     def _flush_derived(self, _: store_events.FlushDerived) -> None:

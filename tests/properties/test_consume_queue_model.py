@@ -426,17 +426,18 @@ def test_a_filler_beside_the_tags_code_of_a_lost_entry_is_a_filler() -> None:
     took it for a message that ends at 2 GiB, behind the log, and gave the queue's numbers away again.
     """
     log = Log(1000, 2000)  # all messages of the queue have expired
-    torn = with_holes(put_all(0, 11, HARDENED), (1, 2, 5), consume_queue.encode(replace(FILLER, tags_code=97)))
+    torn = with_holes(put_all(0, 11, HARDENED), (9,), consume_queue.encode(replace(FILLER, tags_code=97)))
     found = consume_queue.cut(consume_queue.recover(loaded(torn), HARDENED), log, 2000, HARDENED, is_clean=True)
     assert consume_queue.max_offset_in_queue(found) == 11
 
 
-def test_the_offset_of_a_filler_beside_the_size_of_a_lost_entry_becomes_a_filler() -> None:
-    """HA-ST-97 "or that begin before the message of an earlier entry ends": a clean start ended the queue there."""
+def test_an_expired_entry_behind_one_of_a_later_message_becomes_a_filler() -> None:
+    """HA-ST-97 "one that begins before the message of an earlier entry ends": the next clean start ended the queue there."""
     log = Log(1000, 2000)  # all messages of the queue have expired
-    torn = with_holes(put_all(0, 11, HARDENED), (5,), consume_queue.encode(Entry(0, 100, 5)))
-    kept = consume_queue.keep_expired(torn, log, None, HARDENED)
+    mixed = with_holes(put_all(0, 11, HARDENED), (4,), consume_queue.encode(Entry(550, 50, 4)))  # of an earlier history
+    kept = consume_queue.keep_expired(mixed, log, None, HARDENED)
     assert consume_queue.entry_at(kept, 5) == FILLER
+    assert consume_queue.entry_at(kept, 6) == Entry(600, 100, 6)
     found = consume_queue.cut(consume_queue.recover(loaded(kept), HARDENED), log, 2000, HARDENED, is_clean=True)
     assert consume_queue.max_offset_in_queue(found) == 11
 

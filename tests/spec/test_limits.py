@@ -134,6 +134,7 @@ CONSTANTS: Final[dict[str, dict[str, float]]] = {
     "net.waker": {"_MOST": 4_096},
     "store.derived.consume_queue": {
         "_CLEARED_SIZE": 65_536,
+        "_LEAST_TORN": 0x7F000000,
         "FILE_ENTRIES": 300_000,
         "FILE_SIZE": 6_000_000,
         "_PACKED_AT_ONCE": 256,

@@ -37,6 +37,13 @@ def filled(directory: Path, count: int, first: int = 0, at: int = 1000) -> Consu
     return queue
 
 
+def overwrite(directory: Path, index: int, *fields: int) -> None:
+    """Put an entry (offset, size, tags code) in the place of another one of a closed queue; without fields, zeros."""
+    with (directory / f"{index // ENTRIES * SIZE:020d}").open("r+b") as file:
+        file.seek(index % ENTRIES * ENTRY_SIZE)
+        file.write(struct.pack(">qiq", *(fields or (0, 0, 0))))
+
+
 def state(queue: ConsumeQueue) -> tuple[int, int, int, list[tuple[int, Entry]]]:
     return queue.min_offset, queue.max_offset, queue.max_physic_offset, list(queue.entries())
 
@@ -54,9 +61,7 @@ def test_a_hole_among_expired_messages_is_not_the_end_of_a_queue_after_the_next_
     """
     filled(tmp_path / "0", 11).close()
     for index in (1, 2, 5):
-        with (tmp_path / "0" / f"{index // ENTRIES * SIZE:020d}").open("r+b") as file:
-            file.seek(index % ENTRIES * ENTRY_SIZE)
-            file.write(bytes(ENTRY_SIZE))
+        overwrite(tmp_path / "0", index)
     queue = ConsumeQueue(tmp_path / "0", SIZE, writable=True)
     queue.keep_expired(2000, 10)  # the log now begins at 2000, with message 10
     queue.put(2000, 100, 10, 10)
@@ -74,9 +79,7 @@ def test_a_hole_among_expired_messages_is_not_the_end_of_a_queue_after_the_next_
 def test_a_filler_beside_the_tags_code_of_a_lost_entry_is_a_filler(tmp_path: Path) -> None:
     """HA-ST-33: a power cut between two sectors leaves it. It names no message, so no queue ends with it."""
     filled(tmp_path / "0", 3).close()
-    with (tmp_path / "0" / f"{0:020d}").open("r+b") as file:
-        file.seek(1 * ENTRY_SIZE)
-        file.write(struct.pack(">qiq", 0, FILLER_SIZE, 97))
+    overwrite(tmp_path / "0", 1, 0, FILLER_SIZE, 97)
     queue = opened(tmp_path / "0")
     assert [index for index, entry in queue.entries() if entry.is_filler] == [1]
     queue.truncate_dirty(1200)
@@ -84,41 +87,52 @@ def test_a_filler_beside_the_tags_code_of_a_lost_entry_is_a_filler(tmp_path: Pat
     queue.close()
 
 
-def test_the_offset_of_a_filler_beside_the_size_of_a_lost_entry_becomes_a_filler(tmp_path: Path) -> None:
-    """HA-ST-97 "or that begin before the message of an earlier entry ends": searches rely on the order of offsets."""
-    filled(tmp_path / "0", 6).close()
-    with (tmp_path / "0" / f"{0:020d}").open("r+b") as file:
-        file.seek(3 * ENTRY_SIZE)
-        file.write(struct.pack(">qiq", 0, 100, 3))
+def test_an_expired_entry_behind_one_of_a_later_message_becomes_a_filler(tmp_path: Path) -> None:
+    """HA-ST-97 "one that begins before the message of an earlier entry ends": searches rely on the order of offsets."""
+    filled(tmp_path / "0", 11).close()
+    overwrite(tmp_path / "0", 3, 1450, 50, 3)  # a sector of an earlier history; 4 begins at 1400 and 5 at 1500
     queue = ConsumeQueue(tmp_path / "0", SIZE, writable=True)
-    queue.keep_expired(2000, None)
-    assert [index for index, entry in queue.entries() if entry.is_filler] == [3]
-    assert (queue.max_offset, queue.max_physic_offset) == (6, 1600)
+    queue.keep_expired(3000, None)
+    assert [index for index, entry in queue.entries() if entry.is_filler] == [4]
+    assert (queue.max_offset, queue.max_physic_offset) == (11, 2100)
     queue.close()
 
 
-def test_a_torn_entry_of_a_message_of_the_log_is_none_of_an_expired_message(tmp_path: Path) -> None:
+@pytest.mark.parametrize("torn", [(0, 0x7FFFFF00, 0), (0, 0x7F000000, 0), (0, FILLER_SIZE, 97)], ids=str)
+def test_what_is_left_of_a_filler_is_no_message_of_2_gib(torn: tuple[int, int, int], tmp_path: Path) -> None:
+    """HA-ST-97, in a log that begins behind 2 GiB: all of these end before it."""
+    filled(tmp_path / "0", 6, at=3 << 30).close()
+    overwrite(tmp_path / "0", 0, *torn)
+    queue = ConsumeQueue(tmp_path / "0", SIZE, writable=True)
+    queue.keep_expired(4 << 30, None)
+    queue.close()
+    queue = opened(tmp_path / "0")
+    assert next(entry for _, entry in queue.entries()) == (0, FILLER_SIZE, 0)
+    assert queue.max_offset == 6
+    queue.close()
+
+
+def test_an_entry_of_a_message_of_the_log_among_expired_ones_becomes_a_filler(tmp_path: Path) -> None:
+    """HA-ST-97 "in place of those that name no expired message", in any file of the queue."""
+    filled(tmp_path / "0", 11).close()
+    for index in (2, 6):
+        overwrite(tmp_path / "0", index, 5000, 100, index)
+    queue = ConsumeQueue(tmp_path / "0", SIZE, writable=True)
+    queue.keep_expired(3000, None)
+    assert [index for index, entry in queue.entries() if entry.is_filler] == [2, 6]
+    assert (queue.max_offset, queue.max_physic_offset) == (11, 2100)
+    queue.close()
+
+
+@pytest.mark.parametrize("first", [0, 2])
+def test_a_torn_entry_of_a_message_of_the_log_is_none_of_an_expired_message(first: int, tmp_path: Path) -> None:
     """HA-ST-97 "that comes before the queue's first message in the log": kept, it would hide that message from consumers."""
     filled(tmp_path / "0", 3).close()
-    with (tmp_path / "0" / f"{0:020d}").open("r+b") as file:
-        file.seek(2 * ENTRY_SIZE)
-        file.write((5).to_bytes(8, "big"))  # the high bytes of its offset are lost
+    overwrite(tmp_path / "0", first, 5, 100, first)  # the high bytes of its offset are lost
     queue = ConsumeQueue(tmp_path / "0", SIZE, writable=True)
-    queue.keep_expired(1200, 2)
-    queue.put(1200, 100, 2, 2)
-    assert [entry.offset for _, entry in queue.entries()] == [1000, 1100, 1200]
-    queue.close()
-
-
-def test_the_remains_of_a_filler_are_no_entry_of_an_expired_message(tmp_path: Path) -> None:
-    """HA-ST-97: one would pass for a message of 2 GiB at offset 0, and the log of a large store begins behind that."""
-    filled(tmp_path / "0", 3).close()
-    queue = ConsumeQueue(tmp_path / "0", SIZE, writable=True)
-    with (tmp_path / "0" / f"{0:020d}").open("r+b") as file:
-        file.seek(2 * ENTRY_SIZE)
-        file.write((0).to_bytes(8, "big") + (0x7FFFFF00).to_bytes(4, "big") + bytes(8))
-    queue.keep_expired(1 << 40, None)
-    assert queue.max_offset == 2
+    queue.keep_expired(1000 + 100 * first, first)
+    queue.put(1000 + 100 * first, 100, first, first)
+    assert [entry.offset for _, entry in queue.entries()] == [1000, 1100, 1200][: first + 1]
     queue.close()
 
 

@@ -58,7 +58,7 @@ class ConsumeQueueTable:
 
     def __iter__(self) -> Iterator[tuple[Key, ConsumeQueue]]:
         """Every queue, by topic and queue id."""
-        return iter(sorted(self._queues.items()))
+        return iter(sorted(self._queues.copy().items()))
 
     @property
     def count(self) -> int:
@@ -179,7 +179,7 @@ class ConsumeQueueTable:
 
     def queue_offsets(self) -> dict[tuple[int, bytes], int]:
         """Map (queue id, topic) -> queue offset of the next message."""
-        return {(queue_id, topic): queue.max_offset for (topic, queue_id), queue in list(self._queues.items())}
+        return {(queue_id, topic): queue.max_offset for (topic, queue_id), queue in self._queues.copy().items()}
 
     def flush(self, least_pages: int = 0) -> None:
         """Force all entries to the disk. Raises: OSError, StoreCorrupt, after the other queues were flushed."""
@@ -211,7 +211,9 @@ class ConsumeQueueTable:
             return None
         directory = self.directory / os.fsdecode(topic) / str(queue_id)
         queue = ConsumeQueue(directory, self.file_size, writable=True, files=self._files)
-        self._queues[key] = queue  # another thread that iterates makes a list first, which nothing interrupts
+        # Another thread that iterates makes a copy, or a list of the values, first, which nothing interrupts. A list of items
+        # would make tuples, which may collect garbage: that runs Python code, in which threads may take turns.
+        self._queues[key] = queue
         self._ids.setdefault(topic, []).append(queue_id)
         if (hidden := self._hidden.get(topic)) is not None:
             queue.hide_before(hidden)

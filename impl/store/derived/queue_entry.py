@@ -34,6 +34,7 @@ class Entry(NamedTuple):
         return self.is_filler or (self.offset >= 0 < self.size and self.offset + self.size <= offset)
 
 
+FILLER: Final = Entry(0, FILLER_SIZE, 0)
 # The possible remains of a filler after a crash. One would pass for a message of 2 GiB at offset 0.
 TORN_FILLERS: Final = frozenset(ENTRY.pack(0, FILLER_SIZE >> missing << missing, 0) for missing in (8, 16, 24))
 
