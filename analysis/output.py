@@ -72,6 +72,8 @@ class Output:
             self.tables.mkdir(exist_ok=True)
             for table in sorted(unfinished_tables.iterdir()):
                 table.replace(self.tables / table.name)
+            for name in made.OPTIONAL - set(tables):  # of an older report, with other options
+                (self.tables / f"{name}.parquet").unlink(missing_ok=True)
             for file, unfinished in unfinished_files.items():
                 unfinished.replace(file)
 

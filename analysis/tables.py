@@ -87,6 +87,7 @@ COMPARISON_TITLES: Final[Mapping[str, str]] = {
     "new_coverage": "new coverage",
     "rates": "rates",
 }
+OPTIONAL: Final = frozenset((*COMPARISON_TITLES, "trend"))  # tables that a report has only with --compare or --trend
 
 
 def compute(

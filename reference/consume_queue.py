@@ -329,12 +329,12 @@ def cut(queue: ConsumeQueue, log: Log, phy_offset: int, profile: Profile, *, is_
 def keep_expired(queue: ConsumeQueue, log: Log, before: int | None, profile: Profile) -> ConsumeQueue:
     """Hardened, if recovery begins where the log does: keep the entries of expired messages, with fillers in all other places.
 
-    The checkpoint vouches for none of them. They are kept so that the next message gets the next queue offset. After two power
-    cuts a sector from before the first may stand beside one from behind it, in which the same numbers are of other messages.
+    The checkpoint vouches for none of them. They are kept so that the next message gets the next queue offset. They may be out
+    of order: after a power cut the queue gives the numbers of lost messages to others, and a second power cut may take some of
+    the new sectors and leave the old ones in their places.
 
     Args:  before: the queue offset of the first message of this queue in the log; None if it has none.
-    Spec: HA-ST-97 "MUST keep its entries up to the last one of a message that has expired"; HA-ST-33 "an entry that names no
-    message".
+    Spec: HA-ST-97 "MUST keep its entries of messages that have expired"; HA-ST-33 "an entry that names no message".
     """
     files = queue.mapped_file_queue
     if files.base is None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from rocketmq_ha.analysis import tables
 from rocketmq_ha.analysis.errors import OutputInvalid
 from rocketmq_ha.analysis.output import STDOUT, Output
 
@@ -97,6 +98,15 @@ def files_up_to(size: int) -> Iterator[None]:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, before)
+
+
+def test_tables_of_options_that_a_report_was_not_given_do_not_stay(tmp_path: Path) -> None:
+    """A reader of the folder would take a comparison of the older report for one of this report."""
+    output = Output(tmp_path / "r.html")
+    output.write(TABLES | dict.fromkeys(tables.OPTIONAL, TABLES["one"]), {output.page: "older"})
+    (output.tables / "notes.txt").write_text("of the user")
+    output.write(TABLES | {"rates": TABLES["one"]}, {output.page: "newer"})
+    assert sorted(file.name for file in output.tables.iterdir()) == ["notes.txt", "one.parquet", "rates.parquet"]
 
 
 @pytest.mark.parametrize(("large", "named"), [(None, "a/r-tables"), ("a/r.html", "a/r.html"), ("b/r.json", "b/r.json")])

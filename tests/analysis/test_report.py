@@ -206,6 +206,16 @@ def test_json_and_junit_say_what_the_page_says(
     assert out.read_bytes() == failing[1].read_bytes()
 
 
+def documented_columns() -> dict[str, list[str]]:
+    """The columns of each table, as docs/report-tables.md lists them in front of the colon of its third cell."""
+    text = (Path(__file__).parents[2] / "docs" / "report-tables.md").read_text(encoding="utf-8")
+    rows = text[text.index("<!-- tables -->") : text.index("<!-- end of tables -->")].splitlines()[3:]
+    cells = [row.split("|") for row in rows]
+    return {
+        re.findall(r"`(\w+)`", name)[0]: re.findall(r"`(\w+)`", columns.partition(":")[0]) for _, name, _, columns, _ in cells
+    }
+
+
 @pytest.fixture(scope="module")
 def older_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An older campaign, three times as long and without failures."""
@@ -231,6 +241,9 @@ def test_an_older_campaign_is_compared_by_its_log_its_page_or_its_tables(
         document = json.loads(result.stdout)
         found.append((document["comparison"], [pq.read_table(Output(out).tables / f"{name}.parquet") for name in names]))
         if more:
+            columns = {file.stem: pq.read_schema(file).names for file in Output(out).tables.iterdir()}
+            assert documented_columns() == columns
+            assert set(columns) - {*tables.TITLES, "failing_steps"} == tables.OPTIONAL
             trend = pq.read_table(Output(out).tables / "trend.parquet").to_pylist()
             assert [(row["name"], row["runs"]) for row in trend] == [("newer", 120), ("older", 360)]
             text = plain(out.read_text(encoding="utf-8"))

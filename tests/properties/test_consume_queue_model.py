@@ -432,7 +432,7 @@ def test_a_filler_beside_the_tags_code_of_a_lost_entry_is_a_filler() -> None:
 
 
 def test_an_expired_entry_behind_one_of_a_later_message_becomes_a_filler() -> None:
-    """HA-ST-97 "one that begins before the message of an earlier entry ends": the next clean start ended the queue there."""
+    """HA-ST-97 "each begins behind the message of the one kept before it": the next clean start ended the queue there."""
     log = Log(1000, 2000)  # all messages of the queue have expired
     mixed = with_holes(put_all(0, 11, HARDENED), (4,), consume_queue.encode(Entry(550, 50, 4)))  # of an earlier history
     kept = consume_queue.keep_expired(mixed, log, None, HARDENED)
@@ -453,7 +453,7 @@ no_entries = st.one_of(
 def test_what_is_no_entry_is_made_to_stand_for_nothing_and_nothing_else_is_changed(
     first: int, count: int, data: st.DataObject
 ) -> None:
-    """HA-ST-97 "its entries up to the last one of a message that has expired", HA-ST-33 "an entry that names no message": for
+    """HA-ST-97 "its entries of messages that have expired", HA-ST-33 "an entry that names no message": for
     any bytes, and however often recovery runs.
     """
     queue = put_all(first, count, HARDENED)

@@ -88,7 +88,7 @@ def test_a_filler_beside_the_tags_code_of_a_lost_entry_is_a_filler(tmp_path: Pat
 
 
 def test_an_expired_entry_behind_one_of_a_later_message_becomes_a_filler(tmp_path: Path) -> None:
-    """HA-ST-97 "one that begins before the message of an earlier entry ends": searches rely on the order of offsets."""
+    """HA-ST-97 "each begins behind the message of the one kept before it": searches rely on the order of offsets."""
     filled(tmp_path / "0", 11).close()
     overwrite(tmp_path / "0", 3, 1450, 50, 3)  # a sector of an earlier history; 4 begins at 1400 and 5 at 1500
     queue = ConsumeQueue(tmp_path / "0", SIZE, writable=True)
@@ -113,7 +113,7 @@ def test_what_is_left_of_a_filler_is_no_message_of_2_gib(torn: tuple[int, int, i
 
 
 def test_an_entry_of_a_message_of_the_log_among_expired_ones_becomes_a_filler(tmp_path: Path) -> None:
-    """HA-ST-97 "in place of those that name no expired message", in any file of the queue."""
+    """HA-ST-97 "fillers (HA-ST-33) take all other places", in any file of the queue."""
     filled(tmp_path / "0", 11).close()
     for index in (2, 6):
         overwrite(tmp_path / "0", index, 5000, 100, index)
@@ -126,7 +126,7 @@ def test_an_entry_of_a_message_of_the_log_among_expired_ones_becomes_a_filler(tm
 
 @pytest.mark.parametrize("first", [0, 2])
 def test_a_torn_entry_of_a_message_of_the_log_is_none_of_an_expired_message(first: int, tmp_path: Path) -> None:
-    """HA-ST-97 "that comes before the queue's first message in the log": kept, it would hide that message from consumers."""
+    """HA-ST-97 "come before the queue's first message in the log": kept, it would hide that message from consumers."""
     filled(tmp_path / "0", 3).close()
     overwrite(tmp_path / "0", first, 5, 100, first)  # the high bytes of its offset are lost
     queue = ConsumeQueue(tmp_path / "0", SIZE, writable=True)

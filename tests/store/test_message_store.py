@@ -66,7 +66,7 @@ def bodies(store: MessageStore, topic: str, queue_id: int) -> list[bytes]:
 
 
 def test_a_torn_entry_of_the_first_message_of_the_log_is_made_again(path: Path) -> None:
-    """HA-ST-97 "that comes before the queue's first message in the log": it looks like the entry of one that has expired.
+    """HA-ST-97 "come before the queue's first message in the log": it looks like the entry of one that has expired.
 
     The first file of the log has expired, the checkpoint is lost, and recovery begins at the first file that is there.
     """

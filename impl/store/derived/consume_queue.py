@@ -234,12 +234,12 @@ class ConsumeQueue(QueueReader):
     def keep_expired(self, min_offset: int, before: int | None) -> None:
         """Recover after an unclean stop if the checkpoint vouches for no entry: keep those of messages that have expired.
 
-        Spec: HA-ST-97 "MUST keep its entries up to the last one of a message that has expired".
+        Spec: HA-ST-97 "MUST keep its entries of messages that have expired".
 
         They only keep the number of the queue's next message right. Any flush may have missed them, so the next one syncs them.
         Fillers take all other places: the next `recover` would end the queue at the first invalid entry, and searches rely on
-        the order of offsets. After a second power cut a sector from before the first one may stand beside one from behind it,
-        and the queue has given the same numbers to other messages in between.
+        the order of offsets. After a power cut the queue gives the numbers of lost messages to others, and a second power cut
+        may take some of the new sectors and leave the old ones in their places.
 
         Args:  min_offset: of the log. before: the queue offset of the first message that the log has; None if it has none. A
                torn entry from there on may look like that of an expired message.
