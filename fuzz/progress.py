@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 LINE_EVERY_S: Final = 5.0
 LATER_LINE_EVERY_S: Final = 60.0  # after a minute: a night's work is no page of lines
+BEGINNING: Final = "workers begin"
 STARTING_SPARK: Final = "starting Spark, which takes some seconds"
 
 
@@ -55,7 +56,8 @@ def run_progress(what: str, total: int, clock: Callable[[], float] = time.monoto
 def campaign_progress(clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[LogProgress], None]]:
     """Return a function to call with what the log of a campaign holds: runs, steps, failures, rate, time left.
 
-    What the log held at the first call, from an earlier sitting, counts for no rate.
+    What the log held at the first call, from an earlier sitting, counts for no rate. Until it holds more there is no rate: the
+    progress says what the workers do.
     """
     console = Console(stderr=True)
     started = last = clock()
@@ -67,15 +69,22 @@ def campaign_progress(clock: Callable[[], float] = time.monotonic) -> Iterator[C
             first, started = now.runs, clock()
         return (now.runs - first) / max(clock() - started, 0.001)
 
+    def begins(now: LogProgress) -> bool:
+        return now.runs == first and now.runs != now.total
+
     if not console.is_terminal:
 
         def line(now: LogProgress) -> None:
             nonlocal last
             rate = rate_of(now)
             every = LINE_EVERY_S if clock() - started < LATER_LINE_EVERY_S else LATER_LINE_EVERY_S
-            if clock() - last >= every and now.runs:
+            if clock() - last >= every:
                 last = clock()
                 of = "" if now.total is None else f" of {now.total:,}"
+                if begins(now):
+                    told = f"runs: {now.runs:,}{of}; {BEGINNING}, those of a guided campaign with its corpus"
+                    console.print(told, highlight=False, soft_wrap=True)
+                    return
                 left = "" if now.total is None or not rate else f", {_duration((now.total - now.runs) / rate)} left"
                 told = f"runs: {now.runs:,}{of}, {rate:.1f}/s, {now.steps:,} steps, {now.failed} failed{left}"
                 console.print(told, highlight=False, soft_wrap=True)
@@ -89,7 +98,8 @@ def campaign_progress(clock: Callable[[], float] = time.monotonic) -> Iterator[C
         task = shown.add_task("runs", total=None, rate="", failed=0)
 
         def bar(now: LogProgress) -> None:
-            shown.update(task, total=now.total, completed=now.runs, rate=f"{rate_of(now):.1f}/s", failed=now.failed)
+            rate = f"{rate_of(now):.1f}/s"
+            shown.update(task, total=now.total, completed=now.runs, rate=BEGINNING if begins(now) else rate, failed=now.failed)
 
         yield bar
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rocketmq_ha.fuzz.progress import LINE_EVERY_S, run_progress
+from rocketmq_ha.fuzz.progress import LINE_EVERY_S, LogProgress, campaign_progress, run_progress
 
 
 def at(times: list[float]) -> Callable[[], float]:
@@ -52,3 +52,47 @@ def test_a_terminal_shows_a_bar_with_count_and_rate(
     assert "schedules" in captured.err
     assert "100/300" in captured.err
     assert "25/s" in captured.err
+
+
+def test_a_campaign_that_goes_on_tells_what_its_workers_do_until_it_has_more_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    times = [1000.0]
+    told = []
+    with campaign_progress(at(times)) as progress:
+        for now, runs in ((1000.0, 800), (1004.9, 800), (1005.0, 800), (1010.0, 900), (1011.0, 1000), (1020.0, 1000)):
+            times.append(now)
+            progress(LogProgress(runs, runs * 100, 0, 1000))
+            told.append(capsys.readouterr().err)
+    assert told == [
+        "",
+        "",
+        "runs: 800 of 1,000; workers begin, those of a guided campaign with its corpus\n",
+        "runs: 900 of 1,000, 10.0/s, 90,000 steps, 0 failed, 10 s left\n",
+        "",
+        "runs: 1,000 of 1,000, 10.0/s, 100,000 steps, 0 failed, 0 s left\n",
+    ]
+
+
+def test_a_campaign_that_has_nothing_to_add_has_no_workers_that_begin(capsys: pytest.CaptureFixture[str]) -> None:
+    times = [1000.0]
+    with campaign_progress(at(times)) as progress:
+        for now in (1000.0, 1006.0):
+            times.append(now)
+            progress(LogProgress(1000, 100_000, 0, 1000))
+    assert capsys.readouterr().err == "runs: 1,000 of 1,000, 0.0/s, 100,000 steps, 0 failed\n"
+
+
+@pytest.mark.parametrize(("runs", "shown"), [(800, "workers begin"), (900, "10.0/s")])
+def test_a_terminal_of_80_columns_shows_that_workers_begin_and_then_the_rate(
+    runs: int, shown: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    times = [1000.0]
+    with campaign_progress(at(times)) as progress:
+        progress(LogProgress(800, 80_000, 0, 1_000_000))
+        times.append(1010.0)
+        progress(LogProgress(runs, 100 * runs, 0, 1_000_000))
+    last = capsys.readouterr().err.rpartition("runs")[2]
+    assert shown in last
+    assert "0 failed" in last
