@@ -357,12 +357,15 @@ ZERO_ENDS = [each for each in UNPUTTABLE if "ends in zero" in each.name or "end 
 
 
 @pytest.mark.parametrize("variant", ZERO_ENDS, ids=name_of)
-@pytest.mark.parametrize("behind", ("zeros", "a BLANK", "a BLANK and an empty file", "a record", "a BLANK and a record"))
+@pytest.mark.parametrize(
+    "behind", ("zeros", "a BLANK", "a BLANK and an empty file", "a record", "a BLANK and a record", "the begin of a record")
+)
 def test_a_last_record_that_ends_in_zero_is_cut_off_unless_something_follows(
     tmp_path: Path, files: list[MappedFile], variant: Variant, behind: str
 ) -> None:
     """HA-ST-10 "A last record whose topic, or whose properties if it has any, end in a zero byte is not whole". A BLANK behind
-    it shows that it came to its end. The model and the implementation say the same.
+    it shows that it came to its end, and so does the begin of a record, "where only zeros follow it". The model and the
+    implementation say the same.
     """
     file_size = variant.size * 2 + 150
     log = log_of([variant] * 2)
@@ -370,7 +373,9 @@ def test_a_last_record_that_ends_in_zero_is_cut_off_unless_something_follows(
     if "BLANK" in behind:
         log += blank(file_size - end)
         end = file_size
-    if behind.endswith("record"):
+    if behind == "the begin of a record":
+        log += Variant("whole", queue_id=1).record(len(log))[:40]
+    elif behind.endswith("record"):
         log += Variant("whole", queue_id=1).record(len(log))
         end = len(log)
     if behind.endswith("file"):
@@ -381,7 +386,7 @@ def test_a_last_record_that_ends_in_zero_is_cut_off_unless_something_follows(
     found = recover(parts, strict=True)
     expected = variant.size if is_cut else end
     counts = {(variant.queue_id, variant.topic): 1 if is_cut else 2}
-    if behind.endswith("record"):
+    if behind in ("a record", "a BLANK and a record"):
         counts[1, b"topic"] = 1
     assert (found.end, found.queue_offsets) == (expected, counts)
     assert recover(parts, strict=False).end == end
