@@ -63,14 +63,14 @@ def campaign_progress(clock: Callable[[], float] = time.monotonic) -> Iterator[C
     started = last = clock()
     first: int | None = None
 
-    def rate_of(now: LogProgress) -> float:
+    def rate_of(now: LogProgress) -> float | None:
+        """Runs a second; None before the first new run of a campaign that lacks some."""
         nonlocal first, started
         if first is None:
             first, started = now.runs, clock()
+        if now.runs == first and now.runs != now.total:
+            return None
         return (now.runs - first) / max(clock() - started, 0.001)
-
-    def begins(now: LogProgress) -> bool:
-        return now.runs == first and now.runs != now.total
 
     if not console.is_terminal:
 
@@ -81,8 +81,8 @@ def campaign_progress(clock: Callable[[], float] = time.monotonic) -> Iterator[C
             if clock() - last >= every:
                 last = clock()
                 of = "" if now.total is None else f" of {now.total:,}"
-                if begins(now):
-                    told = f"runs: {now.runs:,}{of}; {BEGINNING}, those of a guided campaign with its corpus"
+                if rate is None:
+                    told = f"runs: {now.runs:,}{of}; {BEGINNING}; those of a guided campaign read its corpus first"
                     console.print(told, highlight=False, soft_wrap=True)
                     return
                 left = "" if now.total is None or not rate else f", {_duration((now.total - now.runs) / rate)} left"
@@ -98,8 +98,9 @@ def campaign_progress(clock: Callable[[], float] = time.monotonic) -> Iterator[C
         task = shown.add_task("runs", total=None, rate="", failed=0)
 
         def bar(now: LogProgress) -> None:
-            rate = f"{rate_of(now):.1f}/s"
-            shown.update(task, total=now.total, completed=now.runs, rate=BEGINNING if begins(now) else rate, failed=now.failed)
+            rate = rate_of(now)
+            told = BEGINNING if rate is None else f"{rate:.1f}/s"
+            shown.update(task, total=now.total, completed=now.runs, rate=told, failed=now.failed)
 
         yield bar
 

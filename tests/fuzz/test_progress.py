@@ -65,7 +65,7 @@ def test_a_campaign_that_goes_on_tells_what_its_workers_do_until_it_has_more_run
     assert told == [
         "",
         "",
-        "runs: 800 of 1,000; workers begin, those of a guided campaign with its corpus\n",
+        "runs: 800 of 1,000; workers begin; those of a guided campaign read its corpus first\n",
         "runs: 900 of 1,000, 10.0/s, 90,000 steps, 0 failed, 10 s left\n",
         "",
         "runs: 1,000 of 1,000, 10.0/s, 100,000 steps, 0 failed, 0 s left\n",

@@ -507,7 +507,8 @@ def test_a_log_of_records_of_another_place_is_refused_unless_the_tail_is_left_al
 @example([92, 92], [(181, b"\0"), (184, b"\1")])
 def test_whatever_stands_in_the_files_an_open_heals_or_refuses(sizes: list[int], noise: list[tuple[int, bytes]]) -> None:
     """Each error names a file; a refusal changes nothing; a store that was opened is sound, and opens again with the same
-    contents. HA-ST-10 "where only zeros follow it": what followed a record that ends in a zero byte is gone by then.
+    contents. A last record that ends in a zero byte is an exception: if the first opening kept it for the bytes behind it, and
+    cut those off, the second one cuts it off (HA-ST-10 "where only zeros follow it").
     """
     with tempfile.TemporaryDirectory() as directory:
         store = Path(directory) / "store"
