@@ -358,14 +358,23 @@ ZERO_ENDS = [each for each in UNPUTTABLE if "ends in zero" in each.name or "end 
 
 @pytest.mark.parametrize("variant", ZERO_ENDS, ids=name_of)
 @pytest.mark.parametrize(
-    "behind", ("zeros", "a BLANK", "a BLANK and an empty file", "a record", "a BLANK and a record", "the begin of a record")
+    "behind",
+    (
+        "zeros",
+        "a BLANK",
+        "a BLANK and an empty file",
+        "a record",
+        "a BLANK and a record",
+        "the begin of a record",
+        "zeros and a byte in the next file",
+    ),
 )
 def test_a_last_record_that_ends_in_zero_is_cut_off_unless_something_follows(
     tmp_path: Path, files: list[MappedFile], variant: Variant, behind: str
 ) -> None:
     """HA-ST-10 "A last record whose topic, or whose properties if it has any, end in a zero byte is not whole". A BLANK behind
-    it shows that it came to its end, and so does the begin of a record, "where only zeros follow it". The model and the
-    implementation say the same.
+    it shows that it came to its end, and so do other bytes ("where only zeros follow it"). The model and the implementation
+    say the same.
     """
     file_size = variant.size * 2 + 150
     log = log_of([variant] * 2)
@@ -378,9 +387,11 @@ def test_a_last_record_that_ends_in_zero_is_cut_off_unless_something_follows(
     elif behind.endswith("record"):
         log += Variant("whole", queue_id=1).record(len(log))
         end = len(log)
-    if behind.endswith("file"):
+    if behind.endswith("empty file"):
         log += bytes(file_size)
     log += bytes(-len(log) % file_size)
+    if behind.endswith("next file"):
+        log += bytes(file_size - 1) + b"x"
     is_cut = behind == "zeros"
     parts = [file_of(tmp_path, files, at, log[at : at + file_size]) for at in range(0, len(log), file_size)]
     found = recover(parts, strict=True)
