@@ -11,7 +11,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 LINE_EVERY_S: Final = 5.0
 LATER_LINE_EVERY_S: Final = 60.0  # after a minute: a night's work is no page of lines
-BEGINNING: Final = "workers begin"
 STARTING_SPARK: Final = "starting Spark, which takes some seconds"
 
 
@@ -57,7 +56,7 @@ def campaign_progress(clock: Callable[[], float] = time.monotonic) -> Iterator[C
     """Return a function to call with what the log of a campaign holds: runs, steps, failures, rate, time left.
 
     What the log held at the first call, from an earlier sitting, counts for no rate. Until it holds more there is no rate: the
-    progress says what the workers do.
+    progress says that no partition is complete.
     """
     console = Console(stderr=True)
     started = last = clock()
@@ -82,7 +81,7 @@ def campaign_progress(clock: Callable[[], float] = time.monotonic) -> Iterator[C
                 last = clock()
                 of = "" if now.total is None else f" of {now.total:,}"
                 if rate is None:
-                    told = f"runs: {now.runs:,}{of}; {BEGINNING}; those of a guided campaign read its corpus first"
+                    told = f"runs: {now.runs:,}{of}; no partition of this sitting is complete yet"
                     console.print(told, highlight=False, soft_wrap=True)
                     return
                 left = "" if now.total is None or not rate else f", {_duration((now.total - now.runs) / rate)} left"
@@ -99,7 +98,7 @@ def campaign_progress(clock: Callable[[], float] = time.monotonic) -> Iterator[C
 
         def bar(now: LogProgress) -> None:
             rate = rate_of(now)
-            told = BEGINNING if rate is None else f"{rate:.1f}/s"
+            told = "no partition yet" if rate is None else f"{rate:.1f}/s"
             shown.update(task, total=now.total, completed=now.runs, rate=told, failed=now.failed)
 
         yield bar

@@ -54,7 +54,9 @@ def test_a_terminal_shows_a_bar_with_count_and_rate(
     assert "25/s" in captured.err
 
 
-def test_a_campaign_that_goes_on_tells_what_its_workers_do_until_it_has_more_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_campaign_that_goes_on_tells_that_no_partition_is_complete_until_it_has_more_runs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     times = [1000.0]
     told = []
     with campaign_progress(at(times)) as progress:
@@ -65,14 +67,14 @@ def test_a_campaign_that_goes_on_tells_what_its_workers_do_until_it_has_more_run
     assert told == [
         "",
         "",
-        "runs: 800 of 1,000; workers begin; those of a guided campaign read its corpus first\n",
+        "runs: 800 of 1,000; no partition of this sitting is complete yet\n",
         "runs: 900 of 1,000, 10.0/s, 90,000 steps, 0 failed, 10 s left\n",
         "",
         "runs: 1,000 of 1,000, 10.0/s, 100,000 steps, 0 failed, 0 s left\n",
     ]
 
 
-def test_a_campaign_that_has_nothing_to_add_has_no_workers_that_begin(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_campaign_that_has_nothing_to_add_waits_for_no_partition(capsys: pytest.CaptureFixture[str]) -> None:
     times = [1000.0]
     with campaign_progress(at(times)) as progress:
         for now in (1000.0, 1006.0):
@@ -81,8 +83,8 @@ def test_a_campaign_that_has_nothing_to_add_has_no_workers_that_begin(capsys: py
     assert capsys.readouterr().err == "runs: 1,000 of 1,000, 0.0/s, 100,000 steps, 0 failed\n"
 
 
-@pytest.mark.parametrize(("runs", "shown"), [(800, "workers begin"), (900, "10.0/s")])
-def test_a_terminal_of_80_columns_shows_that_workers_begin_and_then_the_rate(
+@pytest.mark.parametrize(("runs", "shown"), [(800, "no partition yet"), (900, "10.0/s")])
+def test_a_terminal_of_80_columns_shows_that_no_partition_is_complete_and_then_the_rate(
     runs: int, shown: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
