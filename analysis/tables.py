@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 
 import pyarrow as pa
@@ -96,6 +97,7 @@ def compute(
     """Compute every table of TITLES, and close the log. Returns: the sorted tables by name.
 
     The events have been condensed when the log was read; the tables are made from these counts and from the rows of runs/.
+    Several threads call `progress`, one at a time, each with the title of the table that it has collected.
     """
     kept: list[DataFrame] = []
 
@@ -145,10 +147,13 @@ def _grouped(table: pa.Table, column: str, values: Sequence[str]) -> pa.Table:
 
 
 def _collect(tables: Mapping[str, Table], titles: Mapping[str, str], progress: Callable[[str], object]) -> dict[str, pa.Table]:
+    telling = Lock()
+
     def collect(name: str) -> pa.Table:
         arrow = tables[name].frame.toArrow()
         order = [(column, "ascending") for column in tables[name].order]
-        progress(titles[name])
+        with telling:  # `progress` may number what it shows
+            progress(titles[name])
         return arrow.sort_by(order) if order else arrow
 
     with ThreadPoolExecutor(CONCURRENT_JOBS) as pool:

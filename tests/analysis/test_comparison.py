@@ -1,5 +1,7 @@
 """Tables of pairs, of what is rare, of durations, of a comparison and of a trend, from a few hand-written rows."""
 
+import threading
+import time
 from typing import Any
 
 import pyarrow as pa
@@ -269,6 +271,22 @@ def test_equal_campaigns_have_lost_and_gained_nothing(spark: SparkSession) -> No
     found = tables.compare(spark, same, same)
     assert [found[name].num_rows for name in ("lost_coverage", "failures_compared", "new_coverage")] == [0, 0, 0]
     assert {row["ratio"] for row in found["rates"].to_pylist()} == {1.0, None}
+
+
+def test_progress_is_told_by_one_thread_at_a_time(spark: SparkSession) -> None:
+    """Else two numbered lines may come in the wrong order. Each call here lasts longer than a job of Spark."""
+    calling = threading.Lock()
+    told = []
+
+    def progress(title: str) -> None:
+        assert calling.acquire(blocking=False), f"{title}: told beside another"
+        time.sleep(1)
+        told.append(title)
+        calling.release()
+
+    same = report(10, {"a e b": 10}, clause_runs={"HA-1": 3}, failures={}, speed=10)
+    tables.compare(spark, same, same, progress)
+    assert sorted(told) == sorted(tables.COMPARISON_TITLES.values())
 
 
 def test_a_trend_has_a_row_for_each_log_and_counts_each_alone(spark: SparkSession) -> None:
