@@ -167,7 +167,8 @@ def before_a_hole(log: Log, start_offset: int, checkpoint: StoreCheckpoint, sect
 
     A sector that never reached the disk reads as zeros. It is larger than the fields before a body, so it destroys a magic, a
     length or a part of the body, unless it begins in the topic or the properties. A record without properties ends in two zero
-    bytes of its own, which are no lost sector. Records that the checkpoint covers have no lost sectors.
+    bytes of its own, which are no lost sector. Records that the checkpoint covers have no lost sectors. Not seen: a sector that
+    begins at the low byte of a topic's length, where that byte is 0, as in a V2 record with a topic of 512 bytes.
 
     Spec: HA-ST-10 "it MUST cut off as well any record", "nothing but zeros from a multiple of 512 in its file to the next
     one, or to the end of the record".

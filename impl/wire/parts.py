@@ -101,7 +101,7 @@ class Parts:
         """Raises: MessageIllegal for a topic that no V1 record holds, or that recovery would not take for whole."""
         record = encode(Message(topic, b""))  # its checks are the checks
         if record[-PROPERTIES_LENGTH_SIZE - 1] == 0:
-            raise MessageIllegal("topic", "a zero byte at the end", "none: recovery would cut it off")
+            raise MessageIllegal("topic", "a zero byte at the end", "none: recovery may cut it off")
         part = TopicPart(record[_TOPIC_POSITION:-PROPERTIES_LENGTH_SIZE], record[BODY_POSITION:-PROPERTIES_LENGTH_SIZE])
         if len(self.topics) < _REMEMBERED:
             self.topics[topic] = part
@@ -159,9 +159,9 @@ def check_zeros(field: str, text: bytes) -> None:
     Raises: MessageIllegal.
     """
     if text and not text[-1]:
-        raise MessageIllegal(field, "a zero byte at the end", "none: recovery would cut it off")
+        raise MessageIllegal(field, "a zero byte at the end", "none: recovery may cut it off")
     if len(text) > SECTOR_SIZE and _ZERO_SECTOR in text:
-        raise MessageIllegal(field, f"{SECTOR_SIZE} zero bytes in a row", "fewer: recovery would cut them off after a crash")
+        raise MessageIllegal(field, f"{SECTOR_SIZE} zero bytes in a row", "fewer: recovery may cut them off after a crash")
 
 
 def check_integers(message: Message, time_ms: int) -> None:

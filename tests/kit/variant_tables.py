@@ -96,8 +96,8 @@ LARGEST: Final = Variant("body of 4 MiB", body=b"0123456789abcdef" * (1 << 18), 
 
 _TO_127, _TO_32767 = "expected 1 to 127 bytes", "expected 1 to 32767 bytes"
 _MOST_32767, _MOST_4_MIB = "expected at most 32767 bytes", "expected at most 4194304 bytes"
-_ZERO_END = "a zero byte at the end, expected none: recovery would cut it off"
-_ZERO_SECTOR = "512 zero bytes in a row, expected fewer: recovery would cut them off after a crash"
+_ZERO_END = "a zero byte at the end, expected none: recovery may cut it off"
+_ZERO_SECTOR = "512 zero bytes in a row, expected fewer: recovery may cut them off after a crash"
 
 BROKEN: Final = (
     Variant("no topic", topic=b"", refusal=f"topic: found 0 bytes, {_TO_127}"),

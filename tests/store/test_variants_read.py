@@ -4,20 +4,24 @@ The bytes are those of tests/kit/variants.py. HA-ST-2, HA-ST-5, HA-ST-14, HA-ST-
 """
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kit.files import log_file
 from kit.variant_tables import BROKEN, GARBLED, LARGEST, UNPUTTABLE, VARIANTS
 from kit.variants import STORED_MS, V1, V2, Variant, blank, log_of, name_of
-from rocketmq_ha.impl.errors import MessageMalformed
+from rocketmq_ha.impl.errors import MessageMalformed, StoreCorrupt
 from rocketmq_ha.impl.store.derived.dispatch_request import Read, read_handed
 from rocketmq_ha.impl.store.log import mapped_file
+from rocketmq_ha.impl.store.log import reader as reader_module
 from rocketmq_ha.impl.store.log.checkpoint_hint import first_file
 from rocketmq_ha.impl.store.log.find_record import find_record
 from rocketmq_ha.impl.store.log.fragment import is_fragment
 from rocketmq_ha.impl.store.log.mapped_file import MappedFile
+from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.store.log.recovery import Recovery, recover
 from rocketmq_ha.impl.store.log.scan import QueueOffsets, Scan, Stop, scan
 from rocketmq_ha.impl.wire.batch import HandedFields
@@ -356,8 +360,8 @@ def test_a_sector_of_zeros_in_topic_or_properties_is_a_hole(variant: Variant, be
 ZERO_ENDS = [each for each in UNPUTTABLE if "ends in zero" in each.name or "end in zero" in each.name]
 
 
-@pytest.mark.parametrize("variant", ZERO_ENDS, ids=name_of)
-@pytest.mark.parametrize(
+every_zero_end = pytest.mark.parametrize("variant", ZERO_ENDS, ids=name_of)
+whatever_is_behind = pytest.mark.parametrize(
     "behind",
     (
         "zeros",
@@ -369,13 +373,10 @@ ZERO_ENDS = [each for each in UNPUTTABLE if "ends in zero" in each.name or "end 
         "zeros and a byte in the next file",
     ),
 )
-def test_a_last_record_that_ends_in_zero_is_cut_off_unless_something_follows(
-    tmp_path: Path, files: list[MappedFile], variant: Variant, behind: str
-) -> None:
-    """HA-ST-10 "A last record whose topic, or whose properties if it has any, end in a zero byte is not whole". A BLANK behind
-    it shows that it came to its end, and so do other bytes ("where only zeros follow it"). The model and the implementation
-    say the same.
-    """
+
+
+def log_with_a_zero_end(variant: Variant, behind: str) -> tuple[int, bytes, int]:
+    """A log of two records that end in zero. Returns: the size of a file, the log, and where all whole records and BLANKs end."""
     file_size = variant.size * 2 + 150
     log = log_of([variant] * 2)
     end = len(log)
@@ -392,6 +393,19 @@ def test_a_last_record_that_ends_in_zero_is_cut_off_unless_something_follows(
     log += bytes(-len(log) % file_size)
     if behind.endswith("next file"):
         log += bytes(file_size - 1) + b"x"
+    return file_size, log, end
+
+
+@every_zero_end
+@whatever_is_behind
+def test_a_last_record_that_ends_in_zero_is_cut_off_unless_something_follows(
+    tmp_path: Path, files: list[MappedFile], variant: Variant, behind: str
+) -> None:
+    """HA-ST-10 "A last record whose topic, or whose properties if it has any, end in a zero byte is not whole". A BLANK behind
+    it shows that it came to its end, and so do other bytes ("where only zeros follow it"). The model and the implementation
+    say the same.
+    """
+    file_size, log, end = log_with_a_zero_end(variant, behind)
     is_cut = behind == "zeros"
     parts = [file_of(tmp_path, files, at, log[at : at + file_size]) for at in range(0, len(log), file_size)]
     found = recover(parts, strict=True)
@@ -403,6 +417,41 @@ def test_a_last_record_that_ends_in_zero_is_cut_off_unless_something_follows(
     assert recover(parts, strict=False).end == end
     assert len(store.recover(Log(file_size, 0, log), HARDENED).state.data) == expected
     assert len(store.recover(Log(file_size, 0, log), CLASSIC).state.data) == end
+
+
+@every_zero_end
+@whatever_is_behind
+def test_a_reader_takes_a_record_that_ends_in_zero_for_whole_where_recovery_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: Variant, behind: str
+) -> None:
+    """Whether it walks, lists the messages or is asked for the one at an offset."""
+    monkeypatch.setattr(reader_module, "LOOK_AGAIN_S", 0)
+    file_size, log, end = log_with_a_zero_end(variant, behind)
+    (tmp_path / "commitlog").mkdir()
+    for at in range(0, len(log), file_size):
+        log_file(tmp_path, at).write_bytes(log[at : at + file_size])
+    second = variant.size
+    is_cut = behind == "zeros"
+    expected = [0] if is_cut else [0, second]
+    if behind in ("a record", "a BLANK and a record"):
+        expected.append(file_size if "BLANK" in behind else 2 * second)
+
+    def ends() -> AbstractContextManager[object]:
+        damaged = behind.endswith("next file")
+        return pytest.raises(StoreCorrupt, match=f"at commit-log offset {end}: ") if damaged else nullcontext()
+
+    with LogReader(tmp_path) as reader:
+        assert [reader.message_at(at) is not None for at in (0, second)] == [True, not is_cut]
+        listed = []
+        with ends():
+            for offset, _, _ in reader.records():
+                listed.append(offset)
+        assert listed == expected
+    with LogReader(tmp_path) as reader:
+        with ends():
+            reader.walk()
+            assert reader.max_offset == (second if is_cut else end)
+        assert reader.messages == len(expected)
 
 
 def test_the_tables_name_all_that_is_no_record() -> None:

@@ -126,10 +126,11 @@ class LogReader:
         """The message that stands at an offset: (offset, size in bytes, message); None where none does."""
         if not self.files or not self.min_offset <= offset < self.files[-1].base + self.file_size:
             return None
-        file = self.files[(offset - self.min_offset) // self.file_size]
+        index = (offset - self.min_offset) // self.file_size
+        file = self.files[index]
         position = offset - file.base
         found = scan(file.mapping, file.base, position, position + 1)
-        if not found.messages:
+        if not found.messages or not self._is_there(index, position, found.position):
             return None
         return offset, found.position - position, decode(file.view(position, found.position))
 
@@ -192,12 +193,11 @@ class LogReader:
         if tail_size:  # a slave that takes its bytes drop by drop: it has shown a tail at every look
             return self._end(offset, tail_size)
         error = explain(file, position)
-        if error is not None and error.found != "zero bytes":
+        if error is None:
+            return True  # a record was completed at the last moment
+        if error.found != "zero bytes":
             raise error
-        if error is None and self._stands(index, position):
-            return True  # at the last moment
-        what = "zero bytes" if error is not None else "zero bytes at the end of topic or properties"
-        raise StoreCorrupt(file.path, offset, f"{what}, and data behind, up to {self._seen_end}", "a whole record")
+        raise StoreCorrupt(file.path, offset, f"zero bytes, and data behind, up to {self._seen_end}", "a whole record")
 
     def _stands(self, index: int, position: int) -> bool:
         """Whether a record, all of it, or a BLANK stands at a position."""
@@ -210,7 +210,7 @@ class LogReader:
         file = self.files[index]
         if file.mapping[end - 1] or any(file.mapping[end : end + END_FILE_MIN_BLANK_SIZE]):
             return True
-        if end == file.size and any(later.has_data() for later in self.files[index + 1 :]):
+        if any(later.has_data() for later in self.files[index + 1 :]):
             return True
         size = file.data_end(position) - position
         return size >= end - position or not is_fragment(file.view(position, file.size), size, file.base + position)
