@@ -90,16 +90,17 @@ def campaign_progress(clock: Callable[[], float] = time.monotonic) -> Iterator[C
 
         yield line
         return
-    texts = (TextColumn("{task.fields[rate]}"), TextColumn("{task.fields[failed]} failed"))
     with Progress(
-        TextColumn("runs"), BarColumn(), MofNCompleteColumn(), *texts, TimeRemainingColumn(), console=console
+        TextColumn("runs"), BarColumn(), TextColumn("{task.fields[figures]}"), TimeRemainingColumn(), console=console
     ) as shown:
-        task = shown.add_task("runs", total=None, rate="", failed=0)
+        task = shown.add_task("runs", total=None, figures="")
 
         def bar(now: LogProgress) -> None:
             rate = rate_of(now)
+            of = "" if now.total is None else f"/{now.total:,}"
             told = "no partition yet" if rate is None else f"{rate:.1f}/s"
-            shown.update(task, total=now.total, completed=now.runs, rate=told, failed=now.failed)
+            figures = f"{now.runs:,}{of} {told} {now.failed} failed"
+            shown.update(task, total=now.total, completed=now.runs, figures=figures)
 
         yield bar
 

@@ -23,6 +23,7 @@ from servers import Servers
 from xdist.scheduler import LoadScopeScheduling
 
 from kit.command_line import Start
+from rocketmq_ha.impl.app.cluster.directory import FIRST_BASE_PORT
 
 HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parents[1]
@@ -106,8 +107,11 @@ def classpath(release: str) -> str:
 
 
 def free_base() -> int:
-    """A base from which on all ports that a run takes are free; below those that the system gives to clients."""
-    tried = range(23_000, 32_000, 300)
+    """A base from which on all ports that a run takes are free; below those that clusters of other tests choose from.
+
+    A broker's ports are free between two tests, and nothing else may take them then.
+    """
+    tried = range(10_000, FIRST_BASE_PORT - 300, 300)
     first = os.getpid() % len(tried)
     for base in (*tried[first:], *tried[:first]):
         for port in (base, base + 98, base + 100, base + 101, base + 198, base + 200, base + 201):
