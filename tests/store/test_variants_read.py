@@ -376,7 +376,7 @@ whatever_is_behind = pytest.mark.parametrize(
 
 
 def log_with_a_zero_end(variant: Variant, behind: str) -> tuple[int, bytes, int]:
-    """A log of two records that end in zero. Returns: the size of a file, the log, and where all whole records and BLANKs end."""
+    """Two records that end in zero. Returns: the size of a file, the log, and the end of all whole records and BLANKs."""
     file_size = variant.size * 2 + 150
     log = log_of([variant] * 2)
     end = len(log)

@@ -259,8 +259,8 @@ def _has_hole(view: memoryview, start: int, hole_from: int, hole_size: int, susp
 
     A sector that has not come to the disk is zeros. It is larger than what stands before a body, so it takes a magic, a length
     or a part of the body with it, unless it begins in the topic or in the properties. Without properties the record ends in two
-    zero bytes of its own, which are no hole. Not seen: a sector that begins at the low byte of a topic's length, where that byte
-    is 0, as in a V2 record with a topic of 512 bytes.
+    zero bytes of its own, which are no hole. Not seen: a sector that begins at the low byte of a topic's length, where that
+    byte is 0, as in a V2 record with a topic of 512 bytes.
 
     Args:  view: the file. start: position of the record. hole_from, hole_size: where a sector may be missing, from there on.
     """
