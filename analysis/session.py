@@ -99,7 +99,7 @@ def spark_session(
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(shuffle_partitions),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Else PySpark tells the JVM the place in the Python code of each column: half of all calls to the JVM.
+        # Else PySpark tells the JVM the place in the Python code of each column: nearly half of all calls to the JVM.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         # Hive would make metastore_db in the working directory. Nothing is ever written to the warehouse.
         "spark.sql.catalogImplementation": "in-memory",

@@ -121,6 +121,8 @@ def compare(
 ) -> dict[str, pa.Table]:
     """Compute every table of COMPARISON_TITLES from the tables of two reports. Returns: the sorted tables by name.
 
+    `progress` is called as `compute` calls it.
+
     What tells most comes first: of lost coverage the transitions, then the clauses, then the pairs, which are lost with those,
     and of each kind that which chance explains least; of failures the new ones.
     """

@@ -85,7 +85,7 @@ def campaign_progress(clock: Callable[[], float] = time.monotonic) -> Iterator[C
                     console.print(told, highlight=False, soft_wrap=True)
                     return
                 left = "" if now.total is None or not rate else f", {_duration((now.total - now.runs) / rate)} left"
-                told = f"runs: {now.runs:,}{of}, {rate:.1f}/s, {now.steps:,} steps, {now.failed} failed{left}"
+                told = f"runs: {now.runs:,}{of}, {rate:.1f}/s, {now.steps:,} steps, {now.failed:,} failed{left}"
                 console.print(told, highlight=False, soft_wrap=True)
 
         yield line
@@ -99,7 +99,7 @@ def campaign_progress(clock: Callable[[], float] = time.monotonic) -> Iterator[C
             rate = rate_of(now)
             of = "" if now.total is None else f"/{now.total:,}"
             told = "no partition yet" if rate is None else f"{rate:.1f}/s"
-            figures = f"{now.runs:,}{of} {told} {now.failed} failed"
+            figures = f"{now.runs:,}{of} {told} {now.failed:,} failed"
             shown.update(task, total=now.total, completed=now.runs, figures=figures)
 
         yield bar

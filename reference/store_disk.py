@@ -6,7 +6,7 @@
 
 Pages reach the disk in any order. A sector of the log that is lost may hold an older state of what was appended to it: its
 first `torn` bytes are new, the rest is old. Then nothing that was appended behind it is there: no check could see a hole
-within a record's header, and no disk leaves one (chapter 5, "No check can see"). A name that was made or removed since the
+within a record's header, and no disk leaves one (chapter 5, "No check sees"). A name that was made or removed since the
 last sync of its directory is there or not; the changes of one directory reach the disk in their order, and a file's length
 with its name.
 """

@@ -83,7 +83,7 @@ def test_a_campaign_that_has_nothing_to_add_waits_for_no_partition(capsys: pytes
     assert capsys.readouterr().err == "runs: 1,000 of 1,000, 0.0/s, 100,000 steps, 0 failed\n"
 
 
-@pytest.mark.parametrize(("runs", "shown"), [(800, "no partition yet"), (900, "10.0/s")])
+@pytest.mark.parametrize(("runs", "shown"), [(8_000, "8,000/1,000,000 no partition yet"), (9_000, "9,000/1,000,000 100.0/s")])
 def test_a_terminal_of_80_columns_shows_that_no_partition_is_complete_and_then_the_rate(
     runs: int, shown: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,8 +92,8 @@ def test_a_terminal_of_80_columns_shows_that_no_partition_is_complete_and_then_t
     monkeypatch.setenv("NO_COLOR", "1")
     times = [1000.0]
     with campaign_progress(at(times)) as progress:
-        progress(LogProgress(800, 80_000, 0, 1_000_000))
+        progress(LogProgress(8_000, 800_000, 0, 1_000_000))
         times.append(1010.0)
-        progress(LogProgress(runs, 100 * runs, 0, 1_000_000))
+        progress(LogProgress(runs, 100 * runs, 1_234, 1_000_000))
     last = capsys.readouterr().err.rpartition("runs")[2]
-    assert f"{runs}/1,000,000 {shown} 0 failed" in last
+    assert f"{shown} 1,234 failed" in last

@@ -111,10 +111,10 @@ def free_base() -> int:
 
     A broker's ports are free between two tests, and nothing else may take them then.
     """
-    tried = range(10_000, FIRST_BASE_PORT - 300, 300)
+    tried = range(10_300, FIRST_BASE_PORT - 300, 300)
     first = os.getpid() % len(tried)
     for base in (*tried[first:], *tried[:first]):
-        for port in (base, base + 98, base + 100, base + 101, base + 198, base + 200, base + 201):
+        for port in (base, *(base + broker + more for broker in (100, 200, 250) for more in (-2, 0, 1))):
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break

@@ -69,7 +69,7 @@ class LogReader:
         """Check every record: size, magic, CRC, physical offset; then that nothing follows. Counts as it goes.
 
         Args:  progress: called with the offset that was reached, every 8 MiB and at the end of a file.
-        Raises: StoreCorrupt (file, offset).
+        Raises: StoreCorrupt (file, offset); OSError.
         """
         index, position = 0, 0
         last_position: int | None = None  # of the last message in this file
@@ -100,7 +100,7 @@ class LogReader:
     def records(self, start: int = 0) -> Iterator[tuple[int, int, Message]]:
         """Every message that begins at or behind an offset: (offset, size in bytes, message).
 
-        Raises: StoreCorrupt (file, offset), after the messages before it.
+        Raises: StoreCorrupt (file, offset), after the messages before it; OSError.
         """
         index = max(0, start - self.min_offset) // self.file_size if self.files else 0
         while index < len(self.files):
@@ -123,7 +123,7 @@ class LogReader:
         return self.files[index].mapping[position : position + limit]
 
     def message_at(self, offset: int) -> tuple[int, int, Message] | None:
-        """The message that stands at an offset: (offset, size in bytes, message); None where none does."""
+        """The message that stands at an offset: (offset, size in bytes, message); None where none does. Raises: OSError."""
         if not self.files or not self.min_offset <= offset < self.files[-1].base + self.file_size:
             return None
         index = (offset - self.min_offset) // self.file_size
@@ -193,10 +193,10 @@ class LogReader:
         if tail_size:  # a slave that takes its bytes drop by drop: it has shown a tail at every look
             return self._end(offset, tail_size)
         error = explain(file, position)
-        if error is None:
-            return True  # a record was completed at the last moment
-        if error.found != "zero bytes":
+        if error is not None and error.found != "zero bytes":
             raise error
+        if error is None and self._stands(index, position):
+            return True  # at the last moment
         raise StoreCorrupt(file.path, offset, f"zero bytes, and data behind, up to {self._seen_end}", "a whole record")
 
     def _stands(self, index: int, position: int) -> bool:
