@@ -1,7 +1,8 @@
 """A thread that keeps `config/topics.json` up to date for a log without dispatch. A broker serves only the topics in this file.
 
 The log itself knows the topics that a master puts. What a slave appends must be read. This takes at most a twentieth of the
-time, so that it does not delay a catch-up.
+time, so that it does not delay a catch-up. How long a write of the file takes delays no later look: a slow disk must not
+keep a new queue out of the file, since no broker serves such a queue after a kill.
 """
 
 import logging
@@ -55,8 +56,8 @@ class TopicWatch:
         while not self._stop.wait(pause_s):
             started = time.monotonic()
             is_more = self._reads and self._read()
-            self._note()
             took_s = time.monotonic() - started
+            self._note()
             pause_s = took_s * (1 / _SHARE - 1) if is_more else max(_INTERVAL_S, took_s * (1 / _SHARE - 1))
 
     def _read(self) -> bool:

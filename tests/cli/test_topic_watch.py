@@ -105,6 +105,7 @@ def test_a_log_whose_puts_are_known_is_not_read(tmp_path: Path, log: CommitLog, 
 def test_reading_takes_a_twentieth_of_the_time(
     is_more: bool, took_s: float, pause_s: float, tmp_path: Path, log: CommitLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """However slow the disk is: a write of the file takes three seconds here, and no look comes later for it."""
     now = [50.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
 
@@ -112,7 +113,11 @@ def test_reading_takes_a_twentieth_of_the_time(
         now[0] += took_s
         return is_more
 
+    def note(_: TopicWatch) -> None:
+        now[0] += 3.0
+
     monkeypatch.setattr(TopicWatch, "_read", read)
+    monkeypatch.setattr(TopicWatch, "_note", note)
     watch = watching(tmp_path, log)
     waits = watch._stop = Waits(turns=2)  # type: ignore[assignment]
     watch._run()

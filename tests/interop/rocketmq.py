@@ -101,8 +101,7 @@ class Rocketmq:
     def read_all(self, *topics: str, count: int = 0) -> list[Pulled]:
         """What a consumer pulls: (topic, queue id, queue offset, commit-log offset, CRC-32 of the body, tags, keys).
 
-        It reads again until there are `count`, for 30 s: a broker dispatches a message after its send has been answered. On
-        a busy machine a consumer once read 268 of 356.
+        It reads again until there are `count`, for 30 s: a broker dispatches a message after its send has been answered.
         """
         self._await_registered()
         deadline = time.monotonic() + 30
