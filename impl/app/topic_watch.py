@@ -1,8 +1,8 @@
 """A thread that keeps `config/topics.json` up to date for a log without dispatch. A broker serves only the topics in this file.
 
-The log itself knows the topics that a master puts. What a slave appends must be read. This takes at most a twentieth of the
-time, so that it does not delay a catch-up. How long a write of the file takes delays no later look: a slow disk must not
-keep a new queue out of the file, since no broker serves such a queue after a kill.
+The log itself knows the topics that a master puts. What a slave appends must be read. Reading and noting take at most a
+twentieth of a processor, so that they do not delay a catch-up. Waits for a slow disk do not count: a new queue would stay out
+of the file for longer, and after a kill no broker serves a queue that is not in it.
 """
 
 import logging
@@ -21,7 +21,7 @@ from rocketmq_ha.impl.wire.batch import HandedFields
 logger = logging.getLogger(__name__)
 
 _INTERVAL_S: Final = 0.2
-_SHARE: Final = 0.05  # the share of the time that reading may take
+_SHARE: Final = 0.05  # the share of a processor's time that this may take
 _BATCH: Final = 2048  # records that are read at a time
 _LAST_S: Final = 10.0  # at the end the rest is read; at most for this time
 
@@ -54,10 +54,10 @@ class TopicWatch:
     def _run(self) -> None:
         pause_s = _INTERVAL_S
         while not self._stop.wait(pause_s):
-            started = time.monotonic()
+            started = time.thread_time()
             is_more = self._reads and self._read()
-            took_s = time.monotonic() - started
             self._note()
+            took_s = time.thread_time() - started
             pause_s = took_s * (1 / _SHARE - 1) if is_more else max(_INTERVAL_S, took_s * (1 / _SHARE - 1))
 
     def _read(self) -> bool:

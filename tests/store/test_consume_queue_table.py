@@ -1,4 +1,4 @@
-"""The consume queues of a store, while one thread adds queues and another one iterates."""
+"""The consume queues of a store together: what a clean stop keeps of each, and a queue that is added amid a read."""
 
 import gc
 from collections.abc import Callable
@@ -20,6 +20,20 @@ READS: dict[str, Callable[[ConsumeQueueTable], object]] = {
 
 def request(queue_id: int) -> DispatchRequest:
     return DispatchRequest(b"t", queue_id, queue_id * 100, 100, 0, 0, 0, "", "", 0, 0)
+
+
+@pytest.mark.parametrize(("max_offset", "kept"), [(100, 1), (101, 2), (200, 2), (201, 3), (300, 3), (301, 3)])
+def test_after_a_clean_stop_no_entry_stays_of_a_message_at_the_end_of_the_log(
+    max_offset: int, kept: int, tmp_path: Path
+) -> None:
+    table = ConsumeQueueTable(tmp_path, SIZE, writable=True)
+    table.put([request(queue_id)._replace(queue_id=5, queue_offset=queue_id) for queue_id in range(3)])
+    table.flush()
+    table.close()
+    table = ConsumeQueueTable(tmp_path, SIZE, writable=True)
+    table.recover(0, max_offset)
+    assert table.queue_offsets() == {(5, b"t"): kept}
+    table.close()
 
 
 @pytest.mark.parametrize("name", READS)
