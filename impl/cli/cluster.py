@@ -9,17 +9,10 @@ from typing import Any, Final
 
 import click
 
-from rocketmq_ha.impl.app.cluster.cluster import Cluster
 from rocketmq_ha.impl.app.cluster.control import end, give_order, run_cluster
-from rocketmq_ha.impl.app.cluster.directory import (
-    LAST_BASE_PORT,
-    NoCluster,
-    find_directory,
-    new_directory,
-    plan_for,
-    read_state,
-)
+from rocketmq_ha.impl.app.cluster.directory import NoCluster, find_directory, new_directory, plan_for, read_state
 from rocketmq_ha.impl.app.cluster.plan import FLUSHES, MODES, Plan
+from rocketmq_ha.impl.app.cluster.ports import LAST_BASE_PORT
 from rocketmq_ha.impl.app.cluster.processes import our_command
 from rocketmq_ha.impl.app.cluster.status import cluster_status
 from rocketmq_ha.impl.app.stop import Stop
@@ -28,6 +21,7 @@ from rocketmq_ha.impl.cli.finite_range import FiniteRange
 from rocketmq_ha.impl.cli.status import clear
 from rocketmq_ha.impl.cli.table import console_for
 from rocketmq_ha.impl.errors import ConfigInvalid
+from rocketmq_ha.impl.net.address import format_address
 from rocketmq_ha.spec.role import BrokerRole
 
 _POLL_S: Final = 0.05
@@ -107,23 +101,24 @@ def up(mode: str | None, flush: str | None, directory: Path | None, base_port: i
             raise ConfigInvalid("cluster up: expected --mode for a new cluster, or --dir with that of one that is down")
         directory = new_directory(Path.cwd(), mode)
     directory = directory.absolute()
-    plan = plan_for(directory, mode, flush, base_port)
-    if detach:
-        _detach(directory, plan)
-        return
-    _print_addresses(directory, plan)
-
-    def ready(running: Cluster) -> None:
-        click.echo(_next_commands(running.name_server, directory, plan), err=True)
-
-    run_cluster(directory, plan, Stop(), lambda name: click.echo(f"{name} is up", err=True), ready)
+    with plan_for(directory, mode, flush, base_port) as plan:
+        if not detach:
+            _print_addresses(directory, plan)
+            run_cluster(
+                directory,
+                plan,
+                Stop(),
+                told=lambda name: click.echo(f"{name} is up", err=True),
+                ready=lambda: click.echo(_next_commands(directory, plan), err=True),
+            )
+            return
+    _detach(directory, plan.mode, plan.flush, base_port)
 
 
 def _print_addresses(directory: Path, plan: Plan) -> None:
     click.echo(f"directory={directory}")
     for node in plan.nodes:
-        host, port = node.address
-        click.echo(f"{node.name}={host}:{port}")
+        click.echo(f"{node.name}={format_address(*node.address)}")
     sys.stdout.flush()
 
 
@@ -133,7 +128,8 @@ def _count(plan: Plan) -> str:
     return f"a name server, {masters} master{'s' * (masters > 1)}" + (f" and {slaves} slaves" if slaves else "")
 
 
-def _next_commands(name_server: str, directory: Path, plan: Plan) -> str:
+def _next_commands(directory: Path, plan: Plan) -> str:
+    name_server = format_address(*plan.name_server.address)
     shown = directory.relative_to(Path.cwd()) if directory.is_relative_to(Path.cwd()) else directory
     note = ""
     if any(node.role is BrokerRole.SYNC_MASTER for node in plan.brokers):
@@ -147,12 +143,14 @@ def _next_commands(name_server: str, directory: Path, plan: Plan) -> str:
     )
 
 
-def _detach(directory: Path, plan: Plan) -> None:
+def _detach(directory: Path, mode: str, flush: str, base_port: int | None) -> None:
     """Run `cluster up` as a process without a terminal, and wait until all nodes are up. Raises: ConfigInvalid."""
     (directory / "logs").mkdir(parents=True, exist_ok=True)
     log = directory / "logs" / "cluster.log"
     size = log.stat().st_size if log.exists() else 0
-    arguments = ["--mode", plan.mode, "--flush", plan.flush, "--base-port", str(plan.base_port), "--dir", str(directory)]
+    arguments = ["--mode", mode, "--flush", flush, "--dir", str(directory)]
+    if base_port is not None:
+        arguments += ["--base-port", str(base_port)]
     with log.open("ab") as errors:
         null = subprocess.DEVNULL
         command = our_command("cluster", "up", *arguments)
@@ -167,9 +165,9 @@ def _detach(directory: Path, plan: Plan) -> None:
     except BaseException:
         process.terminate()
         raise
+    plan = read_state(directory).plan
     _print_addresses(directory, plan)
-    host, port = plan.name_server.address
-    click.echo(_next_commands(f"{host}:{port}", directory, plan), err=True)
+    click.echo(_next_commands(directory, plan), err=True)
 
 
 def _is_ready(directory: Path, pid: int) -> bool:

@@ -14,7 +14,7 @@ import pytest
 
 from kit.children import Child
 from kit.waiting import PATIENCE_S, wait_for
-from rocketmq_ha.impl.app.cluster import child_of, processes
+from rocketmq_ha.impl.app.cluster import child_of, ports, processes
 from rocketmq_ha.impl.app.cluster import cluster as clusters
 from rocketmq_ha.impl.app.cluster.cluster import Cluster
 from rocketmq_ha.impl.app.cluster.directory import (
@@ -23,7 +23,6 @@ from rocketmq_ha.impl.app.cluster.directory import (
     NoCluster,
     Noted,
     State,
-    choose_plan,
     dead_line,
     find_directory,
     is_alive,
@@ -32,7 +31,17 @@ from rocketmq_ha.impl.app.cluster.directory import (
     plan_for,
     read_state,
 )
-from rocketmq_ha.impl.app.cluster.plan import CLIENTS, MODES, NAME_SERVER, broker_conf, conf_text, make_plan, ports_of
+from rocketmq_ha.impl.app.cluster.plan import (
+    CLIENTS,
+    MODES,
+    NAME_SERVER,
+    RESERVED_PORT,
+    broker_conf,
+    conf_text,
+    make_plan,
+    ports_of,
+)
+from rocketmq_ha.impl.app.cluster.ports import BASE_PORT_STEP, chosen_plan
 from rocketmq_ha.impl.app.cluster.processes import Identity, end_all, identity_of, is_running, send_signal, start
 from rocketmq_ha.impl.app.cluster.translate import FrameTranslator
 from rocketmq_ha.impl.cli.broker_conf import options_of
@@ -78,6 +87,8 @@ def test_no_two_ends_have_one_port(mode: str) -> None:
     near = [forward.near[1] for forward in plan.forwards]
     assert len({*own, *near}) == len(own) + len(near)
     assert ports_of(mode, 20_000) == sorted([*own, *near])
+    assert 20_000 + RESERVED_PORT not in ports_of(mode, 20_000)
+    assert max(ports_of(mode, 20_000)) < 20_000 + BASE_PORT_STEP
     assert {forward.far[1] for forward in plan.forwards} == set(own)
 
 
@@ -302,15 +313,19 @@ def test_what_is_said_of_a_cluster_that_does_not_run(tmp_path: Path) -> None:
     assert f"is dead, and broker-a (pid {mine.pid}) still run: `rocketmq-ha cluster down` ends them" in line
 
 
-def test_a_directory_with_stores_keeps_its_mode_and_if_it_can_its_ports(tmp_path: Path) -> None:
+def test_a_directory_with_stores_keeps_its_mode_and_if_it_can_its_ports(tmp_path: Path, bases: list[int]) -> None:
     with pytest.raises(ConfigInvalid, match="expected --mode for a new one"):
         plan_for(tmp_path, None, None, None)
-    assert plan_for(tmp_path, "2m", None, None).flush == "async"
-    base = choose_plan("1m", "sync", None).base_port
+    with plan_for(tmp_path, "1m", None, None) as plan:
+        assert plan.flush == "async"
     written = kept()
-    plan = make_plan("1m", "sync", base)
+    plan = make_plan("1m", "sync", bases[1])
     Kept(plan, 77, True, 3, {}, written.nodes, {}).write(tmp_path)
-    assert plan_for(tmp_path, None, None, None) == plan
+    for _ in range(8):  # a base that is drawn is its own half of the time
+        with plan_for(tmp_path, None, None, None) as found:
+            assert found == plan
+    with chosen_plan("1m", "sync", bases[1]), plan_for(tmp_path, None, None, None) as found:
+        assert found == make_plan("1m", "sync", bases[0])
     with pytest.raises(ConfigInvalid, match=r"--flush async: the stores in .* are of --flush sync"):
         plan_for(tmp_path, "1m", "async", None)
     with pytest.raises(ConfigInvalid, match=r"--mode 2m: the stores in .* are of --mode 1m"):
@@ -324,12 +339,55 @@ def test_a_directory_with_stores_keeps_its_mode_and_if_it_can_its_ports(tmp_path
         plan_for(tmp_path, None, None, None)
 
 
-def test_a_port_that_is_taken_is_named() -> None:
-    base = choose_plan("1m", "async", None).base_port
-    with socket.create_server(("127.0.0.1", base + 12)):
-        with pytest.raises(ConfigInvalid, match=f"--base-port {base}: port {base + 12} is taken"):
-            choose_plan("1m", "async", base)
-        assert choose_plan("1m", "async", None).base_port != base
+# --- Its ports -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bases(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The two base ports to choose from, for clusters of mode 1m. They lie among the ports of a cluster that has none."""
+    with chosen_plan("sync-2m-2s", "async", None) as around:
+        first = around.base_port + RESERVED_PORT + 1
+        monkeypatch.setattr(ports, "FIRST_BASE_PORT", first)
+        monkeypatch.setattr(ports, "LAST_BASE_PORT", first + 80)
+        monkeypatch.setattr(ports, "BASE_PORT_STEP", 40)
+        yield [first, first + 40]
+
+
+def test_a_port_that_is_taken_is_named(bases: list[int]) -> None:
+    base = bases[0]
+    for port in ports_of("1m", base):
+        with socket.create_server(("127.0.0.1", port)):
+            with (
+                pytest.raises(ConfigInvalid, match=f"--base-port {base}: port {port} is taken"),
+                chosen_plan("1m", "async", base),
+            ):
+                pass
+            with chosen_plan("1m", "async", None) as plan:
+                assert plan.base_port == bases[1]
+
+
+def test_two_clusters_that_start_at_once_have_other_ports(bases: list[int]) -> None:
+    """Seconds before the nodes of the first one listen."""
+    with chosen_plan("1m", "async", None) as one:
+        with chosen_plan("1m", "sync", None) as other:
+            assert sorted([one.base_port, other.base_port]) == bases
+            with (
+                pytest.raises(ConfigInvalid, match=f"found no free ports from {bases[0]} to "),
+                chosen_plan("1m", "async", None),
+            ):
+                pass
+        match = f"--base-port {one.base_port}: port {one.base_port + RESERVED_PORT} is taken"
+        with pytest.raises(ConfigInvalid, match=match), chosen_plan("1m", "async", one.base_port):
+            pass
+    with chosen_plan("1m", "async", one.base_port, preferred=other.base_port) as again:
+        assert again == one
+
+
+def test_a_cluster_whose_ports_were_taken_reserves_none(bases: list[int]) -> None:
+    with socket.create_server(("127.0.0.1", bases[0] + 12)):
+        with pytest.raises(ConfigInvalid), chosen_plan("1m", "async", bases[0]):
+            pass
+        socket.create_server(("127.0.0.1", bases[0] + RESERVED_PORT)).close()
 
 
 def test_the_directory_is_found_where_it_is_plain_which(tmp_path: Path) -> None:
@@ -360,11 +418,12 @@ def test_a_new_directory_is_not_there_yet(tmp_path: Path) -> None:
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """One whose nodes do not run."""
     settings = {"brokerRole": "SYNC_MASTER", "brokerId": "7"}
-    found = Cluster(choose_plan("1m", "async", None), tmp_path / "cluster", settings=settings)
-    try:
-        yield found
-    finally:
-        found.down()
+    with chosen_plan("1m", "async", None) as plan:
+        found = Cluster(plan, tmp_path / "cluster", settings=settings)
+        try:
+            yield found
+        finally:
+            found.down()
 
 
 def test_the_settings_of_a_start_come_before_those_of_the_cluster(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from servers import Servers
 from xdist.scheduler import LoadScopeScheduling
 
 from kit.command_line import Start
-from rocketmq_ha.impl.app.cluster.directory import FIRST_BASE_PORT
+from rocketmq_ha.impl.app.cluster.ports import FIRST_BASE_PORT
 
 HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parents[1]

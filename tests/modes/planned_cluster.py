@@ -1,6 +1,7 @@
 """A cluster of `rocketmq_ha.impl.app.cluster` as one to measure: its nodes, its links, and a power switch for each broker."""
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -8,8 +9,9 @@ from power import PowerSwitch
 from under_test import Group
 
 from rocketmq_ha.impl.app.cluster.cluster import Cluster
-from rocketmq_ha.impl.app.cluster.directory import State, choose_plan
+from rocketmq_ha.impl.app.cluster.directory import State
 from rocketmq_ha.impl.app.cluster.plan import SIZES, Plan
+from rocketmq_ha.impl.app.cluster.ports import chosen_plan
 
 # A file is copied at each sync, so that it must be small.
 SETTINGS: Final = SIZES | {"mappedFileSizeCommitLog": str(1 << 20)}
@@ -22,10 +24,13 @@ class PlannedCluster:
     """A cluster in a new directory. It must be ended by `down`."""
 
     def __init__(self, mode: str, flush: str, directory: Path, library: Path, make_nodes: MakeNodes) -> None:
-        plan = choose_plan(mode, flush, None)
-        directory.mkdir()
-        self._power = PowerSwitch(directory / "store", directory / "synced", library)
-        self._cluster = make_nodes(plan, directory, self._power.environment)
+        with ExitStack() as stack:
+            plan = stack.enter_context(chosen_plan(mode, flush, None))
+            directory.mkdir()
+            self._power = PowerSwitch(directory / "store", directory / "synced", library)
+            self._cluster = make_nodes(plan, directory, self._power.environment)
+            stack.callback(self._cluster.down)
+            self._until_down = stack.pop_all()
         brokers = plan.brokers
         slaves = {node.broker_name: node.name for node in brokers if node.broker_id}
         masters = [node for node in brokers if not node.broker_id]
@@ -40,7 +45,7 @@ class PlannedCluster:
         self._cluster.up()
 
     def down(self) -> None:
-        self._cluster.down()
+        self._until_down.close()
 
     def address(self, node: str) -> str:
         return self._cluster.address(node)

@@ -36,11 +36,11 @@ def run_cluster(
     plan: Plan,
     stopped: Callable[[], bool],
     told: Callable[[str], object],
-    ready: Callable[[Cluster], object],
+    ready: Callable[[], object],
 ) -> None:
     """Run a cluster until SIGINT, SIGTERM or `down`; nothing of it runs when this returns.
 
-    Args:  told: is called with the name of each node that is up. ready: when all are.
+    Args:  told: is called with the name of each node that is up. ready: is called when all are.
     Raises: ConfigInvalid, NodeFailed, LinksFailed.
     """
     directory.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def run_cluster(
         try:
             cluster.up(told)
             if cluster.is_ready:
-                ready(cluster)
+                ready()
             while not orders.is_over():
                 orders.turn(listener, cluster)
                 for line in cluster.check():

@@ -6,27 +6,22 @@ Who runs a cluster holds the lock of its directory, so that a state file without
 import fcntl
 import json
 import os
-import random
-import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rocketmq_ha.impl.app.cluster.plan import Link, Plan, make_plan, ports_of
+from rocketmq_ha.impl.app.cluster.plan import Link, Plan, make_plan
+from rocketmq_ha.impl.app.cluster.ports import chosen_plan
 from rocketmq_ha.impl.app.cluster.processes import POLL_S, Identity, is_running
 from rocketmq_ha.impl.errors import ConfigInvalid, RocketmqHaError
 
 STATE_FILE: Final = "cluster.json"
 FORMAT: Final = 1
 LOCK_FILE: Final = "cluster.lock"
-FIRST_BASE_PORT: Final = 20_000
-# Linux gives ports from 32,768 on to outgoing connections, which could take one while its node is down.
-LAST_BASE_PORT: Final = 32_000
-_BASE_PORT_STEP: Final = 100
 _LOCK_S: Final = 0.5  # who asks whether a cluster runs holds the lock for a moment
 
 
@@ -145,32 +140,8 @@ def locked(directory: Path) -> Iterator[None]:
         os.close(fd)
 
 
-def choose_plan(mode: str, flush: str, base_port: int | None) -> Plan:
-    """A plan whose ports are all free. base_port: None to choose one. Raises: ConfigInvalid."""
-    if base_port is not None:
-        taken = [port for port in ports_of(mode, base_port) if not _is_free(port)]
-        if taken:
-            raise ConfigInvalid(
-                f"--base-port {base_port}: port {taken[0]} is taken; expected {base_port} and the ports above it free"
-            )
-        return make_plan(mode, flush, base_port)
-    bases = range(FIRST_BASE_PORT, LAST_BASE_PORT, _BASE_PORT_STEP)
-    for base in random.sample(bases, len(bases)):  # two that start at once seldom choose the same
-        if all(map(_is_free, ports_of(mode, base))):
-            return make_plan(mode, flush, base)
-    raise ConfigInvalid(f"127.0.0.1: found no free ports from {FIRST_BASE_PORT} to {LAST_BASE_PORT} for {mode}")
-
-
-def _is_free(port: int) -> bool:
-    try:
-        socket.create_server(("127.0.0.1", port)).close()
-    except OSError:
-        return False
-    return True
-
-
-def plan_for(directory: Path, mode: str | None, flush: str | None, base_port: int | None) -> Plan:
-    """The plan for a directory: a new one, or that of the cluster that ran here, whose stores are here.
+def plan_for(directory: Path, mode: str | None, flush: str | None, base_port: int | None) -> AbstractContextManager[Plan]:
+    """The plan for a directory: a new one, or that of the cluster that ran here, whose stores are here. See `chosen_plan`.
 
     Raises: ConfigInvalid, if the cluster was another one, or if something of it still runs.
     """
@@ -179,7 +150,7 @@ def plan_for(directory: Path, mode: str | None, flush: str | None, base_port: in
     except NoCluster:
         if mode is None:
             raise ConfigInvalid(f"{directory}: no cluster was here; expected --mode for a new one") from None
-        return choose_plan(mode, flush or "async", base_port)
+        return chosen_plan(mode, flush or "async", base_port)
     if is_alive(directory):
         raise ConfigInvalid(f"{directory}: a cluster runs here, as pid {kept.pid}; expected a directory without one")
     if left := [name for name, process in kept.processes.items() if is_running(process)]:
@@ -191,9 +162,7 @@ def plan_for(directory: Path, mode: str | None, flush: str | None, base_port: in
             raise ConfigInvalid(
                 f"{option} {wanted}: the stores in {directory} are of {option} {found}; expected that, or another directory"
             )
-    if base_port is None and all(map(_is_free, ports_of(kept.plan.mode, kept.plan.base_port))):
-        base_port = kept.plan.base_port
-    return choose_plan(kept.plan.mode, kept.plan.flush, base_port)
+    return chosen_plan(kept.plan.mode, kept.plan.flush, base_port, preferred=kept.plan.base_port)
 
 
 def dead_line(directory: Path, kept: Kept) -> str:

@@ -21,6 +21,7 @@ CLIENTS: Final = "clients"
 CLUSTER_NAME: Final = "DefaultCluster"
 LETTERS: Final = "abcdefgh"
 PORTS_OF_A_NODE: Final = 20
+RESERVED_PORT: Final = 2  # above the base; no node and no link listens on it
 FIRST_BROKER_PORT: Final = 10  # above the base
 # Small files: a log of 16 MiB holds the largest message, and a broker makes two at its start.
 FILE_SIZE: Final = 16 << 20
@@ -140,7 +141,7 @@ class Plan:
 
 
 def ports_of(mode: str, base_port: int) -> list[int]:
-    """All ports that a cluster takes."""
+    """All ports on which a cluster listens."""
     plan = make_plan(mode, "async", base_port)
     own = [plan.name_server.own[1]]
     own += [node.own[1] + more for node in plan.brokers for more in (_VIP, 0, _HA)]
