@@ -105,6 +105,32 @@ def test_a_part_of_a_frame_is_forgotten_with_its_connection(log: CommitLog, reco
     assert (log.max_offset, client.unparsed) == (200, b"")
 
 
+@pytest.mark.parametrize("unparsed", [1, 2, 3, 11, 12, 13, 110, 111])
+def test_what_is_unparsed_in_a_full_buffer_is_kept(log: CommitLog, records: bytes, unparsed: int) -> None:
+    """HA-S-9: the first full buffer holds a frame of 112 bytes, and the first bytes of the next one."""
+    client = client_of(log, slave_read_buffer_size=112 + unparsed)
+    client.on_connect(0)
+    stream = b"".join(frame(offset, records[offset : offset + 100]) for offset in range(0, 900, 100))
+    given(client, stream[: 112 + unparsed])
+    assert (client.unparsed, log.max_offset) == (stream[112 : 112 + unparsed], 100)
+    rest = stream[112 + unparsed :]
+    while rest:
+        free = len(client.recv_buffer())
+        given(client, rest[:free])
+        rest = rest[free:]
+    assert (client.unparsed, bytes(log.data_at(0, 900) or b"")) == (b"", records[:900])
+
+
+@pytest.mark.parametrize("unparsed", [1, 2, 11])
+def test_no_byte_of_an_earlier_frame_is_taken_for_one_of_the_next(log: CommitLog, records: bytes, unparsed: int) -> None:
+    """The offsets of two frames mostly begin with the same byte. That of a master out of step does not."""
+    client = client_of(log, slave_read_buffer_size=112 + unparsed)
+    client.on_connect(0)
+    given(client, frame(0, records[:100]) + frame(-1)[:unparsed])
+    assert len(client.recv_buffer()) == 112
+    assert client.unparsed == frame(-1)[:unparsed]
+
+
 def test_a_deaf_slave_hears_on_its_next_connection(log: CommitLog, records: bytes) -> None:
     """HA-S-36 "leaves the slave deaf" for one connection: it counts what it reads as life, and keeps none of it."""
     client = client_of(log, CLASSIC)

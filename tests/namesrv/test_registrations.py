@@ -471,6 +471,19 @@ def test_a_full_name_server_refuses_new_topics_alone(tmp_path: Path, body: bytes
     assert name_server.serve(others).code == ResponseCode.SYSTEM_ERROR
 
 
+def test_a_topic_that_changes_counts_once(tmp_path: Path) -> None:
+    """HA-R-56 "more topics of groups": the same one is not more."""
+    name_server = NameServer(tmp_path / "kv.json", limits=RouteLimits(brokers=9, queue_datas=2))
+    same = b'{"queueDatas":[{"brokerName":"a"}]}'
+    for counter in range(1, 4):
+        changed = registration(body_of(topic_config("T", queues=counter), counter=counter))
+        assert name_server.serve(changed).code == ResponseCode.SUCCESS
+        assert name_server.ask(RequestCode.REGISTER_TOPIC_IN_NAMESRV, same, topic="T").code == ResponseCode.SUCCESS
+    assert name_server.routes.queue_data_count == 1
+    assert name_server.ask(RequestCode.REGISTER_TOPIC_IN_NAMESRV, same, topic="U").code == ResponseCode.SUCCESS
+    assert name_server.ask(RequestCode.REGISTER_TOPIC_IN_NAMESRV, same, topic="V").code == ResponseCode.SYSTEM_ERROR
+
+
 @pytest.mark.parametrize(
     ("others", "before", "now", "is_taken"),
     [
