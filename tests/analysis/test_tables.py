@@ -376,12 +376,14 @@ def test_a_fault_meets_the_state_in_which_a_machine_was(spark: SparkSession) -> 
 
 
 def test_integrity_counts_missing_and_repeated_rows(spark: SparkSession) -> None:
-    """Run 1 is right, 2 has a row too few, 3 no row in runs/, 4 and 5 none in events/; 5 needs none, and stands there twice."""
-    seen = {"first_run": [1, 2, 3], "n": [2, 2, 2], "reason": ["", "x", "y"], "source": ["f"] * 3}
-    counts = spark.createDataFrame(count_rows(RUN, 0, 3, seen))
+    """Run 1 is right, 2 has an event too few and 6 one too many. 3 has no row in runs/, 5 has two, and 6 has three. 4 and 5 have no
+    events; 5 needs none.
+    """
+    seen = {"first_run": [1, 2, 3, 6], "n": [2, 2, 2, 5], "reason": ["", "x", "y", "z"], "source": ["f"] * 4}
+    counts = spark.createDataFrame(count_rows(RUN, 0, 4, seen))
     columns = "log int, run_id bigint, n_steps int, n bigint"
-    all_runs = spark.createDataFrame([(0, 1, 2, 1), (0, 2, 3, 1), (0, 4, 1, 1), (0, 5, 0, 2)], columns)
-    assert rows(outcomes.integrity(counts, all_runs, 7)) == [(6, 4, 1, 2, 1, 7)]
+    all_runs = spark.createDataFrame([(0, 1, 2, 1), (0, 2, 3, 1), (0, 4, 1, 1), (0, 5, 0, 2), (0, 6, 4, 3)], columns)
+    assert rows(outcomes.integrity(counts, all_runs, 7)) == [(11, 5, 1, 3, 2, 7)]
     nothing = spark.createDataFrame(COUNTS.empty_table())
     assert rows(outcomes.integrity(nothing, all_runs.limit(0), 0)) == [(0, 0, 0, 0, 0, 0)]
 
