@@ -376,8 +376,8 @@ def test_a_fault_meets_the_state_in_which_a_machine_was(spark: SparkSession) -> 
 
 
 def test_integrity_counts_missing_and_repeated_rows(spark: SparkSession) -> None:
-    """Run 1 is right, 2 has an event too few and 6 one too many. 3 has no row in runs/, 5 has two, and 6 has three. 4 and 5 have no
-    events; 5 needs none.
+    """Run 1 is right, 2 has an event too few and 6 one too many. 3 has no row in runs/, 5 has two and 6 has three. 4 and 5 have
+    no events; 5 needs none.
     """
     seen = {"first_run": [1, 2, 3, 6], "n": [2, 2, 2, 5], "reason": ["", "x", "y", "z"], "source": ["f"] * 4}
     counts = spark.createDataFrame(count_rows(RUN, 0, 4, seen))
