@@ -44,7 +44,7 @@ def test_each_known_killer_is_of_an_edit_and_is_a_test_that_exists() -> None:
 
 
 @cache
-def tests_of(file: str) -> set[str]:
+def defined_in(file: str) -> set[str]:
     """What the top level of a file defines."""
     body = ast.parse((ROOT / file).read_text("utf-8")).body if (ROOT / file).is_file() else []
     named = {node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
@@ -53,7 +53,7 @@ def tests_of(file: str) -> set[str]:
 
 def is_there(test: str) -> bool:
     file, name, *_ = test.partition("[")[0].split("::")
-    return name in tests_of(file)
+    return name in defined_in(file)
 
 
 def test_the_killers_of_other_edits_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
