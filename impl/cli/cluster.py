@@ -112,6 +112,7 @@ def up(mode: str | None, flush: str | None, directory: Path | None, base_port: i
                 ready=lambda: click.echo(_next_commands(directory, plan), err=True),
             )
             return
+    # The process that stays chooses and reserves ports of its own.
     _detach(directory, plan.mode, plan.flush, base_port)
 
 

@@ -86,9 +86,9 @@ def test_no_two_ends_have_one_port(mode: str) -> None:
     own = [plan.name_server.own[1], *(node.own[1] + more for node in plan.brokers for more in (-2, 0, 1))]
     near = [forward.near[1] for forward in plan.forwards]
     assert len({*own, *near}) == len(own) + len(near)
-    assert ports_of(mode, 20_000) == sorted([*own, *near])
-    assert 20_000 + RESERVED_PORT not in ports_of(mode, 20_000)
-    assert max(ports_of(mode, 20_000)) < 20_000 + BASE_PORT_STEP
+    assert ports_of(plan) == sorted([*own, *near])
+    assert 20_000 + RESERVED_PORT not in ports_of(plan)
+    assert max(ports_of(plan)) < 20_000 + BASE_PORT_STEP
     assert {forward.far[1] for forward in plan.forwards} == set(own)
 
 
@@ -313,6 +313,17 @@ def test_what_is_said_of_a_cluster_that_does_not_run(tmp_path: Path) -> None:
     assert f"is dead, and broker-a (pid {mine.pid}) still run: `rocketmq-ha cluster down` ends them" in line
 
 
+@pytest.fixture
+def bases(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The two base ports to choose from, for clusters of mode 1m. They lie among the ports of a cluster that has none."""
+    with chosen_plan("sync-2m-2s", "async", None) as around:
+        first = around.base_port + RESERVED_PORT + 1
+        monkeypatch.setattr(ports, "FIRST_BASE_PORT", first)
+        monkeypatch.setattr(ports, "LAST_BASE_PORT", first + 80)
+        monkeypatch.setattr(ports, "BASE_PORT_STEP", 40)
+        yield [first, first + 40]
+
+
 def test_a_directory_with_stores_keeps_its_mode_and_if_it_can_its_ports(tmp_path: Path, bases: list[int]) -> None:
     with pytest.raises(ConfigInvalid, match="expected --mode for a new one"):
         plan_for(tmp_path, None, None, None)
@@ -321,7 +332,7 @@ def test_a_directory_with_stores_keeps_its_mode_and_if_it_can_its_ports(tmp_path
     written = kept()
     plan = make_plan("1m", "sync", bases[1])
     Kept(plan, 77, True, 3, {}, written.nodes, {}).write(tmp_path)
-    for _ in range(8):  # a base that is drawn is its own half of the time
+    for _ in range(8):  # a base port that is drawn at random would be this one half of the time
         with plan_for(tmp_path, None, None, None) as found:
             assert found == plan
     with chosen_plan("1m", "sync", bases[1]), plan_for(tmp_path, None, None, None) as found:
@@ -339,23 +350,9 @@ def test_a_directory_with_stores_keeps_its_mode_and_if_it_can_its_ports(tmp_path
         plan_for(tmp_path, None, None, None)
 
 
-# --- Its ports -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def bases(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """The two base ports to choose from, for clusters of mode 1m. They lie among the ports of a cluster that has none."""
-    with chosen_plan("sync-2m-2s", "async", None) as around:
-        first = around.base_port + RESERVED_PORT + 1
-        monkeypatch.setattr(ports, "FIRST_BASE_PORT", first)
-        monkeypatch.setattr(ports, "LAST_BASE_PORT", first + 80)
-        monkeypatch.setattr(ports, "BASE_PORT_STEP", 40)
-        yield [first, first + 40]
-
-
 def test_a_port_that_is_taken_is_named(bases: list[int]) -> None:
     base = bases[0]
-    for port in ports_of("1m", base):
+    for port in ports_of(make_plan("1m", "async", base)):
         with socket.create_server(("127.0.0.1", port)):
             with (
                 pytest.raises(ConfigInvalid, match=f"--base-port {base}: port {port} is taken"),
@@ -381,13 +378,16 @@ def test_two_clusters_that_start_at_once_have_other_ports(bases: list[int]) -> N
             pass
     with chosen_plan("1m", "async", one.base_port, preferred=other.base_port) as again:
         assert again == one
+    with chosen_plan("1m", "async", None, preferred=70_000) as again:  # as a state file that was edited may say
+        assert again.base_port in bases
 
 
 def test_a_cluster_whose_ports_were_taken_reserves_none(bases: list[int]) -> None:
     with socket.create_server(("127.0.0.1", bases[0] + 12)):
-        with pytest.raises(ConfigInvalid), chosen_plan("1m", "async", bases[0]):
+        with pytest.raises(ConfigInvalid) as refused, chosen_plan("1m", "async", bases[0]):
             pass
         socket.create_server(("127.0.0.1", bases[0] + RESERVED_PORT)).close()
+    assert refused.tb  # its frames would have kept a socket that nobody had closed
 
 
 def test_the_directory_is_found_where_it_is_plain_which(tmp_path: Path) -> None:

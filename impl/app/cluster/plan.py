@@ -140,9 +140,8 @@ class Plan:
         return found
 
 
-def ports_of(mode: str, base_port: int) -> list[int]:
+def ports_of(plan: Plan) -> list[int]:
     """All ports on which a cluster listens."""
-    plan = make_plan(mode, "async", base_port)
     own = [plan.name_server.own[1]]
     own += [node.own[1] + more for node in plan.brokers for more in (_VIP, 0, _HA)]
     return sorted({*own, *(forward.near[1] for forward in plan.forwards)})

@@ -7,7 +7,7 @@ which it never listens, from the choice of its ports to its end, and no other cl
 import random
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Final
 
 from rocketmq_ha.impl.app.cluster.plan import HOST, RESERVED_PORT, Plan, make_plan, ports_of
@@ -26,46 +26,37 @@ def chosen_plan(mode: str, flush: str, base_port: int | None, preferred: int | N
     Args:  base_port: None to choose one. preferred: the base port to choose if its ports are free.
     Raises: ConfigInvalid.
     """
-    with ExitStack() as stack:
-        if base_port is not None:
-            try:
-                stack.enter_context(_reserve(mode, base_port))
-            except _Taken as taken:
-                raise ConfigInvalid(
-                    f"--base-port {base_port}: port {taken.port} is taken; expected {base_port} and the ports above it free"
-                ) from None
-            yield make_plan(mode, flush, base_port)
-            return
+    if base_port is not None:
+        bases = [base_port]
+    else:
         drawn = range(FIRST_BASE_PORT, LAST_BASE_PORT, BASE_PORT_STEP)
-        for base in [*([] if preferred is None else [preferred]), *random.sample(drawn, len(drawn))]:
-            try:
-                stack.enter_context(_reserve(mode, base))
-            except _Taken:
-                continue
-            yield make_plan(mode, flush, base)
-            return
+        bases = [*([] if preferred is None else [preferred]), *random.sample(drawn, len(drawn))]
+    for base in bases:
+        plan = make_plan(mode, flush, base)
+        try:
+            reserved = _reserve(plan)
+        except ConfigInvalid:
+            if base_port is not None:
+                raise
+            continue
+        with reserved:
+            yield plan
+        return
     raise ConfigInvalid(f"{HOST}: found no free ports from {FIRST_BASE_PORT} to {LAST_BASE_PORT} for {mode}")
 
 
-class _Taken(Exception):  # noqa: N818  (no error where another port will do)
-    """A port of a cluster is not free."""
-
-    def __init__(self, port: int) -> None:
-        super().__init__(port)
-        self.port: Final = port
-
-
-def _reserve(mode: str, base_port: int) -> socket.socket:
-    """Reserve the ports of a cluster until the socket is closed. Raises: _Taken, ConfigInvalid."""
-    with ExitStack() as stack:
-        # Without SO_REUSEADDR: with it, two sockets that do not listen may have one port.
-        reserved = stack.enter_context(socket.socket())
-        port = base_port + RESERVED_PORT
-        try:
-            reserved.bind((HOST, port))
-            for port in ports_of(mode, base_port):
-                socket.create_server((HOST, port)).close()
-        except OSError:
-            raise _Taken(port) from None
-        stack.pop_all()
-        return reserved
+def _reserve(plan: Plan) -> socket.socket:
+    """Reserve the ports of a cluster until the socket is closed. Raises: ConfigInvalid, if one of them is taken."""
+    base_port = plan.base_port
+    port = base_port + RESERVED_PORT
+    reserved = socket.socket()  # without SO_REUSEADDR: with it, two sockets that do not listen may have one port
+    try:
+        reserved.bind((HOST, port))
+        for port in ports_of(plan):
+            socket.create_server((HOST, port)).close()
+    except (OSError, OverflowError):  # of a number that is no port, as in a state file that was edited
+        reserved.close()
+        raise ConfigInvalid(
+            f"--base-port {base_port}: port {port} is taken; expected {base_port} and the ports above it free"
+        ) from None
+    return reserved
