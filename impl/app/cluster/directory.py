@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from rocketmq_ha.impl.app.cluster.plan import Link, Plan, make_plan
-from rocketmq_ha.impl.app.cluster.ports import chosen_plan
+from rocketmq_ha.impl.app.cluster.ports import LAST_BASE_PORT, chosen_plan
 from rocketmq_ha.impl.app.cluster.processes import POLL_S, Identity, is_running
 from rocketmq_ha.impl.errors import ConfigInvalid, RocketmqHaError
 
@@ -91,7 +91,10 @@ def read_state(directory: Path) -> Kept:
         raise NoCluster(f"{directory}: no cluster was started here: there is no {STATE_FILE}") from None
     try:
         state = json.loads(text)
-        plan = make_plan(state["mode"], state["flush"], state["base_port"])
+        base_port = state["base_port"]
+        if type(base_port) is not int or not 0 < base_port <= LAST_BASE_PORT:
+            raise ValueError(base_port)
+        plan = make_plan(state["mode"], state["flush"], base_port)
         noted = state["nodes"]
         return Kept(
             plan=plan,

@@ -54,7 +54,7 @@ def _reserve(plan: Plan) -> socket.socket:
         reserved.bind((HOST, port))
         for port in ports_of(plan):
             socket.create_server((HOST, port)).close()
-    except (OSError, OverflowError):  # of a number that is no port, as in a state file that was edited
+    except OSError:
         reserved.close()
         raise ConfigInvalid(
             f"--base-port {base_port}: port {port} is taken; expected {base_port} and the ports above it free"
