@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kit.files import log_file, patch
+from kit.files import delete_log_files, log_file, patch
 from kit.waiting import PATIENCE_S, await_end
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
 from rocketmq_ha.impl.store.log import layout as layout_module
@@ -100,6 +100,68 @@ def test_a_file_that_is_deleted_while_files_are_listed_is_left_out(store: Path, 
     with LogReader(store) as reader:
         assert (reader.min_offset, len(reader.files)) == (FILE_SIZE, len(offsets) - 1)
     assert listed == [[0, FILE_SIZE, 2 * FILE_SIZE], [FILE_SIZE, 2 * FILE_SIZE]]
+
+
+@pytest.mark.parametrize("gone", [1, 2])
+def test_a_file_that_is_deleted_after_files_were_listed_is_left_out(store: Path, gone: int) -> None:
+    offsets = make(store, [250] * 10)
+    first, left = gone * FILE_SIZE, [offset for offset in offsets if offset >= gone * FILE_SIZE]
+    with LogReader(store) as a, LogReader(store) as b, LogReader(store) as c:
+        delete_log_files(store, first)
+        assert a.message_at(0) is None
+        assert [offset for offset, _, _ in b.records()] == left
+        assert verify(c) == Summary(store, 3 - gone, len(left), 2 - gone, first, 2548, 0)
+
+
+def test_the_size_of_a_log_that_begins_anew_after_files_were_listed(store: Path) -> None:
+    make(store, [250])
+    with LogReader(store) as reader:
+        log_file(store).rename(log_file(store, FILE_SIZE))
+        patch(log_file(store, FILE_SIZE), 250, b"data")
+        assert (reader.data_size(), reader.min_offset) == (254, FILE_SIZE)
+
+
+def test_a_reader_of_messages_goes_on_behind_files_that_are_deleted_before_it_comes_to_them(store: Path) -> None:
+    offsets = make(store, [250] * 10)
+    with LogReader(store) as reader:
+        records = reader.records(offsets[1])
+        assert next(records)[0] == offsets[1]
+        delete_log_files(store, 2 * FILE_SIZE)
+        # It has the first file in memory.
+        assert [offset for offset, _, _ in records] == [*offsets[2:4], *offsets[8:]]
+
+
+def test_a_file_that_stays_listed_and_is_not_there_is_an_error(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(store, [250])
+    layout = layout_module.read_layout(store)
+    log_file(store).unlink()
+    monkeypatch.setattr(reader_module, "read_layout", lambda _: layout)
+    with LogReader(store) as reader:
+        for read in (reader.walk, reader.data_size, lambda: list(reader.records())):
+            with pytest.raises(FileNotFoundError, match=log_file(store).name):
+                read()
+
+
+@pytest.mark.parametrize("begins_at", [0, FILE_SIZE])
+def test_a_log_that_begins_anew_while_it_is_read(store: Path, monkeypatch: pytest.MonkeyPatch, begins_at: int) -> None:
+    """HA-S-80: a slave deletes the file that it had prepared. Its next file may have the same name."""
+    with CommitLog.open(store, file_size=FILE_SIZE) as log:
+        log.begin_at(0)
+    really, looked = MappedFile.data_end, list[int]()
+
+    def begin_anew(file: MappedFile, start: int) -> int:
+        looked.append(file.base)
+        if len(looked) == 1:
+            assert file.mapping[0] == 0  # the reader has mapped it
+            with CommitLog.open(store, file_size=FILE_SIZE, clear_tail=True) as log:
+                log.begin_at(begins_at)
+                record = encode(message_of(250), physical_offset=begins_at)
+                log.append_data(log.max_offset, [record[log.max_offset - begins_at :]])
+        return really(file, start)
+
+    monkeypatch.setattr(MappedFile, "data_end", begin_anew)
+    assert check(store) == Summary(store, 1, 1, 0, begins_at, begins_at + 250, 0)
+    assert looked[0] == 0
 
 
 def test_a_store_that_is_not_there_is_named(store: Path) -> None:

@@ -9,6 +9,9 @@ A reader cannot ask the writer where the log ends; it sees bytes. Where the walk
   then, the walk goes on, as far as there was data at the first look;
 - else damage: StoreCorrupt with file and offset.
 
+A file that is listed may be deleted before it is read: by retention, or by a slave that begins its log anew (HA-S-80). The
+files are then listed again, and a walk begins again with the first of them.
+
 Source: article 003 section 1.1; 4.9.8.
 """
 
@@ -16,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Final, TypeVar
 
 from rocketmq_ha.impl.errors import ConfigInvalid, StoreCorrupt
 from rocketmq_ha.impl.store.log.find_record import explain
@@ -32,6 +35,7 @@ LOOKS: Final = 25
 LOOK_AGAIN_S: Final = 0.02
 # Bytes walked between two calls of a progress function.
 STRIDE: Final = 8 << 20
+T = TypeVar("T")
 
 
 class LogReader:
@@ -43,7 +47,10 @@ class LogReader:
 
     def __init__(self, store_dir: Path) -> None:
         self.store_dir = store_dir
-        layout = read_layout_patiently(store_dir)
+        self._list_files()
+
+    def _list_files(self) -> None:
+        layout = read_layout_patiently(self.store_dir)
         self.directory = layout.directory
         self.file_size = layout.file_size or 0  # bytes; 0 where there are no files
         self.files = _files_of(layout)
@@ -60,10 +67,7 @@ class LogReader:
 
     def data_size(self) -> int:
         """Bytes from the first offset to the last byte that is not zero: what a walk has before it."""
-        for file in reversed(self.files):
-            if file.has_data():
-                return file.base + file.data_end(0) - self.min_offset
-        return 0
+        return self._patiently(self._data_size)
 
     def walk(self, progress: Callable[[int], None] | None = None) -> None:
         """Check every record: size, magic, CRC, physical offset; then that nothing follows. Counts as it goes.
@@ -71,6 +75,15 @@ class LogReader:
         Args:  progress: called with the offset that was reached, every 8 MiB and at the end of a file.
         Raises: StoreCorrupt (file, offset); OSError.
         """
+        self._patiently(lambda: self._walk(progress))
+
+    def _data_size(self) -> int:
+        for file in reversed(self.files):
+            if file.has_data():
+                return file.base + file.data_end(0) - self.min_offset
+        return 0
+
+    def _walk(self, progress: Callable[[int], None] | None) -> None:
         index, position = 0, 0
         last_position: int | None = None  # of the last message in this file
         while index < len(self.files):
@@ -102,6 +115,14 @@ class LogReader:
 
         Raises: StoreCorrupt (file, offset), after the messages before it; OSError.
         """
+        for look in range(LOOKS):
+            try:
+                yield from self._records(start)  # the files before a deleted one are deleted: no message comes twice
+                return
+            except FileNotFoundError as error:
+                self._list_anew(look, error)
+
+    def _records(self, start: int) -> Iterator[tuple[int, int, Message]]:
         index = max(0, start - self.min_offset) // self.file_size if self.files else 0
         while index < len(self.files):
             file = self.files[index]
@@ -129,10 +150,13 @@ class LogReader:
         index = (offset - self.min_offset) // self.file_size
         file = self.files[index]
         position = offset - file.base
-        found = scan(file.mapping, file.base, position, position + 1)
-        if not found.messages or not self._is_there(index, position, found.position):
+        try:
+            found = scan(file.mapping, file.base, position, position + 1)
+            if not found.messages or not self._is_there(index, position, found.position):
+                return None
+            return offset, found.position - position, decode(file.view(position, found.position))
+        except FileNotFoundError:  # deleted since it was listed
             return None
-        return offset, found.position - position, decode(file.view(position, found.position))
 
     def file_at(self, offset: int) -> Path:
         """The file that holds an offset."""
@@ -148,6 +172,23 @@ class LogReader:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+    def _patiently(self, read: Callable[[], T]) -> T:
+        """Call a function that reads the files; again, with the files that are there then, where one was deleted meanwhile."""
+        for look in range(LOOKS):
+            try:
+                return read()
+            except FileNotFoundError as error:
+                self._list_anew(look, error)
+        raise AssertionError("the last look returns or raises")
+
+    def _list_anew(self, look: int, error: FileNotFoundError) -> None:
+        """List the files again and forget what was counted. Raises: the error, at the last look."""
+        if look == LOOKS - 1:
+            raise error
+        time.sleep(LOOK_AGAIN_S)
+        self.close()
+        self._list_files()
 
     def _next_file(self, index: int) -> int:
         """Leave a file that is full; a writer may have added files since they were listed."""
@@ -171,6 +212,7 @@ class LogReader:
         for look in range(LOOKS):
             if look:
                 time.sleep(LOOK_AGAIN_S)
+                file.close()  # another file may have its name by now
             if self._stands(index, position):
                 if self._seen_end is not None and offset >= self._seen_end:
                     return self._end(offset, 0)  # all that was there at the first look is checked
