@@ -160,7 +160,7 @@ def _detach(directory: Path, mode: str, flush: str, base_port: int | None) -> No
         while not _is_ready(directory, process.pid):
             if process.poll() is not None:
                 said = log.read_bytes()[size:].decode("utf-8", "replace").split("\n")
-                last = next((line for line in reversed(said) if line.strip()), "it said nothing")
+                last = next((line for line in reversed(said) if line.strip()), "it said nothing").removeprefix("rocketmq-ha: ")
                 raise ConfigInvalid(f"{directory}: the cluster ended with status {process.returncode}: {last}")
             time.sleep(_POLL_S)
     except BaseException:

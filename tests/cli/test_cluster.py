@@ -6,6 +6,7 @@ The cluster of these tests runs once for all of them; each leaves it whole.
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -179,6 +180,22 @@ def test_a_broker_without_clients_is_silent(playground: Playground) -> None:
     wait_for(lambda: {each.get("broker_name") for each in playground.send(8)} == {"broker-a", "broker-b"})
 
 
+def test_an_order_that_needs_a_port_which_is_taken_is_refused_and_all_else_goes_on(playground: Playground) -> None:
+    """A node that is down holds no port of its links, and somebody else may take one."""
+    forwards = read_state(playground.directory).plan.forwards
+    near = next(each.near for each in forwards if each.link == {"broker-a-s", "broker-a"} and each.target == "broker-a-s")
+    playground.do("kill", "broker-a-s")
+    with socket.create_server(near):
+        taken = f"cannot listen on {near[0]}:{near[1]}: Address already in use"
+        assert playground.refused("start", "broker-a-s") == f"rocketmq-ha: broker-a-s: is stopped again: {taken}\n"
+        assert (playground.node("broker-a-s")["state"], playground.node("broker-a-s")["exit_status"]) == ("stopped", 0)
+        assert playground.refused("cut", "broker-a-s") == f"rocketmq-ha: {taken}\n"
+        assert not any(link["is_cut"] for link in playground.status()["links"])
+        wait_for(lambda: {each["status"] for each in playground.send(8)} == {"SEND_OK", "SLAVE_NOT_AVAILABLE"})
+    playground.do("start", "broker-a-s")
+    wait_for(all_well(playground))
+
+
 def test_what_is_no_node_or_no_link_is_named(playground: Playground) -> None:
     assert "'broker-c': no such node, expected one of clients, namesrv, broker-a" in playground.refused("cut", "broker-c")
     assert "broker-a and broker-b: no link joins them" in playground.refused("cut", "broker-a", "broker-b")
@@ -243,9 +260,9 @@ def test_nothing_is_left_of_a_cluster_that_was_killed(tmp_path: Path) -> None:
     process.end(signal.SIGKILL)
     if sys.platform == "linux":
         wait_for(lambda: not any(is_running(each) for name, each in kept.processes.items() if name != "broker-a"))
-    assert "its cluster is dead, and broker-a" in playground.refused("status")
-    assert "its cluster is dead, and broker-a" in playground.refused("cut", "broker-a")
-    assert "broker-a of the cluster before still run" in playground.refused("up")
+    assert "its cluster is dead, and processes are left: broker-a" in playground.refused("status")
+    assert "its cluster is dead, and processes are left: broker-a" in playground.refused("cut", "broker-a")
+    assert "processes of the cluster before are left: broker-a" in playground.refused("up")
     assert send_signal(broker, signal.SIGCONT)
     shown = playground.do("down").splitlines()
     assert shown[-1] == f"down={playground.directory}"
@@ -266,7 +283,9 @@ def test_a_cluster_that_cannot_start_says_why_and_leaves_nothing(tmp_path: Path)
     assert kept.processes == {}
     detached = run("cluster", "up", "--dir", directory, "--detach")
     assert detached.returncode == 2
-    assert "broker-a: ended with status 2" in detached.stderr
+    assert detached.stderr.startswith(
+        f"rocketmq-ha: {directory}: the cluster ended with status 2: broker-a: ended with status 2: "
+    )
 
 
 def test_a_new_cluster_needs_a_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -310,7 +310,7 @@ def test_what_is_said_of_a_cluster_that_does_not_run(tmp_path: Path) -> None:
     line = dead_line(tmp_path, kept(links=before))
     assert line.startswith(f"{tmp_path}: its cluster, pid 77, is dead; {STATE_FILE} is what it has left.")
     line = dead_line(tmp_path, kept(**{"links": before, "broker-a": mine}))
-    assert f"is dead, and broker-a (pid {mine.pid}) still run: `rocketmq-ha cluster down` ends them" in line
+    assert f"is dead, and processes are left: broker-a (pid {mine.pid}); `rocketmq-ha cluster down` ends them" in line
 
 
 @pytest.fixture
@@ -346,7 +346,9 @@ def test_a_directory_with_stores_keeps_its_mode_and_if_it_can_its_ports(tmp_path
     mine = identity_of(os.getpid())
     assert mine is not None
     Kept(plan, 77, True, 3, {"broker-a": mine}, written.nodes, {}).write(tmp_path)
-    with pytest.raises(ConfigInvalid, match=r"broker-a of the cluster before still run; expected `rocketmq-ha cluster down`"):
+    with pytest.raises(
+        ConfigInvalid, match=r"processes of the cluster before are left: broker-a; expected `rocketmq-ha cluster down`"
+    ):
         plan_for(tmp_path, None, None, None)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketmq_ha.impl.app.cluster.directory import Kept, Noted, State
-from rocketmq_ha.impl.app.cluster.links import Links, LinksFailed
+from rocketmq_ha.impl.app.cluster.links import AddressTaken, Links, LinksFailed
 from rocketmq_ha.impl.app.cluster.plan import Link, Node, Plan, broker_conf, conf_text, name_server_conf
 from rocketmq_ha.impl.app.cluster.processes import POLL_S, STOP_S, Identity, identity_of, our_command, start
 from rocketmq_ha.impl.clock import wall_clock_ms
@@ -155,7 +155,7 @@ class Cluster:
     def up(self, told: Callable[[str], object] = lambda _: None) -> None:
         """Start all: the name server, the masters, and then the slaves, which the name server tells of their masters.
 
-        Args:  told: is called with the name of each node that is up. Raises: NodeFailed, LinksFailed.
+        Args:  told: is called with the name of each node that is up. Raises: NodeFailed, AddressTaken, LinksFailed.
         """
         brokers = self.plan.brokers
         masters, slaves = ([node for node in brokers if bool(node.broker_id) is is_slave] for is_slave in (False, True))
@@ -200,14 +200,19 @@ class Cluster:
     def start(self, name: str, **settings: str) -> Identity:
         """Start a node on its store; it serves, and is registered, when this returns.
 
-        Args:  settings: of a broker, by RocketMQ's names, in place of those it had. Raises: ConfigInvalid, NodeFailed.
+        Args:  settings: of a broker, by RocketMQ's names, in place of those it had.
+        Raises: ConfigInvalid, NodeFailed; AddressTaken, if nobody could reach it; then it is stopped.
         """
         each = self._of(name)
         if each.state is State.UP:
             raise ConfigInvalid(f"{name}: is up, as pid {each.identity and each.identity.pid}; expected one that is not")
         if settings:
             self._write_conf(each.node, settings)
-        self._start(each.node)
+        try:
+            self._start(each.node)
+        except AddressTaken as error:
+            self.stop(name)
+            raise AddressTaken(f"{name}: is stopped again: {error}") from error
         assert each.identity is not None
         return each.identity
 
@@ -251,11 +256,20 @@ class Cluster:
     # --- Links -------------------------------------------------------------------------------------------------------
 
     def cut(self, first: str, second: str | None = None) -> list[Link]:
-        """Cut the link of two names, or all links of one. Returns: those that were not cut. Raises: ConfigInvalid."""
+        """Cut the link of two names, or all links of one. Returns: those that were not cut.
+
+        Raises: ConfigInvalid; AddressTaken, if connects to a node that is down could not be kept waiting; then none is cut.
+        """
         found = [link for link in self.plan.links_of(first, second) if link not in self.cut_links]
         for link in found:
             self.cut_links[link] = wall_clock_ms()
-        self._set_links()
+        try:
+            self._set_links()
+        except AddressTaken:
+            for link in found:
+                del self.cut_links[link]
+            self._set_links()
+            raise
         return found
 
     def heal(self, first: str, second: str | None = None) -> list[Link]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from rocketmq_ha.impl.app.cluster.cluster import Cluster, NodeFailed
 from rocketmq_ha.impl.app.cluster.directory import NoCluster, State, dead_line, is_alive, locked, read_state
+from rocketmq_ha.impl.app.cluster.links import AddressTaken
 from rocketmq_ha.impl.app.cluster.plan import Plan
 from rocketmq_ha.impl.app.cluster.processes import POLL_S, STOP_S, end_all
 from rocketmq_ha.impl.errors import ConfigInvalid, RocketmqHaError
@@ -41,7 +42,7 @@ def run_cluster(
     """Run a cluster until SIGINT, SIGTERM or `down`; nothing of it runs when this returns.
 
     Args:  told: is called with the name of each node that is up. ready: is called when all are.
-    Raises: ConfigInvalid, NodeFailed, LinksFailed.
+    Raises: ConfigInvalid, NodeFailed, AddressTaken, LinksFailed.
     """
     directory.mkdir(parents=True, exist_ok=True)
     orders = _Orders(stopped)
@@ -98,7 +99,7 @@ class _Orders:
                     links = getattr(cluster, what)(first, *rest)
                     log.info("%s: %s", what, "; ".join(" ".join(sorted(link)) for link in links) or "nothing new")
                     return {"links": [sorted(link) for link in links]}
-        except (ConfigInvalid, NodeFailed) as error:
+        except (ConfigInvalid, NodeFailed, AddressTaken) as error:
             return {"error": str(error)}
         return {"error": f"order {order!r:.200}: expected kill, stop, start, cut, heal or down"}
 
@@ -136,7 +137,9 @@ def give_order(directory: Path, what: str, *names: str) -> dict[str, Any]:
         except OSError as error:
             raise NoCluster(f"{directory}: its cluster starts, or ends just now: {error.strerror or error}") from None
     if answer is None:
-        raise Refused(f"{directory}: its cluster ended before it answered")
+        raise Refused(
+            f"{directory}: its cluster ended before it answered; it says why where it was started, or in logs/cluster.log"
+        )
     if "error" in answer:
         raise Refused(str(answer["error"]))
     return answer

@@ -158,7 +158,8 @@ def plan_for(directory: Path, mode: str | None, flush: str | None, base_port: in
         raise ConfigInvalid(f"{directory}: a cluster runs here, as pid {kept.pid}; expected a directory without one")
     if left := [name for name, process in kept.processes.items() if is_running(process)]:
         raise ConfigInvalid(
-            f"{directory}: {', '.join(left)} of the cluster before still run; expected `rocketmq-ha cluster down` first"
+            f"{directory}: processes of the cluster before are left: {', '.join(left)}; expected"
+            " `rocketmq-ha cluster down` first"
         )
     for option, found, wanted in (("--mode", kept.plan.mode, mode), ("--flush", kept.plan.flush, flush)):
         if wanted not in (None, found):
@@ -173,7 +174,9 @@ def dead_line(directory: Path, kept: Kept) -> str:
     left = [f"{name} (pid {process.pid})" for name, process in kept.processes.items() if is_running(process)]
     again = "`rocketmq-ha cluster up --dir` starts it again"
     if left:
-        return f"{directory}: its cluster is dead, and {', '.join(left)} still run: `rocketmq-ha cluster down` ends them"
+        return (
+            f"{directory}: its cluster is dead, and processes are left: {', '.join(left)}; `rocketmq-ha cluster down` ends them"
+        )
     if kept.processes:
         return f"{directory}: its cluster, pid {kept.pid}, is dead; {STATE_FILE} is what it has left. {again}"
     return f"{directory}: its cluster is down. {again}"

@@ -47,7 +47,10 @@ class Links:
         return self._process.poll()
 
     def set(self, up: Collection[str], cut: Iterable[Link]) -> None:
-        """Open the links to the nodes that are up, close the others, and cut these. Raises: LinksFailed."""
+        """Open the links to the nodes that are up, close the others, and cut these.
+
+        Raises: AddressTaken; then some links are as they were, until the next call. LinksFailed.
+        """
         self._tell({"up": sorted(up), "cut": [sorted(link) for link in cut]})
 
     def close(self) -> None:
@@ -72,14 +75,18 @@ class Links:
         if not answer:
             raise LinksFailed(f"{self._log}: {self._ended()}")
         if error := json.loads(answer)["error"]:
-            raise LinksFailed(error)
+            raise AddressTaken(error)
 
     def _ended(self) -> str:
         return f"the process of the links has ended, with status {self._process.poll()}"
 
 
 class LinksFailed(RocketmqHaError):  # noqa: N818  (says whose fault it is)
-    """The process of the links has ended, or an address that it listens on is taken."""
+    """The process of the links has ended."""
+
+
+class AddressTaken(RocketmqHaError):  # noqa: N818  (says whose fault it is)
+    """Somebody else listens on an address of a link."""
 
 
 def _to_json(forward: Forward) -> dict[str, Any]:
