@@ -20,6 +20,10 @@ class Verified:
 
 def verify_store(reader: LogReader, show_progress: ShowBytes) -> Verified:
     """Check every record, and every entry of the consume queues and of the index. Raises: StoreCorrupt; OSError."""
+    return reader.patiently(lambda: _verify_files(reader, show_progress))
+
+
+def _verify_files(reader: LogReader, show_progress: ShowBytes) -> Verified:
     with show_progress(f"verifying {reader.store_dir}", reader.data_size()) as progress:
         summary = verify_log(reader, lambda offset: progress(offset - reader.min_offset))
     if not any((reader.store_dir / name).exists() for name in (CONSUME_QUEUE_DIR, INDEX_DIR)):

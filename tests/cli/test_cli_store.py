@@ -18,16 +18,18 @@ import pytest
 
 from kit.children import Child
 from kit.command_line import invoke
-from kit.files import log_file, patch, snapshot
+from kit.files import delete_log_files, log_file, patch, snapshot
 from kit.waiting import PATIENCE_S
-from rocketmq_ha.impl.app import logs
+from rocketmq_ha.impl.app import logs, verify
 from rocketmq_ha.impl.app.bare_log import bare_log
 from rocketmq_ha.impl.cli import commands
 from rocketmq_ha.impl.cli.message_table import preview
 from rocketmq_ha.impl.store.derived.index_file import Geometry
+from rocketmq_ha.impl.store.derived.verify import DerivedSummary, verify_derived
 from rocketmq_ha.impl.store.log import opening
 from rocketmq_ha.impl.store.log import reader as reader_module
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
+from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.store.message_store import MessageStore, StoreOptions
 from rocketmq_ha.impl.wire.message import Message, encode
 
@@ -253,6 +255,23 @@ def test_verify_checks_queues_and_index(broker: Path) -> None:
     assert (result.exit_code, result.stdout, len(result.stderr.splitlines())) == (2, "", 1)
     assert f"{path.parent}, byte 60 of the queue: at commit-log offset" in result.stderr
     assert "entry 3 is" in result.stderr
+
+
+def test_verify_begins_again_where_a_file_of_the_log_is_deleted_before_the_queues_are_checked(
+    broker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[int] = []
+
+    def delete_and_check(reader: LogReader, *arguments: object) -> DerivedSummary:
+        checked.append(reader.min_offset)
+        delete_log_files(broker, FILE_SIZE)
+        return verify_derived(reader, *arguments)
+
+    monkeypatch.setattr(verify, "verify_derived", delete_and_check)
+    result = invoke("verify", broker)
+    assert (result.exit_code, checked) == (0, [0, FILE_SIZE]), result.stderr
+    assert f" min_offset={FILE_SIZE} " in result.stdout
+    assert result.stdout.endswith(" verdict=OK\n")
 
 
 def test_verify_counts_what_was_not_dispatched(broker: Path) -> None:

@@ -65,9 +65,22 @@ class LogReader:
         """The offset at which the first file starts; 0 where there is none."""
         return self.files[0].base if self.files else 0
 
+    def patiently(self, read: Callable[[], T]) -> T:
+        """Call a function that reads the files. Where one is deleted meanwhile, list the files again, and call it again.
+
+        Returns: what the function does.
+        Raises: FileNotFoundError after 25 calls.
+        """
+        for look in range(LOOKS):
+            try:
+                return read()
+            except FileNotFoundError as error:
+                self._list_anew(look, error)
+        raise AssertionError("the last look returns or raises")
+
     def data_size(self) -> int:
         """Bytes from the first offset to the last byte that is not zero: what a walk has before it."""
-        return self._patiently(self._data_size)
+        return self.patiently(self._data_size)
 
     def walk(self, progress: Callable[[int], None] | None = None) -> None:
         """Check every record: size, magic, CRC, physical offset; then that nothing follows. Counts as it goes.
@@ -75,7 +88,7 @@ class LogReader:
         Args:  progress: called with the offset that was reached, every 8 MiB and at the end of a file.
         Raises: StoreCorrupt (file, offset); OSError.
         """
-        self._patiently(lambda: self._walk(progress))
+        self.patiently(lambda: self._walk(progress))
 
     def _data_size(self) -> int:
         for file in reversed(self.files):
@@ -172,15 +185,6 @@ class LogReader:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-
-    def _patiently(self, read: Callable[[], T]) -> T:
-        """Call a function that reads the files; again, with the files that are there then, where one was deleted meanwhile."""
-        for look in range(LOOKS):
-            try:
-                return read()
-            except FileNotFoundError as error:
-                self._list_anew(look, error)
-        raise AssertionError("the last look returns or raises")
 
     def _list_anew(self, look: int, error: FileNotFoundError) -> None:
         """List the files again and forget what was counted. Raises: the error, at the last look."""
