@@ -122,7 +122,8 @@ def replicate(out: Path, messages: int, console: Console) -> Replication:
     cuts = [PlannedCut(expected * n // 10, (5, 0, 11, 0, 1, 0, 8, 0)[n - 1]) for n in range(1, 9)]
     put = ("--put", str(messages), "--size", str(BODY_SIZE), "--in-flight", str(IN_FLIGHT), "--sync", "0.5")
     serve = ("--store", str(stores["master"]), "--listen", "127.0.0.1:0", "--await-slaves", "1")
-    master = Node(out / "master.log", "master", *serve, *put)
+    patient = ("--sync-flush-timeout", "60000")  # a busy machine takes seconds to start the slave again
+    master = Node(out / "master.log", "master", *serve, *put, *patient)
     slave: Node | None = None
     proxy: CuttingProxy | None = None
     try:

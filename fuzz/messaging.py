@@ -3,7 +3,6 @@
 Each is a process of its own, on loopback. What consumers get is compared with what producers sent, message by message.
 """
 
-import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ from rich.console import Console
 from rocketmq_ha.fuzz.errors import FuzzError
 from rocketmq_ha.fuzz.java_clients import RELEASE, Java, JavaClients, find_java
 from rocketmq_ha.fuzz.messages import KINDS, NUMBER, Row, differences, line_of, made, read_lines
+from rocketmq_ha.fuzz.ports import free_port
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.app.client_session import ClientSession, NameServers, client_session, message_ids
 from rocketmq_ha.impl.client.admin import Admin
@@ -36,9 +36,9 @@ GROUP: Final = "demo"
 QUEUES: Final = 4
 SEED: Final = 1
 WAIT_S: Final = 60.0
-QUIET_S: Final = 10.0  # a consumer that gets nothing for so long gets nothing more
+QUIET_S: Final = 30.0  # a consumer that gets nothing for so long gets nothing more
 POLL_S: Final = 0.05
-TIMEOUT_MS: Final = 5_000
+TIMEOUT_MS: Final = 60_000
 JAVA_SENDS: Final = 500
 COMMIT, ROLLBACK, PREPARED = 8, 12, 4
 SMALL: Final = (
@@ -155,23 +155,10 @@ def _slave(directory: Path, servers: Servers, stack: ExitStack) -> None:
 
 def _broker(directory: Path, name: str, name_server: str, stack: ExitStack, *more: str) -> Node:
     role = () if more else ("--role", "ASYNC_MASTER")
-    where = ("--store", str(directory / name), "--listen", f"127.0.0.1:{_free_port()}", "--ha-listen", "127.0.0.1:0")
+    where = ("--store", str(directory / name), "--listen", f"127.0.0.1:{free_port(-2)}", "--ha-listen", "127.0.0.1:0")
     node = Node(directory / f"{name}.log", "broker", *where, "--namesrv", name_server, *SMALL, *role, *more)
     stack.callback(node.stop)
     return node
-
-
-def _free_port() -> int:
-    """A port that is free, and so is the one two below it, where slaves ask for topics."""
-    for _ in range(100):
-        with socket.create_server(("127.0.0.1", 0)) as first, socket.socket() as second:
-            port: int = first.getsockname()[1]
-            try:
-                second.bind(("127.0.0.1", port - 2))
-            except OSError:
-                continue
-            return port
-    raise FuzzError("127.0.0.1: found no two free ports, expected a port and the one two below it")
 
 
 def _consumer(directory: Path, name_server: str, out: Path, stack: ExitStack, *more: str) -> Node:
@@ -184,7 +171,7 @@ def _consumer(directory: Path, name_server: str, out: Path, stack: ExitStack, *m
 def _produce(directory: Path, name_server: str, stack: ExitStack) -> dict[str, int]:
     """Send the lines. Returns: how many sends ended with which status."""
     log = directory / "send.log"
-    said = ("--namesrv", name_server, "--lines", "json", "--quiet", "--group", GROUP)
+    said = ("--namesrv", name_server, "--lines", "json", "--quiet", "--group", GROUP, "--timeout", str(TIMEOUT_MS))
     node = Node(log, "send", *said, source=directory / "lines.json", out=directory / "send.out")
     stack.callback(node.stop)
     node.join(WAIT_S)

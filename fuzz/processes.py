@@ -91,7 +91,7 @@ class Node:
             status = self._process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            status = self._process.wait(STOP_SECONDS)
+            status = self._process.wait(LINE_SECONDS)
         if self._process.stdout:
             self._process.stdout.close()
         self._log_file.close()

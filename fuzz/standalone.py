@@ -15,6 +15,7 @@ import pyspark
 
 from rocketmq_ha.analysis.session import LOOPBACK, spark_environment
 from rocketmq_ha.fuzz.errors import FuzzError
+from rocketmq_ha.fuzz.ports import free_port
 
 START_SECONDS: Final = 120.0
 STOP_SECONDS: Final = 20.0
@@ -38,7 +39,7 @@ class SparkCluster:
     def __enter__(self) -> "SparkCluster":
         self._directory.mkdir(parents=True, exist_ok=True)
         try:
-            self.port = _free_port()
+            self.port = free_port()
             self._start("master", "master.Master", "--host", LOOPBACK, "--port", str(self.port), "--webui-port", "0")
             self._await_port()
             for number in range(self._n_workers):
@@ -92,10 +93,3 @@ class SparkCluster:
                 return
             except OSError:
                 time.sleep(POLL_S)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -332,7 +332,7 @@ class MessageStore:
                 return queue.lower_offset_by_time(timestamp, stored_ms)
             return queue.offset_by_time(timestamp, stored_ms, self.log.min_offset)
 
-    def wait_for_dispatch(self, offset: int | None = None, timeout_s: float = 5.0) -> bool:
+    def wait_for_dispatch(self, offset: int | None = None, timeout_s: float = 60.0) -> bool:
         """Wait until queues and index have every message before an offset; default: the log's end. Returns: False at time-out.
 
         Raises: RocketmqHaError, if an error has ended the dispatch.

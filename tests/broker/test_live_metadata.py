@@ -81,7 +81,8 @@ def test_changes_reach_the_slave_over_the_network(pair: Pair) -> None:
     pair.slave.ask(15, GROUP | {"commitOffset": "2"})
     pair.until(lambda: pair.master.controller.offsets.query_offset("group", "orders", 1) == 2)
     rounds = slave.synchronize
-    assert rounds is not None and (rounds.taken_by, rounds.error) == ("changes", "")
+    assert rounds is not None
+    pair.until(lambda: (rounds.taken_by, rounds.error) == ("changes", ""))
 
 
 def test_a_slave_serves_a_topic_that_its_master_has_just_created(pair: Pair) -> None:

@@ -667,7 +667,7 @@ def test_a_signal_ends_it_cleanly(tmp_path: Path, number: signal.Signals, status
     running.stdout.readline()
     time.sleep(0.1)
     running.send_signal(number)
-    _, errors = running.communicate(timeout=20)
+    _, errors = running.communicate(timeout=PATIENCE_S)
     assert running.returncode == status
     assert errors.strip() == ""
 
@@ -688,7 +688,7 @@ runpy.run_module("rocketmq_ha.impl.cli", run_name="__main__")
 @pytest.mark.parametrize("name", ["click", "rocketmq_ha.impl.app.logs", "rocketmq_ha.impl.cli.status"])
 def test_an_interrupt_while_modules_are_imported_shows_no_traceback(name: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED.format(name=name)], capture_output=True, text=True, check=False, timeout=20
+        [sys.executable, "-c", INTERRUPTED.format(name=name)], capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "")
 

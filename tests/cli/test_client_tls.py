@@ -8,7 +8,7 @@ import pytest
 
 from kit.certificates import Certificates
 from kit.command_line import Start, invoke, run
-from kit.waiting import wait_for
+from kit.waiting import PATIENCE_S, wait_for
 
 REFUSED = "it ended before any answer: it may demand TLS, or refuse us"
 
@@ -35,7 +35,8 @@ def test_a_broker_and_the_commands_use_tls_for_every_connection(start: Start, ce
     client = ("--namesrv", name_server, "--tls-ca", certs.ca_file)
     known = (*client, "--tls-cert", certs.slave.cert, "--tls-key", certs.slave.key)
     wait_for(lambda: "broker-a" in invoke("admin", "clusters", *known).stdout)
-    sent = run("send", *known, "--topic", "T", "--body", "x" * 100_000, "--json")
+    patient = ("--timeout", PATIENCE_S * 1000)
+    sent = run("send", *known, "--topic", "T", "--body", "x" * 100_000, *patient, "--json")
     assert json.loads(sent.stdout)["status"] == "SEND_OK", sent.stderr
     found = run("consume", *known, "--topic", "T", "--from", "first", "--stop-at-end")
     assert json.loads(found.stdout)["body"] == "x" * 100_000, found.stderr

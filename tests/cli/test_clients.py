@@ -15,7 +15,7 @@ from kit.broker_tables import heartbeat
 from kit.children import Child
 from kit.command_line import COMMAND, Process, invoke, run
 from kit.scrapes import samples
-from kit.waiting import PATIENCE_S, wait_for
+from kit.waiting import LONG_S, PATIENCE_S, wait_for
 from rocketmq_ha.impl.net.address import parse_address
 from rocketmq_ha.impl.remoting.client import RemotingClient
 from rocketmq_ha.impl.remoting.codes import RequestCode
@@ -37,6 +37,8 @@ class Servers:
     def run(self, *words: object, lines: bytes = b"", status: int = 0) -> tuple[list[str], str]:
         """Run a command. Returns: the lines of its output, and its standard error."""
         command = [*COMMAND, *map(str, words), "--namesrv", self.name_server]
+        if (words[0], status) == ("send", 0) and "--timeout" not in words:
+            command += ["--timeout", str(PATIENCE_S * 1000)]
         done = subprocess.run(command, input=lines, capture_output=True, timeout=PATIENCE_S, check=False)
         assert done.returncode == status, (done.returncode, done.stderr)
         assert b"Traceback" not in done.stderr
@@ -55,7 +57,8 @@ class Servers:
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     directory: Path = tmp_path_factory.mktemp("servers")
-    name_server = Process(directory / "n", "namesrv", "--listen", "127.0.0.1:0", "--kv-config", directory / "kv.json")
+    words = ("--listen", "127.0.0.1:0", "--kv-config", directory / "kv.json")
+    name_server = Process(directory / "n", "namesrv", *words, limit_s=LONG_S)
     broker = None
     try:
         found = Servers(name_server.line("listening"))
@@ -70,7 +73,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
             "--min-free-space": 0,
         }
         words = [word for pair in options.items() for word in pair]
-        broker = Process(directory / "b", "broker", *words)
+        broker = Process(directory / "b", "broker", *words, limit_s=LONG_S)
         broker.line("listening")
         broker.line("vip_listening")
         found.ha_address = broker.line("ha_listening")
@@ -207,7 +210,8 @@ GOOD, NONE, NO_QUEUE = b'{"topic":"Ends","body":"a"}\n', b"nonsense\n", b'{"topi
 )
 def test_the_exit_status_of_send(servers: Servers, words: tuple[object, ...], lines: bytes, status: int) -> None:
     """0 if every line was sent, and where outcomes are awaited ended with SEND_OK; else 1."""
-    servers.run("send", "--lines", "json", "--timeout", 500, *words, lines=lines, status=status)
+    timeout_ms = 500 if NO_QUEUE in lines else PATIENCE_S * 1000
+    servers.run("send", "--lines", "json", "--timeout", timeout_ms, *words, lines=lines, status=status)
 
 
 def test_a_group_goes_on_where_it_has_come_to(servers: Servers) -> None:

@@ -17,12 +17,13 @@ import pytest
 
 from kit.command_line import COMMAND, Process, invoke, run
 from kit.terminals import terminal
-from kit.waiting import PATIENCE_S, wait_for
+from kit.waiting import LONG_S, PATIENCE_S, wait_for
 from rocketmq_ha.impl.app.cluster.directory import read_state
 from rocketmq_ha.impl.app.cluster.processes import is_running, send_signal
 from rocketmq_ha.impl.net.status_socket import ask
 
 BROKERS = ("broker-a", "broker-a-s", "broker-b", "broker-b-s")
+STORED = {"SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE"}
 
 
 class Playground:
@@ -51,7 +52,15 @@ class Playground:
         return result.stderr
 
     def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.do("status", "--json"))
+        """The first status for which every node that is up has answered in time."""
+        found: dict[str, Any] = {}
+
+        def is_whole() -> bool:
+            found.update(json.loads(self.do("status", "--json")))
+            up = [node for node in found["nodes"] if node["state"] == "up" and node["name"] in BROKERS]
+            return all(node["max_offset"] is not None and node["listed"] is not None for node in up)
+
+        wait_for(is_whole)
         return found
 
     def node(self, name: str) -> dict[str, Any]:
@@ -62,7 +71,8 @@ class Playground:
 
     def send(self, count: int, *more: str) -> list[dict[str, Any]]:
         """Send messages, by turns to all queues. Returns: their outcomes."""
-        command = [*COMMAND, "send", "--namesrv", self.namesrv, "--topic", "orders", "--json", *more]
+        patient = ("--timeout", str(PATIENCE_S * 1000))
+        command = [*COMMAND, "send", "--namesrv", self.namesrv, "--topic", "orders", "--json", *(more or patient)]
         lines = "".join(f"{number}\n" for number in range(count))
         done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
         return [json.loads(line) for line in done.stdout.splitlines()]
@@ -70,7 +80,7 @@ class Playground:
 
 def start(here: Path, *options: str) -> Process:
     here.mkdir(exist_ok=True)
-    return Process(here / "up.log", "cluster", "up", "--dir", here / "cluster", *options)
+    return Process(here / "up.log", "cluster", "up", "--dir", here / "cluster", *options, limit_s=LONG_S)
 
 
 @pytest.fixture(scope="module")
@@ -107,13 +117,20 @@ def test_all_nodes_are_up_and_listed(playground: Playground) -> None:
 
 def test_clients_and_slaves_come_by_the_links(playground: Playground) -> None:
     """The first put of a group waits for no slave (HA-G-5); then each has its slave's acknowledgement."""
-    playground.send(8)
-    outcomes = playground.send(8)
-    assert {outcome["status"] for outcome in outcomes} == {"SEND_OK"}
+    sent = 0
+
+    def are_sent() -> bool:
+        nonlocal outcomes, sent
+        outcomes = playground.send(8)
+        sent += sum(outcome["status"] in STORED for outcome in outcomes)
+        return {outcome["status"] for outcome in outcomes} == {"SEND_OK"}
+
+    outcomes: list[dict[str, Any]] = []
+    wait_for(are_sent)
     assert {outcome["broker_name"] for outcome in outcomes} == {"broker-a", "broker-b"}
     wanted = ("--topic", "orders", "--from", "first", "--stop-at-end")
     read = run("consume", "--namesrv", playground.namesrv, *wanted)
-    assert len(read.stdout.splitlines()) == 16, read.stderr
+    assert len(read.stdout.splitlines()) == sent, read.stderr
     routes = run("admin", "routes", "--namesrv", playground.namesrv, "orders", "--json")
     told = {json.loads(line)["address"] for line in routes.stdout.splitlines()}
     assert told == {node["address"] for node in playground.status()["nodes"][1:]}
@@ -157,7 +174,7 @@ def test_a_link_is_cut_and_healed(playground: Playground) -> None:
     assert playground.do("cut", "broker-a-s", "broker-a") == "cut=broker-a broker-a-s\n"
     try:
         assert playground.is_cut("broker-a", "broker-a-s")
-        outcomes = {each["broker_name"]: each["status"] for each in playground.send(8, "--timeout", str(PATIENCE_S * 1000))}
+        outcomes = {each["broker_name"]: each["status"] for each in playground.send(8)}
         assert outcomes["broker-a"] in ("FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE")
         assert outcomes["broker-b"] == "SEND_OK"
         assert playground.node("broker-a-s")["lag_bytes"] > 0
@@ -207,15 +224,20 @@ def test_a_second_cluster_cannot_have_the_directory(playground: Playground) -> N
 
 
 def test_the_screen_has_80_columns_and_all_nodes(playground: Playground) -> None:
-    shown = terminal(80, *COMMAND, "cluster", "status", "--dir", playground.directory)
+    screens: list[str] = []
+
+    def all_answer_and_no_slave_lags() -> bool:
+        screens.append(terminal(80, *COMMAND, "cluster", "status", "--dir", playground.directory))
+        return len(re.findall(r"^broker-\S+ +[\d,]+ +(?:-|\d+ B) +yes +up +up +up *$", screens[-1], re.MULTILINE)) == 4
+
+    wait_for(all_answer_and_no_slave_lags)
+    shown = screens[-1]
     assert all(len(line) <= 80 for line in shown.splitlines() if str(playground.directory) not in line), shown
     assert len(shown.splitlines()) <= 24
     for node in playground.status()["nodes"]:
-        pattern = (
-            rf"^{node['name']} +(name server|SYNC_MASTER|SLAVE) +up +[\d.]+ (s|min [\d.]+ s) +{node['pid']} +{node['address']}"
-        )
+        pattern = rf"^{node['name']} +(name server|SYNC_MASTER|SLAVE) +up +[\d.]+ (ms|s|min [\d.]+ s) +{node['pid']} +"
+        pattern += re.escape(node["address"])
         assert re.search(pattern, shown, re.MULTILINE), shown
-    assert len(re.findall(r"^broker-\S+ +[\d,]+ +(?:-|\d+ B) +yes +up +up +up *$", shown, re.MULTILINE)) == 4, shown
 
 
 def test_a_detached_cluster_goes_on_until_down_and_starts_again_on_its_stores(tmp_path: Path) -> None:
@@ -225,7 +247,8 @@ def test_a_detached_cluster_goes_on_until_down_and_starts_again_on_its_stores(tm
     try:
         found = dict(line.split("=", 1) for line in begun.stdout.splitlines())
         assert found.keys() == {"directory", "namesrv", "broker-a"}
-        sent = run("send", "--namesrv", found["namesrv"], "--topic", "t", "--body", "kept")
+        words = ("--topic", "t", "--body", "kept", "--timeout", PATIENCE_S * 1000)
+        sent = run("send", "--namesrv", found["namesrv"], *words)
         assert sent.returncode == 0, sent.stderr
         assert "flushDiskType=SYNC_FLUSH" in (directory / "conf" / "broker-a.conf").read_text()
         processes = read_state(directory).processes

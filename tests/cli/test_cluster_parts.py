@@ -204,7 +204,7 @@ def test_a_process_that_nobody_has_collected_does_not_run() -> None:
 
 
 def test_all_are_ended_by_force_if_need_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "STOP_S", 0.3)
+    monkeypatch.setattr(processes, "STOP_S", 2.0)
     deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); print('here', flush=True); time.sleep(600)"
     children = [Child(SLEEP, stdout=subprocess.PIPE), Child([sys.executable, "-c", deaf], stdout=subprocess.PIPE)]
     for child in children:

@@ -31,10 +31,10 @@ def test_a_master_takes_over_whom_it_lets_in_and_its_log_level(tmp_path: Path, n
     """HA-M-80 "MUST close the connections from outside of them"; HA-M-81 "MUST go on, with what it had"."""
     config = tmp_path / "master.toml"
     config.write_text('log_level = "info"\n[master]\nallow = ["127.0.0.0/8"]\n')
-    node, address = serve(nodes, tmp_path / "a", "--config", str(config), file_size=FILE_SIZE)
+    node, address = serve(nodes, tmp_path / "a", "--config", str(config), "--report-deadline", "1000", file_size=FILE_SIZE)
     there = ("127.0.0.1", int(address.rpartition(":")[2]))
     with socket.create_connection(there, timeout=PATIENCE_S) as old:
-        old.settimeout(20)
+        old.settimeout(PATIENCE_S)
         wait_for(lambda: ask(tmp_path / "a")["connections"])
         line = hang_up(node, says="nothing has changed")
         assert "Z INFO " in line
@@ -45,7 +45,7 @@ def test_a_master_takes_over_whom_it_lets_in_and_its_log_level(tmp_path: Path, n
     (line,) = (line for line in node.log.read_text().splitlines() if "disconnected" in line)
     assert line.endswith("disconnected: allow")
     with socket.create_connection(there, timeout=PATIENCE_S) as refused:
-        refused.settimeout(20)
+        refused.settimeout(PATIENCE_S)
         assert refused.recv(1) == b""
     with socket.create_connection(there, source_address=("127.0.0.2", 0), timeout=PATIENCE_S):
         wait_for(lambda: ask(tmp_path / "a")["connections"])

@@ -32,6 +32,7 @@ from rocketmq_ha.spec.profile import CLASSIC, HARDENED, Profile, Settings
 from rocketmq_ha.spec.role import BrokerRole
 
 FILE_SIZE = 1 << 20
+PATIENT = ("--sync-flush-timeout", "1000000")
 MESSAGE = Message("t", b"body")
 NO_WAIT = Message("t", b"body", properties_string="WAIT\x01false")
 OK, NO_SLAVE = PutMessageStatus.PUT_OK, PutMessageStatus.SLAVE_NOT_AVAILABLE
@@ -171,7 +172,7 @@ def test_the_role_says_whether_puts_wait_for_a_slave(
 @pytest.mark.parametrize("profile", (CLASSIC, HARDENED), ids=lambda profile: profile.name)
 def test_puts_wait_for_disk_and_slave_together(start: Start, tmp_path: Path, profile: Profile) -> None:
     """HA-G-42, HA-G-43: all end with PUT_OK if both succeed; more are in flight than one turn of the loop puts."""
-    waiting = ("--put", 3000, "--in-flight", 1000, "--flush", "sync", "--await-slaves", 1, "--profile", profile.name)
+    waiting = ("--put", 3000, "--in-flight", 1000, "--flush", "sync", "--await-slaves", 1, "--profile", profile.name, *PATIENT)
     master = start(*serving(tmp_path / "m", *waiting))
     address = master.line("listening")
     start("slave", "--store", tmp_path / "s", "--master", address, "--file-size", FILE_SIZE, "--profile", profile.name)

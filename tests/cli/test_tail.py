@@ -452,7 +452,7 @@ def scripted_master(*answers: bytes, hold_s: float = 0) -> tuple[str, list[bytes
 
 def test_a_report_is_repeated_and_never_grows() -> None:
     record = encode(Message("t", b"x", physical_offset=4096))
-    address, told = scripted_master(HEADER.pack(4096, len(record)) + record, hold_s=1.5)
+    address, told = scripted_master(HEADER.pack(4096, len(record)) + record, hold_s=PATIENCE_S)
     following = Tail("--master", address, "--heartbeat", "100", "--from", 4096)
     wait_for(lambda: told and len(told[0]) > 40)
     _, lines, _ = following.end(signal.SIGTERM)
@@ -475,7 +475,7 @@ def test_an_old_offset_is_reported_only_when_no_put_can_wait_for_it() -> None:
 
 
 def test_a_silent_master_is_noticed() -> None:
-    address, _ = scripted_master(HEADER.pack(0, 0), hold_s=5)
+    address, _ = scripted_master(HEADER.pack(0, 0), hold_s=PATIENCE_S)
     with MasterFeed(parse_address(address), 0, housekeeping_ms=200) as feed:
         feed.first(lambda: False)
         with pytest.raises(FeedEnded, match="silent"):

@@ -161,7 +161,7 @@ def test_end_skips_until_the_first_heartbeat(monkeypatch: pytest.MonkeyPatch) ->
 def test_end_skips_until_some_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tail_module, "_PAUSE_S", 0.0)
     with scripted_master(SENT) as master:
-        told = run(master, start="end", turns=40)
+        told = run(master, start="end", turns=400)
     assert (told.error, told.offsets, told.position) == (None, [], behind(3))
 
 
@@ -307,7 +307,7 @@ def test_it_ends_after_some_silence_behind_a_heartbeat_if_it_is_told_to(
     is_told: bool, end_s: float, ends: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tail_module, "_END_S", end_s)
-    turns = iter(range(2_000 if ends else 60))
+    turns = iter(range(2_000 if ends else 300))
     with scripted_master(SENT + frame(END)) as master, tempfile.TemporaryFile() as out:
         options = replace(TAIL_BY_DEFAULT, master=MasterEndpoint(*master.address), stop_at_end=is_told)
         Tail(options, StdoutWriter(out.fileno()), None).run(lambda: next(turns, None) is None)

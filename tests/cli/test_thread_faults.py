@@ -44,7 +44,7 @@ def test_a_bug_in_a_thread_ends_the_server(module: str, name: str, words: tuple[
         told = process.stderr.read()
     assert process.returncode == EXIT_BUG
     assert f"CRITICAL rocketmq_ha.impl.app.thread_faults: {name} has ended by a bug of this program" in told
-    assert told.endswith("AssertionError: a bug of ours\n")
+    assert "AssertionError: a bug of ours\n" in told
     assert invoke("recover", tmp_path / "s").exit_code == 0
 
 

@@ -16,7 +16,6 @@ broker, which goes on with its sends meanwhile, must register again.
 import argparse
 import json
 import random
-import socket
 import sys
 import tempfile
 import time
@@ -32,6 +31,7 @@ from judge import Broken
 from kit.brokers import pull_fields
 from kit.sends import fields_of
 from kit.waiting import LONG_S
+from rocketmq_ha.fuzz.ports import free_port
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.fuzz.progress import run_progress
 from rocketmq_ha.impl.clock import clock_ms
@@ -137,14 +137,19 @@ class Load:
 def check_messages(load: Load) -> None:
     """Every acknowledged message is there once, where its answer said. Raises: Broken."""
     held: dict[int, tuple[int, int, bytes]] = {}
+    until = time.monotonic() + LONG_S
     for queue_id in range(QUEUES):
         expected = 0
+        end = max((offset + 1 for queue, offset, _ in load.acknowledged.values() if queue == queue_id), default=0)
         while True:
             answer = load.ask(
                 RequestCode.PULL_MESSAGE, pull_fields(expected, 0, topic=TOPIC, queueId=str(queue_id), sysFlag=UNHELD)
             )
             if answer.code != ResponseCode.SUCCESS:
-                break
+                if expected >= end or time.monotonic() > until:
+                    break
+                time.sleep(0.01)  # the broker has answered the send, and not put the message into its queue yet
+                continue
             left = answer.body
             while left:
                 size = int.from_bytes(left[:4])
@@ -195,7 +200,7 @@ class Place:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.broker, self.namesrv = (f"127.0.0.1:{free_port()}" for _ in range(2))
+        self.broker, self.namesrv = (f"127.0.0.1:{free_port(-2)}" for _ in range(2))
 
     def start_broker(self, store: Path) -> Node:
         """Start it. It may not listen yet."""
@@ -205,11 +210,6 @@ class Place:
     def start_namesrv(self) -> Node:
         words = ("--listen", self.namesrv, "--kv-config", str(self.directory / "kvConfig.json"))
         return Node(self.directory / "namesrv.log", "namesrv", *words)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return int(sock.getsockname()[1])
 
 
 def after(seconds: float) -> Callable[[], bool]:

@@ -59,11 +59,12 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Transcript:
             first.check()
             time.sleep(0.01)
         first.kill()
+        links = proxy.links
         proxy.note_restart()
         second = Node(work / "slave.log", *follow)
         nodes.callback(second.stop)
         assert "put=" in f"put={master.line('put')}"
-        while proxy.slave_ack_offset < FILE_SIZE:
+        while proxy.links == links or proxy.slave_ack_offset < FILE_SIZE:
             second.check()
             time.sleep(0.01)
     # As the slave's end of the link would show it: without what never passed.

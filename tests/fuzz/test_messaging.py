@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from kit.waiting import PATIENCE_S
 from rocketmq_ha.fuzz import java_clients, messaging
 from rocketmq_ha.fuzz.errors import FuzzError
 from rocketmq_ha.fuzz.java_clients import JARS, Java, JavaClients, find_java
@@ -137,7 +138,7 @@ def test_what_javas_clients_print_is_read_and_they_are_ended(tmp_path: Path) -> 
 def test_a_node_reads_a_file_and_writes_another(tmp_path: Path) -> None:
     (tmp_path / "in").write_text("told\n")
     node = Node(tmp_path / "log", "x", behind=("sh", "-c", "cat"), source=tmp_path / "in", out=tmp_path / "out")
-    node.join(10.0)
+    node.join(PATIENCE_S)
     assert (tmp_path / "out").read_text() == "told\n"
     assert node.stop() == 0
 
@@ -145,7 +146,7 @@ def test_a_node_reads_a_file_and_writes_another(tmp_path: Path) -> None:
 def test_a_node_that_fails_or_does_not_end_is_an_error(tmp_path: Path) -> None:
     node = Node(tmp_path / "log", "x", behind=("sh", "-c", "exit 3"))
     with pytest.raises(FuzzError, match=r"log: the process ended with status 3$"):
-        node.join(10.0)
+        node.join(PATIENCE_S)
     node.stop()
     node = Node(tmp_path / "log", "x", behind=("sh", "-c", "exec sleep 60"))
     with pytest.raises(FuzzError, match=r"log: the process has not ended within 0.01 s$"):
@@ -159,8 +160,3 @@ def test_waiting_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
         messaging._wait("a sign", lambda: False)
     monkeypatch.setattr(messaging, "QUIET_S", 0.0)
     messaging._wait_long(lambda: 1, 2)  # the comparison says what is missing
-
-
-def test_a_free_port_has_another_two_below_it() -> None:
-    port = messaging._free_port()
-    assert 2 < port < 65536

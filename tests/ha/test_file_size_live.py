@@ -313,7 +313,7 @@ def test_a_slave_without_a_file_size_takes_its_masters_and_can_be_used_afterward
     master.
     """
     with ExitStack() as nodes:
-        more = ("--put", "600", "--size", "300", "--in-flight", "4", "--await-slaves", "1")
+        more = ("--put", "600", "--size", "300", "--in-flight", "4", "--await-slaves", "1", "--sync-flush-timeout", "60000")
         master, address = serve(nodes, tmp_path / "master", *more, file_size=65536)
         follower = follow(nodes, tmp_path / "slave", address)
         assert "PUT_OK=600" in master.line("put")

@@ -39,7 +39,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Transcript, Log]
     size = ("--file-size", str(FILE_SIZE))
     with ExitStack() as nodes:
         serve = ("master", "--store", str(work / "master"), "--listen", "127.0.0.1:0", *size, "--size", "2500")
-        master = Node(work / "master.log", *serve, "--put", str(MESSAGES), "--await-slaves", "1", "--in-flight", "4")
+        patient = ("--sync-flush-timeout", "60000")
+        master = Node(work / "master.log", *serve, "--put", str(MESSAGES), "--await-slaves", "1", "--in-flight", "4", *patient)
         nodes.callback(master.stop)
         cuts = [PlannedCut(200_000, 5), PlannedCut(400_000, 0)]
         proxy = CuttingProxy(parse_address(master.line("listening")), cuts, transcript)
@@ -54,7 +55,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Transcript, Log]
         second = Node(work / "slave.log", *follow)
         nodes.callback(second.stop)
         assert f"PUT_OK={MESSAGES}" in master.line("put")  # all but the last few waited for an acknowledgement
-        while proxy.slave_ack_offset < max_offset(log_of(work / "master")):
+        while proxy.links < 4 or proxy.slave_ack_offset < max_offset(log_of(work / "master")):
             second.check()
             time.sleep(0.01)
     return transcript, log_of(work / "master")

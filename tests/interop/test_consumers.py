@@ -85,6 +85,10 @@ class Clients:
         wait(f"{count} messages at {names}", lambda: len(self.consumed(*names)) >= count)
         return self.lines(*names)
 
+    def await_committed(self, group: str) -> None:
+        """Wait until the broker knows of all messages that the group has consumed them."""
+        wait("its offsets are committed", lambda: "Diff Total: 0" in self.admin("consumerProgress", "-g", group))
+
     def queues(self, name: str) -> set[int]:
         return {int(number) for number in self.run("queues", name)}
 
@@ -121,6 +125,7 @@ def test_consumers_of_a_group_share_the_queues(clients: Clients, results: Result
     results.check("each message once", True, found == sent)
     results.check("both had some", (True, True), (bool(clients.lines("one")), bool(clients.lines("two"))))
     before = clients.lines("two")
+    clients.await_committed("InteropCluster")
     clients.run("leave", "one")
     wait("the other takes the queues", lambda: clients.share("two"))
     more = clients.send()
@@ -145,6 +150,7 @@ def test_ordered_consumers_have_each_queue_in_its_order(clients: Clients, result
     sent = clients.send()
     clients.await_consumed(len(sent), "one", "two")
     first = clients.consumed("one", "two")
+    clients.await_committed("InteropOrdered")
     clients.run("leave", "one")
     wait("the other takes the queues", lambda: clients.share("two"))
     more = clients.send()
@@ -230,6 +236,7 @@ def test_offsets_are_kept_by_a_restart(clients: Clients, results: Results) -> No
         clients.consume(group, kind, group)
         clients.await_consumed(len(sent), group)
     for group in groups:
+        clients.await_committed(group)
         clients.run("leave", group)
         progress = clients.admin("consumerProgress", "-g", group)
         results.check(f"consumerProgress of {group}", True, "Diff Total: 0" in progress)
@@ -274,7 +281,7 @@ def test_a_deleted_topic_is_gone_for_consumers(clients: Clients, results: Result
     sent = clients.send()
     clients.consume("old", "push", "InteropKept")
     clients.await_consumed(len(sent), "old")
-    wait("its offsets are committed", lambda: "Diff Total: 0" in clients.admin("consumerProgress", "-g", "InteropKept"))
+    clients.await_committed("InteropKept")
     clients.run("leave", "old")
     deleted = clients.admin("deleteTopic", "-c", CLUSTER, "-t", TOPIC)
     assert "success" in deleted, deleted
@@ -323,6 +330,7 @@ def test_mqadmin_of_5_resets_one_queue_and_deletes_a_group(clients: Clients, res
 def test_fields_of_newer_clients_are_read(clients: Clients, results: Results) -> None:
     """HA-P-30: `boundaryType`; HA-BT-63: `topicList`; HA-BT-82: `attributes`."""
     sent = clients.send()
+    wait("all are dispatched", lambda: len(clients.run("described", TOPIC, "*")) == len(sent))
     with LogReader(clients.ours.store) as reader:
         messages = [message for _, _, message in reader.records() if (message.topic, message.queue_id) == (TOPIC, 1)]
     stored = [message.store_timestamp for message in messages]
@@ -334,7 +342,7 @@ def test_fields_of_newer_clients_are_read(clients: Clients, results: Results) ->
     clients.make_topic("Other")
     clients.consume("one", "push", "InteropList")
     clients.await_consumed(len(sent), "one")
-    wait("its offsets are committed", lambda: "Diff Total: 0" in clients.admin("consumerProgress", "-g", "InteropList"))
+    clients.await_committed("InteropList")
     retry = "%RETRY%InteropList"
     found = clients.run("newer", "progress", clients.ours.address, "InteropList", "Other", TOPIC, "None")
     results.check("how far it is in two topics", ["ConsumerInterop\t200", "Other\t0"], found)

@@ -4,6 +4,7 @@ Each message is consumed as its producer described it, by that client and by Roc
 HA-SE-1, HA-SE-3, HA-SE-50, HA-SE-67, HA-BT-50.
 """
 
+import json
 import os
 import signal
 from collections import Counter
@@ -16,7 +17,7 @@ from our_broker import OurBroker
 from results import Results
 from rocketmq import Rocketmq, wait
 
-from kit.command_line import Start
+from kit.command_line import Start, invoke
 
 ROOT = Path(__file__).resolve().parents[2]
 TOPIC, QUEUES = "LibrocketmqInterop", 4
@@ -99,6 +100,12 @@ def await_consumed(client: Librocketmq, count: int, *names: str) -> list[str]:
     """Wait until these consumers have so many messages together. Returns: their descriptions, sorted."""
     wait(f"{count} messages at {names}", lambda: len(client.consumed(*names)) >= count)
     return client.lines(*names)
+
+
+def lag(group: str, namesrv: str) -> list[int]:
+    """How many messages of each queue of TOPIC a group has not consumed."""
+    told = invoke("admin", "progress", group, "--namesrv", namesrv, "--json").stdout
+    return [row["lag"] for row in map(json.loads, told.splitlines()) if row["topic"] == TOPIC]
 
 
 def numbers_by_queue(found: list[Received], way: str) -> dict[int, list[int]]:
@@ -196,6 +203,7 @@ def test_it_goes_on_over_ends_and_kills(client: Librocketmq, namesrv: str, ours:
     client.consume("first", *group)
     sent = send(client, namesrv)
     results.check("all", True, await_consumed(client, len(sent), "first") == sent)
+    wait("its offsets are committed", lambda: lag("InteropLibrocketmqStay", namesrv) == [0] * QUEUES)
     client.leave("first")
     results.check("it ends well", 0, ours.stop())
     ours.run()
@@ -219,6 +227,7 @@ def test_it_reads_from_our_slave(
     sent = send(client, namesrv)
     topics = slave.store / "config" / "topics.json"
     wait("the slave has the topic", lambda: topics.exists() and TOPIC in topics.read_text())
+    wait("the master has all", lambda: len(pulled(client, namesrv)) == len(sent))  # some were sent oneway
     wait("the slave has the log", lambda: log_of(slave) == log_of(ours))
     results.check("the master ends well", 0, ours.stop())
     wait("it is off the routes", lambda: ours.address not in ours.clusters())

@@ -16,6 +16,7 @@ from servers import PATIENCE_S, ask
 
 from kit.command_line import Process, Start
 from kit.scrapes import samples
+from kit.waiting import LONG_S
 from rocketmq_ha.impl.remoting import body_json
 
 CLUSTER = COMMON_CONF["brokerClusterName"]
@@ -54,7 +55,7 @@ class NameServers:
 
     def run_ours(self) -> None:
         file, metrics = self._directory / "kvConfig.json", "127.0.0.1:0"
-        self._process = self._start("namesrv", "--listen", self.ours, "--kv-config", file, "--metrics", metrics)
+        self._process = self._start("namesrv", "--listen", self.ours, "--kv-config", file, "--metrics", metrics, limit_s=LONG_S)
         self.ours = self._process.line("listening")
         self._metrics = self._process.line("metrics")
 
@@ -118,7 +119,7 @@ def test_brokers_clients_and_admins_use_our_name_server(
 
     run, ours = rocketmq.servers.run, name_servers.ours
     results.check("a producer finds the master", ["SEND_OK 200"], run("send", TOPIC, "200", "100", "1", "2", namesrv=ours))
-    results.check("a consumer reads it all", 200, len(run("read", TOPIC, namesrv=ours)))
+    wait("a consumer reads it all", lambda: len(run("read", TOPIC, namesrv=ours)) == 200)
     name_servers.check_equal("with a topic that a producer has made")
 
     admin = name_servers.admin

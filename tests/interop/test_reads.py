@@ -18,6 +18,7 @@ from servers import PATIENCE_S
 from test_consumers import TOPIC, Clients
 
 from kit.command_line import Process, Start
+from kit.waiting import LONG_S
 from rocketmq_ha.impl.remoting.client import RemotingClient
 from rocketmq_ha.impl.remoting.command import request
 
@@ -36,7 +37,7 @@ class Pair:
         conf |= {"storePathRootDir": str(self.store_of_slave), "listenPort": str(port)}
         file = ours.store.with_name("slave.conf")
         file.write_text("".join(f"{name}={value}\n" for name, value in conf.items()))
-        self.slave: Process = start("broker", "--config", file, "--min-free-space", 0)
+        self.slave: Process = start("broker", "--config", file, "--min-free-space", 0, limit_s=LONG_S)
         self.slave_address = self.slave.line("listening")
         wait("our slave is registered", lambda: self.slave_address in ours.clusters())
         self.clients = Clients(rocketmq, ours)

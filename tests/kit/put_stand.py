@@ -33,7 +33,8 @@ class Stand:
         self.store = store
         self.stack = stack
         self.log = stack.enter_context(CommitLog.open(store, file_size=FILE_SIZE))
-        self.master = Master(self.log, listen("127.0.0.1", 0), Settings(FILE_SIZE, **settings), HARDENED)
+        patient = {"sync_flush_timeout_ms": PATIENCE_S * 1000} | settings
+        self.master = Master(self.log, listen("127.0.0.1", 0), Settings(FILE_SIZE, **patient), HARDENED)
         stack.callback(self.master.close)
         self.puts = stack.enter_context(putting(self.master, self.log, role, flush, FlushIntervals()))
         self.socket = PutSocket(store, self.puts)

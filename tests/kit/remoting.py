@@ -93,13 +93,17 @@ class Stand:
         listeners: int = 1,
         tls: RemotingTls | None = None,
     ) -> None:
-        self._resources, self._ahead_ms = resources, 0
+        self._resources = resources
+        # The time of the server. It passes in waits, `pass_time` and `pause` alone, however slow the machine is.
+        self.now_ms = clock_ms()
         self.server = RemotingServer([listen("127.0.0.1", 0) for _ in range(listeners)], limits, tls)
         resources.callback(self.server.close)
 
     def turn(self, wait_ms: int = 5) -> None:
         """A turn of the server at its own time, after a short wait for something to do."""
+        began_ms = clock_ms()
         select.select([self.server], [], [], wait_ms / 1000)
+        self.now_ms += min(wait_ms, clock_ms() - began_ms)
         self.server.on_readable()
         self.server.turn(self.now_ms)
 
@@ -112,11 +116,6 @@ class Stand:
         """Whether a loop that holds the server's is woken by it."""
         return bool(select.select([self.server], [], [], 0)[0])
 
-    @property
-    def now_ms(self) -> int:
-        """The time of the server, which `pass_time` moves."""
-        return clock_ms() + self._ahead_ms
-
     def await_bytes(self, client: Client) -> None:
         """Wait without a turn until the system has bytes of a client for the server."""
         address = client.sock.getsockname()[:2]
@@ -127,12 +126,12 @@ class Stand:
     def pass_time(self, ms: int) -> None:
         """Let time pass for the server, which looks at the clock all the while: no pause of the process."""
         for _ in range(-(-ms // STEP_MS)):
-            self._ahead_ms += STEP_MS
+            self.now_ms += STEP_MS
             self.turn(0)
 
     def pause(self, ms: int) -> None:
         """Let the process stand still for so long: the next turn comes after it."""
-        self._ahead_ms += ms
+        self.now_ms += ms
 
     def connect(self, listener: int = 0, source: str = "127.0.0.1") -> Client:
         """Connect, without a wait for the server's accept."""

@@ -5,10 +5,12 @@ import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from kit.waiting import PATIENCE_S
+
 
 def get(address: str, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=PATIENCE_S) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

@@ -3,7 +3,8 @@
 import socket
 import threading
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from kit.waiting import PATIENCE_S, await_end, wait_for
@@ -14,6 +15,16 @@ from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.spec.profile import Profile, Settings
 
 FILE_SIZE = 1000
+
+
+@contextmanager
+def kept_port() -> Iterator[tuple[str, int]]:
+    """An address where nobody listens, unless the test does: as long as the context lasts no other process gets the port."""
+    with socket.socket() as keeper:
+        keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # so that a server of the test can listen beside it
+        keeper.bind(("127.0.0.1", 0))
+        host, port = keeper.getsockname()
+        yield host, port
 
 
 class Net:

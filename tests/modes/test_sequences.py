@@ -113,11 +113,15 @@ def test_a_name_of_no_sequence_is_refused() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD")
 def test_a_slave_that_has_more_than_its_master_is_started_anew(tmp_path: Path) -> None:
     """A power cut takes from a master what it had not flushed. Its slave has it, ends, and says what to do."""
-    cluster = OurCluster("async-2m-2s", "async", tmp_path / "cluster", compile_library(tmp_path))
+    library = compile_library(tmp_path)
     steps = [Step(0.4, "power off", 0, "master"), Step(0.2, "power on", 0, "master")]
-    found = run_sequence(cluster, steps, 500, lambda _: None, lossy=True)
-    json.dumps(found)
-    assert found["wrong"] == []
+    for attempt in range(3):
+        cluster = OurCluster("async-2m-2s", "async", tmp_path / f"cluster-{attempt}", library)
+        found = run_sequence(cluster, steps, 500, lambda _: None, lossy=True)
+        json.dumps(found)
+        assert found["wrong"] == []
+        if found["resynced"]:
+            break  # else the cut came just behind a flush, and the slave had no more than that
     assert found["dropped"] > 0
     assert found["resynced"] == 1
     assert found["lost"] < found["unreadable"]  # the store that was put aside has the others

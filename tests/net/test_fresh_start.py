@@ -6,8 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +15,8 @@ import pytest
 from kit.command_line import COMMAND, invoke
 from kit.files import delete_log_files, end_of
 from kit.nodes import follow, serving
+from kit.scrapes import get
+from kit.sockets import kept_port
 from kit.waiting import PATIENCE_S, accepted, await_end, wait_for
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.errors import PeerViolation
@@ -333,9 +333,7 @@ def test_what_a_master_does_not_send_once_it_is_asked_for_again(
 
 
 def test_nobody_there_is_said() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = listener.getsockname()
-    with pytest.raises(Unreachable):
+    with kept_port() as address, pytest.raises(Unreachable):
         find(address, "min")
 
 
@@ -379,9 +377,10 @@ def test_the_option_may_stay_for_later_starts(tmp_path: Path, nodes: ExitStack) 
     """HA-S-80 "a log that holds a record MUST go on where it ends, whatever the slave is told"."""
     store, slave = fill(tmp_path / "a"), tmp_path / "b"
     with serving(store, FILE_SIZE) as master:
-        for start in ("min", "min", "last", str(3 * FILE_SIZE), str(1 << 60)):
+        for number, start in enumerate(("min", "min", "last", str(3 * FILE_SIZE), str(1 << 60))):
             node = follow(nodes, slave, address_of(master), "--from", start, *SIZED)
             wait_for(lambda: end_of(slave) == end_of(store))
+            wait_for(lambda n=number: (tmp_path / "b.log").read_text("utf-8").count("means nothing here") == n)
             assert node.stop() == 0
         assert_same_logs(slave, store, 0)
     lines = [line for line in (tmp_path / "b.log").read_text("utf-8").splitlines() if "means nothing here" in line]
@@ -440,8 +439,7 @@ def test_an_error_leaves_the_store_as_it_was(tmp_path: Path, made: tuple[str, ..
 
 def test_a_slave_waits_for_its_master_and_tells_how_it_stands_meanwhile(tmp_path: Path, nodes: ExitStack) -> None:
     store, slave = fill(tmp_path / "a"), tmp_path / "b"
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    address = "{}:{}".format(*nodes.enter_context(kept_port()))
     node = follow(nodes, slave, address, "--from", "min", *SIZED)
     wait_for(lambda: "cannot connect: Connection refused; trying again" in (tmp_path / "b.log").read_text("utf-8"))
     told = invoke("status", str(slave))
@@ -460,10 +458,8 @@ def test_a_slave_that_waits_can_be_stopped(tmp_path: Path, nodes: ExitStack) -> 
         at, waiting = node.line("metrics"), "waiting for the master's first message"
         wait_for(lambda: ask(tmp_path / "b")["state"] == waiting)
         assert f"state    {waiting}\n" in invoke("status", str(tmp_path / "b")).stdout
-        wait_for(lambda: b"\nrocketmq_ha_connected 1.0\n" in urllib.request.urlopen(f"http://{at}/metrics", timeout=5).read())
-        with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(f"http://{at}/readyz", timeout=5)
-        assert (refused.value.code, refused.value.read().decode()) == (503, waiting + "\n")
+        wait_for(lambda: "\nrocketmq_ha_connected 1.0\n" in get(at, "/metrics")[1])
+        wait_for(lambda: get(at, "/readyz") == (503, waiting + "\n"))
         assert node.stop() == 0
     assert not list((tmp_path / "b" / "commitlog").iterdir())
 

@@ -269,7 +269,8 @@ def test_a_frame_goes_out_as_the_documents_say(tmp_path: Path) -> None:
 def test_a_slave_killed_in_the_middle_goes_on_where_its_log_ends(start: Start, tmp_path: Path) -> None:
     """HA-ST-5, HA-S-1: kill -9 while puts wait for it; half of the 4000 puts wait, and at the end both logs are equal."""
     m, s = tmp_path / "m", tmp_path / "s"
-    options = ("--file-size", 65536, "--put", 4000, "--size", 200, "--sync", 0.5, "--await-slaves", 1)
+    slow = ("--max-transfer-rate", 300_000)  # 1.25 MB are on their way for seconds
+    options = ("--file-size", 65536, "--put", 4000, "--size", 200, "--sync", 0.5, "--await-slaves", 1, *slow)
     master = start("master", "--store", m, "--listen", "127.0.0.1:0", *options)
     address = master.line("listening")
     slave = start("slave", "--store", s, "--master", address, "--file-size", 65536)

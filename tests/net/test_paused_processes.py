@@ -15,16 +15,16 @@ from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.impl.net.status_socket import ask
 
 FILE_SIZE = 1 << 20
-PAUSE_S = 1.4  # longer than SHORT, and longer than the second that one turn of a loop may take
-SHORT = ("--ha-housekeeping-interval", "1000")
+PAUSE_S = 3.0  # longer than SHORT, and longer than the second that one turn of a loop may take
+SHORT = ("--ha-housekeeping-interval", "2500")
 BEATS = ("--ha-send-heartbeat-interval", "100")
-ROUNDS = 3
+ROUNDS = 2
 
 
 def test_a_master_a_slave_and_a_tail_that_are_stopped_keep_their_connections(tmp_path: Path, nodes: ExitStack) -> None:
     """In each pair only the stopped end has a short housekeeping interval. Puts that wait meanwhile end with PUT_OK."""
     count = 600
-    putting = ("--put", str(count), "--size", "1000", "--await-slaves", "1", "--in-flight", "8", "--sync-flush-timeout", "1000")
+    putting = ("--put", str(count), "--size", "1000", "--await-slaves", "1", "--in-flight", "8", "--sync-flush-timeout", "2500")
     slow = ("--max-transfer-rate", str(count * 1200 // 5))  # the puts last for about 5 s
     stopped_master, first = serve(nodes, tmp_path / "a", *putting, *slow, *SHORT, *BEATS, file_size=FILE_SIZE)
     follow(nodes, tmp_path / "b", first, "--file-size", str(FILE_SIZE), *BEATS)

@@ -5,9 +5,11 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
+from kit.sockets import kept_port
 from kit.waiting import PATIENCE_S, accepted, await_end, wait_for
 from rocketmq_ha.impl.errors import ConfigInvalid
 from rocketmq_ha.impl.net.relay import BUFFER_SIZE, Relay, Route
@@ -20,8 +22,8 @@ class Stand:
 
     def __init__(self) -> None:
         self.server = socket.create_server(("127.0.0.1", 0))
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.near = free.getsockname()
+        self.resources = ExitStack()
+        self.near = self.resources.enter_context(kept_port())
         self.relay = Relay()
         self.route: Route = self.relay.add(self.near, self.server.getsockname())
         self._woken, self._wake = socket.socketpair()
@@ -58,6 +60,7 @@ class Stand:
         self.relay.close()
         for sock in (self.server, self._woken, self._wake):
             sock.close()
+        self.resources.close()
 
 
 @pytest.fixture
@@ -223,8 +226,8 @@ def test_a_route_may_be_cut_again_and_again(stand: Stand) -> None:
 
 
 def test_an_address_that_is_taken_is_named(stand: Stand) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        host, port = other.getsockname()
+    host, port = stand.resources.enter_context(kept_port())
+    with socket.create_server((host, port)):
         route = stand.relay.add((host, port), ("127.0.0.1", 1))
         with stand.lock, pytest.raises(ConfigInvalid, match=f"cannot listen on {host}:{port}: Address already in use"):
             route.set(is_open=True, is_cut=False)
@@ -241,8 +244,7 @@ class Doubles:
 
 
 def test_a_translator_changes_its_direction_alone_and_may_end_the_connection(stand: Stand) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        near = free.getsockname()
+    near = stand.resources.enter_context(kept_port())
     with stand.lock:
         stand.relay.add(near, stand.server.getsockname(), Doubles).set(is_open=True, is_cut=False)
     client = socket.create_connection(near, PATIENCE_S)

@@ -15,6 +15,7 @@ from rocketmq_ha.impl.store.log.verify import Comparison, compare, verify
 
 FILE_SIZE = 1 << 20
 PUTS = 300
+PATIENT = ("--sync-flush-timeout", "60000")
 
 
 def has_second_loopback() -> bool:
@@ -52,7 +53,7 @@ def counts(line: str) -> dict[str, int]:
 
 
 def putting(replicas: int, slaves: int) -> tuple[str, ...]:
-    return ("--put", str(PUTS), "--replicas", str(replicas), "--await-slaves", str(slaves))
+    return ("--put", str(PUTS), "--replicas", str(replicas), "--await-slaves", str(slaves), *PATIENT)
 
 
 def test_two_slaves_at_two_addresses_are_two_replicas(tmp_path: Path, nodes: ExitStack) -> None:
@@ -84,7 +85,7 @@ def test_two_slaves_at_two_addresses_are_two_replicas(tmp_path: Path, nodes: Exi
 def test_puts_wait_for_so_many_distinct_replicas(tmp_path: Path, nodes: ExitStack) -> None:
     """--await-replicas 2: two slaves at one address are never enough; a third one at another address is."""
     a, b, c, d = (tmp_path / name for name in "abcd")
-    master, address = serve(nodes, a, "--put", str(PUTS), "--replicas", "2", "--await-replicas", "2")
+    master, address = serve(nodes, a, "--put", str(PUTS), "--replicas", "2", "--await-replicas", "2", *PATIENT)
     for store in (b, c):
         follow(nodes, store, address, "127.0.0.2")
     wait_for(lambda: status_of(a)["slaves"] == 2)
@@ -105,7 +106,7 @@ def test_a_slave_that_is_sent_something_needs_no_message_more(tmp_path: Path, no
     a, b = (tmp_path / name for name in "ab")
     serve(nodes, a, "--put", "10")[0].line("put")
     nodes.pop_all().close()
-    master, address = serve(nodes, a, "--put", str(PUTS), "--await-slaves", "1")
+    master, address = serve(nodes, a, "--put", str(PUTS), "--await-slaves", "1", *PATIENT)
     follow(nodes, b, address, "127.0.0.1")
     told = "put=" + master.line("put")
     assert ("unwaited" in told, counts(told)) == (False, {"PUT_OK": PUTS})

@@ -212,7 +212,7 @@ def test_an_edit_is_killed_survives_or_is_undecided(tree: Path, recorded: sqlite
     hangs = Edit("impl/add.py", "return seconds", "return 3600", "")
     stale = Edit("impl/add.py", "no such text", "", "")
     controls: dict[str, bool] = {}
-    with Shard(Order(["tests/test_add.py"], recorded, {}), controls, bound_s=3.0, tree=tree) as shard:
+    with Shard(Order(["tests/test_add.py"], recorded, {}), controls, bound_s=10.0, tree=tree) as shard:
         found = [shard.judge(edit) for edit in (killed, survives, hangs, stale)]
         assert (shard.root / "impl/add.py").read_text(encoding="utf-8") == TREE["impl/add.py"]
     assert [result.verdict for result in found] == [KILLED, SURVIVED, UNDECIDED, STALE]
@@ -225,7 +225,7 @@ def test_an_edit_ends_with_the_last_stage_or_where_it_lacks_that_with_the_next(
     tree: Path, recorded: sqlite3.Connection
 ) -> None:
     survives = Edit("impl/add.py", "return 1", "return 2", "")
-    with Shard(Order(["tests/test_add.py", "tests/test_other.py"], recorded, {}), {}, bound_s=3.0, tree=tree) as shard:
+    with Shard(Order(["tests/test_add.py", "tests/test_other.py"], recorded, {}), {}, tree=tree) as shard:
         found = shard.judge(survives, "near")
     assert (found.verdict, found.message) == (UNDECIDED, "not all tests have run, only those to 'by name'")
 

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from kit.remoting import Stand
+from kit.sockets import kept_port
 from kit.waiting import PATIENCE_S, accepted, wait_for
 from rocketmq_ha.impl.clock import clock_ms
 from rocketmq_ha.impl.errors import ConfigInvalid, RequestFailed
@@ -59,10 +60,10 @@ def both(stand: Stand, resources: ExitStack) -> Both:
     return Both(stand, resources)
 
 
-def closed_port() -> str:
+@pytest.fixture
+def closed_port(resources: ExitStack) -> str:
     """An address where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return format_address(*sock.getsockname())
+    return format_address(*resources.enter_context(kept_port()))
 
 
 def test_requests_to_an_address_share_one_connection(both: Both) -> None:
@@ -91,8 +92,11 @@ def test_a_large_body_goes_both_ways(both: Both) -> None:
     assert answer.body == bytes(range(256)) * 40_000
 
 
-def test_a_request_without_an_answer_fails_at_its_deadline_and_the_connection_goes_on(both: Both) -> None:
+def test_a_request_without_an_answer_fails_at_its_deadline_and_the_connection_goes_on(
+    both: Both, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """HA-RM-16 "MUST give up a request that has no answer at its deadline"."""
+    monkeypatch.setattr(client_module, "SILENT_MS", PATIENCE_S * 1000)
     both.invoke(ECHO)
     both.await_told(1)
     both.told.clear()
@@ -164,15 +168,14 @@ def test_a_connect_that_fails_at_once_is_told_from_within_a_turn(both: Both, mon
     assert both.why() == "192.0.2.1:9876: request 10 (SEND_MESSAGE): closed: cannot connect: Network is unreachable"
 
 
-def test_where_nobody_listens_the_request_fails_from_within_a_turn(both: Both) -> None:
-    address = closed_port()
-    both.invoke(ECHO, address=address)
+def test_where_nobody_listens_the_request_fails_from_within_a_turn(both: Both, closed_port: str) -> None:
+    both.invoke(ECHO, address=closed_port)
     assert both.told == []
-    assert both.why() == f"{address}: request 10 (SEND_MESSAGE): closed: cannot connect: Connection refused"
+    assert both.why() == f"{closed_port}: request 10 (SEND_MESSAGE): closed: cannot connect: Connection refused"
 
 
-def test_a_caller_may_ask_again_from_its_own_callback(both: Both) -> None:
-    address, tries = closed_port(), 5
+def test_a_caller_may_ask_again_from_its_own_callback(both: Both, closed_port: str) -> None:
+    address, tries = closed_port, 5
 
     def again(_: RemotingCommand | RequestFailed) -> None:
         nonlocal tries
@@ -191,7 +194,8 @@ def test_a_connect_that_takes_too_long_is_given_up(both: Both, monkeypatch: pyte
     assert "cannot connect: no answer within 0 ms" in both.why()
 
 
-def test_a_name_is_looked_up_in_a_thread(both: Both) -> None:
+def test_a_name_is_looked_up_in_a_thread(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "CONNECT_MS", PATIENCE_S * 1000)
     port = both.server.addresses[0][1]
     both.invoke(ECHO, address=f"localhost:{port}")
     (answer,) = both.await_told(1)
@@ -268,6 +272,7 @@ def test_a_name_that_is_found_after_the_end_is_connected_to_no_more(both: Both, 
         return look_up("127.0.0.1", port, 0)
 
     monkeypatch.setattr(resolver_module, "_look_up", slow)
+    monkeypatch.setattr(client_module, "CONNECT_MS", PATIENCE_S * 1000)
     address = f"broker-a:{both.server.addresses[0][1]}"
     both.invoke(ECHO, address=address)
     both.client.disconnect(address)

@@ -18,7 +18,7 @@ from click.testing import Result
 
 from kit.children import Child
 from kit.command_line import invoke
-from kit.waiting import PATIENCE_S
+from kit.waiting import PATIENCE_S, wait_for
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.app import logs
 from rocketmq_ha.impl.errors import StoreCorrupt, StoreLocked
@@ -339,10 +339,7 @@ def test_the_readers_beside_a_master_and_its_slave_under_load(tmp_path: Path, mo
         nodes.append(
             Node(tmp_path / "slave.log", "slave", "--store", str(tmp_path / "b"), "--master", address, "--file-size", "16384")
         )
-        deadline = time.monotonic() + 10
-        while not (tmp_path / "b" / "commitlog" / f"{32768:020d}").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_for((tmp_path / "b" / "commitlog" / f"{32768:020d}").exists)
         for store in (tmp_path / "b", tmp_path / "a"):
             read_all(store)
         for node in nodes:

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -238,7 +238,8 @@ def test_a_slave_on_a_full_file_system_goes_on_when_retention_makes_room(tmp_pat
     end = ask(tmp_path / "m")["max_offset"]
     while ask(store)["max_offset"] < end:
         for path in (store / "commitlog").iterdir():
-            os.utime(path, (0, 0))
+            with suppress(FileNotFoundError):  # retention has deleted it since it was listed
+                os.utime(path, (0, 0))
         time.sleep(0.1)
         slave.check()
     wait_for(lambda: ask(store)["disk_full"] is None)
@@ -268,18 +269,18 @@ def test_a_slave_that_starts_on_a_full_disk_ends_with_a_status_of_its_own(
 def test_a_master_on_a_full_file_system_takes_puts_again(tmp_path: Path, small: Path, nodes: ExitStack) -> None:
     """HA-ST-67 "Slaves MUST be served all the while": refused puts are counted, and with more room it goes on."""
     store = small / "m"
-    put = ("--put", "900", "--size", "6000", "--role", "ASYNC_MASTER")
+    put = ("--put", "3000", "--size", "6000", "--role", "ASYNC_MASTER")
     master = Node(tmp_path / "m.log", "master", "--store", str(store), "--listen", "127.0.0.1:0", *SIZES, *put)
     nodes.callback(master.stop)
     address = master.line("listening")
     wait_for(lambda: ask(store)["disk_full"])
     follow(nodes, tmp_path / "s", address, "--file-size", str(MIB), "--from", "min", "--settle", "0")
     wait_for(lambda: ask(tmp_path / "s")["max_offset"] == ask(store)["max_offset"] > 2 * MIB)
-    subprocess.run(["mount", "-o", "remount,size=16m", small], check=True, timeout=PATIENCE_S)
+    subprocess.run(["mount", "-o", "remount,size=64m", small], check=True, timeout=PATIENCE_S)
     line = master.line("put")
-    assert line.startswith("900 ")
+    assert line.startswith("3000 ")
     counts = dict(word.split("=") for word in line.split()[3:])
-    assert int(counts["PUT_OK"]) + int(counts["SERVICE_NOT_AVAILABLE"]) == 900
+    assert int(counts["PUT_OK"]) + int(counts["SERVICE_NOT_AVAILABLE"]) == 3000
     assert ask(store)["max_offset"] > 4 * MIB
     assert ask(store)["disk_full"] is None
     wait_for(lambda: ask(tmp_path / "s")["max_offset"] == ask(store)["max_offset"])

@@ -5,6 +5,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -335,15 +336,19 @@ def test_readers_beside_a_live_writer_never_see_damage(store: Path) -> None:
 
 def test_a_write_that_is_completed_in_time_is_no_damage(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reader sees a half-written record, even with its bytes out of order; a later read sees it whole."""
-    monkeypatch.setattr(reader_module, "LOOK_AGAIN_S", 0.02)
     make(store, [250] * 10)
     record = encode(message_of(250, 9), physical_offset=2548)
     patch(log_file(store, 2048), 600, record[100:])
-    finish = threading.Timer(0.1, lambda: patch(log_file(store, 2048), 500, record))
-    finish.start()
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 5:
+            patch(log_file(store, 2048), 500, record)
+
+    monkeypatch.setattr(reader_module, "time", SimpleNamespace(sleep=sleep))
     summary = check(store)
-    await_end(finish)
-    assert (summary.messages, summary.max_offset) == (11, 2798)
+    assert (summary.messages, summary.max_offset, len(slept)) == (11, 2798, 5)
 
 
 # --- Two stores ------------------------------------------------------------------------------------------------------
