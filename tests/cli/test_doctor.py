@@ -20,6 +20,7 @@ import kit.nodes
 from kit.command_line import invoke
 from kit.files import snapshot
 from kit.golden import RELEASES, VECTORS
+from kit.sockets import kept_port
 from kit.waiting import PATIENCE_S, accepted, wait_for
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.impl.app import logs
@@ -142,9 +143,8 @@ def test_lines_are_one_for_each_finding(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert lines[-1] == "nothing wrong was found"
     assert all(line.split()[0] in ("ok", "note") for line in lines[:-1])
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        gone = f"127.0.0.1:{listener.getsockname()[1]}"
-    result = invoke("doctor", "--master", gone)
+    with kept_port() as (host, port):
+        result = invoke("doctor", "--master", f"{host}:{port}")
     assert result.exit_code == 1
     assert [line.split()[0] for line in result.stdout.splitlines()] == ["FINDING", "1"]
     assert " -> is the master up" in result.stdout
@@ -169,9 +169,8 @@ def test_a_tail_of_a_message_is_no_finding(tmp_path: Path) -> None:
 
 
 def test_no_master_is_a_finding() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        gone = f"127.0.0.1:{listener.getsockname()[1]}"
-    told = doctor(gone)
+    with kept_port() as (host, port):
+        told = doctor(f"{host}:{port}")
     assert told["found"] == ["reachable"]
     assert "Connection refused" in told["reachable"]
 

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 import kit.nodes
 from kit.children import Child
 from kit.command_line import COMMAND
+from kit.sockets import kept_port
 from kit.waiting import PATIENCE_S, accepted, wait_for
 from rocketmq_ha.fuzz.processes import Node
 from rocketmq_ha.fuzz.proxy import CuttingProxy, PlannedCut
@@ -362,13 +363,14 @@ def test_a_line_that_a_killed_tail_has_left_half_is_ended(
 
 def test_a_tail_follows_a_master_through_its_kill_and_restart(tmp_path: Path, nodes: ExitStack) -> None:
     store, out = tmp_path / "a", tmp_path / "out"
-    node, address = serve(nodes, store, "--put", "300", "--size", "300")
+    port = str(nodes.enter_context(kept_port())[1])
+    node, address = serve(nodes, store, "--put", "300", "--size", "300", port=port)
     node.line("put")
     following = Tail("--master", address, "--from", "min", "--cursor", tmp_path / "c", *QUICK, out=out)
     nodes.callback(following.process.kill)
     wait_for(lambda: out.read_bytes().count(b"\n") == 300)
     node.kill()
-    again, _ = serve(nodes, store, "--put", "500", "--size", "300", port=address.rpartition(":")[2])
+    again, _ = serve(nodes, store, "--put", "500", "--size", "300", port=port)
     again.line("put")
     wait_for(lambda: out.read_bytes().count(b"\n") >= 800)
     assert following.end(signal.SIGINT)[0] == 0
@@ -393,10 +395,10 @@ def test_end_gives_only_what_comes_from_now_on(filled: tuple[Path, str], tmp_pat
     store, _ = filled
     nodes.pop_all().close()  # the master of the fixture
     before = stored(store)
-    node, address = serve(nodes, store)
+    port = str(nodes.enter_context(kept_port())[1])
+    node, address = serve(nodes, store, port=port)
     following = Tail("--master", address, "--from", "end", "--limit", "20", "--cursor", tmp_path / "c")
     wait_for((tmp_path / "c").exists)
-    port = address.rpartition(":")[2]
     node.stop()
     serve(nodes, store, "--put", "20", "--size", "10", port=port)[0].line("put")
     status, lines, log = following.end()
