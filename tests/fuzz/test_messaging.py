@@ -138,7 +138,7 @@ def test_what_javas_clients_print_is_read_and_they_are_ended(tmp_path: Path) -> 
 def test_a_node_reads_a_file_and_writes_another(tmp_path: Path) -> None:
     (tmp_path / "in").write_text("told\n")
     node = Node(tmp_path / "log", "x", behind=("sh", "-c", "cat"), source=tmp_path / "in", out=tmp_path / "out")
-    node.join(PATIENCE_S)
+    node.join(within_s=PATIENCE_S)
     assert (tmp_path / "out").read_text() == "told\n"
     assert node.stop() == 0
 
@@ -146,7 +146,7 @@ def test_a_node_reads_a_file_and_writes_another(tmp_path: Path) -> None:
 def test_a_node_that_fails_or_does_not_end_is_an_error(tmp_path: Path) -> None:
     node = Node(tmp_path / "log", "x", behind=("sh", "-c", "exit 3"))
     with pytest.raises(FuzzError, match=r"log: the process ended with status 3$"):
-        node.join(PATIENCE_S)
+        node.join(within_s=PATIENCE_S)
     node.stop()
     node = Node(tmp_path / "log", "x", behind=("sh", "-c", "exec sleep 60"))
     with pytest.raises(FuzzError, match=r"log: the process has not ended within 0.01 s$"):

@@ -38,7 +38,9 @@ class Net:
 
     def serve(self, profile: Profile, settings: Settings | None = None) -> Master:
         """Open a master. The test polls it."""
-        master = Master(self.open_log("master"), listen("127.0.0.1", 0), settings or Settings(FILE_SIZE), profile)
+        # A heartbeat would come among the frames of a test that takes 5 s.
+        settings = settings or Settings(FILE_SIZE, ha_send_heartbeat_interval_ms=10**6)
+        master = Master(self.open_log("master"), listen("127.0.0.1", 0), settings, profile)
         self._resources.callback(master.close)
         return master
 

@@ -259,7 +259,7 @@ DEFAULTS: Final[dict[str, dict[str, float]]] = {
         "MessageStore.get.max_messages": 32,
         "MessageStore.query.end": I64_MAX,
         "MessageStore.query.max_num": 64,
-        "MessageStore.wait_for_dispatch.timeout_s": 5.0,
+        "MessageStore.wait_for_dispatch.timeout_s": 60.0,
     },
     "store.query": {"query.end": I64_MAX},
     "store.retention": {"Retention.disk_max_used_space_ratio": 75},

@@ -519,11 +519,12 @@ def test_a_killed_process_loses_no_message_that_it_had_acknowledged(tmp_path: Pa
     for _ in range(3):
         process = Child([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert process.stdout is not None
-        assert process.stdout.readline(), process.stderr.read() if process.stderr else ""
+        first = process.stdout.readline()
+        assert first, process.stderr.read() if process.stderr else ""
         time.sleep(rng.uniform(0, 0.3))
         os.kill(process.pid, signal.SIGKILL)
-        out, _ = process.communicate(timeout=PATIENCE_S)
-        lines = out.split("\n")[:-1]  # the last may be half a line
+        lines = (first + process.stdout.read()).split("\n")[:-1]  # the last may be half a line
+        process.communicate(timeout=PATIENCE_S)
         acknowledged |= {int(offset): int(size) for offset, size in map(str.split, lines)}
         assert was_aborted(path)
         with MessageStore.open(path, replace(OPTIONS, sync_flush=False)) as store:
