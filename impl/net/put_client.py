@@ -51,6 +51,9 @@ def connect(target: Path, patience_s: float = GREETING_S) -> PutService:
     except ConnectionRefusedError:
         sock.close()
         raise NotRunning(f"{path}: no process serves it: it is what a killed one has left") from None
+    except ConnectionResetError:
+        sock.close()
+        raise NotRunning(f"{path}: the master has ended before it answered") from None
     except (TimeoutError, BlockingIOError):
         sock.close()
         raise NotRunning(

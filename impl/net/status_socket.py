@@ -108,6 +108,8 @@ def ask(store_dir: Path, timeout_s: float = _ANSWER_S) -> dict[str, Any]:
             raise NotRunning(f"{store_dir}: no process serves it: there is no {SOCKET_NAME} in it") from None
         except ConnectionRefusedError:
             raise NotRunning(f"{store_dir}: no process serves it: {SOCKET_NAME} is what a killed one has left") from None
+        except ConnectionResetError:
+            raise NotRunning(f"{store_dir}: its process ended before it answered") from None
         except TimeoutError:
             raise NotRunning(
                 f"{store_dir}: its process has not answered for {timeout_s:g} s; it hangs, or is stopped"

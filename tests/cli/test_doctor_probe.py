@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from rocketmq_ha.impl.app.doctor import probe as probe_module
 from rocketmq_ha.impl.app.doctor.file_sizes import compare_file_sizes
 from rocketmq_ha.impl.app.doctor.findings import Findings
 from rocketmq_ha.impl.app.doctor.probe import MasterProbe, StoreProbe, probe_master, probe_store
-from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed
+from rocketmq_ha.impl.net.feed import FeedEnded, MasterFeed, OutOfRange
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
 from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.wire.message import Message, encode
@@ -176,6 +177,28 @@ def test_a_store_that_the_master_has_deleted_is_out_of_range(tmp_path: Path) -> 
     assert found.out_of_range is not None and had is not None
     assert found.out_of_range.offset == had.overlap == records_of(store)[-1][0]
     assert (found.compared, found.difference) == (0, None)
+
+
+@pytest.mark.parametrize("goes_on", [1, 9])
+def test_a_store_whose_slave_goes_on_meanwhile_is_asked_for_again(
+    master_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, goes_on: int
+) -> None:
+    """A master with short retention has soon deleted what its slave had at the doctor's first look."""
+    store, really, asked = fill(tmp_path / "b", range(5)), probe_module.open_old, list[int]()
+
+    def refuse(address: tuple[str, int], offset: int, *arguments: Any, **options: Any) -> MasterFeed:
+        asked.append(offset)
+        if len(asked) > goes_on:
+            return really(address, offset, *arguments, **options)
+        fill(store, range(4 + len(asked), 5 + len(asked)))
+        raise OutOfRange("peer", offset, "it closes")
+
+    monkeypatch.setattr(probe_module, "open_old", refuse)
+    with kit.nodes.serving(master_store, FILE_SIZE) as master:
+        found, _ = observed(master.address, store)
+    assert asked == [at for at, _ in records_of(store)][4 : 4 + len(asked)]
+    assert (len(asked), found.out_of_range) == (min(goes_on + 1, 5), None)
+    assert (found.compared, found.difference) == (1 if goes_on == 1 else 0, None)
 
 
 @pytest.mark.parametrize("wrong", [frame(0, b"x"), frame(BASE + 1, DATA)], ids=["another offset", "behind the last file"])

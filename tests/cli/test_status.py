@@ -1,6 +1,7 @@
 """`rocketmq-ha status` and `--metrics`: a running process reports its state, and no request can stop it."""
 
 import os
+import select
 import shutil
 import signal
 import socket
@@ -27,6 +28,8 @@ from rocketmq_ha.impl.cli.quantities import duration, size
 from rocketmq_ha.impl.net.client import Follower
 from rocketmq_ha.impl.net.figures import Growth, MasterFigures, Rate, SlaveFigures
 from rocketmq_ha.impl.net.listeners import listen
+from rocketmq_ha.impl.net.local_socket import listen_locally
+from rocketmq_ha.impl.net.put_socket import SOCKET_NAME as PUT_SOCKET_NAME
 from rocketmq_ha.impl.net.server import Master
 from rocketmq_ha.impl.net.status_socket import SOCKET_NAME, NotRunning, StatusSocket, ask
 from rocketmq_ha.impl.store.log.commit_log import CommitLog
@@ -289,6 +292,32 @@ def test_what_is_no_socket_stays_and_the_master_serves_all_the_same(tmp_path: Pa
     node.stop()
     assert (store / SOCKET_NAME).read_text() == "mine"
     assert "no status is served" in (tmp_path / "a.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "told"),
+    [
+        (SOCKET_NAME, ("status",), "{store}: its process ended before it answered"),
+        (PUT_SOCKET_NAME, ("put", "--topic", "t", "--body", "b", "--to"), "{path}: the master has ended before it answered"),
+    ],
+    ids=["status", "put"],
+)
+def test_a_process_that_is_killed_before_it_answers_is_one_line(
+    tmp_path: Path, name: str, words: tuple[str, ...], told: str
+) -> None:
+    """The system resets a connection that nobody has accepted."""
+    with listen_locally(tmp_path, name, 1) as listener:
+
+        def die() -> None:
+            select.select([listener], [], [], PATIENCE_S)
+            listener.close()
+
+        dying = threading.Thread(target=die, daemon=True)
+        dying.start()
+        result = invoke(*words, tmp_path)
+        await_end(dying)
+    expected = told.format(store=tmp_path, path=tmp_path / name)
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"rocketmq-ha: {expected}\n")
 
 
 def test_clients_that_do_not_read_are_given_up_and_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -405,6 +405,27 @@ def test_padding_may_differ_and_is_counted(store: Path, tmp_path: Path) -> None:
     assert difference.offset == 1024 + 50
 
 
+def test_a_comparison_goes_on_behind_a_file_that_is_deleted_meanwhile(store: Path, tmp_path: Path) -> None:
+    """By whichever owner, and also where the files have other sizes."""
+    make(store, [250] * 10)
+    with CommitLog.open(tmp_path / "other", file_size=FILE_SIZE) as log:
+        for base in range(0, 3 * FILE_SIZE, FILE_SIZE):
+            log.append_data(base, [log_file(store, base).read_bytes()[: min(FILE_SIZE, 2548 - base)]])
+    with LogReader(store) as a, LogReader(tmp_path / "other") as b:
+        verify(a)
+        verify(b)
+        assert compare(a, b) == Comparison(0, 2548, None, 0)
+        for reader in (a, b):
+            reader.reopen()
+            verify(reader)
+        delete_log_files(store, FILE_SIZE)
+        assert compare(a, b) == compare(b, a) == Comparison(FILE_SIZE, 2548, None, 0)
+        for reader in (a, b):
+            reader.close()
+        delete_log_files(tmp_path / "other", 3 * FILE_SIZE)
+        assert compare(a, b) == Comparison(2548, 2548, None, 0)
+
+
 def test_a_tail_is_compared_too(store: Path, tmp_path: Path) -> None:
     make(store, [250] * 10)
     other = tmp_path / "slave"

@@ -20,6 +20,7 @@ from rocketmq_ha.impl.store.log.reader import LogReader
 from rocketmq_ha.impl.wire.message import decode
 
 _TURN_MS: Final = 100
+_ASKED: Final = 5  # times that the master is asked for the last message of a store whose slave goes on meanwhile
 _COMPARED_SIZE: Final = 1 << 20  # bytes of an old file, from the store's last message on
 
 
@@ -109,18 +110,35 @@ def probe_master(
     except (CannotTell, FeedEnded, PeerViolation, Unreachable) as error:
         found.file_size_unseen = str(error)
     found.connections += inquiry.connections
-    if store.damage is None and 0 < store.overlap < last_file and not found.damage:
+    if store.damage is None and not found.damage:
+        _ask_for_old(feed.address, store, found, stopped, tls)
+    return found
+
+
+def _ask_for_old(
+    address: tuple[str, int], store: StoreProbe, found: MasterProbe, stopped: Callable[[], bool], tls: ClientTls | None
+) -> None:
+    """Ask the master for the store's last message, if that is before the master's last file, and compare."""
+    for _ in range(_ASKED):
+        if not 0 < store.overlap < found.last_file:
+            return
         found.connections += 1
         try:
-            old = open_old(feed.address, store.overlap, stopped, tls=tls)
+            old = open_old(address, store.overlap, stopped, tls=tls)
         except OutOfRange as error:
-            found.out_of_range = error
+            store.reader.reopen()
+            later = probe_store(store.reader)
+            if later.damage is not None or later.overlap <= store.overlap:
+                found.out_of_range = error
+                return
+            store = later  # its slave has gone on since, and the master has deleted what it does not need
         except FeedEnded as error:
             found.lost = error
+            return
         else:
             with old:
                 _compare_old(old, store, found, stopped)
-    return found
+            return
 
 
 def _read(

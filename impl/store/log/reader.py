@@ -186,13 +186,17 @@ class LogReader:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
+    def reopen(self) -> None:
+        """Take the files that the store has now, and forget what was counted. Raises: as the constructor."""
+        self.close()
+        self._list_files()
+
     def _list_anew(self, look: int, error: FileNotFoundError) -> None:
-        """List the files again and forget what was counted. Raises: the error, at the last look."""
+        """Reopen, after a file that was listed has been deleted. Raises: the error, at the last look."""
         if look == LOOKS - 1:
             raise error
         time.sleep(LOOK_AGAIN_S)
-        self.close()
-        self._list_files()
+        self.reopen()
 
     def _next_file(self, index: int) -> int:
         """Leave a file that is full; a writer may have added files since they were listed."""

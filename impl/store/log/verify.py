@@ -78,7 +78,10 @@ def verify(reader: LogReader, progress: Progress | None = None) -> Summary:
 
 
 def compare(a: LogReader, b: LogReader, progress: Progress | None = None) -> Comparison:
-    """Compare two logs that were walked, incomplete records at their ends included, wherever both have bytes."""
+    """Compare two logs that were walked, incomplete records at their ends included, wherever both have bytes.
+
+    Where the owner of one deletes files meanwhile, the comparison begins again behind them.
+    """
     start = max(a.min_offset, b.min_offset)
     stop = max(start, min(a.max_offset + a.tail_size, b.max_offset + b.tail_size))
     paddings = _shared_paddings(a, b)
@@ -86,8 +89,12 @@ def compare(a: LogReader, b: LogReader, progress: Progress | None = None) -> Com
     while offset < stop:
         room = min(log.file_size - offset % log.file_size for log in (a, b))
         limit = min(_COMPARED_AT_ONCE, room, stop - offset)
-        data_a, data_b = a.data_at(offset, limit), b.data_at(offset, limit)
-        if data_a != data_b:
+        data_a, data_b = (_data_at(log, offset, limit) for log in (a, b))
+        if data_a is None or data_b is None:
+            gone = a if data_a is None else b
+            start = offset = min(stop, offset - offset % gone.file_size + gone.file_size)
+            padding_differences = 0
+        elif data_a != data_b:
             index = first_difference(data_a, data_b)
             assert index is not None, "both have all bytes to the same offset"
             at = offset + index
@@ -102,6 +109,14 @@ def compare(a: LogReader, b: LogReader, progress: Progress | None = None) -> Com
         if progress is not None:
             progress(min(offset, stop))
     return Comparison(start, stop, None, padding_differences)
+
+
+def _data_at(log: LogReader, offset: int, limit: int) -> bytes | None:
+    """The bytes at an offset; None where their file was deleted since it was listed."""
+    try:
+        return log.data_at(offset, limit)
+    except FileNotFoundError:
+        return None
 
 
 def _shared_paddings(a: LogReader, b: LogReader) -> list[tuple[int, int]]:
