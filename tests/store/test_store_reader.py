@@ -405,25 +405,24 @@ def test_padding_may_differ_and_is_counted(store: Path, tmp_path: Path) -> None:
     assert difference.offset == 1024 + 50
 
 
-def test_a_comparison_goes_on_behind_a_file_that_is_deleted_meanwhile(store: Path, tmp_path: Path) -> None:
-    """By whichever owner, and also where the files have other sizes."""
-    make(store, [250] * 10)
-    with CommitLog.open(tmp_path / "other", file_size=FILE_SIZE) as log:
-        for base in range(0, 3 * FILE_SIZE, FILE_SIZE):
-            log.append_data(base, [log_file(store, base).read_bytes()[: min(FILE_SIZE, 2548 - base)]])
-    with LogReader(store) as a, LogReader(tmp_path / "other") as b:
+@pytest.mark.parametrize(("a_size", "b_size", "start"), [(1024, 1024, 1024), (1024, 512, 1024), (512, 1024, 512)])
+def test_a_comparison_begins_again_behind_a_file_that_is_deleted_meanwhile(
+    tmp_path: Path, a_size: int, b_size: int, start: int
+) -> None:
+    """a deletes its first file. The order in which the two are compared changes nothing."""
+    data = b"".join(encode(message_of(256, index + 1), physical_offset=index * 256) for index in range(16))
+    for name, size in (("a", a_size), ("b", b_size)):
+        with CommitLog.open(tmp_path / name, file_size=size) as log:
+            for base in range(0, len(data), size):
+                log.append_data(base, [data[base : base + size]])
+    with LogReader(tmp_path / "a") as a, LogReader(tmp_path / "b") as b:
         verify(a)
         verify(b)
-        assert compare(a, b) == Comparison(0, 2548, None, 0)
-        for reader in (a, b):
-            reader.reopen()
-            verify(reader)
-        delete_log_files(store, FILE_SIZE)
-        assert compare(a, b) == compare(b, a) == Comparison(FILE_SIZE, 2548, None, 0)
-        for reader in (a, b):
-            reader.close()
-        delete_log_files(tmp_path / "other", 3 * FILE_SIZE)
-        assert compare(a, b) == Comparison(2548, 2548, None, 0)
+        delete_log_files(tmp_path / "a", start)
+        assert compare(a, b) == compare(b, a) == Comparison(start, 4096, None, 0)
+        delete_log_files(tmp_path / "a", 4096)
+        a.close()
+        assert compare(a, b) == Comparison(4096, 4096, None, 0)
 
 
 def test_a_tail_is_compared_too(store: Path, tmp_path: Path) -> None:
