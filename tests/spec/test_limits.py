@@ -38,7 +38,7 @@ CONSTANTS: Final[dict[str, dict[str, float]]] = {
     "app.cluster.translate": {"_LENGTH_SIZE": 4},
     "app.cursor": {"_VERSION": 1},
     "app.doctor.master_check": {"_CLOCK_S": 5.0},
-    "app.doctor.probe": {"_TURN_MS": 100, "_COMPARED_SIZE": 1 * MIB},
+    "app.doctor.probe": {"_TURN_MS": 100, "_ASKED": 5, "_COMPARED_SIZE": 1 * MIB},
     "app.fresh_store": {"_CHECK_S": 2.0},
     "app.metrics": {"PUBLISH_EVERY_S": 1.0, "ALIVE_S": 15.0, "HEARD_S": 15.0},
     "app.producer": {"POLL_MS": 50, "PUTS_A_TURN": 64},
