@@ -155,7 +155,8 @@ def _slave(directory: Path, servers: Servers, stack: ExitStack) -> None:
 
 def _broker(directory: Path, name: str, name_server: str, stack: ExitStack, *more: str) -> Node:
     role = () if more else ("--role", "ASYNC_MASTER")
-    where = ("--store", str(directory / name), "--listen", f"127.0.0.1:{free_port(-2)}", "--ha-listen", "127.0.0.1:0")
+    port = free_port(-2)  # two below it, slaves ask for topics
+    where = ("--store", str(directory / name), "--listen", f"127.0.0.1:{port}", "--ha-listen", "127.0.0.1:0")
     node = Node(directory / f"{name}.log", "broker", *where, "--namesrv", name_server, *SMALL, *role, *more)
     stack.callback(node.stop)
     return node

@@ -14,7 +14,10 @@ _TRIES: Final = 100
 
 
 def free_port(*beside: int) -> int:
-    """Draw a port that is free on loopback, and so is each that lies so far beside it. Raises: FuzzError.
+    """Draw a port of loopback that nobody has.
+
+    Args:  beside: distances from that port, to ports that nobody may have either.
+    Raises: FuzzError.
 
     >>> FIRST_PORT <= free_port(-2) <= LAST_PORT
     True

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import kit.nodes
+from kit.files import delete_log_files
 from kit.scripted_master import frame, scripted_master
 from rocketmq_ha.impl.app.doctor import probe as probe_module
 from rocketmq_ha.impl.app.doctor.file_sizes import compare_file_sizes
@@ -177,6 +178,14 @@ def test_a_store_that_the_master_has_deleted_is_out_of_range(tmp_path: Path) -> 
     assert found.out_of_range is not None and had is not None
     assert found.out_of_range.offset == had.overlap == records_of(store)[-1][0]
     assert (found.compared, found.difference) == (0, None)
+
+
+def test_a_store_that_deletes_a_file_meanwhile_is_looked_at_again(tmp_path: Path) -> None:
+    every = records_of(fill(tmp_path, range(60)))
+    with LogReader(tmp_path) as reader:
+        delete_log_files(tmp_path, FILE_SIZE)
+        found = probe_store(reader)
+    assert (found.min_offset, found.end, found.last_offset) == (FILE_SIZE, every[-1][1], every[-1][0])
 
 
 @pytest.mark.parametrize("goes_on", [1, 9])

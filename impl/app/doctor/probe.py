@@ -45,6 +45,10 @@ class StoreProbe:
 
 def probe_store(reader: LogReader) -> StoreProbe:
     """Observe a store: read its last file with data, from the start of the file to the end of the log."""
+    return reader.patiently(lambda: _look_at(reader))
+
+
+def _look_at(reader: LogReader) -> StoreProbe:
     found = StoreProbe(reader, bool(reader.files), reader.file_size, reader.min_offset, reader.min_offset)
     with_data = [file for file in reader.files if file.has_data()]
     if not with_data:
